@@ -1,0 +1,51 @@
+# Two commands for a newcomer: `make run` and `make test`. Both need Python 3.11+ and nothing else.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: install install-dev run test lint types contracts conformance simulate bench clean
+
+install: .venv/.runtime
+install-dev: .venv/.dev
+
+.venv/.build: requirements-build.lock
+	$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("ottla needs Python 3.11 or newer, this is %d.%d: set PYTHON=/path/to/python3.11" % v[:2])'
+	$(PYTHON) -m venv .venv
+	$(PIP) install --quiet --require-hashes -r requirements-build.lock
+	touch $@
+
+# pyspark is a source package of 450 MB: the first install takes a minute or two, later ones nothing.
+.venv/.runtime: .venv/.build requirements.lock pyproject.toml
+	@echo "ottla: installing the locked packages into .venv (pyspark alone is 450 MB, once)"
+	$(PIP) install --progress-bar on --no-build-isolation --require-hashes -r requirements.lock
+	$(PIP) install --quiet --no-build-isolation --no-deps --editable .
+	touch $@
+
+.venv/.dev: .venv/.runtime requirements-dev.lock
+	$(PIP) install --quiet --no-build-isolation --require-hashes -r requirements-dev.lock
+	touch $@
+
+run: install
+	$(BIN)/ottla demo
+
+test: install-dev lint types contracts
+	$(BIN)/python -m pytest tests/unit tests/property tests/simulation tests/crash tests/conformance tests/pipeline
+
+lint: install-dev
+	$(BIN)/ruff check src tests bench tools
+	$(BIN)/ruff format --check src tests bench tools
+
+types: install-dev
+	$(BIN)/mypy
+
+contracts: install-dev
+	$(BIN)/lint-imports
+
+conformance: install-dev
+	$(BIN)/python -m pytest tests/conformance --oracle
+
+bench: install-dev
+	$(BIN)/python -m bench
+
+clean:
+	rm -rf .venv build src/*.egg-info

@@ -1,0 +1,3 @@
+"""ottla: Apache Kafka's platform in Python."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""The shell: sockets, request handlers, background work."""

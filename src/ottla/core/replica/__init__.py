@@ -1,0 +1,1 @@
+"""Leader state of a partition: high watermark, leader epochs, producers, fetch sessions."""

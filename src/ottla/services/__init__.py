@@ -1,0 +1,1 @@
+"""ASGI services that speak only Kafka's protocol."""
