@@ -1,0 +1,155 @@
+"""One broker: starts its parts in order, holds them together, stops them in the reverse order.
+
+Order of the start, so that nothing is written before it is sure to be ours: bind the sockets (a port in
+use is found first), lock and check the data directory, open the metadata log and replay it, open the
+partitions' logs (recovering after a kill), elect, load the coordinators, register, listen, say ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import socket
+import time
+from collections.abc import Callable
+
+from ottla.broker.config import BrokerConfig, ConfigError
+from ottla.broker.controller import Controller
+from ottla.broker.dispatch import Dispatcher
+from ottla.broker.group_coordinator import GroupCoordinator
+from ottla.broker.producer_ids import ProducerIdSource
+from ottla.broker.replica_manager import ReplicaManager
+from ottla.broker.server import ListenError, Server, ServerLimits, bind
+from ottla.broker.supervisor import Supervisor
+from ottla.core.metadata import broker_settings
+from ottla.core.metadata.image import MetadataImage
+from ottla.core.replica.fetch_sessions import FetchSessionCache
+from ottla.storage.log import LogCorruption
+from ottla.storage.log_directory import LogDirectory, LogDirectoryError
+
+log = logging.getLogger("ottla.broker")
+
+
+class StartError(Exception):
+    """The broker can't start; the message is one line that says what to do."""
+
+
+class Broker:
+    """A running broker. Made by `Broker.start`, ended by `stop`."""
+
+    def __init__(self, config: BrokerConfig, on_failure: Callable[[], None]) -> None:
+        self.config = config
+        self.node_id = config.node_id
+        self.loop = asyncio.get_running_loop()
+        self.failed = False
+        self._on_failure = on_failure
+        self._random = random.SystemRandom()
+        self.supervisor = Supervisor(self._task_died)
+        self.fetch_sessions = FetchSessionCache(
+            config[broker_settings.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], min_eviction_ms=120_000
+        )
+        # Set by `_open`, before anybody can send a request.
+        self.log_directory: LogDirectory
+        self.controller: Controller
+        self.replicas: ReplicaManager
+        self.groups: GroupCoordinator
+        self.producer_ids: ProducerIdSource
+        self._server: Server
+        self.port = 0
+
+    @classmethod
+    async def start(cls, config: BrokerConfig, on_failure: Callable[[], None]) -> Broker:
+        """Start and listen. Raises StartError with one line that says what to do."""
+        broker = cls(config, on_failure)
+        sockets: list[socket.socket] = []
+        try:
+            sockets = bind(config.listener.name, config.listener.host, config.listener.port)
+            broker.port = sockets[0].getsockname()[1]
+            await broker._open()
+            await broker._server.listen(config.listener.name, sockets)
+        except (ListenError, LogDirectoryError, LogCorruption, ConfigError, OSError) as problem:
+            for bound in sockets:
+                bound.close()
+            await broker._abandon()
+            raise StartError(str(problem)) from problem
+        broker._start_background_work()
+        return broker
+
+    @property
+    def image(self) -> MetadataImage:
+        """The cluster's metadata as of the last committed record."""
+        return self.controller.image
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id as clients see it."""
+        return self.log_directory.cluster_id
+
+    @staticmethod
+    def now_ms() -> int:
+        """Wall-clock time, for timestamps and retention."""
+        return time.time_ns() // 1_000_000
+
+    def random_session_id(self) -> int:
+        """A fetch session id that a client can't guess."""
+        return self._random.randrange(1, 2**31)
+
+    def random_member_id_suffix(self) -> str:
+        """The random part of a group member's id."""
+        return str(_random_uuid(self._random))
+
+    def ready_line(self) -> str:
+        """What `ottla broker` prints once clients can connect."""
+        host = self.config.listener.host or "0.0.0.0"
+        return (
+            f"ottla broker ready: listening on {host}:{self.port}, node {self.node_id}, "
+            f"cluster {self.cluster_id}, data in {self.log_directory.path}"
+        )
+
+    async def stop(self) -> None:
+        """Stop cleanly: hang up, let the coordinators go, flush and close every log, mark the shutdown clean."""
+        await self._server.stop()
+        await self.groups.stop()
+        await self.supervisor.stop()
+        await self.controller.close()
+        await self.replicas.close()
+        self.log_directory.close(clean=not self.failed)
+
+    # -- start --------------------------------------------------------------------------------------
+
+    async def _open(self) -> None:
+        config = self.config
+        self.log_directory = LogDirectory.open(config.log_directory, node_id=config.node_id)
+        self.controller = await Controller.open(self.log_directory, config, port=self.port, now_ms=self.now_ms)
+        self.replicas = ReplicaManager(self, self.log_directory)
+        await self.replicas.open()
+        self.producer_ids = ProducerIdSource(self.controller)
+        self.groups = GroupCoordinator(self)
+        self.controller.add_listener(self.replicas.on_metadata)
+        await self.replicas.elect_all()
+        self._server = Server(
+            Dispatcher(self),
+            ServerLimits(
+                max_request_bytes=config[broker_settings.SOCKET_REQUEST_MAX_BYTES],
+                max_connections=config[broker_settings.MAX_CONNECTIONS],
+                idle_ms=config[broker_settings.CONNECTIONS_MAX_IDLE_MS],
+                backlog=config[broker_settings.SOCKET_LISTEN_BACKLOG_SIZE],
+            ),
+        )
+
+    def _start_background_work(self) -> None:
+        config, spawn = self.config, self.supervisor.every
+        self.replicas.start_background_work(self.supervisor)
+        spawn("close-idle-connections", lambda: 10_000, self._server.close_idle)
+        log.info("broker started node=%d port=%d", config.node_id, self.port)
+
+    async def _abandon(self) -> None:
+        """The start failed: let go of what was opened, write nothing more."""
+        directory = getattr(self, "log_directory", None)
+        if directory is not None:
+            directory.close(clean=False)
+
+    def _task_died(self, name: str, failure: BaseException) -> None:
+        self.failed = True
+        self._on_failure()

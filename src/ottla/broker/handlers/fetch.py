@@ -1,0 +1,294 @@
+"""Fetch (API key 1): versions 4 to 18, with sessions (KIP-227), topic ids (KIP-516) and waiting.
+
+Partitions are read in the session's order until `max_bytes` is reached; the first one with data gives at
+least one batch even if it is larger (KIP-74). A fetch offset in the middle of a batch returns the whole
+batch. When less than `min_bytes` are there, nothing failed and time is left, the request waits on its
+partitions: the first append, or `max_wait_ms`, answers it.
+
+    v5   log start offset         v11  rack id                    v15  replica state (KIP-903)
+    v7   sessions                 v12  flexible, diverging epoch  v16  node endpoints (KIP-951)
+    v9   leader epoch fencing     v13  topic ids                  v18  replica's high watermark (KIP-1166)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from ottla.broker.connection import Reply
+from ottla.broker.context import RequestContext
+from ottla.broker.partition import Partition
+from ottla.broker.replies import frame_fetch_reply
+from ottla.core.replica.fetch_sessions import (
+    FetchedPartition,
+    FetchPlan,
+    MixedTopicIds,
+    PartitionKey,
+    SessionNotFound,
+    WrongSessionEpoch,
+    move_served_to_end,
+)
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.fetch_request import FetchRequest
+from ottla.protocol.messages.fetch_response import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
+from ottla.storage.log import LogCorruption, OffsetOutOfRange
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+log = logging.getLogger("ottla.broker")
+
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+READ_COMMITTED = 1
+
+
+def handle(broker: Broker, context: RequestContext, body: memoryview) -> Reply | asyncio.Future[Reply]:
+    """Answer at once, or with a future when the request has to wait."""
+    version = context.api_version
+    request = FetchRequest.decode(body, version)
+    by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS
+    named: list[FetchedPartition] = [
+        FetchedPartition(
+            topic.topic_id if by_id else topic.topic,
+            wanted.partition,
+            wanted.fetch_offset,
+            wanted.partition_max_bytes,
+            wanted.current_leader_epoch,
+            wanted.last_fetched_epoch,
+            wanted.log_start_offset,
+        )
+        for topic in request.topics
+        for wanted in topic.partitions
+    ]
+    forgotten: list[PartitionKey] = [
+        (topic.topic_id if by_id else topic.topic, index)
+        for topic in request.forgotten_topics_data
+        for index in topic.partitions
+    ]
+    try:
+        plan = broker.fetch_sessions.plan(
+            request.session_id,
+            request.session_epoch,
+            named,
+            forgotten,
+            uses_topic_ids=by_id,
+            now_ms=broker.now_ms(),
+            random_id=broker.random_session_id,
+        )
+    except SessionNotFound:
+        return _session_error(context, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    except WrongSessionEpoch:
+        return _session_error(context, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+    except MixedTopicIds:
+        return _session_error(context, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+    fetch = _Fetch(broker, context, request, plan)
+    fetch.read()
+    if request.max_wait_ms <= 0 or fetch.failed or fetch.read_bytes >= request.min_bytes or not fetch.waitable:
+        return fetch.reply()
+    return fetch.wait()
+
+
+def _session_error(context: RequestContext, code: ErrorCode) -> Reply:
+    response = FetchResponse(error_code=code, session_id=0, responses=[])
+    return frame_fetch_reply(context.api_version, context.correlation_id, response)
+
+
+class _Fetch:
+    """One request under way: what it has read, and whom it waits on."""
+
+    __slots__ = (
+        "_answers",
+        "_broker",
+        "_context",
+        "_future",
+        "_min_bytes",
+        "_plan",
+        "_request",
+        "_timer",
+        "failed",
+        "read_bytes",
+        "waitable",
+    )
+
+    def __init__(
+        self, broker: Broker, context: RequestContext, request: FetchRequest, plan: FetchPlan
+    ) -> None:
+        self._broker = broker
+        self._context = context
+        self._request = request
+        self._plan = plan
+        self._answers: list[tuple[FetchedPartition, PartitionData]] = []
+        self._future: asyncio.Future[Reply] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.failed = False
+        self.read_bytes = 0
+        #: The partitions whose next append may complete this fetch.
+        self.waitable: list[Partition] = []
+
+    # -- waiting ------------------------------------------------------------------------------------
+
+    def wait(self) -> asyncio.Future[Reply]:
+        """Answer after the next append that satisfies the request, or when its time is up."""
+        loop = self._broker.loop
+        self._future = loop.create_future()
+        self._future.add_done_callback(self._forget)
+        self._timer = loop.call_later(self._request.max_wait_ms / 1000, self._complete)
+        for partition in self.waitable:
+            partition.add_waiter(self._woken)
+        return self._future
+
+    def _woken(self) -> None:
+        for partition in self.waitable:
+            partition.remove_waiter(self._woken)
+        self.read()
+        if self.failed or self.read_bytes >= self._request.min_bytes or not self.waitable:
+            self._complete()
+            return
+        for partition in self.waitable:
+            partition.add_waiter(self._woken)
+
+    def _complete(self) -> None:
+        if self._future is not None and not self._future.done():
+            self._future.set_result(self.reply())
+
+    def _forget(self, _: asyncio.Future[Reply]) -> None:
+        """Answered, or the client has gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for partition in self.waitable:
+            partition.remove_waiter(self._woken)
+
+    # -- reading ------------------------------------------------------------------------------------
+
+    def read(self) -> None:
+        """Read every partition of the plan, from the start of what is asked."""
+        self._answers = []
+        self.failed = False
+        self.read_bytes = 0
+        self.waitable = []
+        left = min(self._request.max_bytes, self._broker.replicas.fetch_max_bytes)
+        by_id = self._context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+        for wanted in self._plan.partitions:
+            answer = self._read_partition(wanted, left, by_id)
+            self._answers.append((wanted, answer))
+            if answer.records:
+                self.read_bytes += len(answer.records)
+                left -= len(answer.records)
+            self.failed = self.failed or answer.error_code != 0 or answer.diverging_epoch.epoch >= 0
+
+    def _read_partition(self, wanted: FetchedPartition, left: int, by_id: bool) -> PartitionData:
+        replicas = self._broker.replicas
+        try:
+            if by_id:
+                partition = replicas.partition_by_id(wanted.topic, wanted.partition)  # type: ignore[arg-type]
+            else:
+                partition = replicas.partition(wanted.topic, wanted.partition)  # type: ignore[arg-type]
+            if wanted.current_leader_epoch >= 0:
+                replicas.check_leader_epoch(partition, wanted.current_leader_epoch)
+        except KafkaError as error:
+            return PartitionData(
+                partition_index=wanted.partition,
+                error_code=error.code,
+                high_watermark=-1,
+                last_stable_offset=-1,
+                log_start_offset=-1,
+                aborted_transactions=None,
+                records=b"",
+            )
+        return self._read_log(partition, wanted, left)
+
+    def _read_log(self, partition: Partition, wanted: FetchedPartition, left: int) -> PartitionData:
+        stored = partition.log
+        stable = partition.last_stable_offset
+        committed = self._request.isolation_level == READ_COMMITTED
+        data = PartitionData(
+            partition_index=wanted.partition,
+            error_code=0,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=stable,
+            log_start_offset=stored.log_start_offset,
+            aborted_transactions=[] if committed else None,
+            records=b"",
+        )
+        if wanted.last_fetched_epoch >= 0:
+            epoch, end_offset = self._broker.replicas.end_offset_for_epoch(partition, wanted.last_fetched_epoch)
+            if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+                data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+                return data
+        upper = stable if committed else partition.high_watermark
+        offset = wanted.fetch_offset
+        if offset >= upper and stored.log_start_offset <= offset <= stored.log_end_offset:
+            self.waitable.append(partition)  # the common case of a consumer that has read everything
+            return data
+        self.waitable.append(partition)
+        if left <= 0 and self.read_bytes > 0:
+            return data
+        try:
+            piece = stored.read(
+                offset,
+                max(0, min(wanted.max_bytes, left)),
+                upper_offset=upper,
+                at_least_one_batch=self.read_bytes == 0,
+            )
+            data.records = piece.read()
+        except OffsetOutOfRange:
+            data.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+            data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
+        except (OSError, LogCorruption) as problem:
+            log.error("read failed topic=%s partition=%d error=%s", partition.topic, partition.index, problem)
+            data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        return data
+
+    # -- answering ----------------------------------------------------------------------------------
+
+    def reply(self) -> Reply:
+        """The response: everything, or within a session what has changed."""
+        plan = self._plan
+        topics: dict[object, FetchableTopicResponse] = {}
+        by_id = self._context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+        served: list[PartitionKey] = []
+        for wanted, data in self._answers:
+            if plan.session is not None:
+                if plan.incremental and not _has_news(wanted, data):
+                    continue
+                wanted.sent_high_watermark = data.high_watermark
+                wanted.sent_last_stable_offset = data.last_stable_offset
+                wanted.sent_log_start_offset = data.log_start_offset
+                if data.records:
+                    served.append(wanted.key)
+            topic = topics.get(wanted.topic)
+            if topic is None:
+                topic = FetchableTopicResponse(partitions=[])
+                if by_id:
+                    topic.topic_id = wanted.topic  # type: ignore[assignment]
+                else:
+                    topic.topic = wanted.topic  # type: ignore[assignment]
+                topics[wanted.topic] = topic
+            topic.partitions.append(data)
+        if plan.session is not None and served:
+            move_served_to_end(plan.session, served)
+        response = FetchResponse(
+            error_code=0, session_id=plan.session_id, responses=list(topics.values())
+        )
+        return frame_fetch_reply(self._context.api_version, self._context.correlation_id, response)
+
+
+def _has_news(wanted: FetchedPartition, data: PartitionData) -> bool:
+    return bool(
+        data.records
+        or data.error_code
+        or data.diverging_epoch.epoch >= 0
+        or data.high_watermark != wanted.sent_high_watermark
+        or data.last_stable_offset != wanted.sent_last_stable_offset
+        or data.log_start_offset != wanted.sent_log_start_offset
+    )
+
+
+RAW_HANDLERS = {ApiKey.FETCH: handle}

@@ -1,0 +1,53 @@
+"""OffsetForLeaderEpoch (API key 23): versions 2 to 4, where a leader epoch ended (KIP-101, KIP-279, KIP-320)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.context import RequestContext
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.messages.offset_for_leader_epoch_request import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+)
+from ottla.protocol.messages.offset_for_leader_epoch_response import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+
+def offset_for_leader_epoch(
+    broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    """The end offset of the largest epoch at or below each one asked for."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_answer(broker, topic.topic, wanted) for wanted in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(broker: Broker, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        partition = broker.replicas.partition(topic, wanted.partition)
+        broker.replicas.check_leader_epoch(partition, wanted.current_leader_epoch)
+    except KafkaError as error:
+        return EpochEndOffset(
+            error_code=error.code, partition=wanted.partition, leader_epoch=-1, end_offset=-1
+        )
+    epoch, end_offset = broker.replicas.end_offset_for_epoch(partition, wanted.leader_epoch)
+    return EpochEndOffset(
+        error_code=0, partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset
+    )
+
+
+HANDLERS = {ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch}

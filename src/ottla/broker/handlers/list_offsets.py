@@ -1,0 +1,101 @@
+"""ListOffsets (API key 2): versions 1 to 11.
+
+Timestamps with a meaning of their own: -1 latest (the high watermark, or for read_committed the last
+stable offset), -2 earliest, -3 the record with the largest timestamp (v7, KIP-734), -4 earliest local
+(v8, KIP-405), -5 latest tiered (v9) and -6 earliest pending upload (v11): without tiered storage -4 is
+the earliest and -5 and -6 are unknown (-1). Any other timestamp asks for the first record at or after it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.context import RequestContext
+from ottla.broker.partition import Partition
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
+from ottla.protocol.messages.list_offsets_response import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+FIRST_VERSION_OF = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+READ_COMMITTED = 1
+
+
+def list_offsets(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """Answer each partition on its own; a partition named twice is an error for each mention."""
+    seen: set[tuple[str, int]] = set()
+    twice: set[tuple[str, int]] = set()
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            key = (topic.name, wanted.partition_index)
+            (twice if key in seen else seen).add(key)
+    response = ListOffsetsResponse(topics=[])
+    for topic in request.topics:
+        answers = []
+        for wanted in topic.partitions:
+            if (topic.name, wanted.partition_index) in twice:
+                answers.append(_failed(wanted.partition_index, ErrorCode.INVALID_REQUEST))
+                continue
+            try:
+                answers.append(_answer(broker, context, request.isolation_level, topic.name, wanted))
+            except KafkaError as error:
+                answers.append(_failed(wanted.partition_index, error.code))
+        response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return response
+
+
+def _answer(
+    broker: Broker, context: RequestContext, isolation_level: int, topic: str, wanted: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    if context.api_version < FIRST_VERSION_OF.get(wanted.timestamp, 0) or (
+        wanted.timestamp < EARLIEST_PENDING_UPLOAD
+    ):
+        return _failed(wanted.partition_index, ErrorCode.UNSUPPORTED_VERSION)
+    partition = broker.replicas.partition(topic, wanted.partition_index)
+    broker.replicas.check_leader_epoch(partition, wanted.current_leader_epoch)
+    limit = partition.last_stable_offset if isolation_level == READ_COMMITTED else partition.high_watermark
+    offset, timestamp, epoch = _find(partition, wanted.timestamp, limit)
+    return ListOffsetsPartitionResponse(
+        partition_index=wanted.partition_index,
+        error_code=0,
+        timestamp=timestamp,
+        offset=offset,
+        leader_epoch=epoch,
+    )
+
+
+def _find(partition: Partition, timestamp: int, limit: int) -> tuple[int, int, int]:
+    """(offset, timestamp, leader epoch) of what `timestamp` asks for; -1 for what is not there."""
+    log = partition.log
+    if timestamp == LATEST:
+        return limit, -1, log.latest_epoch if log.latest_epoch is not None else -1
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return log.log_start_offset, -1, log.epoch_at(log.log_start_offset)
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return -1, -1, -1
+    found = log.find_max_timestamp() if timestamp == MAX_TIMESTAMP else log.find_offset_by_timestamp(timestamp)
+    if found is None or (found.offset >= limit):
+        return -1, -1, -1
+    return found.offset, found.timestamp, found.leader_epoch
+
+
+def _failed(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(
+        partition_index=index, error_code=code, timestamp=-1, offset=-1, leader_epoch=-1
+    )
+
+
+HANDLERS = {ApiKey.LIST_OFFSETS: list_offsets}

@@ -1,0 +1,13 @@
+"""An answer's bytes on the wire: size, header, body."""
+
+from __future__ import annotations
+
+from ottla.broker.connection import Buffers
+from ottla.protocol.headers import encode_response
+from ottla.protocol.schema import Message
+
+
+def frame_reply(api_key: int, version: int, correlation_id: int, response: Message) -> Buffers:
+    """`response` as one buffer that begins with its size."""
+    payload = encode_response(api_key, version, correlation_id, response)
+    return (len(payload).to_bytes(4, "big") + payload,)

@@ -1,0 +1,114 @@
+"""Listeners: binds the sockets, keeps the set of connections, closes those that sleep too long."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import sys
+from dataclasses import dataclass
+
+from ottla.broker.connection import RECEIVE_BUFFER_BYTES, ClientConnection, Dispatch
+
+log = logging.getLogger("ottla.broker")
+
+
+class ListenError(Exception):
+    """A listener's address can't be had; the message is one line that says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """What a listener grants a client."""
+
+    max_request_bytes: int
+    max_connections: int
+    idle_ms: int
+    backlog: int
+
+
+def bind(listener_name: str, host: str, port: int) -> list[socket.socket]:
+    """Bind every address that `host` stands for; nothing listens yet. Raises ListenError.
+
+    Binding comes first when a broker starts: a port in use is found before anything is written.
+    """
+    sockets: list[socket.socket] = []
+    try:
+        addresses = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE if not host else 0
+        )
+        # One address will do for a name such as localhost that stands for several loopback ones.
+        for family, kind, protocol, _, address in addresses[:1]:
+            listener = socket.socket(family, kind, protocol)
+            sockets.append(listener)
+            if sys.platform != "win32":
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+    except OSError as problem:
+        for listener in sockets:
+            listener.close()
+        where = f"{host}:{port}"
+        if problem.errno == errno.EADDRINUSE:
+            raise ListenError(
+                f"{where} is in use by another program: stop that one, or give another address with "
+                f"--listen HOST:PORT"
+            ) from problem
+        raise ListenError(
+            f"can't listen on {where} (listener {listener_name}): {problem.strerror or problem}"
+        ) from problem
+    return sockets
+
+
+class Server:
+    """Accepts connections on bound sockets and hands their requests to `dispatch`."""
+
+    def __init__(self, dispatch: Dispatch, limits: ServerLimits) -> None:
+        self._dispatch = dispatch
+        self._limits = limits
+        self._connections: set[ClientConnection] = set()
+        self._servers: list[asyncio.Server] = []
+        self._shared_receive = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+
+    @property
+    def connection_count(self) -> int:
+        """How many clients are connected."""
+        return len(self._connections)
+
+    async def listen(self, listener_name: str, sockets: list[socket.socket]) -> None:
+        """Begin to accept on `sockets`."""
+        loop = asyncio.get_running_loop()
+        # Windows' proactor loop reads in the background, into a buffer that nobody else may use meanwhile.
+        shared = not type(loop).__name__.startswith("Proactor")
+
+        def connect() -> ClientConnection:
+            receive = self._shared_receive if shared else memoryview(bytearray(64 * 1024))
+            connection = ClientConnection(
+                loop, self._dispatch, listener_name, self._limits.max_request_bytes, receive, self._closed
+            )
+            if len(self._connections) >= self._limits.max_connections:
+                log.warning("connection refused reason=max.connections listener=%s", listener_name)
+                loop.call_soon(connection.close)
+            self._connections.add(connection)
+            return connection
+
+        for bound in sockets:
+            server = await loop.create_server(connect, sock=bound, backlog=self._limits.backlog)
+            self._servers.append(server)
+
+    async def close_idle(self) -> None:
+        """Close connections that said nothing for connections.max.idle.ms (a waiting fetch is not idle)."""
+        oldest = asyncio.get_running_loop().time() - self._limits.idle_ms / 1000
+        for connection in [each for each in self._connections if each.last_active < oldest]:
+            connection.close()
+
+    async def stop(self) -> None:
+        """Stop accepting, then hang up on everybody."""
+        for server in self._servers:
+            server.close()
+        for connection in list(self._connections):
+            connection.close()
+        await asyncio.sleep(0)
+
+    def _closed(self, connection: ClientConnection) -> None:
+        self._connections.discard(connection)

@@ -1,0 +1,62 @@
+"""Owns every background task: sees each one end, and stops the broker when one dies unexpectedly."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+log = logging.getLogger("ottla.broker")
+
+
+class Supervisor:
+    """Runs background tasks by name; a task that raises is a failure of the whole broker.
+
+    A broker that goes on without, say, its retention task looks healthy and is not, so the first
+    unexpected death is logged with its traceback and handed to `on_failure`, which stops the broker.
+    """
+
+    def __init__(self, on_failure: Callable[[str, BaseException], None]) -> None:
+        self._on_failure = on_failure
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._stopping = False
+
+    def spawn(self, name: str, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Start `coroutine` as an owned task. Raises RuntimeError once the supervisor is stopping."""
+        if self._stopping:
+            coroutine.close()
+            raise RuntimeError(f"the broker is stopping, task {name} was not started")
+        task = asyncio.get_running_loop().create_task(coroutine, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def every(
+        self, name: str, interval_ms: Callable[[], int], action: Callable[[], Awaitable[None]]
+    ) -> asyncio.Task[Any]:
+        """Run `action` again and again, `interval_ms()` after the end of the last one."""
+
+        async def repeat() -> None:
+            while True:
+                await asyncio.sleep(interval_ms() / 1000)
+                await action()
+
+        return self.spawn(name, repeat())
+
+    async def stop(self) -> None:
+        """Cancel what still runs and wait until all of it has ended."""
+        self._stopping = True
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        failure = task.exception()
+        if failure is not None and not self._stopping:
+            log.error("background task died name=%s", task.get_name(), exc_info=failure)
+            self._on_failure(task.get_name(), failure)

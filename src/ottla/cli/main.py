@@ -1,0 +1,54 @@
+"""The `ottla` command: finds the subcommand and hands it the rest of the line.
+
+Each subcommand is a module with `main(argv) -> exit code`, imported only when it is called: `ottla broker`
+must not wait for PySpark.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+from ottla import __version__
+
+#: Name -> (module, what it does)
+COMMANDS: dict[str, tuple[str, str]] = {
+    "broker": ("ottla.cli.broker", "run a broker that any Kafka client can use"),
+    "demo": ("ottla.cli.demo", "run the sample pipeline: real tweets through a broker and Spark"),
+}
+
+EXIT_USAGE = 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(_usage())
+        return 0 if words else EXIT_USAGE
+    if words[0] in ("-V", "--version"):
+        print(f"ottla {__version__}")
+        return 0
+    command = COMMANDS.get(words[0])
+    if command is None:
+        print(f"ottla: there is no command {words[0]!r}; `ottla --help` lists them", file=sys.stderr)
+        return EXIT_USAGE
+    try:
+        module = importlib.import_module(command[0])
+    except ModuleNotFoundError as missing:
+        if missing.name is None or missing.name.startswith("ottla"):
+            raise
+        print(
+            f"ottla: `ottla {words[0]}` needs the package {missing.name}: pip install 'ottla[all]'", file=sys.stderr
+        )
+        return 1
+    code: int = module.main(words[1:])
+    return code
+
+
+def _usage() -> str:
+    lines = ["usage: ottla COMMAND [OPTION]...", "", "commands:"]
+    lines += [f"  {name:10} {summary}" for name, (_, summary) in COMMANDS.items()]
+    lines += ["", "`ottla COMMAND --help` tells a command's options; `ottla --version` the version."]
+    return "\n".join(lines)
