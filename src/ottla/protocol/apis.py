@@ -235,8 +235,8 @@ APIS: dict[ApiKey, Api] = {
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: Api("DeleteShareGroupOffsets", 0, 0, 0, 0, _BROKER),
 }
 
-# KAFKA-18659: librdkafka takes a codec as supported when the advertised range of Produce begins low enough, and
-# else sends uncompressed records without a word. Kafka therefore advertises 0 and refuses 0 to 2; so do we.
+# KAFKA-18659: librdkafka takes a codec as supported only when the advertised range of Produce begins low
+# enough; else it sends uncompressed records without a word. Kafka advertises 0 and refuses 0 to 2; so do we.
 _ADVERTISED_MIN_VERSION = {ApiKey.PRODUCE: 0}
 
 _NEVER_FLEXIBLE = 1 << 16
@@ -291,7 +291,7 @@ def response_header_version(key: int, version: int) -> int:
 
 
 def snake_case(name: str) -> str:
-    """A message's name as its module's: FetchRequest -> fetch_request, KRaftVersionRecord -> kraft_version_record."""
+    """The name of a message's module: FetchRequest -> fetch_request, KRaftRecord -> kraft_record."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
