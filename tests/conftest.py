@@ -1,0 +1,82 @@
+"""Fixtures and flags that the whole test suite shares: the cluster under test, and what this machine cannot run."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from support.apache_kafka import ApacheKafka
+from support.cluster import Cluster
+from support.ottla_broker import OttlaBroker
+
+_LEFT_OUT: dict[str, set[str]] = {}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("ottla")
+    group.addoption(
+        "--oracle", action="store_true", help="run the conformance tests on Apache Kafka 4.3.1 too"
+    )
+    group.addoption("--oracle-only", action="store_true", help="... and on nothing else")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "cluster" in metafunc.fixturenames:
+        config = metafunc.config
+        names = [] if config.getoption("--oracle-only") else ["ottla"]
+        if config.getoption("--oracle") or config.getoption("--oracle-only"):
+            names.append("apache-kafka")
+        metafunc.parametrize("cluster", names, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A running one-node cluster, shared by all tests: use topics and groups of your own (`unique_name`)."""
+    directory = tmp_path_factory.mktemp(request.param)
+    start = {"ottla": OttlaBroker.start, "apache-kafka": ApacheKafka.start}[request.param]
+    with start(directory / "data") as running:
+        yield running
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def unique_name(request: pytest.FixtureRequest) -> str:
+    """A name for a topic or a group that no other test uses, and that says which test it was."""
+    words = re.sub(r"[^A-Za-z0-9]+", "-", request.node.originalname or request.node.name)
+    return f"{words.removeprefix('test-')[:60]}-{next(_numbers)}"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """`@pytest.mark.system(command, package)`: the test is left out where `command` is not on the PATH."""
+    for mark in item.iter_markers("system"):
+        command = mark.args[0] if mark.args else None
+        package = mark.args[1] if len(mark.args) > 1 else command
+        if command is not None and shutil.which(command) is None:
+            _LEFT_OUT.setdefault(f"apt-get install {package}", set()).add(item.nodeid)
+            pytest.skip(f"{command} is not installed: apt-get install {package}")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Tests marked `system` that skip themselves are named at the end too, by their own reason."""
+    outcome = yield
+    report = outcome.get_result()  # type: ignore[attr-defined]
+    if report.skipped and item.get_closest_marker("system") and isinstance(report.longrepr, tuple):
+        if not any(item.nodeid in items for items in _LEFT_OUT.values()):
+            reason = str(report.longrepr[2]).removeprefix("Skipped: ")
+            _LEFT_OUT.setdefault(reason, set()).add(item.nodeid)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line that says what this machine could not run, and the command that adds it."""
+    if _LEFT_OUT:
+        parts = [f"{len(items)} tests ({how})" for how, items in sorted(_LEFT_OUT.items())]
+        terminalreporter.write_line(
+            f"ottla: left out for want of a package of the system: {', '.join(parts)}", yellow=True
+        )

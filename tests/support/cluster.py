@@ -1,0 +1,163 @@
+"""What every cluster under test has in common, and the life of a server that runs as a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Protocol
+
+# One node, small and quick: given to ottla and to Apache Kafka alike.
+CONFORMANCE_SETTINGS: Mapping[str, str] = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "4",
+    "offsets.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "group.min.session.timeout.ms": "1000",
+    "log.initial.task.delay.ms": "500",
+    "max.incremental.fetch.session.cache.slots": "20",
+}
+
+
+class Cluster(Protocol):
+    """What a conformance test may know of the cluster it talks to."""
+
+    @property
+    def name(self) -> str:
+        """`ottla` or `apache-kafka`."""
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port` of a broker."""
+
+
+class ServerError(Exception):
+    """A server did not start or stop as it should; the message ends with the last lines it wrote."""
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_until_closed(port: int, timeout_s: float = 10) -> None:
+    """Wait until nobody listens on `port` of 127.0.0.1."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) != 0:
+                return
+        time.sleep(0.01)
+    raise ServerError(f"port {port} is still open after {timeout_s} s")
+
+
+@dataclass(slots=True)
+class ServerProcess:
+    """A child process that says in a line of its stdout that it is ready. Everything it writes is kept in `log_path`."""
+
+    command: Sequence[str]
+    ready_text: str
+    log_path: Path
+    start_timeout_s: float = 60
+    stop_timeout_s: float = 30
+    environment: Mapping[str, str] = field(default_factory=dict)
+    ready_line: str = ""
+    _process: subprocess.Popen[str] | None = None
+    _drain: threading.Thread | None = None
+
+    @property
+    def process(self) -> subprocess.Popen[str]:
+        if self._process is None:
+            raise ServerError("not started")
+        return self._process
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start the process and wait for its ready line. Raises ServerError with what it wrote."""
+        if self.running:
+            raise ServerError("already running")
+        log = self.log_path.open("a", encoding="utf-8")
+        self._process = subprocess.Popen(
+            self.command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env={**os.environ, **self.environment},
+        )
+        ready: queue.Queue[str | None] = queue.Queue(1)
+        self._drain = threading.Thread(target=self._copy_output, args=(log, ready), daemon=True)
+        self._drain.start()
+        try:
+            line = ready.get(timeout=self.start_timeout_s)
+        except queue.Empty:
+            self.kill()
+            raise ServerError(f"not ready after {self.start_timeout_s} s\n{self.log_tail()}") from None
+        if line is None:
+            code = self.process.wait(self.stop_timeout_s)
+            raise ServerError(f"ended with exit code {code} before it was ready\n{self.log_tail()}")
+        self.ready_line = line
+
+    def _copy_output(self, log: IO[str], ready: queue.Queue[str | None]) -> None:
+        said_ready = False
+        output = self.process.stdout
+        assert output is not None
+        with output, log:
+            for line in output:
+                log.write(line)
+                log.flush()
+                if not said_ready and self.ready_text in line:
+                    said_ready = True
+                    ready.put(line.rstrip("\n"))
+        if not said_ready:
+            ready.put(None)
+
+    def stop(self) -> int:
+        """SIGTERM, then wait for the end; returns the exit code. Kills and raises ServerError if it hangs."""
+        if self.running:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(self.stop_timeout_s)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise ServerError(
+                    f"still running {self.stop_timeout_s} s after SIGTERM\n{self.log_tail()}"
+                ) from None
+        return self._reap()
+
+    def kill(self) -> None:
+        """SIGKILL, then wait for the end."""
+        if self.running:
+            self.process.kill()
+        self._reap()
+
+    def _reap(self) -> int:
+        code = self.process.wait(self.stop_timeout_s)
+        if self._drain is not None:
+            self._drain.join(self.stop_timeout_s)
+        return code
+
+    def log_tail(self, lines: int = 30) -> str:
+        with contextlib.suppress(OSError):
+            return "\n".join(
+                self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
+            )
+        return ""
