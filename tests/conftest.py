@@ -1,4 +1,4 @@
-"""Fixtures and flags that the whole test suite shares: the cluster under test, and what this machine cannot run."""
+"""What all tests share: the cluster under test, and word of what this machine cannot run."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """Tests marked `system` that skip themselves are named at the end too, by their own reason."""
     outcome = yield
     report = outcome.get_result()  # type: ignore[attr-defined]
-    if report.skipped and item.get_closest_marker("system") and isinstance(report.longrepr, tuple):
-        if not any(item.nodeid in items for items in _LEFT_OUT.values()):
-            reason = str(report.longrepr[2]).removeprefix("Skipped: ")
-            _LEFT_OUT.setdefault(reason, set()).add(item.nodeid)
+    marked = report.skipped and item.get_closest_marker("system") and isinstance(report.longrepr, tuple)
+    if marked and not any(item.nodeid in items for items in _LEFT_OUT.values()):
+        reason = str(report.longrepr[2]).removeprefix("Skipped: ")
+        _LEFT_OUT.setdefault(reason, set()).add(item.nodeid)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

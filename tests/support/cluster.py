@@ -68,7 +68,7 @@ def wait_until_closed(port: int, timeout_s: float = 10) -> None:
 
 @dataclass(slots=True)
 class ServerProcess:
-    """A child process that says in a line of its stdout that it is ready. Everything it writes is kept in `log_path`."""
+    """A child process that says in a line of its stdout that it is ready; `log_path` keeps all it writes."""
 
     command: Sequence[str]
     ready_text: str

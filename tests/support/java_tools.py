@@ -1,8 +1,8 @@
 """Apache Kafka 4.3.1's Java programs on a machine that has Python alone.
 
-The jars are named with their hashes in `kafka-4.3.1.jars.lock`, fetched once by `ottla.pipeline.maven` into the
-user's cache, and run by the Java that `ottla.pipeline.java_runtime` finds (the machine's own, else the bundled
-one; OTTLA_JAVA=bundled forces that).
+The jars are named with their hashes in `kafka-4.3.1.jars.lock`, fetched once by `ottla.pipeline.maven` into
+the user's cache, and run by the Java that `ottla.pipeline.java_runtime` finds (the machine's own, else the
+bundled one; OTTLA_JAVA=bundled forces that).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from support.cluster import CONFORMANCE_SETTINGS, ServerProcess, free_port
 
 @dataclass(slots=True)
 class OttlaBroker:
-    """One broker on 127.0.0.1. `data_dir` is its log directory; its output goes to `<data_dir>.log` beside it."""
+    """One broker on 127.0.0.1. `data_dir` is its log directory; its output goes to `<data_dir>.log`."""
 
     data_dir: Path
     port: int
@@ -30,7 +30,7 @@ class OttlaBroker:
         extra_arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
     ) -> Iterator[OttlaBroker]:
-        """A running broker for the length of the block. `settings` go over CONFORMANCE_SETTINGS; kept on restart."""
+        """A broker that runs while the block does. `settings` go over CONFORMANCE_SETTINGS, also on restart."""
         chosen = free_port() if port is None else port
         command = [sys.executable, "-m", "ottla", "broker", "--data", str(data_dir)]
         command += ["--listen", f"127.0.0.1:{chosen}", *extra_arguments]
