@@ -54,7 +54,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         "_max_request_bytes",
         "_on_close",
         "_receive",
-        "_shared_receive",
         "_task",
         "_transport",
         "_write_paused",
@@ -104,7 +103,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Called by the event loop."""
         self._closed = True
         self._backlog.clear()
-        if self._task is not None:
+        # A waiting fetch is forgotten. A coroutine (a join, a topic being created) runs to its end: what
+        # it has begun may be half way to the disk, only its answer is dropped.
+        if self._task is not None and not isinstance(self._task, asyncio.Task):
             self._task.cancel()
         self._on_close(self)
 

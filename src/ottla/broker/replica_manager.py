@@ -1,0 +1,258 @@
+"""The partitions that this broker holds: opened from disk, followed through the metadata, appended to and read.
+
+Theory of operation. The metadata log says which partitions exist; this module makes the disk agree, never
+the other way round. A topic is in the metadata before its directory exists, and gone from it before its
+directory is renamed for deletion, so a kill -9 anywhere leaves either a directory to be made at the next
+start or one to be removed.
+
+Everything here runs on the event loop; only fsync, deletion of files and checkpoints go to a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ottla.broker.log_manager import LogManager
+from ottla.broker.partition import Partition
+from ottla.core.metadata import broker_settings, topic_settings
+from ottla.core.metadata.image import MetadataDelta, PartitionImage, TopicImage
+from ottla.core.replica.leader import PartitionLeader
+from ottla.protocol.batch_validation import BatchRules, validate_produced
+from ottla.protocol.errors import (
+    FencedLeaderEpoch,
+    NotLeaderOrFollower,
+    UnknownLeaderEpoch,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from ottla.protocol.record_batch import NewRecord, Record, decode_records, encode_batch, parse_batch_header
+from ottla.storage.log_directory import LogDirectory
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.supervisor import Supervisor
+
+log = logging.getLogger("ottla.broker")
+
+GROUP_TOPIC = "__consumer_offsets"
+NO_TIMESTAMP = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where a produced batch landed (offsets of the first append, if this one is a duplicate)."""
+
+    base_offset: int
+    log_append_time_ms: int
+
+
+class ReplicaManager:
+    """All partitions with a replica on this broker."""
+
+    def __init__(self, broker: Broker, directory: LogDirectory) -> None:
+        self._broker = broker
+        self._logs = LogManager(broker, directory)
+        self._partitions: dict[str, dict[int, Partition]] = {}
+        self._by_id: dict[uuid.UUID, dict[int, Partition]] = {}
+        self._rules: dict[str, BatchRules] = {}
+        self.fetch_max_bytes = broker.config[broker_settings.FETCH_MAX_BYTES]
+
+    # -- look-up ------------------------------------------------------------------------------------
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """The partition as its leader. Raises UnknownTopicOrPartition or NotLeaderOrFollower."""
+        try:
+            return self._partitions[topic][index]
+        except KeyError:
+            pass
+        known = self._broker.image.topics.get(topic)
+        if known is None or index not in known.partitions:
+            raise UnknownTopicOrPartition()
+        raise NotLeaderOrFollower()
+
+    def partition_by_id(self, topic_id: uuid.UUID, index: int) -> Partition:
+        """Like `partition`. Raises UnknownTopicId when no topic has that id."""
+        try:
+            return self._by_id[topic_id][index]
+        except KeyError:
+            pass
+        known = self._broker.image.topics_by_id.get(topic_id)
+        if known is None:
+            raise UnknownTopicId()
+        return self.partition(known.name, index)
+
+    def partitions(self) -> Iterator[Partition]:
+        """Every partition held here."""
+        for by_index in self._partitions.values():
+            yield from by_index.values()
+
+    @staticmethod
+    def check_leader_epoch(partition: Partition, leader_epoch: int) -> None:
+        """KIP-320. Raises FencedLeaderEpoch or UnknownLeaderEpoch; -1 is not checked."""
+        if leader_epoch < 0 or leader_epoch == partition.leader.leader_epoch:
+            return
+        if leader_epoch < partition.leader.leader_epoch:
+            raise FencedLeaderEpoch()
+        raise UnknownLeaderEpoch()
+
+    @staticmethod
+    def end_offset_for_epoch(partition: Partition, leader_epoch: int) -> tuple[int, int]:
+        """(largest epoch at or below `leader_epoch`, its end offset); (-1, -1) when there is none."""
+        if leader_epoch == partition.leader.leader_epoch:
+            return leader_epoch, partition.log.log_end_offset
+        found = partition.log.end_offset_for_epoch(leader_epoch)
+        return (-1, -1) if found is None else (found[0], found[1])
+
+    # -- append and read ----------------------------------------------------------------------------
+
+    def append_produced(self, partition: Partition, records: memoryview | bytes | None, acks: int) -> Appended:
+        """Check one produced batch and append it.
+
+        Raises KafkaError for what the client did wrong, ProtocolError for a corrupt batch, OSError when
+        the disk refuses.
+        """
+        now_ms = self._broker.now_ms()
+        rules = self._rules[partition.topic]
+        header, batch = validate_produced(records, rules, now_ms)
+        if header.producer_id >= 0:
+            duplicate = partition.log.producers.check(header)
+            if duplicate is not None:
+                return Appended(duplicate.base_offset, NO_TIMESTAMP)
+        result = partition.append(batch, (header,), now_ms)
+        return Appended(result.base_offset, now_ms if rules.log_append_time else NO_TIMESTAMP)
+
+    async def append_records(
+        self, topic: str, index: int, records: Sequence[NewRecord], *, codec: int = 0
+    ) -> int:
+        """Append records of this broker's own as one batch; returns its base offset once committed.
+
+        Raises UnknownTopicOrPartition, NotLeaderOrFollower, or OSError when the disk refuses.
+        """
+        partition = self.partition(topic, index)
+        batch = memoryview(bytearray(encode_batch(records, codec=codec)))
+        return partition.append(batch, (parse_batch_header(batch),), self._broker.now_ms()).base_offset
+
+    def iterate_records(self, topic: str, index: int) -> Iterator[list[Record]]:
+        """The committed records of a partition, batch by batch, control batches left out."""
+        partition = self.partition(topic, index)
+        for header, batch in partition.log.iterate_batches(partition.log.log_start_offset):
+            if header.base_offset >= partition.high_watermark:
+                return
+            if not header.is_control:
+                yield decode_records(batch)
+
+    # -- metadata -----------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Open every log that the metadata assigns here; move aside directories that it does not know."""
+        image = self._broker.image
+        await self._logs.open_all(image)
+        for topic in image.topics.values():
+            for partition in topic.partitions.values():
+                self._follow(topic, partition)
+
+    async def elect_all(self) -> None:
+        """Let the coordinators take the partitions of their topics that this broker leads."""
+        for index, partition in sorted(self._partitions.get(GROUP_TOPIC, {}).items()):
+            self._broker.groups.on_elected(index, partition.leader.leader_epoch)
+
+    def on_metadata(self, delta: MetadataDelta) -> None:
+        """Make the partitions follow committed metadata. Called by the controller after each change."""
+        image = self._broker.image
+        for topic_id, name in delta.deleted_topics:
+            self._drop(topic_id, name)
+        if delta.deleted_topics:
+            self._broker.groups.on_topics_deleted([name for _, name in delta.deleted_topics])
+        for topic_id, index in delta.changed_partitions:
+            topic = image.topics_by_id.get(topic_id)
+            if topic is not None and index in topic.partitions:
+                self._follow(topic, topic.partitions[index])
+        for name in delta.changed_topic_configs:
+            self._configure(name)
+        if delta.broker_configs_changed:
+            self.fetch_max_bytes = self._broker.config[broker_settings.FETCH_MAX_BYTES]
+            for name in list(self._partitions):
+                self._configure(name)
+
+    def _follow(self, topic: TopicImage, image: PartitionImage) -> None:
+        """Hold the partition if it has a replica here, and lead it if the metadata says so."""
+        if self._broker.node_id not in image.replicas:
+            return
+        held = self._partitions.get(topic.name, {}).get(image.partition_id)
+        if held is not None:
+            if held.leader.leader_epoch != image.leader_epoch:
+                held.leader = self._lead(held.log.log_end_offset, held.high_watermark, image)
+                self._elected(topic.name, image)
+            return
+        stored = self._logs.open_or_create(topic, image.partition_id)
+        if topic.name not in self._rules:
+            self._configure(topic.name)
+        end = stored.log_end_offset
+        partition = Partition(
+            self._broker.loop,
+            topic.name,
+            image.partition_id,
+            topic.topic_id,
+            stored,
+            self._lead(end, min(end, self._logs.checkpointed_high_watermark(stored)), image),
+        )
+        self._partitions.setdefault(topic.name, {})[image.partition_id] = partition
+        self._by_id.setdefault(topic.topic_id, {})[image.partition_id] = partition
+        self._elected(topic.name, image)
+
+    def _lead(self, log_end_offset: int, high_watermark: int, image: PartitionImage) -> PartitionLeader:
+        return PartitionLeader(
+            local_id=self._broker.node_id,
+            leader_epoch=image.leader_epoch,
+            isr=image.isr,
+            log_end_offset=log_end_offset,
+            high_watermark=high_watermark,
+        )
+
+    def _elected(self, topic: str, image: PartitionImage) -> None:
+        groups = getattr(self._broker, "groups", None)  # not there yet while the broker starts, see elect_all
+        if topic == GROUP_TOPIC and groups is not None:
+            groups.on_elected(image.partition_id, image.leader_epoch)
+
+    def _drop(self, topic_id: uuid.UUID, name: str) -> None:
+        by_index = self._by_id.pop(topic_id, {})
+        self._partitions.pop(name, None)
+        self._rules.pop(name, None)
+        for partition in by_index.values():
+            if name == GROUP_TOPIC:
+                self._broker.groups.on_resigned(partition.index)
+            self._logs.delete(partition.log)
+            partition.wake_all()
+
+    def _configure(self, topic: str) -> None:
+        """Take over a topic's settings: rules for produced batches, limits of its logs."""
+        config = self._broker.config.for_topic(topic, self._broker.image)
+        self._rules[topic] = BatchRules(
+            max_message_bytes=config[topic_settings.MAX_MESSAGE_BYTES],
+            compacted="compact" in config[topic_settings.CLEANUP_POLICY],
+            log_append_time=config[topic_settings.MESSAGE_TIMESTAMP_TYPE] == "LogAppendTime",
+            timestamp_before_max_ms=config[topic_settings.MESSAGE_TIMESTAMP_BEFORE_MAX_MS],
+            timestamp_after_max_ms=config[topic_settings.MESSAGE_TIMESTAMP_AFTER_MAX_MS],
+        )
+        log_config = self._logs.log_config(config)
+        for partition in self._partitions.get(topic, {}).values():
+            partition.log.update_config(log_config)
+
+    # -- background work ----------------------------------------------------------------------------
+
+    def start_background_work(self, supervisor: Supervisor) -> None:
+        """Retention, flushing and checkpoints, each as a task of the supervisor."""
+        self._logs.start_background_work(supervisor, self)
+
+    async def checkpoint_log_start_offsets(self) -> None:
+        """Write where every log starts; durable when this returns."""
+        await self._logs.checkpoint_log_start_offsets(self)
+
+    async def close(self) -> None:
+        """Flush and close every log and write the checkpoints, so that the next start trusts them."""
+        await asyncio.to_thread(self._logs.close, list(self.partitions()))

@@ -1,0 +1,166 @@
+"""Frames of one connection, however the bytes arrive: whole, in pieces, many at once, too large, too early."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.broker.connection import RECEIVE_BUFFER_BYTES, ClientConnection, CloseConnection, Reply
+
+MAX_REQUEST_BYTES = 1024 * 1024
+
+
+class FakeTransport(asyncio.Transport):
+    """Keeps what is written and whether reading is paused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+        self.closed = False
+        self.reading = True
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return ("127.0.0.1", 50000) if name == "peername" else default
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written.append(bytes(data))
+
+    def writelines(self, list_of_data: object) -> None:
+        self.written.append(b"".join(bytes(each) for each in list_of_data))  # type: ignore[attr-defined]
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Harness:
+    """A connection with a handler that a test gives, fed with bytes as a socket would."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        handler: Callable[[bytes], Reply | Awaitable[Reply]],
+        receive_bytes: int = RECEIVE_BUFFER_BYTES,
+    ) -> None:
+        self.transport = FakeTransport()
+        self.connection = ClientConnection(
+            loop,
+            lambda _, frame: handler(bytes(frame)),
+            "PLAINTEXT",
+            MAX_REQUEST_BYTES,
+            memoryview(bytearray(receive_bytes)),
+            lambda _: None,
+        )
+        self.connection.connection_made(self.transport)
+
+    def feed(self, data: bytes) -> None:
+        while data and not self.transport.closed:
+            buffer = self.connection.get_buffer(-1)
+            count = min(len(buffer), len(data))
+            buffer[:count] = data[:count]
+            self.connection.buffer_updated(count)
+            data = data[count:]
+
+
+def framed(payload: bytes) -> bytes:
+    return len(payload).to_bytes(4, "big") + payload
+
+
+def echo(frame: bytes) -> Reply:
+    return (frame,)
+
+
+@pytest.fixture
+def loop() -> asyncio.AbstractEventLoop:  # type: ignore[misc]
+    made = asyncio.new_event_loop()
+    yield made
+    made.close()
+
+
+@given(
+    frames=st.lists(st.binary(min_size=1, max_size=300), min_size=1, max_size=8),
+    cuts=st.lists(st.integers(1, 400), max_size=12),
+    receive_bytes=st.integers(4, 600),
+)
+def test_every_frame_arrives_whole_and_in_order_however_the_bytes_are_cut(
+    frames: list[bytes], cuts: list[int], receive_bytes: int
+) -> None:
+    loop = asyncio.new_event_loop()
+    try:
+        harness = Harness(loop, echo, receive_bytes)
+        stream = b"".join(framed(frame) for frame in frames)
+        for cut in cuts:
+            harness.feed(stream[:cut])
+            stream = stream[cut:]
+        harness.feed(stream)
+        assert harness.transport.written == frames
+    finally:
+        loop.close()
+
+
+def test_a_large_frame_grows_with_its_bytes_not_with_its_claim(loop: asyncio.AbstractEventLoop) -> None:
+    harness = Harness(loop, echo)
+    harness.feed((MAX_REQUEST_BYTES).to_bytes(4, "big") + b"x" * 10)
+    assert len(harness.connection.get_buffer(-1)) <= MAX_REQUEST_BYTES
+    harness.feed(b"x" * (MAX_REQUEST_BYTES - 10))
+    assert harness.transport.written == [b"x" * MAX_REQUEST_BYTES]
+
+
+@pytest.mark.parametrize("size", [0, -1, MAX_REQUEST_BYTES + 1, 2**31 - 1])
+def test_an_impossible_size_closes_the_connection(loop: asyncio.AbstractEventLoop, size: int) -> None:
+    harness = Harness(loop, echo)
+    harness.feed(framed(b"fine") + size.to_bytes(4, "big", signed=True) + b"rest")
+    assert harness.transport.written == [b"fine"]
+    assert harness.transport.closed
+
+
+def test_a_handler_that_gives_up_closes_the_connection(loop: asyncio.AbstractEventLoop) -> None:
+    def refuse(frame: bytes) -> Reply:
+        raise CloseConnection("no")
+
+    harness = Harness(loop, refuse)
+    harness.feed(framed(b"a") + framed(b"b"))
+    assert harness.transport.closed and harness.transport.written == []
+
+
+def test_requests_behind_a_waiting_one_wait_and_keep_their_order(loop: asyncio.AbstractEventLoop) -> None:
+    # Given a request that waits, and two that arrive behind it in the same read
+    waiting: asyncio.Future[Reply] = loop.create_future()
+    harness = Harness(loop, lambda frame: waiting if frame == b"wait" else (frame,))
+    harness.feed(framed(b"wait") + framed(b"second") + framed(b"third"))
+    assert harness.transport.written == [] and not harness.transport.reading
+
+    # When the first is answered
+    waiting.set_result((b"first",))
+    loop.run_until_complete(asyncio.sleep(0))
+
+    # Then all answers come in the order of the requests, and reading goes on
+    assert harness.transport.written == [b"first", b"second", b"third"]
+    assert harness.transport.reading
+
+
+def test_a_client_that_does_not_read_is_not_read_from(loop: asyncio.AbstractEventLoop) -> None:
+    harness = Harness(loop, echo)
+    harness.connection.pause_writing()
+    harness.feed(framed(b"a"))
+    assert harness.transport.written == [] and not harness.transport.reading
+    harness.connection.resume_writing()
+    assert harness.transport.written == [b"a"] and harness.transport.reading
+
+
+def test_no_answer_is_written_for_a_request_without_one(loop: asyncio.AbstractEventLoop) -> None:
+    harness = Harness(loop, lambda _: None)
+    harness.feed(framed(b"acks=0"))
+    assert harness.transport.written == [] and not harness.transport.closed
