@@ -1,1 +1,6 @@
-"""Kafka's requests and responses, one module each, as declarative field tables (generated, see tools/)."""
+"""Requests, responses and their headers: one module a message, generated from Kafka's tables.
+
+Without a version in Kafka 4.3, and therefore not here: ControlledShutdownRequest,
+ControlledShutdownResponse, LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest,
+StopReplicaResponse, UpdateMetadataRequest, UpdateMetadataResponse.
+"""
