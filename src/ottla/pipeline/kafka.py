@@ -1,0 +1,322 @@
+"""Kafka for Spark queries: source and sink through Spark's connector, topics and positions.
+
+`stream_from`, `table_from` and `stream_to` build Spark readers and writers with the options that every query
+of ours wants: from the earliest offset, committed records only, and a failure rather than a silent gap when
+records are gone. `KafkaCluster` looks at a cluster from outside, as any client does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.cimpl import NewTopic
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+REQUEST_TIMEOUT_SECONDS = 15.0
+READ_STALL_SECONDS = 30.0
+
+Positions = Mapping[int, int]
+"""Offsets of one topic by partition: the next offset to read or to be written."""
+
+
+class ClusterError(Exception):
+    """The cluster does not answer, or not as asked; the message says what was tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic that a pipeline needs, and what it is created with when it is missing."""
+
+    name: str
+    partitions: int = 1
+    replication_factor: int = -1
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+def stream_from(
+    spark: SparkSession,
+    bootstrap: str,
+    topic: str,
+    *,
+    max_offsets_per_trigger: int | None = None,
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """A streaming DataFrame of a topic in Spark's Kafka columns: key, value, topic, partition, offset, …"""
+    reader = spark.readStream.format("kafka").options(**_reader_options(bootstrap, topic))
+    if max_offsets_per_trigger is not None:
+        reader = reader.option("maxOffsetsPerTrigger", max_offsets_per_trigger)
+    return reader.options(**(options or {})).load()
+
+
+def table_from(
+    spark: SparkSession, bootstrap: str, topic: str, options: Mapping[str, str] | None = None
+) -> DataFrame:
+    """A batch DataFrame of everything that is in a topic now, in Spark's Kafka columns."""
+    return spark.read.format("kafka").options(**_reader_options(bootstrap, topic), **(options or {})).load()
+
+
+def stream_to(
+    frame: DataFrame, bootstrap: str, topic: str, options: Mapping[str, str] | None = None
+) -> DataStreamWriter:
+    """A writer of `frame` (columns key, value and optionally headers) into a topic.
+
+    Spark's sink is at-least-once: a batch that is repeated after a crash is written again. That is enough
+    where the last record of a key is the one that counts.
+    """
+    writer = frame.writeStream.format("kafka").option("kafka.bootstrap.servers", bootstrap)
+    return writer.option("topic", topic).options(**(options or {}))
+
+
+def _reader_options(bootstrap: str, topic: str) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": bootstrap,
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+        "kafka.isolation.level": "read_committed",
+        "failOnDataLoss": "true",
+    }
+
+
+class KafkaCluster:
+    """A cluster as its clients see it. Every call is bounded in time; ClusterError says what failed.
+
+    `client_options` are librdkafka properties (security, for one) that every client made here gets.
+    """
+
+    def __init__(self, bootstrap: str, client_options: Mapping[str, str] | None = None) -> None:
+        self.bootstrap = bootstrap
+        self._options: dict[str, Any] = {
+            "bootstrap.servers": bootstrap,
+            "log_level": 0,
+            **(client_options or {}),
+        }
+        self._admin = AdminClient({**self._options, "client.id": "ottla-pipeline"})
+
+    def producer_options(self) -> dict[str, Any]:
+        """Options of an idempotent producer that puts a key where Java clients and Spark put it."""
+        return {**self._options, "enable.idempotence": True, "partitioner": "murmur2_random"}
+
+    def wait_until_answering(self, timeout_seconds: float) -> None:
+        """Return when a broker answers a Metadata request. Raises ClusterError after `timeout_seconds`."""
+        deadline = time.monotonic() + timeout_seconds
+        while not self.answers(min(1.0, timeout_seconds)):
+            if time.monotonic() > deadline:
+                raise ClusterError(f"no Kafka broker answers at {self.bootstrap}")
+
+    def answers(self, timeout_seconds: float) -> bool:
+        """Whether a broker answers a Metadata request within `timeout_seconds`."""
+        try:
+            return bool(self._admin.list_topics(timeout=timeout_seconds).brokers)
+        except KafkaException:
+            return False
+
+    def cluster_id(self) -> str:
+        """The cluster's own id."""
+        described = self._result(
+            self._admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_SECONDS), "describe the cluster"
+        )
+        return str(described.cluster_id)
+
+    def ensure_topics(self, topics: Sequence[Topic]) -> dict[str, str]:
+        """Create the topics that are missing; return the id of each. An existing topic is left as it is."""
+        wanted = [
+            NewTopic(topic.name, topic.partitions, topic.replication_factor, config=dict(topic.config))
+            for topic in topics
+        ]
+        created = self._admin.create_topics(wanted, request_timeout=REQUEST_TIMEOUT_SECONDS)
+        for name, future in created.items():
+            try:
+                future.result(REQUEST_TIMEOUT_SECONDS)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise ClusterError(f"cannot create topic {name} at {self.bootstrap}: {error}") from error
+        names = [topic.name for topic in topics]
+        deadline = time.monotonic() + REQUEST_TIMEOUT_SECONDS
+        while True:
+            ids = self._topic_ids(names)
+            if ids is not None:
+                return ids
+            if time.monotonic() > deadline:
+                raise ClusterError(f"topics {', '.join(names)} have no leader at {self.bootstrap}")
+            time.sleep(0.05)
+
+    def _topic_ids(self, names: Sequence[str]) -> dict[str, str] | None:
+        described = self._admin.describe_topics(
+            TopicCollection(list(names)), request_timeout=REQUEST_TIMEOUT_SECONDS
+        )
+        ids = {}
+        for name, future in described.items():
+            try:
+                topic = future.result(REQUEST_TIMEOUT_SECONDS)
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    return None
+                raise ClusterError(f"cannot describe topic {name} at {self.bootstrap}: {error}") from error
+            if not topic.partitions or any(partition.leader is None for partition in topic.partitions):
+                return None
+            ids[name] = str(topic.topic_id)
+        return ids
+
+    def partitions(self, topic: str) -> list[int]:
+        """The partitions of a topic. Raises ClusterError when it does not exist."""
+        try:
+            found = self._admin.list_topics(topic, timeout=REQUEST_TIMEOUT_SECONDS).topics[topic]
+        except KafkaException as error:
+            raise ClusterError(f"cannot look up topic {topic} at {self.bootstrap}: {error}") from error
+        if found.error is not None:
+            raise ClusterError(f"topic {topic} at {self.bootstrap}: {found.error}")
+        return sorted(found.partitions)
+
+    def start_positions(self, topic: str) -> dict[int, int]:
+        """The first offset of each partition."""
+        return self._offsets(
+            topic,
+            OffsetSpec.earliest(),  # type: ignore[no-untyped-call]
+        )
+
+    def end_positions(self, topic: str) -> dict[int, int]:
+        """The offset after the last committed record of each partition."""
+        return self._offsets(
+            topic,
+            OffsetSpec.latest(),  # type: ignore[no-untyped-call]
+        )
+
+    def _offsets(self, topic: str, spec: OffsetSpec) -> dict[int, int]:
+        wanted = {TopicPartition(topic, partition): spec for partition in self.partitions(topic)}
+        found = self._admin.list_offsets(
+            wanted,
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=REQUEST_TIMEOUT_SECONDS,
+        )
+        return {
+            partition.partition: self._result(future, f"list offsets of {topic}").offset
+            for partition, future in found.items()
+        }
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        """The offsets a group has committed for a topic; a partition without a commit is left out."""
+        request = ConsumerGroupTopicPartitions(
+            group, [TopicPartition(topic, partition) for partition in self.partitions(topic)]
+        )
+        future = self._admin.list_consumer_group_offsets([request], request_timeout=REQUEST_TIMEOUT_SECONDS)
+        found = self._result(future[group], f"read the offsets of group {group}")
+        return {
+            partition.partition: partition.offset
+            for partition in found.topic_partitions
+            if partition.offset >= 0
+        }
+
+    def commit(self, group: str, topic: str, positions: Positions) -> None:
+        """Commit offsets for a group that has no members."""
+        if not positions:
+            return
+        offsets = [TopicPartition(topic, partition, offset) for partition, offset in positions.items()]
+        request = ConsumerGroupTopicPartitions(group, offsets)
+        future = self._admin.alter_consumer_group_offsets([request], request_timeout=REQUEST_TIMEOUT_SECONDS)
+        result = self._result(future[group], f"commit offsets of group {group}")
+        for partition in result.topic_partitions:
+            if partition.error is not None:
+                raise ClusterError(f"cannot commit offsets of group {group}: {partition.error}")
+
+    def lag(self, group: str, topic: str) -> int:
+        """Records of a topic that a group has not committed yet, as lag tools count them."""
+        committed = self.committed(group, topic)
+        start = self.start_positions(topic)
+        end = self.end_positions(topic)
+        return sum(max(0, end[p] - max(committed.get(p, start[p]), start[p])) for p in end)
+
+    def read(self, topic: str, since: Positions | None = None) -> Iterator[Message]:
+        """The committed records of a topic from `since` (or its start) to what its end is now.
+
+        Raises ClusterError when nothing arrives for READ_STALL_SECONDS.
+        """
+        start, end = self.start_positions(topic), self.end_positions(topic)
+        begin = {p: max(start[p], (since or {}).get(p, start[p])) for p in end}
+        wanted = [TopicPartition(topic, p, begin[p]) for p in end if begin[p] < end[p]]
+        if not wanted:
+            return
+        consumer = self.consumer()
+        try:
+            consumer.assign(wanted)
+            yield from _read_to(consumer, wanted, end, f"{topic} at {self.bootstrap}")
+        finally:
+            consumer.close()
+
+    def consumer(self) -> Consumer:
+        """A consumer outside any group that reads committed records, from the start unless told otherwise."""
+        return Consumer(
+            {
+                **self._options,
+                "group.id": "ottla-pipeline-reader",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "isolation.level": "read_committed",
+                "fetch.wait.max.ms": 100,
+            }
+        )
+
+    def follow(self, topics: Sequence[str]) -> Consumer:
+        """A consumer of all that is in some topics and all that comes. The caller closes it."""
+        consumer = self.consumer()
+        consumer.assign(
+            [
+                TopicPartition(topic, partition, OFFSET_BEGINNING)
+                for topic in topics
+                for partition in self.partitions(topic)
+            ]
+        )
+        return consumer
+
+    def _result(self, future: Any, what: str) -> Any:
+        try:
+            return future.result(REQUEST_TIMEOUT_SECONDS + 5)
+        except Exception as error:
+            raise ClusterError(f"cannot {what} at {self.bootstrap}: {error}") from error
+
+
+def _read_to(
+    consumer: Consumer, wanted: Sequence[TopicPartition], end: Positions, where: str
+) -> Iterator[Message]:
+    open_partitions = {partition.partition for partition in wanted}
+    last_arrival = time.monotonic()
+    while open_partitions:
+        messages = consumer.consume(1000, timeout=0.5)
+        if messages:
+            last_arrival = time.monotonic()
+        elif time.monotonic() - last_arrival > READ_STALL_SECONDS:
+            raise ClusterError(f"nothing arrives from {where} any more")
+        for message in messages:
+            partition, offset, error = message.partition(), message.offset(), message.error()
+            if error is not None:
+                if error.code() != KafkaError._PARTITION_EOF:
+                    if error.retriable() or error.code() == KafkaError._ALL_BROKERS_DOWN:
+                        continue
+                    raise ClusterError(f"cannot read {where}: {error}")
+                # Control records at the very end leave no message to reach `end` with, only this event.
+                open_partitions.discard(partition)
+            elif partition in open_partitions and offset is not None and offset < end[partition]:
+                yield message
+                if offset + 1 >= end[partition]:
+                    open_partitions.discard(partition)
+            else:
+                open_partitions.discard(partition)

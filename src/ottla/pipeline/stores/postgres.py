@@ -1,0 +1,135 @@
+"""The document store on PostgreSQL: a table of JSONB documents.
+
+Tables `ottla_documents` and `ottla_batches` in the schema that the connection's search path names. A batch is
+one transaction: the documents by `INSERT … ON CONFLICT DO UPDATE` and the batch's own row.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+from ottla.pipeline.stores import Document, Outputs, StoreError
+from ottla.pipeline.stores.sqlite import parse_outputs
+
+CONNECT_TIMEOUT_SECONDS = 10
+STATEMENT_TIMEOUT_MS = 60_000
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS ottla_documents (id text PRIMARY KEY, document jsonb NOT NULL);
+CREATE TABLE IF NOT EXISTS ottla_batches (
+    query text NOT NULL, batch_id bigint NOT NULL, documents integer NOT NULL, outputs text NOT NULL,
+    PRIMARY KEY (query, batch_id)
+);
+"""
+_INSERT_DOCUMENT = """
+INSERT INTO ottla_documents VALUES (%s, %s) ON CONFLICT (id) DO UPDATE SET document = excluded.document
+"""
+_INSERT_BATCH = """
+INSERT INTO ottla_batches VALUES (%s, %s, %s, %s) ON CONFLICT (query, batch_id)
+DO UPDATE SET documents = excluded.documents, outputs = excluded.outputs
+"""
+
+
+class PostgresDocuments:
+    """A `DocumentStore` in PostgreSQL. Usable from any thread; calls take turns.
+
+    `url` is anything libpq takes: `postgresql://user:password@host:port/database`.
+    """
+
+    name = "postgresql"
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._lock = threading.Lock()
+        self._connection = self._connect()
+        info = self._connection.info
+        self._identity = f"postgresql:{info.host or 'localhost'}:{info.port}/{info.dbname}"
+        with self._lock, self._errors("prepare"), self._connection.transaction():
+            # Two that create a table at once collide even with IF NOT EXISTS.
+            self._connection.execute("SELECT pg_advisory_xact_lock(hashtext('ottla_documents'))")
+            self._connection.execute(_SCHEMA)
+
+    @property
+    def identity(self) -> str:
+        return self._identity
+
+    def write_batch(self, query: str, batch_id: int, documents: Sequence[Document], outputs: Outputs) -> None:
+        rows = [(document.id, Jsonb(_storable(document.fields))) for document in documents]
+        with self._lock, self._errors("write to"):
+            connection = self._open()
+            with connection.transaction(), connection.cursor() as cursor:
+                cursor.executemany(_INSERT_DOCUMENT, rows)
+                cursor.execute(_INSERT_BATCH, (query, batch_id, len(rows), json.dumps(outputs)))
+
+    def last_outputs(self, query: str) -> dict[str, dict[int, int]]:
+        rows = self._query(
+            "SELECT outputs FROM ottla_batches WHERE query = %s ORDER BY batch_id DESC LIMIT 1", (query,)
+        )
+        return parse_outputs(str(rows[0][0])) if rows else {}
+
+    def count(self) -> int:
+        return int(str(self._query("SELECT count(*) FROM ottla_documents")[0][0]))
+
+    def ids(self) -> Iterator[str]:
+        return (str(row[0]) for row in self._query("SELECT id FROM ottla_documents"))
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+    def _query(self, statement: str, parameters: tuple[str, ...] = ()) -> list[tuple[object, ...]]:
+        with self._lock, self._errors("read"):
+            return self._open().execute(statement.encode(), parameters).fetchall()
+
+    def _open(self) -> psycopg.Connection[tuple[object, ...]]:
+        """The connection, made again when the server had closed it."""
+        if self._connection.closed:
+            self._connection = self._connect()
+        return self._connection
+
+    def _connect(self) -> psycopg.Connection[tuple[object, ...]]:
+        with self._errors("connect to"):
+            return psycopg.connect(
+                self._url,
+                autocommit=True,
+                connect_timeout=CONNECT_TIMEOUT_SECONDS,
+                options=f"-c statement_timeout={STATEMENT_TIMEOUT_MS}",
+                application_name="ottla",
+            )
+
+    @staticmethod
+    def _errors(verb: str) -> _PostgresErrors:
+        return _PostgresErrors(verb)
+
+
+class _PostgresErrors:
+    """Turns psycopg's errors into StoreError, whose message never holds the URL (it may hold a password)."""
+
+    def __init__(self, verb: str) -> None:
+        self._verb = verb
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, psycopg.Error):
+            reason = " ".join(str(error).split())
+            raise StoreError(f"cannot {self._verb} PostgreSQL: {reason}") from error
+
+
+def _storable(value: object) -> object:
+    """JSONB holds no NUL character: leave it out of every text."""
+    match value:
+        case str():
+            return value.replace("\0", "")
+        case dict():
+            return {_storable(key): _storable(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_storable(item) for item in value]
+        case _:
+            return value
