@@ -12,8 +12,8 @@ because the CRC (CRC-32C) covers only what follows it, attributes to the end:
 codec, 3 the timestamp type, 4 transactional, 5 control, 6 delete horizon (then `base_timestamp` is the time
 after which compaction may drop the tombstones of the batch, KIP-534; deltas count from it all the same).
 
-Records are read in `decode_records` and the helpers below it only; bytes that lie (lengths, counts, varints,
-bombs) end in `CorruptBatch` and cost no more memory than the batch, or than `max_bytes` if compressed.
+Records are looked at in `decode_records` and in `record_queries` only; bytes that lie (lengths, counts,
+varints, bombs) end in `CorruptBatch` and cost no more memory than the batch, or `max_bytes` if compressed.
 
 Sources: the protocol guide's "Record Batch", KIP-98, KIP-32, KIP-482, KIP-534, KIP-595, KIP-630, KIP-853.
 """
@@ -60,11 +60,11 @@ _CRC_POSITION = 17
 _CRC_START = 21
 _MAX_TIMESTAMP_POSITION = 35
 
-_CODEC_MASK = 0x07
-_LOG_APPEND_TIME = 0x08
-_TRANSACTIONAL = 0x10
-_CONTROL = 0x20
-_DELETE_HORIZON = 0x40
+CODEC_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+DELETE_HORIZON = 0x40
 
 _MIN_BATCH_LENGTH = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES
 _MIN_RECORD_BYTES = 7
@@ -128,12 +128,12 @@ class BatchHeader(NamedTuple):
     @property
     def codec_id(self) -> int:
         """The codec's number, which may be one that does not exist (5 to 7)."""
-        return self.attributes & _CODEC_MASK
+        return self.attributes & CODEC_MASK
 
     @property
     def compression(self) -> Codec:
         """The codec. Raises CorruptBatch for a number that no codec has."""
-        codec = self.attributes & _CODEC_MASK
+        codec = self.attributes & CODEC_MASK
         if codec > Codec.ZSTD:
             raise CorruptBatch(f"the batch names compression type {codec}, which does not exist")
         return Codec(codec)
@@ -142,28 +142,28 @@ class BatchHeader(NamedTuple):
     def timestamp_type(self) -> TimestampType:
         """Who set the timestamps."""
         return (
-            TimestampType.LOG_APPEND_TIME if self.attributes & _LOG_APPEND_TIME else TimestampType.CREATE_TIME
+            TimestampType.LOG_APPEND_TIME if self.attributes & LOG_APPEND_TIME else TimestampType.CREATE_TIME
         )
 
     @property
     def is_transactional(self) -> bool:
         """Whether the batch belongs to a transaction."""
-        return self.attributes & _TRANSACTIONAL != 0
+        return self.attributes & TRANSACTIONAL != 0
 
     @property
     def is_control(self) -> bool:
         """Whether the batch holds control records (markers), which clients never see."""
-        return self.attributes & _CONTROL != 0
+        return self.attributes & CONTROL != 0
 
     @property
     def has_delete_horizon(self) -> bool:
         """Whether `base_timestamp` is a delete horizon (KIP-534)."""
-        return self.attributes & _DELETE_HORIZON != 0
+        return self.attributes & DELETE_HORIZON != 0
 
     @property
     def delete_horizon_ms(self) -> int | None:
         """The time after which compaction may drop the tombstones of the batch."""
-        return self.base_timestamp if self.attributes & _DELETE_HORIZON else None
+        return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
     @property
     def has_producer_id(self) -> bool:
@@ -182,9 +182,11 @@ class BatchHeader(NamedTuple):
         return BatchHeader(base_offset, self.batch_length, leader_epoch, *self[3:])
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A record as read. `timestamp` in ms; of a LogAppendTime batch it is the batch's."""
+class Record(NamedTuple):
+    """A record as read. `timestamp` in ms; of a LogAppendTime batch it is the batch's.
+
+    A named tuple for the same reason: loading a coordinator makes one for every record of its partition.
+    """
 
     offset: int
     timestamp: int
@@ -245,7 +247,7 @@ def parse_batch_header(
             f"the batch has a negative count, offset or offset range: count {record_count}, "
             f"base offset {header[0]}, last offset delta {header[6]}"
         )
-    if not header[5] & _CODEC_MASK and record_count * _MIN_RECORD_BYTES > batch_length - _MIN_BATCH_LENGTH:
+    if not header[5] & CODEC_MASK and record_count * _MIN_RECORD_BYTES > batch_length - _MIN_BATCH_LENGTH:
         raise CorruptBatch(
             f"the batch claims {record_count} records in {batch_length - _MIN_BATCH_LENGTH} bytes"
         )
@@ -311,7 +313,7 @@ def patch_log_append_time(
 
     Returns the new header; the CRC is computed anew, records are not touched.
     """
-    attributes = header.attributes | _LOG_APPEND_TIME
+    attributes = header.attributes | LOG_APPEND_TIME
     _ATTRIBUTES.pack_into(buffer, position + _CRC_START, attributes)
     _TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, now_ms)
     crc = crc32c(memoryview(buffer)[position + _CRC_START : position + header.size_bytes])
@@ -347,10 +349,10 @@ def decode_records(
     check_crc(data, position, header)
     payload = records_payload(data, position, header, max_bytes=max_bytes)
     base_offset = header.base_offset
-    fixed_timestamp = header.max_timestamp if header.attributes & _LOG_APPEND_TIME else None
+    fixed_timestamp = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
     records: list[Record] = []
     try:
-        for start, end, timestamp, offset_delta in _record_frames(payload, header):
+        for start, end, timestamp, offset_delta in record_frames(payload, header):
             key, start = _read_nullable(payload, start, end)
             value, start = _read_nullable(payload, start, end)
             headers = _read_record_headers(payload, start, end)
@@ -389,85 +391,7 @@ def records_payload(
     return payload
 
 
-def contains_null_key(
-    data: bytes | bytearray | memoryview,
-    position: int,
-    header: BatchHeader,
-    *,
-    max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
-) -> bool:
-    """Whether a record of the batch has no key. Raises CorruptBatch as `decode_records` does."""
-    return next(null_key_indexes(data, position, header, max_bytes=max_bytes), None) is not None
-
-
-def null_key_indexes(
-    data: bytes | bytearray | memoryview,
-    position: int,
-    header: BatchHeader,
-    *,
-    max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
-) -> Iterator[int]:
-    """The places in the batch (0 is the first record) of the records without a key."""
-    payload = records_payload(data, position, header, max_bytes=max_bytes)
-    try:
-        for index, (start, end, _timestamp, _offset_delta) in enumerate(_record_frames(payload, header)):
-            length, _ = _read_length(payload, start, end)
-            if length < 0:
-                yield index
-    except MalformedMessage as problem:
-        raise CorruptBatch(f"a record is malformed: {problem}") from None
-
-
-def record_timestamps(
-    data: bytes | bytearray | memoryview,
-    position: int,
-    header: BatchHeader,
-    *,
-    max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
-) -> Iterator[tuple[int, int]]:
-    """Offset and timestamp of each record, keys and values left alone."""
-    payload = records_payload(data, position, header, max_bytes=max_bytes)
-    base_offset = header.base_offset
-    log_append_time = header.attributes & _LOG_APPEND_TIME
-    try:
-        for _start, _end, timestamp, offset_delta in _record_frames(payload, header):
-            yield base_offset + offset_delta, header.max_timestamp if log_append_time else timestamp
-    except MalformedMessage as problem:
-        raise CorruptBatch(f"a record is malformed: {problem}") from None
-
-
-def find_max_timestamp(
-    data: bytes | bytearray | memoryview,
-    position: int,
-    header: BatchHeader,
-    *,
-    max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
-) -> tuple[int, int] | None:
-    """Offset and timestamp of the first record with the largest timestamp; None in an empty batch."""
-    best: tuple[int, int] | None = None
-    for offset, timestamp in record_timestamps(data, position, header, max_bytes=max_bytes):
-        if best is None or timestamp > best[1]:
-            best = offset, timestamp
-    return best
-
-
-def find_offset_by_timestamp(
-    data: bytes | bytearray | memoryview,
-    position: int,
-    header: BatchHeader,
-    timestamp_ms: int,
-    *,
-    start_offset: int = 0,
-    max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
-) -> tuple[int, int] | None:
-    """Offset and timestamp of the first record from `start_offset` on and not older than `timestamp_ms`."""
-    for offset, timestamp in record_timestamps(data, position, header, max_bytes=max_bytes):
-        if timestamp >= timestamp_ms and offset >= start_offset:
-            return offset, timestamp
-    return None
-
-
-def _record_frames(payload: bytes, header: BatchHeader) -> Iterator[tuple[int, int, int, int]]:
+def record_frames(payload: bytes, header: BatchHeader) -> Iterator[tuple[int, int, int, int]]:
     """(start of the key's length, end, timestamp, offset delta) of each record; all bytes must be used.
 
     Raises CorruptBatch and MalformedMessage.
@@ -499,7 +423,7 @@ def _record_frames(payload: bytes, header: BatchHeader) -> Iterator[tuple[int, i
         raise CorruptBatch(f"{length_bytes - position} bytes are left after the last record")
 
 
-def _read_length(payload: bytes, position: int, end: int) -> tuple[int, int]:
+def read_nullable_length(payload: bytes, position: int, end: int) -> tuple[int, int]:
     """A nullable length: -1 for null, otherwise at most what is left."""
     length, position = read_varint(payload, position)
     if length < -1 or position + length > end or position > end:
@@ -508,7 +432,7 @@ def _read_length(payload: bytes, position: int, end: int) -> tuple[int, int]:
 
 
 def _read_nullable(payload: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    length, position = _read_length(payload, position, end)
+    length, position = read_nullable_length(payload, position, end)
     if length < 0:
         return None, position
     return payload[position : position + length], position + length
@@ -560,7 +484,7 @@ def encode_batch(
     base_timestamp = records[0].timestamp
     payload = bytearray()
     for delta, record in enumerate(records):
-        _write_record(payload, record, delta, base_timestamp)
+        write_record(payload, record, delta, base_timestamp)
     header = BatchHeader(
         base_offset=base_offset,
         batch_length=0,
@@ -576,78 +500,21 @@ def encode_batch(
         base_sequence=base_sequence,
         record_count=len(records),
     )
-    return _assemble(header, compress(codec, payload, level))
-
-
-def rebuild_batch(
-    header: BatchHeader,
-    records: Sequence[Record],
-    *,
-    codec: Codec | None = None,
-    delete_horizon_ms: int | None = None,
-) -> bytes:
-    """The batch of `header` with only `records` (some of its own) left, as compaction leaves it.
-
-    Offsets, offset range, producer fields and kind stay; `records` may be empty, which keeps a producer's
-    last sequence known. `delete_horizon_ms` sets the horizon, without it the one in `header` stays. Raises
-    ValueError for an offset outside the batch.
-    """
-    horizon = header.delete_horizon_ms if delete_horizon_ms is None else delete_horizon_ms
-    attributes = header.attributes
-    base_timestamp = header.base_timestamp
-    if horizon is not None:
-        attributes |= _DELETE_HORIZON
-        base_timestamp = horizon
-    if codec is not None:
-        attributes = (attributes & ~_CODEC_MASK) | codec
-    payload = bytearray()
-    for record in records:
-        if not header.base_offset <= record.offset <= header.last_offset:
-            raise ValueError(f"offset {record.offset} is not in {header.base_offset}..{header.last_offset}")
-        kept = NewRecord(record.key, record.value, record.timestamp, record.headers)
-        _write_record(payload, kept, record.offset - header.base_offset, base_timestamp)
-    max_timestamp = header.max_timestamp
-    if not attributes & _LOG_APPEND_TIME and records:
-        max_timestamp = max(record.timestamp for record in records)
-    kept_header = header._replace(
-        attributes=attributes,
-        base_timestamp=base_timestamp,
-        max_timestamp=max_timestamp,
-        record_count=len(records),
-    )
-    return _assemble(kept_header, compress(kept_header.compression, payload))
-
-
-def recompress_batch(
-    data: bytes | bytearray | memoryview,
-    position: int,
-    header: BatchHeader,
-    codec: Codec,
-    *,
-    level: int | None = None,
-    max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
-) -> bytes:
-    """The batch at `position` with its records in another codec (a topic's `compression.type`).
-
-    Raises CorruptBatch as `records_payload` does, ValueError for a level that the codec does not have.
-    """
-    payload = records_payload(data, position, header, max_bytes=max_bytes)
-    attributes = (header.attributes & ~_CODEC_MASK) | codec
-    return _assemble(header._replace(attributes=attributes), compress(codec, payload, level))
+    return assemble_batch(header, compress(codec, payload, level))
 
 
 def _attributes(codec: Codec, timestamp_type: TimestampType, transactional: bool, control: bool) -> int:
     attributes = int(codec)
     if timestamp_type is TimestampType.LOG_APPEND_TIME:
-        attributes |= _LOG_APPEND_TIME
+        attributes |= LOG_APPEND_TIME
     if transactional:
-        attributes |= _TRANSACTIONAL
+        attributes |= TRANSACTIONAL
     if control:
-        attributes |= _CONTROL
+        attributes |= CONTROL
     return attributes
 
 
-def _assemble(header: BatchHeader, payload: bytes) -> bytes:
+def assemble_batch(header: BatchHeader, payload: bytes) -> bytes:
     """Header and payload with `batch_length` and CRC filled in."""
     try:
         batch = bytearray(_HEADER.pack(*header._replace(batch_length=_MIN_BATCH_LENGTH + len(payload))))
@@ -658,7 +525,7 @@ def _assemble(header: BatchHeader, payload: bytes) -> bytes:
     return bytes(batch)
 
 
-def _write_record(payload: bytearray, record: NewRecord, offset_delta: int, base_timestamp: int) -> None:
+def write_record(payload: bytearray, record: NewRecord, offset_delta: int, base_timestamp: int) -> None:
     body = bytearray(1)  # the attributes of a record: none is defined
     write_varlong(body, record.timestamp - base_timestamp)
     write_varint(body, offset_delta)
