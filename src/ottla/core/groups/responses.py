@@ -1,0 +1,86 @@
+"""The answer of each group API that says nothing but an error, in the place where that API carries it."""
+
+from __future__ import annotations
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.delete_groups_request import DeleteGroupsRequest
+from ottla.protocol.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
+from ottla.protocol.messages.describe_groups_request import DescribeGroupsRequest
+from ottla.protocol.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
+from ottla.protocol.messages.heartbeat_request import HeartbeatRequest
+from ottla.protocol.messages.heartbeat_response import HeartbeatResponse
+from ottla.protocol.messages.join_group_request import JoinGroupRequest
+from ottla.protocol.messages.join_group_response import JoinGroupResponse
+from ottla.protocol.messages.leave_group_request import LeaveGroupRequest
+from ottla.protocol.messages.leave_group_response import LeaveGroupResponse
+from ottla.protocol.messages.list_groups_request import ListGroupsRequest
+from ottla.protocol.messages.list_groups_response import ListGroupsResponse
+from ottla.protocol.messages.offset_commit_request import OffsetCommitRequest
+from ottla.protocol.messages.offset_commit_response import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from ottla.protocol.messages.offset_delete_request import OffsetDeleteRequest
+from ottla.protocol.messages.offset_delete_response import OffsetDeleteResponse
+from ottla.protocol.messages.offset_fetch_request import OffsetFetchRequest
+from ottla.protocol.messages.offset_fetch_response import OffsetFetchResponse, OffsetFetchResponseGroup
+from ottla.protocol.messages.sync_group_request import SyncGroupRequest
+from ottla.protocol.messages.sync_group_response import SyncGroupResponse
+from ottla.protocol.schema import Message
+
+
+def coordinator_error(request: Message, error: ErrorCode) -> Message:
+    """`request` (in the shape `RequestReceived` describes) refused as a whole with `error`."""
+    match request:
+        case JoinGroupRequest():
+            return JoinGroupResponse(error_code=error, member_id=request.member_id)
+        case SyncGroupRequest():
+            return SyncGroupResponse(error_code=error)
+        case HeartbeatRequest():
+            return HeartbeatResponse(error_code=error)
+        case LeaveGroupRequest():
+            return LeaveGroupResponse(error_code=error)
+        case OffsetCommitRequest():
+            return offset_commit_error(request, error)
+        case OffsetFetchRequest():
+            return OffsetFetchResponse(
+                groups=[
+                    OffsetFetchResponseGroup(group_id=group.group_id, error_code=error)
+                    for group in request.groups
+                ]
+            )
+        case OffsetDeleteRequest():
+            return OffsetDeleteResponse(error_code=error)
+        case DescribeGroupsRequest():
+            return DescribeGroupsResponse(
+                groups=[DescribedGroup(group_id=group_id, error_code=error) for group_id in request.groups]
+            )
+        case ListGroupsRequest():
+            return ListGroupsResponse(error_code=error)
+        case DeleteGroupsRequest():
+            return DeleteGroupsResponse(
+                results=[
+                    DeletableGroupResult(group_id=group_id, error_code=error)
+                    for group_id in request.groups_names
+                ]
+            )
+        case _:
+            raise TypeError(f"{type(request).__name__} is not a request to a group coordinator")
+
+
+def offset_commit_error(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+    """Every partition of the request with the same error."""
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,336 @@
+"""The coordinator of the groups in one partition of `__consumer_offsets`: routes events, replays records.
+
+Theory of operation. A shard is loaded by replaying its partition (`replay` for each record, then a `Loaded`
+event), and from then on every durable change goes the same way: decide, append, and when the append is
+committed, replay the same records and then answer. `durable_state` is therefore a function of the log,
+which the property tests check. What is not durable (who waits for which answer, whose session runs until
+when) dies with the shard: `Resigned` answers everybody NOT_COORDINATOR, and clients go on with the next one.
+
+Groups of other types (KIP-848 consumer groups, share groups, streams groups) get their own modules beside
+classic_membership.py and their own cases in `_handle` and `replay`; until then their records are kept in
+the log and otherwise passed over.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from ottla.core.groups import coordinator_records
+from ottla.core.groups.api import (
+    AppendDone,
+    AppendFailed,
+    Effect,
+    Event,
+    Loaded,
+    RequestReceived,
+    Resigned,
+    Tick,
+    TopicsDeleted,
+)
+from ottla.core.groups.classic_group import ClassicGroup, ClassicMember, GroupState
+from ottla.core.groups.classic_membership import ClassicMembership
+from ottla.core.groups.coordinator_records import CommittedOffset, CoordinatorRecord
+from ottla.core.groups.offsets import Offsets, OffsetStore
+from ottla.core.groups.outbox import Outbox, answer_for
+from ottla.core.groups.settings import GroupSettings
+from ottla.core.groups.timers import TimerKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.delete_groups_request import DeleteGroupsRequest
+from ottla.protocol.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
+from ottla.protocol.messages.describe_groups_request import DescribeGroupsRequest
+from ottla.protocol.messages.describe_groups_response import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsResponse,
+)
+from ottla.protocol.messages.heartbeat_request import HeartbeatRequest
+from ottla.protocol.messages.join_group_request import JoinGroupRequest
+from ottla.protocol.messages.leave_group_request import LeaveGroupRequest
+from ottla.protocol.messages.list_groups_request import ListGroupsRequest
+from ottla.protocol.messages.list_groups_response import ListedGroup, ListGroupsResponse
+from ottla.protocol.messages.offset_commit_request import OffsetCommitRequest
+from ottla.protocol.messages.offset_delete_request import OffsetDeleteRequest
+from ottla.protocol.messages.offset_fetch_request import OffsetFetchRequest
+from ottla.protocol.messages.sync_group_request import SyncGroupRequest
+from ottla.protocol.records.group_metadata_key import GroupMetadataKey
+from ottla.protocol.records.group_metadata_value import GroupMetadataValue
+from ottla.protocol.records.offset_commit_key import OffsetCommitKey
+from ottla.protocol.records.offset_commit_value import OffsetCommitValue
+
+CLASSIC_TYPE = "classic"
+FIRST_DESCRIBE_VERSION_WITH_GROUP_ID_NOT_FOUND = 6
+
+DurableState: TypeAlias = tuple[
+    dict[str, GroupMetadataValue], dict[str, dict[str, dict[int, CommittedOffset]]]
+]
+
+
+class Shard:
+    """One partition's groups. Single-threaded; `step` is the only way in once it is loaded."""
+
+    def __init__(self, settings: GroupSettings) -> None:
+        self._outbox = Outbox(settings)
+        self.groups: dict[str, ClassicGroup] = {}
+        self._stored: dict[str, GroupMetadataValue] = {}
+        self._store = OffsetStore()
+        self._membership = ClassicMembership(self._outbox, self.groups)
+        self._offsets = Offsets(self._outbox, self.groups, self._membership, self._store)
+
+    @property
+    def durable_state(self) -> DurableState:
+        """What the log says: every group's last record, and every committed offset."""
+        return self._stored, self._store.committed
+
+    def next_wake_ms(self) -> int | None:
+        """When to send a `Tick`, at the latest; None when nothing is due ever."""
+        return self._outbox.timers.next_wake_ms()
+
+    def replay(self, record: CoordinatorRecord) -> None:
+        """Take over one record of the log, in the log's order."""
+        match record.key, record.value:
+            case OffsetCommitKey() as key, OffsetCommitValue() | None as offset:
+                self._store.replay(key, offset)
+                if offset is not None and key.group not in self.groups:
+                    # A simple group, unless a record of the group itself follows.
+                    self.groups[key.group] = ClassicGroup(key.group, self._outbox.now.wall_ms)
+            case GroupMetadataKey() as key, GroupMetadataValue() as metadata:
+                self._stored[key.group] = metadata
+            case GroupMetadataKey() as key, None:
+                self._stored.pop(key.group, None)
+                self._forget_deleted(key.group)
+
+    def step(self, event: Event) -> list[Effect]:
+        """Decide what follows from one event."""
+        self._outbox.now = event.at
+        match event:
+            case RequestReceived():
+                self._outbox.open(event)
+                self._handle(event)
+            case Tick():
+                pass
+            case AppendDone():
+                self._append_done(event.append_id)
+            case AppendFailed():
+                self._append_failed(event.append_id, event.error)
+            case TopicsDeleted():
+                self._topics_deleted(event)
+            case Loaded():
+                self._loaded()
+            case Resigned():
+                self._outbox.reply_all(ErrorCode.NOT_COORDINATOR)
+                return self._outbox.take_effects()
+        # After the event: a heartbeat that was read late, because this process was held up, still counts.
+        self._run_timers()
+        return self._outbox.take_effects()
+
+    # Requests
+
+    def _handle(self, event: RequestReceived) -> None:
+        match event.request:
+            case HeartbeatRequest() as request:
+                self._membership.heartbeat(event, request)
+            case OffsetCommitRequest() as request:
+                self._offsets.commit(event, request)
+            case OffsetFetchRequest() as request:
+                self._offsets.fetch(event, request)
+            case JoinGroupRequest() as request:
+                self._membership.join(event, request)
+            case SyncGroupRequest() as request:
+                self._membership.sync(event, request)
+            case LeaveGroupRequest() as request:
+                self._membership.leave(event, request)
+            case DescribeGroupsRequest() as request:
+                self._describe(event, request)
+            case ListGroupsRequest() as request:
+                self._list(event, request)
+            case DeleteGroupsRequest() as request:
+                self._delete(event, request)
+            case OffsetDeleteRequest() as request:
+                self._offsets.delete(event, request)
+            case _:
+                raise TypeError(f"{type(event.request).__name__} is not a request to a group coordinator")
+
+    def _describe(self, event: RequestReceived, request: DescribeGroupsRequest) -> None:
+        described = [self._described(group_id, event.client.api_version) for group_id in request.groups]
+        self._outbox.reply(event.request_id, DescribeGroupsResponse(groups=described))
+
+    def _described(self, group_id: str, version: int) -> DescribedGroup:
+        group = self.groups.get(group_id)
+        if group is None:
+            # Before KIP-1043, "there is no such group" was said by its state alone.
+            missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+            if version >= FIRST_DESCRIBE_VERSION_WITH_GROUP_ID_NOT_FOUND:
+                missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+                missing.error_message = f"Group {group_id} not found."
+            return missing
+        is_stable = group.state is GroupState.STABLE
+        return DescribedGroup(
+            group_id=group_id,
+            group_state=group.state.value,
+            protocol_type=group.protocol_type or "",
+            protocol_data=(group.protocol_name or "") if is_stable else "",
+            members=[
+                _described_member(member, member.metadata(group.protocol_name) if is_stable else b"")
+                for member in group.members.values()
+            ],
+        )
+
+    def _list(self, event: RequestReceived, request: ListGroupsRequest) -> None:
+        states = {state.strip().lower() for state in request.states_filter}
+        types = {group_type.strip().lower() for group_type in request.types_filter}
+        listed = [
+            ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type or "",
+                group_state=group.state.value,
+                group_type=CLASSIC_TYPE,
+            )
+            for group in self.groups.values()
+            if (not states or group.state.value.lower() in states) and (not types or CLASSIC_TYPE in types)
+        ]
+        self._outbox.reply(event.request_id, ListGroupsResponse(groups=listed))
+
+    # Deleting groups
+
+    def _delete(self, event: RequestReceived, request: DeleteGroupsRequest) -> None:
+        results = {group_id: self._check_delete(group_id) for group_id in request.groups_names}
+        deleted = [group_id for group_id, error in results.items() if not error]
+
+        def answer(error: ErrorCode = ErrorCode.NONE) -> None:
+            self._outbox.reply(
+                event.request_id,
+                DeleteGroupsResponse(
+                    results=[
+                        DeletableGroupResult(group_id=group_id, error_code=refused or error)
+                        for group_id, refused in results.items()
+                    ]
+                ),
+            )
+
+        if not deleted:
+            answer()
+            return
+        records = [record for group_id in deleted for record in self._offsets.tombstones_of(group_id)]
+        append_id = self._delete_groups(deleted, records)
+        self._outbox.when_ended(append_id, answer, lambda error: answer(answer_for(error)))
+
+    def _check_delete(self, group_id: str) -> ErrorCode:
+        group = self.groups.get(group_id)
+        if group is None or group.state is GroupState.DEAD:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if group.state is not GroupState.EMPTY:
+            return ErrorCode.NON_EMPTY_GROUP
+        return ErrorCode.NONE
+
+    def _delete_groups(self, group_ids: list[str], offset_tombstones: list[CoordinatorRecord]) -> int:
+        """Append the end of these EMPTY groups. Until it is committed they are DEAD: clients try again."""
+        now_ms = self._outbox.now.wall_ms
+        groups = [self.groups[group_id] for group_id in group_ids]
+        empty_since = [group.state_timestamp_ms for group in groups]
+        for group in groups:
+            self._membership.forget(group)
+            group.pending_joins.clear()
+            group.transition_to(GroupState.DEAD, now_ms)
+
+        def failed(_: ErrorCode) -> None:
+            for group, timestamp_ms in zip(groups, empty_since, strict=True):
+                group.transition_to(GroupState.EMPTY, timestamp_ms)
+
+        records = offset_tombstones + [
+            coordinator_records.group_tombstone(group_id) for group_id in group_ids
+        ]
+        # Replaying the group's tombstone takes it out; nothing is left to do after that.
+        return self._offsets.append(records, lambda: None, failed)
+
+    def _forget_deleted(self, group_id: str) -> None:
+        """A group's tombstone was replayed; a group that lives on (its deletion came late) stays."""
+        group = self.groups.get(group_id)
+        if group is not None and group.state in (GroupState.DEAD, GroupState.EMPTY):
+            self._membership.forget(group)
+            del self.groups[group_id]
+
+    def _topics_deleted(self, event: TopicsDeleted) -> None:
+        records = self._offsets.tombstones_of_topics(event.topics)
+        if records:
+            self._append_unattended(records)
+
+    def _expire(self) -> None:
+        """Write tombstones for offsets that nobody needs any more, and for groups that have none left."""
+        self._outbox.timers.set(
+            TimerKey("expire"),
+            self._outbox.now.wall_ms + self._outbox.settings.offsets_retention_check_interval_ms,
+        )
+        expired: list[CoordinatorRecord] = []
+        ended: list[str] = []
+        ended_records: list[CoordinatorRecord] = []
+        for group in list(self.groups.values()):
+            records, all_expired = self._offsets.expired(group)
+            if all_expired and group.state is GroupState.EMPTY and not group.pending_joins:
+                ended.append(group.group_id)
+                ended_records += records
+            else:
+                expired += records
+        if expired:
+            self._append_unattended(expired)
+        if ended:
+            self._delete_groups(ended, ended_records)
+        if expired or ended:
+            self._outbox.note(
+                "offsets expired offsets=%d groups=%d", len(expired) + len(ended_records), len(ended)
+            )
+
+    def _append_unattended(self, records: list[CoordinatorRecord]) -> None:
+        """Append something nobody waits for; if it fails, the next check decides anew."""
+        self._offsets.append(records, lambda: None, lambda error: None)
+
+    # Appends, timers, loading
+
+    def _append_done(self, append_id: int) -> None:
+        pending = self._outbox.take_append(append_id)
+        self._store.append_ends(pending.records)
+        for record in pending.records:
+            self.replay(record)
+        for continuation in pending.continuations:
+            continuation.done()
+
+    def _append_failed(self, append_id: int, error: ErrorCode) -> None:
+        pending = self._outbox.take_append(append_id)
+        self._store.append_ends(pending.records)
+        self._outbox.note("append to the group log failed append_id=%d error=%s", append_id, error.name)
+        for continuation in pending.continuations:
+            continuation.failed(error)
+
+    def _run_timers(self) -> None:
+        outbox = self._outbox
+        while (key := outbox.timers.pop_due(outbox.now.steady_ms)) is not None:
+            match key.kind:
+                case "session":
+                    self._membership.on_session_expired(key.group_id, key.member_id)
+                case "join":
+                    self._membership.on_join_deadline(key.group_id)
+                case "sync":
+                    self._membership.on_sync_deadline(key.group_id)
+                case "append":
+                    outbox.on_append_timeout(key.number)
+                case "expire":
+                    self._expire()
+                case _:
+                    raise AssertionError(f"unknown timer {key}")
+
+    def _loaded(self) -> None:
+        now_ms = self._outbox.now.wall_ms
+        for group_id, value in self._stored.items():
+            group = self.groups[group_id] = ClassicGroup.restore(group_id, value, now_ms)
+            self._membership.on_loaded(group)
+        self._outbox.set_timer(TimerKey("expire"), self._outbox.settings.offsets_retention_check_interval_ms)
+
+
+def _described_member(member: ClassicMember, metadata: bytes) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=metadata,
+        member_assignment=member.assignment,
+    )
