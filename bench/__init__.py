@@ -1,0 +1,1 @@
+"""ottla beside Apache Kafka: the same clients, the same machine, in turns. See `python -m bench --help`."""

@@ -1,0 +1,192 @@
+"""Run the real clients that drive a broker: a process each, the same command line for both."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from bench import java_output, processes
+from bench.errors import BenchError, tail
+from bench.servers import Server
+from support.java_tools import java_command
+
+CLIENT_TIMEOUT_SECONDS = 600.0
+ADMIN_TIMEOUT_SECONDS = 30.0
+TOPIC = "bench"
+
+# What Kafka's own kafka-producer-perf-test.sh and kafka-run-class.sh give a tool.
+JAVA_CLIENT_FLAGS = (
+    "-Xmx512m",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRun:
+    """What a client printed, and who used the processors meanwhile.
+
+    server_cpu_seconds: the broker's. other_cpu_share: the processors' time, as a share of one processor,
+    that went to neither the broker nor the client nor this process: other programs, and the kernel's own
+    threads.
+    """
+
+    output: str
+    server_cpu_seconds: float
+    other_cpu_share: float
+
+
+def run_client(server: Server, command: Sequence[str], *, name: str) -> ClientRun:
+    """Run a client to its end. Raises BenchError when it fails or hangs, or the broker dies meanwhile."""
+    machine, server_cpu, ours = processes.machine_cpu_times(), server.cpu_seconds(), _our_cpu_seconds()
+    began = time.perf_counter()
+    try:
+        result = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=CLIENT_TIMEOUT_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BenchError(f"{name} on {server.system.title} hung for {CLIENT_TIMEOUT_SECONDS} s") from error
+    elapsed = time.perf_counter() - began
+    server.check_running()
+    if result.returncode != 0:
+        words = tail(result.stdout + result.stderr)
+        raise BenchError(f"{name} on {server.system.title} ended with {result.returncode}:\n{words}")
+    server_cpu = server.cpu_seconds() - server_cpu
+    busy = processes.machine_cpu_times().busy - machine.busy
+    others = busy - server_cpu - (_our_cpu_seconds() - ours)
+    return ClientRun(result.stdout, server_cpu, max(0.0, others) / elapsed)
+
+
+def _our_cpu_seconds() -> float:
+    """This process and the clients that it has waited for."""
+    usages = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def create_topic(server: Server, *, partitions: int = 1, topic: str = TOPIC) -> None:
+    admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 3})
+    futures = admin.create_topics([NewTopic(topic, partitions, 1)], request_timeout=ADMIN_TIMEOUT_SECONDS)
+    try:
+        futures[topic].result(ADMIN_TIMEOUT_SECONDS)
+    except (KafkaException, TimeoutError) as error:
+        raise BenchError(f"could not create a topic on {server.system.title}: {error}") from error
+
+
+def end_offset(server: Server, *, topic: str = TOPIC, partition: int = 0) -> int:
+    """The high watermark of a partition, by ListOffsets."""
+    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "bench-offsets"})
+    try:
+        _, high = consumer.get_watermark_offsets(
+            TopicPartition(topic, partition), timeout=ADMIN_TIMEOUT_SECONDS
+        )
+    except KafkaException as error:
+        raise BenchError(f"no offsets from {server.system.title}: {error}") from error
+    finally:
+        consumer.close()
+    return int(high)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerRun:
+    """A run of ProducerPerformance: its summary, and the client run it came from."""
+
+    summary: java_output.ProducerSummary
+    client: ClientRun
+
+
+def producer_performance(
+    server: Server, properties: Mapping[str, str], *, records: int, warmup_records: int, record_bytes: int
+) -> ProducerRun:
+    """Java's ProducerPerformance as fast as it goes, the first `warmup_records` of `records` not counted.
+
+    Afterwards the partition must hold exactly `records` more than before.
+    """
+    expected = end_offset(server) + records
+    command = java_command(
+        "org.apache.kafka.tools.ProducerPerformance",
+        *("--bootstrap-server", server.bootstrap, "--topic", TOPIC, "--throughput", "-1", "--print-metrics"),
+        *("--num-records", str(records), "--warmup-records", str(warmup_records)),
+        *("--record-size", str(record_bytes)),
+        *("--command-property", *(f"{name}={value}" for name, value in properties.items())),
+        flags=JAVA_CLIENT_FLAGS,
+    )
+    client = run_client(server, command, name="ProducerPerformance")
+    summary = java_output.parse_producer_performance(
+        client.output, records=records, warmup_records=warmup_records
+    )
+    found = end_offset(server)
+    if found != expected:
+        raise BenchError(f"{server.system.title} ends at offset {found} where {expected} was acknowledged")
+    return ProducerRun(summary, client)
+
+
+def end_to_end_latency_java(
+    server: Server, *, records: int, record_bytes: int
+) -> tuple[java_output.LatencySummary, ClientRun]:
+    """Java's EndToEndLatency with acks=1: send, wait for the acknowledgement, poll; one record at a time."""
+    command = java_command(
+        "org.apache.kafka.tools.EndToEndLatency",
+        *("--bootstrap-server", server.bootstrap, "--topic", TOPIC, "--num-records", str(records)),
+        *("--producer-acks", "1", "--record-size", str(record_bytes)),
+        flags=JAVA_CLIENT_FLAGS,
+    )
+    client = run_client(server, command, name="EndToEndLatency")
+    return java_output.parse_end_to_end_latency(client.output), client
+
+
+def consumer_performance(server: Server, *, records: int) -> tuple[java_output.ConsumerSummary, ClientRun]:
+    """Java's ConsumerPerformance from the first record on, in a group of its own."""
+    command = java_command(
+        "org.apache.kafka.tools.ConsumerPerformance",
+        *("--bootstrap-server", server.bootstrap, "--topic", TOPIC, "--num-records", str(records)),
+        flags=JAVA_CLIENT_FLAGS,
+    )
+    client = run_client(server, command, name="ConsumerPerformance")
+    return java_output.parse_consumer_performance(client.output, records=records), client
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyFigures:
+    """Milliseconds from produce() to the record's return from poll(), by bench.latency_client."""
+
+    p50_ms: float
+    p99_ms: float
+    p999_ms: float
+
+
+def end_to_end_latency_confluent(
+    server: Server, *, records: int, warmup_records: int, record_bytes: int
+) -> tuple[LatencyFigures, ClientRun]:
+    command = [
+        sys.executable,
+        "-m",
+        "bench.latency_client",
+        "--bootstrap",
+        server.bootstrap,
+        "--topic",
+        TOPIC,
+    ]
+    command += ["--records", str(records), "--warmup-records", str(warmup_records)]
+    command += ["--record-bytes", str(record_bytes)]
+    client = run_client(server, command, name="the latency client")
+    try:
+        figures = LatencyFigures(**json.loads(client.output))
+    except (ValueError, TypeError) as error:
+        raise BenchError(f"the latency client printed no figures:\n{tail(client.output)}") from error
+    return figures, client

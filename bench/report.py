@@ -1,0 +1,162 @@
+"""Turn results into bench/results.json and the tables of bench/RESULTS.md."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.errors import BenchError
+from bench.figures import Bound, Comparison, Measure, Spread, Target, compare, spread, target_met
+from bench.runner import ScenarioResult
+from bench.scenarios import Scenario
+from bench.servers import BROKER_SETTINGS, KAFKA_HEAP, System
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """All figures taken on one machine: its facts, and the last result of each scenario by name."""
+
+    machine: Mapping[str, str]
+    scenarios: Mapping[str, ScenarioResult]
+
+    def merged_with(self, newer: Results) -> Results:
+        """Newer results replace older ones of the same name; results of another machine are dropped whole."""
+        if self.machine != newer.machine:
+            return newer
+        return Results(newer.machine, {**self.scenarios, **newer.scenarios})
+
+
+def load_results(path: Path) -> Results | None:
+    """What a results.json holds, None when there is none. Raises BenchError when it is not one of ours."""
+    if not path.exists():
+        return None
+    try:
+        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if document["format_version"] != FORMAT_VERSION:
+            raise ValueError(f"format_version {document['format_version']}")
+        scenarios = {item["name"]: ScenarioResult(**item) for item in document["scenarios"]}
+        return Results(document["machine"], scenarios)
+    except (ValueError, KeyError, TypeError) as error:
+        raise BenchError(f"{path} is not a results file ({error}): move it away") from error
+
+
+def store_results(path: Path, results: Results) -> None:
+    document = {
+        "format_version": FORMAT_VERSION,
+        "machine": dict(results.machine),
+        "scenarios": [dataclasses.asdict(result) for result in results.scenarios.values()],
+    }
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def render(results: Results, scenarios: Mapping[str, Scenario]) -> str:
+    """The whole of RESULTS.md."""
+    taken = [scenario for name, scenario in scenarios.items() if name in results.scenarios]
+    with_target: list[tuple[str, ...]] = []
+    without_target: list[tuple[str, ...]] = []
+    for scenario in taken:
+        for measure in scenario.measures:
+            row = _row(scenario, measure, results.scenarios[scenario.name])
+            (without_target if measure.target is None else with_target).append(row)
+    parts = [_INTRODUCTION, _machine_table(results.machine), _settings_text()]
+    parts += ["## Targets\n", _table(_TARGET_HEADER, with_target)]
+    if without_target:
+        parts += ["## For information\n", _table(_HEADER, without_target)]
+    parts += [
+        "## How each was taken\n",
+        *(_how(scenario, results.scenarios[scenario.name]) for scenario in taken),
+    ]
+    return "\n".join(parts)
+
+
+_INTRODUCTION = """# ottla beside Apache Kafka
+
+Written by `python -m bench`; the raw samples are in [results.json](results.json). Each scenario runs on
+Apache Kafka and on ottla in turns, one broker at a time on the machine, each time on a fresh directory of
+the same volume, driven by the same client with the same command line. A cell holds the median of the runs,
+and in parentheses the smallest and the largest. A ratio is ottla's figure over Kafka's, told twice: of the
+two medians, and the median of the ratios of neighbouring runs (a machine's mood drifts, and neighbours share
+it). A target on a ratio counts as met only when both meet it.
+"""
+_HEADER = (
+    "scenario",
+    "measure",
+    "Apache Kafka 4.3.1",
+    "ottla",
+    "ratio of medians",
+    "median of pairs' ratios",
+)
+_TARGET_HEADER = (*_HEADER, "target", "met")
+
+
+def _row(scenario: Scenario, measure: Measure, result: ScenarioResult) -> tuple[str, ...]:
+    kafka = result.samples[System.KAFKA.value][measure.name]
+    title = f"{measure.title}, {measure.unit}"
+    if measure.apache_kafka_only:
+        return (f"`{scenario.name}`", title, format_spread(spread(kafka)), "–", "–", "–")
+    comparison = compare(kafka, result.samples[System.OTTLA.value][measure.name])
+    row = (
+        f"`{scenario.name}`",
+        title,
+        format_spread(comparison.kafka),
+        format_spread(comparison.ottla),
+        f"{comparison.ratio_of_medians:.2f}",
+        f"{comparison.median_of_pair_ratios:.2f}",
+    )
+    if measure.target is None:
+        return row
+    return (*row, format_target(measure.target, measure.unit), _verdict(measure.target, comparison))
+
+
+def _verdict(target: Target, comparison: Comparison) -> str:
+    return "yes" if target_met(target, comparison) else "**no**"
+
+
+def format_target(target: Target, unit: str) -> str:
+    suffix = f" {unit}" if target.bound is Bound.VALUE_AT_MOST else ""
+    return f"{target.bound.value} {target.limit:g}{suffix}"
+
+
+def format_spread(figures: Spread) -> str:
+    return f"{format_value(figures.median)} ({format_value(figures.minimum)}–{format_value(figures.maximum)})"
+
+
+def format_value(value: float) -> str:
+    """Three significant digits below a thousand, whole numbers above."""
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    decimals = 1 if abs(value) >= 10 else 2 if abs(value) >= 1 else 3
+    return f"{value:.{decimals}f}"
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _machine_table(machine: Mapping[str, str]) -> str:
+    return "## Machine\n\n" + _table(("fact", "value"), list(machine.items()))
+
+
+def _settings_text() -> str:
+    settings = ", ".join(f"`{name}={value}`" for name, value in BROKER_SETTINGS.items())
+    return (
+        f"Apache Kafka runs as one combined node with a heap of {KAFKA_HEAP} and the garbage collector's "
+        f"flags of its own start script. Both brokers get {settings}; the rest is each one's default, the "
+        f"same on both sides.\n"
+    )
+
+
+def _how(scenario: Scenario, result: ScenarioResult) -> str:
+    quick = " A quick look: a fifth of the records." if result.quick else ""
+    return (
+        f"**`{scenario.name}`**: {scenario.method}{quick} {result.runs} runs a side, taken "
+        f"{result.taken_at} at commit {result.commit}; other programs took at most "
+        f"{result.other_cpu_share:.0%} of one core.\n"
+    )

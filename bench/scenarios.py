@@ -1,0 +1,256 @@
+"""The scenarios: what each measures, how, and what is to be reached. One entry in SCENARIOS a name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench import clients
+from bench.errors import BenchError
+from bench.figures import Bound, Measure, Target
+from bench.servers import Server, System, serve
+
+RECORD_BYTES = 100
+IDLE_SETTLE_SECONDS = 5.0
+BYTES_PER_GIGABYTE = 1e9
+BYTES_PER_MEBIBYTE = 1 << 20
+
+# Kafka 4's own defaults, said out loud: they decide the size of a batch.
+BATCHED = {"batch.size": "16384", "linger.ms": "5"}
+# A batch of one record, and with one partition one batch a request; records-per-request-avg proves it.
+UNBATCHED = {"batch.size": "0", "linger.ms": "0", "acks": "1"}
+
+
+@dataclass(slots=True)
+class Turn:
+    """One run of one scenario on one side: a fresh directory, and how much of everything to do."""
+
+    system: System
+    workspace: Path
+    quick: bool = False
+    ottla_python_flags: Sequence[str] = ()
+    other_cpu_shares: list[float] = field(default_factory=list)
+
+    def server(self) -> AbstractContextManager[Server]:
+        return serve(self.system, self.workspace, ottla_python_flags=self.ottla_python_flags)
+
+    def size(self, full: int) -> int:
+        """`full`, or a fifth of it when only a quick look is wanted."""
+        return full // 5 if self.quick else full
+
+    def note(self, client: clients.ClientRun) -> None:
+        self.other_cpu_shares.append(client.other_cpu_share)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A named way to drive a broker; `run` gives a value for every measure of the side it ran on."""
+
+    name: str
+    method: str
+    measures: tuple[Measure, ...]
+    run: Callable[[Turn], dict[str, float]]
+
+
+AT_LEAST_HALF_AS_FAST_AGAIN = Target(Bound.RATIO_AT_LEAST, 1.5)
+AT_MOST_FOUR_FIFTHS = Target(Bound.RATIO_AT_MOST, 0.8)
+
+_RATE = Measure("records_per_second", "records", "records/s", AT_LEAST_HALF_AS_FAST_AGAIN)
+_CPU = Measure("cpu_seconds_per_gigabyte", "broker's CPU time", "s/GB")
+
+
+def _produce_batched(acks: str) -> Callable[[Turn], dict[str, float]]:
+    def run(turn: Turn) -> dict[str, float]:
+        records, warmup_records = turn.size(7_000_000), turn.size(2_000_000)
+        with turn.server() as server:
+            clients.create_topic(server)
+            run = clients.producer_performance(
+                server,
+                {**BATCHED, "acks": acks},
+                records=records,
+                warmup_records=warmup_records,
+                record_bytes=RECORD_BYTES,
+            )
+            turn.note(run.client)
+        gigabytes = records * RECORD_BYTES / BYTES_PER_GIGABYTE
+        return {
+            "records_per_second": run.summary.records_per_second,
+            "cpu_seconds_per_gigabyte": run.client.server_cpu_seconds / gigabytes,
+        }
+
+    return run
+
+
+def _produce_one_record(
+    in_flight: int, *, records: int, warmup_records: int
+) -> Callable[[Turn], dict[str, float]]:
+    def run(turn: Turn) -> dict[str, float]:
+        properties: Mapping[str, str] = {**UNBATCHED, "max.in.flight.requests.per.connection": str(in_flight)}
+        with turn.server() as server:
+            clients.create_topic(server)
+            run = clients.producer_performance(
+                server,
+                properties,
+                records=turn.size(records),
+                warmup_records=turn.size(warmup_records),
+                record_bytes=RECORD_BYTES,
+            )
+            turn.note(run.client)
+        if run.summary.records_per_request != 1.0:
+            raise BenchError(f"{run.summary.records_per_request} records a request where one was meant")
+        return {"records_per_second": run.summary.records_per_second}
+
+    return run
+
+
+def _latency_confluent(turn: Turn) -> dict[str, float]:
+    with turn.server() as server:
+        clients.create_topic(server)
+        figures, client = clients.end_to_end_latency_confluent(
+            server, records=turn.size(20_000), warmup_records=turn.size(5_000), record_bytes=RECORD_BYTES
+        )
+        turn.note(client)
+    return {"p50_ms": figures.p50_ms, "p99_ms": figures.p99_ms, "p999_ms": figures.p999_ms}
+
+
+def _latency_java(turn: Turn) -> dict[str, float]:
+    with turn.server() as server:
+        clients.create_topic(server)
+        # The tool has no warm-up of its own: the first run warms the broker, the second is counted.
+        clients.end_to_end_latency_java(server, records=turn.size(5_000), record_bytes=RECORD_BYTES)
+        summary, client = clients.end_to_end_latency_java(
+            server, records=turn.size(20_000), record_bytes=RECORD_BYTES
+        )
+        turn.note(client)
+    return {"mean_ms": summary.mean_ms}
+
+
+def _consume(turn: Turn) -> dict[str, float]:
+    records = turn.size(5_000_000)
+    with turn.server() as server:
+        clients.create_topic(server)
+        clients.producer_performance(
+            server, {**BATCHED, "acks": "1"}, records=records, warmup_records=0, record_bytes=RECORD_BYTES
+        )
+        clients.consumer_performance(server, records=records)
+        summary, client = clients.consumer_performance(server, records=records)
+        turn.note(client)
+    gigabytes = records * RECORD_BYTES / BYTES_PER_GIGABYTE
+    return {
+        "records_per_second": summary.fetch_records_per_second,
+        "cpu_seconds_per_gigabyte": client.server_cpu_seconds / gigabytes,
+    }
+
+
+def _start(turn: Turn) -> dict[str, float]:
+    with turn.server() as server:
+        figures = {"start_seconds": server.start_seconds}
+        if server.format_seconds is not None:
+            figures["format_seconds"] = server.format_seconds
+    return figures
+
+
+def _memory(turn: Turn) -> dict[str, float]:
+    with turn.server() as server:
+        time.sleep(IDLE_SETTLE_SECONDS)
+        idle_bytes = server.resident_bytes()
+        clients.create_topic(server)
+        records = turn.size(2_000_000)
+        run = clients.producer_performance(
+            server, {**BATCHED, "acks": "1"}, records=records, warmup_records=0, record_bytes=RECORD_BYTES
+        )
+        turn.note(run.client)
+        clients.consumer_performance(server, records=records)
+        loaded_bytes = server.resident_bytes()
+    return {
+        "idle_mebibytes": idle_bytes / BYTES_PER_MEBIBYTE,
+        "loaded_mebibytes": loaded_bytes / BYTES_PER_MEBIBYTE,
+    }
+
+
+_BATCHED_METHOD = (
+    "Java's ProducerPerformance, 100-byte records, 1 partition, acks={acks}, batch.size=16384 and "
+    "linger.ms=5 (the defaults), as fast as it goes: 7 million records, the first 2 million as warm-up; the "
+    "rate of the rest. CPU time is of the whole run."
+)
+_UNBATCHED_METHOD = (
+    "Java's ProducerPerformance, 100-byte records, 1 partition, acks=1, batch.size=0 and linger.ms=0, "
+    "max.in.flight.requests.per.connection={in_flight}: every request carries one record (the client's own "
+    "records-per-request-avg must be 1). {records:,} records, the first {warmup_records:,} as warm-up."
+)
+
+
+def _one_record_scenario(name: str, in_flight: int, records: int, warmup_records: int) -> Scenario:
+    method = _UNBATCHED_METHOD.format(in_flight=in_flight, records=records, warmup_records=warmup_records)
+    run = _produce_one_record(in_flight, records=records, warmup_records=warmup_records)
+    return Scenario(name, method, (_RATE,), run)
+
+
+SCENARIOS: Mapping[str, Scenario] = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario(
+            "produce-100b-acks1",
+            _BATCHED_METHOD.format(acks="1"),
+            (_RATE, _CPU),
+            _produce_batched("1"),
+        ),
+        Scenario(
+            "produce-100b-acksall",
+            _BATCHED_METHOD.format(acks="all") + " Idempotent, as the client does by default with acks=all.",
+            (_RATE, _CPU),
+            _produce_batched("all"),
+        ),
+        _one_record_scenario("produce-one-record-a-request", 5, 200_000, 50_000),
+        _one_record_scenario("produce-one-record-a-request-1-in-flight", 1, 100_000, 25_000),
+        Scenario(
+            "end-to-end-latency",
+            "confluent-kafka in one process: produce() one 100-byte record (acks=1, no linger), poll() "
+            "until it comes back, then the next; 20,000 records after 5,000 of warm-up.",
+            (
+                Measure("p50_ms", "p50", "ms", AT_MOST_FOUR_FIFTHS),
+                Measure("p99_ms", "p99", "ms", AT_MOST_FOUR_FIFTHS),
+                Measure("p999_ms", "p99.9", "ms"),
+            ),
+            _latency_confluent,
+        ),
+        Scenario(
+            "end-to-end-latency-java",
+            "Java's EndToEndLatency with acks=1 (send, wait for the acknowledgement, poll), 20,000 records "
+            "after a run of 5,000 as warm-up. Its percentiles are whole milliseconds, so the mean is told.",
+            (Measure("mean_ms", "mean", "ms"),),
+            _latency_java,
+        ),
+        Scenario(
+            "consume-100b",
+            "Java's ConsumerPerformance on 5 million 100-byte records in 1 partition, in the page cache, "
+            "after one such run as warm-up; the rate of fetching, without the time of joining the group.",
+            (Measure("records_per_second", "records", "records/s"), _CPU),
+            _consume,
+        ),
+        Scenario(
+            "start",
+            "From the start of the process on an empty directory to the first Metadata request answered "
+            "with a broker in it, asked every millisecond. ottla formats the directory within this time; "
+            "Apache Kafka's is formatted before, and that is told apart.",
+            (
+                Measure("start_seconds", "start", "s", Target(Bound.VALUE_AT_MOST, 0.5)),
+                Measure("format_seconds", "format", "s", apache_kafka_only=True),
+            ),
+            _start,
+        ),
+        Scenario(
+            "memory",
+            "VmRSS 5 seconds after the start with no client, and after 2 million 100-byte records were "
+            "produced (acks=1, batched) and read back.",
+            (
+                Measure("idle_mebibytes", "RSS idle", "MiB", Target(Bound.VALUE_AT_MOST, 80)),
+                Measure("loaded_mebibytes", "RSS loaded", "MiB"),
+            ),
+            _memory,
+        ),
+    )
+}

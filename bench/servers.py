@@ -1,0 +1,153 @@
+"""Start and stop the two brokers under measurement: same life, same settings, a fresh directory each time."""
+
+from __future__ import annotations
+
+import enum
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import metadata_client, processes
+from bench.errors import BenchError, tail
+from support.apache_kafka import ApacheKafka
+from support.cluster import ServerError, free_port
+
+START_TIMEOUT_SECONDS = 60.0
+STOP_TIMEOUT_SECONDS = 60.0
+KAFKA_HEAP = "1g"
+HOST = "127.0.0.1"
+
+# Given to both, by Kafka's own names. Everything else is each broker's default, which is the same value:
+# no fsync on the way of a write, 1 GiB segments, one partition a topic.
+BROKER_SETTINGS = {
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    "num.partitions": "1",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.replication.factor": "1",
+}
+
+
+class System(enum.Enum):
+    """The two sides, in the order in which they take turns."""
+
+    KAFKA = "kafka"
+    OTTLA = "ottla"
+
+    @property
+    def title(self) -> str:
+        return {System.KAFKA: "Apache Kafka 4.3.1", System.OTTLA: "ottla"}[self]
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A broker that runs and has answered. start_seconds: from the process's start to its first answered
+    Metadata request. format_seconds: what formatting the directory took before that, None where there is no
+    such step.
+    """
+
+    system: System
+    port: int
+    process: subprocess.Popen[bytes]
+    log_path: Path
+    start_seconds: float
+    format_seconds: float | None
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    def check_running(self) -> None:
+        """Raises BenchError with its last words when the process has ended."""
+        _check_running(self.system, self.process, self.log_path)
+
+    def resident_bytes(self) -> int:
+        self.check_running()
+        return processes.resident_bytes(self.process.pid)
+
+    def cpu_seconds(self) -> float:
+        self.check_running()
+        return processes.cpu_seconds(self.process.pid)
+
+
+@contextmanager
+def serve(system: System, workspace: Path, *, ottla_python_flags: Sequence[str] = ()) -> Iterator[Server]:
+    """A broker for the length of the block, on an empty directory inside `workspace`.
+
+    `ottla_python_flags` go between the interpreter and `-m ottla`, to run it under a profiler. Raises
+    BenchError when it does not start, dies inside the block, or does not stop by SIGTERM.
+    """
+    log_path = workspace / "server.log"
+    format_seconds: float | None = None
+    match system:
+        case System.KAFKA:
+            before = time.perf_counter()
+            port, command = _prepare_kafka(workspace)
+            format_seconds = time.perf_counter() - before
+        case System.OTTLA:
+            port, command = _prepare_ottla(workspace, ottla_python_flags)
+    with log_path.open("wb") as log:
+        started_at = time.perf_counter()
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+        answered_at = metadata_client.wait_for_metadata(
+            port,
+            timeout_seconds=START_TIMEOUT_SECONDS,
+            still_running=lambda: _check_running(system, process, log_path),
+        )
+        server = Server(system, port, process, log_path, answered_at - started_at, format_seconds)
+        yield server
+        server.check_running()
+        _stop(server)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def _prepare_kafka(workspace: Path) -> tuple[int, Sequence[str]]:
+    """Write server.properties and format the directory as the tests do, without the tests' settings."""
+    try:
+        kafka = ApacheKafka.prepare(
+            workspace / "data", settings=BROKER_SETTINGS, heap=KAFKA_HEAP, conformance_settings=False
+        )
+    except ServerError as error:
+        raise BenchError(f"Apache Kafka: {error}") from error
+    return kafka.port, kafka.server.command
+
+
+def _prepare_ottla(workspace: Path, python_flags: Sequence[str]) -> tuple[int, Sequence[str]]:
+    port = free_port()
+    command = [sys.executable, *python_flags, "-m", "ottla", "broker", "--data", str(workspace / "data")]
+    command += ["--listen", f"{HOST}:{port}"]
+    for name, value in BROKER_SETTINGS.items():
+        command += ["--set", f"{name}={value}"]
+    return port, command
+
+
+def _check_running(system: System, process: subprocess.Popen[bytes], log_path: Path) -> None:
+    code = process.poll()
+    if code is not None:
+        words = tail(log_path.read_text(encoding="utf-8", errors="replace"))
+        raise BenchError(f"{system.title} ended by itself with exit code {code}:\n{words}")
+
+
+def _stop(server: Server) -> None:
+    server.process.terminate()
+    try:
+        code = server.process.wait(STOP_TIMEOUT_SECONDS)
+    except subprocess.TimeoutExpired:
+        words = tail(server.log_path.read_text(encoding="utf-8", errors="replace"))
+        raise BenchError(
+            f"{server.system.title} still runs {STOP_TIMEOUT_SECONDS} s after SIGTERM:\n{words}"
+        ) from None
+    # A JVM that ends by SIGTERM says 128 + 15, after its shutdown hooks have run.
+    if code not in ((0, 143) if server.system is System.KAFKA else (0,)):
+        words = tail(server.log_path.read_text(encoding="utf-8", errors="replace"))
+        raise BenchError(f"{server.system.title} stopped with exit code {code}:\n{words}")

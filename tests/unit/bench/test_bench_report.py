@@ -1,0 +1,164 @@
+"""From samples to results.json and RESULTS.md."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from bench import __main__ as command
+from bench.errors import BenchError
+from bench.figures import Bound, Measure, Target
+from bench.report import Results, format_value, load_results, render, store_results
+from bench.runner import Options, ScenarioResult, run_scenario
+from bench.scenarios import SCENARIOS, Scenario, Turn
+from bench.servers import System
+
+GOLDEN = Path(__file__).with_name("golden_results.md")
+MACHINE = {"processor": "abacus, 2 cores", "Python": "CPython 3.11.7"}
+
+
+def unused(turn: Turn) -> dict[str, float]:
+    raise AssertionError(f"not to be run: {turn}")
+
+
+RATE = Scenario(
+    "rate",
+    "Counting beads.",
+    (
+        Measure("records_per_second", "records", "records/s", Target(Bound.RATIO_AT_LEAST, 1.5)),
+        Measure("cpu", "broker's CPU time", "s/GB"),
+    ),
+    unused,
+)
+START = Scenario(
+    "start",
+    "Waking up.",
+    (
+        Measure("start_seconds", "start", "s", Target(Bound.VALUE_AT_MOST, 0.5)),
+        Measure("format_seconds", "format", "s", apache_kafka_only=True),
+    ),
+    unused,
+)
+SAMPLES = {
+    "rate": {
+        "kafka": {"records_per_second": [600_000.0, 500_000.0, 700_000.0], "cpu": [10.0, 12.0, 8.0]},
+        "ottla": {"records_per_second": [1_200_000.0, 900_000.0, 1_300_000.0], "cpu": [4.0, 5.0, 6.0]},
+    },
+    "start": {
+        "kafka": {"start_seconds": [1.6, 1.7, 1.8], "format_seconds": [1.0, 1.1, 1.2]},
+        "ottla": {"start_seconds": [0.61, 0.6, 0.59]},
+    },
+}
+
+
+def result(name: str, *, runs: int = 3, quick: bool = False) -> ScenarioResult:
+    return ScenarioResult(name, "2026-01-02T03:04:05+00:00", runs, quick, "abc1234", 0.034, SAMPLES[name])
+
+
+def test_the_tables_are_as_they_were():
+    results = Results(MACHINE, {"rate": result("rate"), "start": result("start", quick=True)})
+    assert render(results, {"start": START, "rate": RATE}) == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_a_scenario_without_a_result_has_no_row():
+    text = render(Results(MACHINE, {"rate": result("rate")}), {"start": START, "rate": RATE})
+    assert "`rate`" in text and "`start`" not in text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1234567.8, "1,234,568"),
+        (100, "100"),
+        (99.94, "99.9"),
+        (9.994, "9.99"),
+        (0.0614, "0.061"),
+        (0, "0.000"),
+    ],
+)
+def test_values_have_three_digits(value, text):
+    assert format_value(value) == text
+
+
+def test_results_are_stored_and_loaded_whole(tmp_path):
+    results = Results(MACHINE, {"rate": result("rate")})
+    store_results(tmp_path / "results.json", results)
+    assert load_results(tmp_path / "results.json") == results
+    assert load_results(tmp_path / "none.json") is None
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format_version": 99}'])
+def test_a_file_that_is_not_ours_is_not_overwritten(tmp_path, text):
+    path = tmp_path / "results.json"
+    path.write_text(text)
+    with pytest.raises(BenchError, match="move it away"):
+        load_results(path)
+
+
+def test_newer_results_replace_older_ones_on_the_same_machine_only():
+    older = Results(MACHINE, {"rate": result("rate"), "start": result("start")})
+    newer = Results(MACHINE, {"rate": result("rate", runs=9)})
+    assert {name: item.runs for name, item in older.merged_with(newer).scenarios.items()} == {
+        "rate": 9,
+        "start": 3,
+    }
+    elsewhere = Results({"processor": "slide rule"}, newer.scenarios)
+    assert older.merged_with(elsewhere) == elsewhere
+
+
+def options(directory: Path, runs: int) -> Options:
+    return Options(runs=runs, quick=True, directory=directory, wait_quiet_seconds=0.0)
+
+
+def test_the_sides_take_turns_each_on_a_fresh_directory(tmp_path):
+    # given a scenario that writes down its turns
+    turns: list[tuple[System, Path]] = []
+
+    def run(turn: Turn) -> dict[str, float]:
+        assert list(turn.workspace.iterdir()) == [] and turn.quick
+        (turn.workspace / "litter").touch()
+        turns.append((turn.system, turn.workspace))
+        turn.other_cpu_shares.append(len(turns) / 10)
+        figures = {"start_seconds": float(len(turns))}
+        return figures | ({"format_seconds": 1.0} if turn.system is System.KAFKA else {})
+
+    scenario = Scenario("start", "", START.measures, run)
+    # when it is run three times a side
+    taken = run_scenario(scenario, options(tmp_path, 3), "abc", lambda _: None)
+    # then the sides alternated, no directory was used twice, and none is left
+    assert [system for system, _ in turns] == [System.KAFKA, System.OTTLA] * 3
+    assert len({workspace for _, workspace in turns}) == 6
+    assert list(tmp_path.iterdir()) == []
+    assert taken.samples == {
+        "kafka": {"start_seconds": [1.0, 3.0, 5.0], "format_seconds": [1.0] * 3},
+        "ottla": {"start_seconds": [2.0, 4.0, 6.0]},
+    }
+    assert taken.other_cpu_share == 0.6
+
+
+def test_a_missing_figure_is_an_error_not_a_gap(tmp_path):
+    scenario = Scenario("start", "", START.measures, lambda _: {"start_seconds": 1.0})
+    with pytest.raises(BenchError, match="format_seconds"):
+        run_scenario(scenario, options(tmp_path, 1), "abc", lambda _: None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_scenarios_of_the_targets_are_there():
+    targeted = {name for name, item in SCENARIOS.items() if any(measure.target for measure in item.measures)}
+    assert targeted == {
+        "produce-100b-acks1",
+        "produce-100b-acksall",
+        "produce-one-record-a-request",
+        "produce-one-record-a-request-1-in-flight",
+        "end-to-end-latency",
+        "start",
+        "memory",
+    }
+
+
+def test_an_unknown_scenario_is_one_clear_line(capsys):
+    assert command.main(["no-such"]) == 1
+    assert capsys.readouterr().err.startswith("bench: no scenario is called no-such; there are: produce-100b")
+    assert command.main(["profile"]) == 1
+    assert command.main(["--list"]) == 0
+    assert "end-to-end-latency" in capsys.readouterr().out
