@@ -188,17 +188,21 @@ class _Module:
 
 
 def _default(field: dict[str, Any], kind: str, array: bool, nullable: str) -> str | None:
-    """The source text of a field's default where it is not the type's own."""
+    """The source text of a field's default where it is not the type's own.
+
+    The default is null only where the table says "null" in quotes: Kafka's generator takes a bare null as "no
+    default given", and the bytes of tagged fields depend on it.
+    """
     given = field.get("default")
-    text = "null" if given is None and "default" in field else str(given).lower() if given is not None else ""
-    if text == "null":
+    if given == "null":
         return "None"
     if array or kind not in FUNCTIONS:
         return None
     if kind == "records":
-        return "None" if nullable != "none" else None
-    if not text:
+        return "None" if nullable.endswith("+") else None
+    if given is None or given == "":
         return None
+    text = str(given).lower()
     match kind:
         case "bool":
             return "True" if text == "true" else None

@@ -53,8 +53,10 @@ def shared_default(cls: type[Struct]) -> Struct:
 
 
 def _is_shared(field: Field) -> bool:
-    is_struct = isinstance(field.kind, StructMeta) and not field.array
-    return is_struct and field.default is FRESH and field.tag >= 0
+    """Whether messages share the field's default: a tagged struct of plain, immutable values."""
+    if field.tag < 0 or field.array or field.default is not FRESH:
+        return False
+    return all(isinstance(part.kind, str) and not part.array for part in _struct(field).FIELDS)
 
 
 def compile_initialiser(cls: type[Struct]) -> Callable[..., None]:
@@ -243,6 +245,8 @@ class _Decoding(_Source):
         if not field.nullable_in(self.version):
             self.emit(f"{target} = {self.struct(_struct(field))}")
             return
+        # Kafka marks a null struct with -1 and a set one with 1; in a tagged field with the varints 0 and 1.
+        null = 0 if field.tagged_in(self.version) else -1
         marker = self.name("m")
         self.fixed("b", marker)
         self.flush()
@@ -252,7 +256,7 @@ class _Decoding(_Source):
         self.flush()
         self.emit(f"{target} = {value}")
         self.depth -= 1
-        self.emit(f"elif {marker} == -1: {target} = None")
+        self.emit(f"elif {marker} == {null}: {target} = None")
         self.emit(f"else: {self.fail(field, 'has neither of the marks of a null and a set struct')}")
 
     def length(self, field: Field, code: str, flexible: bool) -> str:
@@ -463,7 +467,8 @@ class _Encoding(_Source):
             self.struct(_struct(field), value)
             return
         self.flush()
-        self.emit(f"if {value} is None: {self.sink}(b'\\xff')")
+        null = b"\0" if field.tagged_in(self.version) else b"\xff"
+        self.emit(f"if {value} is None: {self.sink}({null!r})")
         self.emit("else:")
         self.depth += 1
         self.fixed("b", "1")

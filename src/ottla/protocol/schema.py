@@ -15,9 +15,9 @@ Theory of operation. The metaclass takes the table out of the class body, gives 
 nothing else: a message module costs little to import. The initialiser and the codec of each (message,
 version) are compiled by `ottla.protocol.codec` when they are first used, and kept on the class.
 
-A struct is mutable and has keyword-only arguments with Kafka's defaults. One exception: the default value of
-a tagged struct field (as FetchResponse's `current_leader`) is one shared value that refuses changes, because
-messages hold thousands that nobody sets. Assign a new struct instead of changing it in place.
+A struct is mutable and has keyword-only arguments with Kafka's defaults. One exception: the default of a
+tagged struct field of plain values (as FetchResponse's `current_leader`) is one shared value that refuses
+changes, because messages hold thousands that nobody sets. Assign a new struct, do not change it in place.
 """
 
 from __future__ import annotations

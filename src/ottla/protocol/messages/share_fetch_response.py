@@ -37,7 +37,7 @@ class PartitionData(Struct):
     acknowledge_error_code: int = int16("0+")
     acknowledge_error_message: str | None = string("0+", nullable="0+", default=None)
     current_leader: LeaderIdAndEpoch = struct_of(LeaderIdAndEpoch, "0+")
-    records: Buffer | None = record_bytes("0+", nullable="0", default=None)
+    records: Buffer | None = record_bytes("0+", nullable="0")
     acquired_records: list[AcquiredRecords] = array_of(AcquiredRecords, "0+")
 
 

@@ -10,9 +10,7 @@ from ottla.protocol.schema import Message, Struct, array_of, int8, int32, uuid12
 class TopicPartitions(Struct):
     topic_id: uuid.UUID = uuid128("0+")
     partitions: list[int] = array_of(int32, "0+")
-    assignment_epochs: list[int] | None = array_of(
-        int32, "0+", nullable="0+", default=None, tag=0, tagged="0+"
-    )
+    assignment_epochs: list[int] | None = array_of(int32, "0+", nullable="0+", tag=0, tagged="0+")
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(

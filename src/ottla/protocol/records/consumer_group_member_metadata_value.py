@@ -27,5 +27,5 @@ class ConsumerGroupMemberMetadataValue(
     rebalance_timeout_ms: int = int32("0+", default=-1)
     server_assignor: str | None = string("0+", nullable="0+")
     classic_member_metadata: ClassicMemberMetadata | None = struct_of(
-        ClassicMemberMetadata, "0+", nullable="0+", default=None, tag=0, tagged="0+"
+        ClassicMemberMetadata, "0+", nullable="0+", tag=0, tagged="0+"
     )

@@ -8,9 +8,7 @@ from ottla.protocol.schema import Message, Struct, array_of, int8, int32, string
 class TaskIds(Struct):
     subtopology_id: str = string("0+")
     partitions: list[int] = array_of(int32, "0+")
-    assignment_epochs: list[int] | None = array_of(
-        int32, "0+", nullable="0+", default=None, tag=0, tagged="0+"
-    )
+    assignment_epochs: list[int] | None = array_of(int32, "0+", nullable="0+", tag=0, tagged="0+")
 
 
 class StreamsGroupCurrentMemberAssignmentValue(

@@ -15,5 +15,5 @@ class StreamsGroupMetadataValue(Message, versions="0", flexible="0+", kind="coor
     metadata_hash: int = int64("0+")
     validated_topology_epoch: int = int32("0+", default=-1, tag=0, tagged="0+")
     last_assignment_configs: list[LastAssignmentConfig] | None = array_of(
-        LastAssignmentConfig, "0+", nullable="0+", default=None, tag=1, tagged="0+"
+        LastAssignmentConfig, "0+", nullable="0+", tag=1, tagged="0+"
     )
