@@ -28,7 +28,6 @@ CONFORMANCE_SETTINGS: Mapping[str, str] = {
     "transaction.state.log.replication.factor": "1",
     "group.min.session.timeout.ms": "1000",
     "log.initial.task.delay.ms": "500",
-    "max.incremental.fetch.session.cache.slots": "20",
 }
 
 

@@ -30,7 +30,7 @@ class OttlaBroker:
         extra_arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
     ) -> Iterator[OttlaBroker]:
-        """A broker that runs while the block does. `settings` go over CONFORMANCE_SETTINGS, also on restart."""
+        """A broker that runs while the block does; `settings` go over CONFORMANCE_SETTINGS."""
         chosen = free_port() if port is None else port
         command = [sys.executable, "-m", "ottla", "broker", "--data", str(data_dir)]
         command += ["--listen", f"127.0.0.1:{chosen}", *extra_arguments]
