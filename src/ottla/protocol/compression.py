@@ -143,7 +143,7 @@ def _compress_snappy(data: bytes | bytearray | memoryview) -> bytes:
 
 def _decompress_snappy(data: memoryview, max_bytes: int) -> bytes:
     if bytes(data[:_XERIAL_MAGIC_BYTES]) != _XERIAL_HEADER[:_XERIAL_MAGIC_BYTES]:
-        return _decompress_snappy_block(data, max_bytes)
+        return _decompress_snappy_block(data, 0, max_bytes)
     output = bytearray()
     position = 0
     while position < len(data):
@@ -159,15 +159,15 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> bytes:
         position += 4
         if not 0 < length <= len(data) - position:
             raise _malformed(Codec.SNAPPY, f"a block of {length} bytes, {len(data) - position} are there")
-        output += _decompress_snappy_block(data[position : position + length], max_bytes - len(output))
+        output += _decompress_snappy_block(data[position : position + length], len(output), max_bytes)
         position += length
     return bytes(output)
 
 
-def _decompress_snappy_block(block: memoryview, max_bytes: int) -> bytes:
+def _decompress_snappy_block(block: memoryview, produced: int, max_bytes: int) -> bytes:
     try:
         # The block states its size; the library allocates that much, so the limit comes first.
-        if cramjam.snappy.decompress_raw_len(block) > max_bytes:
+        if produced + cramjam.snappy.decompress_raw_len(block) > max_bytes:
             raise _too_large(Codec.SNAPPY, max_bytes)
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as problem:
