@@ -1,0 +1,150 @@
+"""Files by descriptor: positional reads, whole writes, atomic replacement, a bound on open descriptors.
+
+A segment keeps its descriptor only while it is in use. `OpenFiles` counts the open ones and, when there
+are too many, makes the segment that was not used for longest forget its handle. A handle closes itself
+when nobody refers to it any more, so a slice of a log that is being sent in a thread keeps its descriptor
+open even if the segment forgot it, or was deleted, in the meantime.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections import deque
+from pathlib import Path
+from typing import Protocol
+
+_COMMON = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_READ_WRITE_APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND | _COMMON
+_WRITE_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | _COMMON
+_READ_ONLY = os.O_RDONLY | _COMMON
+
+
+class FileHandle:
+    """An open descriptor that closes when the last reference to it goes."""
+
+    __slots__ = ("fd", "lock")
+
+    def __init__(self, path: str, flags: int = _READ_WRITE_APPEND) -> None:
+        self.fd = -1  # __del__ runs even when open fails
+        self.fd = os.open(path, flags, 0o644)
+        self.lock = None if hasattr(os, "pread") else threading.Lock()
+
+    def fileno(self) -> int:
+        return self.fd
+
+    def read(self, size_bytes: int, position: int) -> bytes:
+        """Up to `size_bytes` from `position`: one pread. Shorter only at the end of the file. Thread-safe."""
+        if self.lock is None:
+            return os.pread(self.fd, size_bytes, position)
+        with self.lock:  # a platform without pread: the position of the descriptor is shared
+            os.lseek(self.fd, position, os.SEEK_SET)
+            return os.read(self.fd, size_bytes)
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Append all of `data`. On an error part of it may have been written: the caller truncates."""
+        written = os.write(self.fd, data)
+        while written < len(data):
+            written += os.write(self.fd, memoryview(data)[written:])
+
+    def sync(self) -> None:
+        """Return when the file's bytes are on the disk."""
+        os.fsync(self.fd)
+
+    def __del__(self) -> None:
+        if self.fd >= 0:
+            with contextlib.suppress(OSError):
+                os.close(self.fd)
+
+
+class HandleUser(Protocol):
+    """Whoever keeps a handle and can be asked to forget it."""
+
+    handle: FileHandle | None
+    recently_used: bool
+
+
+class OpenFiles:
+    """Keeps at most about `limit` handles in use at a time (second chance: used ones go round again)."""
+
+    __slots__ = ("_limit", "_lock", "_users")
+
+    def __init__(self, limit: int = 512) -> None:
+        self._limit = limit
+        self._users: deque[HandleUser] = deque()
+        self._lock = threading.Lock()
+
+    def opened(self, user: HandleUser) -> None:
+        """`user` has opened its handle; others may lose theirs."""
+        with self._lock:
+            self._users.append(user)
+            if len(self._users) <= self._limit:
+                return
+            for _ in range(2 * len(self._users)):
+                candidate = self._users.popleft()
+                if candidate.handle is None:
+                    pass  # closed by itself since
+                elif candidate.recently_used or candidate is user:
+                    candidate.recently_used = False
+                    self._users.append(candidate)
+                    continue
+                else:
+                    candidate.handle = None
+                if len(self._users) <= self._limit:
+                    return
+
+
+def open_for_reading(path: str) -> FileHandle:
+    return FileHandle(path, _READ_ONLY)
+
+
+def append_to_file(path: str, data: bytes | bytearray) -> None:
+    """Open, append, close: for the small files beside a segment, which keep no descriptor."""
+    fd = os.open(path, _WRITE_APPEND, 0o644)
+    try:
+        written = os.write(fd, data)
+        while written < len(data):
+            written += os.write(fd, memoryview(data)[written:])
+    finally:
+        os.close(fd)
+
+
+def sync_file(path: str) -> None:
+    """fsync a file that is not open."""
+    fd = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def sync_directory(path: Path) -> None:
+    """fsync a directory: names made or removed in it survive a power loss (no-op where impossible)."""
+    if os.name == "nt":
+        return
+    fd = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0))
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def replace_file(path: Path, data: bytes, *, sync: bool) -> None:
+    """Write `data` to `<path>.tmp`, then rename it over `path`: a reader sees the old or the new, whole.
+
+    With `sync` the bytes and the name are on the disk when this returns.
+    """
+    temporary = f"{path}.tmp"
+    fd = os.open(temporary, _WRITE_APPEND | os.O_TRUNC, 0o644)
+    try:
+        written = os.write(fd, data)
+        while written < len(data):
+            written += os.write(fd, data[written:])
+        if sync:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.replace(temporary, path)
+    if sync:
+        sync_directory(path.parent)

@@ -1,0 +1,269 @@
+"""The two indexes of a segment: offset -> position, and timestamp -> offset, in Kafka's files.
+
+    <base offset>.index      8 bytes an entry: int32 offset relative to the base offset, int32 position
+    <base offset>.timeindex  12 bytes an entry: int64 timestamp (ms), int32 relative offset
+
+An entry of the offset index names a batch: its last offset and the position of its first byte. Entries are
+made every `index.interval.bytes` of log. An entry of the time index says: up to and including this
+offset, this is the largest timestamp. Both only grow, in key and in value.
+
+Both can be derived from the log, so they are never the authority. New entries gather in memory and go
+to the file a few hundred at a time; after a kill, the entries of every segment that was not flushed are made
+again. A crashed Apache Kafka leaves its indexes preallocated and padded with zeros: the padding is not taken
+for entries, and goes before the first new entry is written.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+from bisect import bisect_right
+from pathlib import Path
+from struct import Struct
+
+from ottla.storage.files import append_to_file, open_for_reading, replace_file, sync_file
+
+OFFSET_ENTRY = Struct(">ii")
+TIME_ENTRY = Struct(">qi")
+MAX_RELATIVE_OFFSET = 2**31 - 1
+NO_TIMESTAMP = -1
+
+_BUFFERED_ENTRIES = 512
+_MAP_FROM_BYTES = 64 * 1024  # a smaller file is read whole: cheaper than a mapping
+
+
+class CorruptIndex(Exception):
+    """The file cannot be an index of its segment; it is to be made again from the log."""
+
+
+class EntryFile:
+    """A file of entries of one size that grows at its end. Reads are safe in other threads."""
+
+    __slots__ = ("_buffer", "_count", "_last", "_lock", "_written", "layout", "path")
+
+    def __init__(self, path: str, layout: Struct) -> None:
+        self.path = path
+        self.layout = layout
+        self._count = -1  # -1: the file was not looked at yet
+        self._written = 0
+        self._last: tuple[int, int] | None = None
+        self._buffer = bytearray()
+        self._lock = threading.Lock()
+
+    @property
+    def count(self) -> int:
+        """Entries, with those not written yet. Raises CorruptIndex."""
+        return self._count if self._count >= 0 else self._load()
+
+    def _load(self) -> int:
+        size = self.layout.size
+        try:
+            length = os.stat(self.path).st_size
+        except FileNotFoundError:
+            length = 0
+        if length % size:
+            raise CorruptIndex(f"{self.path} has {length} bytes, not a multiple of {size}")
+        if length:
+            handle = open_for_reading(self.path)
+            if not any(handle.read(size, length - size)):  # zeros: preallocated, or a run of padding
+                content = handle.read(length, 0).rstrip(b"\0")
+                valid = -(-len(content) // size) * size
+                os.truncate(self.path, valid)
+                length = valid
+        with self._lock:
+            self._written = self._count = length // size
+            self._last = self._read_last()
+        return self._count
+
+    def _read_last(self) -> tuple[int, int] | None:
+        if self._count == 0:
+            return None
+        size = self.layout.size
+        key, value = self.layout.unpack(open_for_reading(self.path).read(size, (self._count - 1) * size))
+        return key, value
+
+    def entries(self) -> bytes | mmap.mmap:
+        """All entries, as a buffer to unpack from: a copy, or a mapping of the file for a long one."""
+        if self.count == 0:
+            return b""
+        with self._lock:
+            self._write_out()
+        length = self._count * self.layout.size
+        handle = open_for_reading(self.path)
+        if length < _MAP_FROM_BYTES:
+            return handle.read(length, 0)
+        return mmap.mmap(handle.fd, length, access=mmap.ACCESS_READ)
+
+    def last(self) -> tuple[int, int] | None:
+        """The last entry."""
+        if self._count < 0:
+            self._load()
+        return self._last
+
+    def append(self, key: int, value: int) -> None:
+        if self._count < 0:
+            self._load()
+        with self._lock:
+            self._buffer += self.layout.pack(key, value)
+            self._count += 1
+            self._last = (key, value)
+            if self._count - self._written >= _BUFFERED_ENTRIES:
+                self._write_out()
+
+    def _write_out(self) -> None:
+        if self._buffer:
+            append_to_file(self.path, self._buffer)
+            self._written = self._count
+            self._buffer.clear()
+
+    def write_out(self) -> None:
+        """Put every entry into the file, which is made if it does not exist."""
+        if self._count < 0 and not os.path.exists(self.path):
+            self._load()
+        with self._lock:
+            if self._buffer:
+                self._write_out()
+            elif not os.path.exists(self.path):
+                append_to_file(self.path, b"")
+
+    def truncate(self, count: int) -> None:
+        """Keep the first `count` entries."""
+        if count >= self.count:
+            return
+        with self._lock:
+            self._write_out()
+            os.truncate(self.path, count * self.layout.size)
+            self._written = self._count = count
+            self._last = self._read_last()
+
+    def replace(self, content: bytes) -> None:
+        """Drop every entry, valid or not, and put these in their place."""
+        with self._lock:
+            self._buffer.clear()
+            replace_file(Path(self.path), content, sync=False)
+            self._written = self._count = len(content) // self.layout.size
+            self._last = self._read_last()
+
+    def sync(self) -> None:
+        self.write_out()
+        sync_file(self.path)
+
+
+class OffsetIndex:
+    """Positions in a segment by offset. Offsets in and out are absolute."""
+
+    __slots__ = ("base_offset", "file", "max_entries")
+
+    def __init__(self, path: str, base_offset: int, max_bytes: int) -> None:
+        self.base_offset = base_offset
+        self.file = EntryFile(path, OFFSET_ENTRY)
+        self.max_entries = max_bytes // OFFSET_ENTRY.size
+
+    @property
+    def is_full(self) -> bool:
+        return self.file.count >= self.max_entries
+
+    def check(self, log_size_bytes: int) -> None:
+        """Raise CorruptIndex if the last entry cannot belong to a log of this size."""
+        last = self.file.last()
+        if last is not None and (last[0] < 0 or not 0 <= last[1] < max(1, log_size_bytes)):
+            raise CorruptIndex(f"{self.file.path} ends with offset {last[0]}, position {last[1]}")
+
+    def append(self, last_offset: int, position: int) -> None:
+        """Index the batch that starts at `position` and ends with `last_offset`."""
+        self.file.append(last_offset - self.base_offset, position)
+
+    def last(self) -> tuple[int, int]:
+        """(offset, position) of the last entry, or (base offset, 0)."""
+        last = self.file.last()
+        return (self.base_offset, 0) if last is None else (self.base_offset + last[0], last[1])
+
+    def lookup(self, offset: int) -> tuple[int, int]:
+        """(offset, position) of the last entry that is not above `offset`, or (base offset, 0)."""
+        return self._at(self._slot(offset - self.base_offset, 0))
+
+    def lookup_position(self, position: int) -> tuple[int, int]:
+        """(offset, position) of the last entry that starts at or below `position`, or (base offset, 0)."""
+        return self._at(self._slot(position, 1))
+
+    def _slot(self, target: int, field: int) -> tuple[bytes | mmap.mmap, int]:
+        entries = self.file.entries()
+        unpack = OFFSET_ENTRY.unpack_from
+        count = len(entries) // OFFSET_ENTRY.size
+        return entries, bisect_right(
+            range(count), target, key=lambda slot: unpack(entries, slot * 8)[field]
+        ) - 1
+
+    def _at(self, found: tuple[bytes | mmap.mmap, int]) -> tuple[int, int]:
+        entries, slot = found
+        if slot < 0:
+            return self.base_offset, 0
+        relative, position = OFFSET_ENTRY.unpack_from(entries, slot * OFFSET_ENTRY.size)
+        return self.base_offset + relative, position
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries at or above `offset`."""
+        if self.file.count:
+            _, slot = self._slot(offset - self.base_offset - 1, 0)
+            self.file.truncate(slot + 1)
+
+
+class TimeIndex:
+    """Offsets in a segment by timestamp. The last entry of a closed segment is its largest timestamp."""
+
+    __slots__ = ("base_offset", "file", "max_entries")
+
+    def __init__(self, path: str, base_offset: int, max_bytes: int) -> None:
+        self.base_offset = base_offset
+        self.file = EntryFile(path, TIME_ENTRY)
+        self.max_entries = max_bytes // TIME_ENTRY.size
+
+    @property
+    def is_full(self) -> bool:
+        """One entry is kept free for the one on close."""
+        return self.file.count >= self.max_entries - 1
+
+    def check(self) -> None:
+        """Raise CorruptIndex if first and last entry cannot be of one index."""
+        last = self.file.last()
+        if last is None:
+            return
+        first_timestamp, _ = TIME_ENTRY.unpack_from(self.file.entries(), 0)
+        if last[1] < 0 or last[0] < first_timestamp:
+            raise CorruptIndex(f"{self.file.path} ends with timestamp {last[0]}, offset {last[1]}")
+
+    def last(self) -> tuple[int, int]:
+        """(timestamp, offset) of the last entry, or (-1, base offset)."""
+        last = self.file.last()
+        return (NO_TIMESTAMP, self.base_offset) if last is None else (last[0], self.base_offset + last[1])
+
+    def append_if_larger(self, timestamp_ms: int, offset: int) -> None:
+        """Note that up to `offset` the largest timestamp is `timestamp_ms`, unless an entry says so."""
+        last_timestamp, last_offset = self.last()
+        if timestamp_ms > last_timestamp and offset >= last_offset:
+            self.file.append(timestamp_ms, offset - self.base_offset)
+
+    def lookup(self, timestamp_ms: int) -> tuple[int, int]:
+        """(timestamp, offset) of the last entry that is not above `timestamp_ms`, or (-1, base offset).
+
+        Every batch up to that offset has a maximum timestamp of at most that of the entry.
+        """
+        entries = self.file.entries()
+        unpack = TIME_ENTRY.unpack_from
+        count = len(entries) // TIME_ENTRY.size
+        slot = bisect_right(range(count), timestamp_ms, key=lambda slot: unpack(entries, slot * 12)[0]) - 1
+        if slot < 0:
+            return NO_TIMESTAMP, self.base_offset
+        timestamp, relative = unpack(entries, slot * TIME_ENTRY.size)
+        return timestamp, self.base_offset + relative
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries at or above `offset`."""
+        entries = self.file.entries()
+        unpack = TIME_ENTRY.unpack_from
+        count = len(entries) // TIME_ENTRY.size
+        relative = offset - self.base_offset - 1
+        self.file.truncate(
+            bisect_right(range(count), relative, key=lambda slot: unpack(entries, slot * 12)[1])
+        )

@@ -1,0 +1,138 @@
+"""Which leader epoch begins at which offset of a log (KIP-101, KIP-279).
+
+Entries are (epoch, start offset), both strictly growing. A follower that meets a new leader asks it where
+an epoch ends, and truncates to there; a consumer asks the same to detect that its offset was truncated.
+
+The file is replaced whenever an entry is added, without fsync: every batch carries its epoch, so recovery
+restores what a power loss takes. `sync` is called before the recovery point moves, so that no entry below
+the recovery point is ever lost. Truncation rewrites the file as well; after a crash between a truncation of
+the log and that of this file, loading the log truncates again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from pathlib import Path
+
+from ottla.storage.checkpoints import LEADER_EPOCH_CHECKPOINT, read_leader_epochs, write_leader_epochs
+from ottla.storage.errors import StorageError
+from ottla.storage.files import sync_file
+
+UNDEFINED_EPOCH = -1
+UNDEFINED_EPOCH_OFFSET = -1
+
+
+class LeaderEpochs:
+    """The entries of one log, in memory and on file."""
+
+    __slots__ = ("_epochs", "_path", "_start_offsets", "_unsynced")
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / LEADER_EPOCH_CHECKPOINT
+        self._epochs: list[int] = []
+        self._start_offsets: list[int] = []
+        self._unsynced = False
+
+    @classmethod
+    def load(cls, directory: Path) -> LeaderEpochs:
+        """From the file; without entries if it does not exist. Raises StorageError for a damaged file."""
+        epochs = cls(directory)
+        for epoch, start_offset in read_leader_epochs(epochs._path):
+            if epoch < 0 or start_offset < 0 or (epochs._epochs and epoch <= epochs._epochs[-1]):
+                raise StorageError(f"{epochs._path} is damaged: epoch {epoch} at offset {start_offset}")
+            epochs._put(epoch, start_offset)
+        return epochs
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        return list(zip(self._epochs, self._start_offsets, strict=True))
+
+    @property
+    def latest_epoch(self) -> int | None:
+        return self._epochs[-1] if self._epochs else None
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Note that `epoch` begins at `start_offset`, and save. False if that adds nothing.
+
+        Entries that contradict the new one (an epoch or offset not below it) go.
+        """
+        if epoch < 0 or start_offset < 0:
+            raise ValueError(f"epoch {epoch} at offset {start_offset}")
+        if self._epochs and self._epochs[-1] == epoch and start_offset >= self._start_offsets[-1]:
+            return False
+        self._put(epoch, start_offset)
+        self.save()
+        return True
+
+    def restore(self, epoch: int, start_offset: int) -> None:
+        """As `assign`, in memory only and for newer epochs only: recovery saves once, at its end."""
+        if epoch >= 0 and (not self._epochs or epoch > self._epochs[-1]):
+            self._put(epoch, start_offset)
+            self._unsynced = True
+
+    def _put(self, epoch: int, start_offset: int) -> None:
+        while self._epochs and (self._epochs[-1] >= epoch or self._start_offsets[-1] >= start_offset):
+            self._epochs.pop()
+            self._start_offsets.pop()
+        self._epochs.append(epoch)
+        self._start_offsets.append(start_offset)
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(largest epoch not above `epoch`, where it ends), or (-1, -1) for one that is not known.
+
+        For an epoch below the first one: the epoch itself and where the first one starts.
+        """
+        if epoch == UNDEFINED_EPOCH or not self._epochs or epoch > self._epochs[-1]:
+            return UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
+        if epoch == self._epochs[-1]:
+            return epoch, log_end_offset
+        above = bisect_right(self._epochs, epoch)
+        found = self._epochs[above - 1] if above else epoch
+        return found, self._start_offsets[above]
+
+    def epoch_at(self, offset: int) -> int | None:
+        """The epoch that the record at `offset` was written in."""
+        slot = bisect_right(self._start_offsets, offset) - 1
+        return self._epochs[slot] if slot >= 0 else None
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Drop the epochs that begin at or after `end_offset`."""
+        keep = bisect_left(self._start_offsets, end_offset)
+        if keep < len(self._epochs):
+            del self._epochs[keep:], self._start_offsets[keep:]
+            self.save()
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Drop the epochs that end at or before `start_offset`; the first one left begins there."""
+        first = bisect_right(self._start_offsets, start_offset) - 1
+        if first < 0 or (first == 0 and self._start_offsets[0] == start_offset):
+            return
+        del self._epochs[:first], self._start_offsets[:first]
+        self._start_offsets[0] = start_offset
+        self.save()
+
+    def clear(self) -> None:
+        if self._epochs:
+            self._epochs.clear()
+            self._start_offsets.clear()
+            self.save()
+
+    def save(self) -> None:
+        """Write the file; see the module for why without fsync."""
+        write_leader_epochs(self._path, self.entries, sync=False)
+        self._unsynced = True
+
+    def sync(self) -> None:
+        """The file is on the disk when this returns. Safe in a thread."""
+        if self._unsynced:
+            self._unsynced = False
+            try:
+                sync_file(str(self._path))
+            except FileNotFoundError:
+                self.save()
+                sync_file(str(self._path))
+
+    def ensure_file(self) -> None:
+        """Apache Kafka has the file in every partition, if only an empty one."""
+        if not self._path.exists():
+            self.save()

@@ -1,0 +1,713 @@
+"""One partition's log: batches appended at the end, read from anywhere, kept within their limits.
+
+A log is a row of segments, each from its base offset to the next one's. Batches come with their offsets
+and epochs already in place and go to the last, active segment verbatim. The log knows offsets; how far
+they are replicated (the high watermark) is the broker's business and comes in where it matters.
+
+What is on disk when, so that a kill at any line is survivable:
+
+    append      leader epoch file (if the epoch is new), then the batches, then memory (producers, indexes).
+                An epoch without batches is dropped at the next start.
+    roll        the closed segment's indexes, the producer snapshot, then the new segment. A FlushTask syncs
+                the closed one (in a thread if the broker likes); only `complete_flush` after it moves the
+                recovery point, which the broker checkpoints.
+    retention   log start offset in memory, then `.log` files renamed oldest first: what remains is always the
+                end of the log, and begins with a segment's base offset.
+    truncation  the broker first checkpoints a recovery point not above the offset; then the newest segments
+                go, newest first, then the segment's end: what remains is always the beginning of the log.
+    close       indexes and snapshot, sync, then recovery point; the broker's clean shutdown marker last.
+
+One thread (the event loop) calls everything but `LogSlice.read` and `FlushTask.run`; `read`,
+`find_offset_by_timestamp`, `find_max_timestamp` and `iterate_batches` may also be called in others.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID
+
+from ottla.protocol.record_batch import (
+    BatchHeader,
+    ControlRecordType,
+    control_record_type,
+    decode_records,
+    end_transaction_coordinator_epoch,
+    iterate_headers,
+    parse_batch_header,
+)
+from ottla.protocol.record_queries import find_max_timestamp, find_offset_by_timestamp
+from ottla.storage.checkpoints import read_partition_metadata, write_partition_metadata
+from ottla.storage.errors import LogCorruption, OffsetOutOfRange, StorageError
+from ottla.storage.files import FileHandle, OpenFiles, sync_directory
+from ottla.storage.leader_epochs import LeaderEpochs
+from ottla.storage.log_config import LogConfig
+from ottla.storage.partition_names import (
+    DELETED_DIRECTORY_SUFFIX,
+    parse_partition_directory,
+    suffixed_directory_name,
+)
+from ottla.storage.producer_states import ProducerSnapshots, ProducerStates, TransactionMarker
+from ottla.storage.recovery import (
+    load_segments,
+    read_directory,
+    rebuild_leader_epochs,
+    recover_segments,
+    settle_leftovers,
+)
+from ottla.storage.segment import LogSlice, Segment
+
+__all__ = [
+    "AppendResult",
+    "FlushTask",
+    "Log",
+    "LogConfig",
+    "LogCorruption",
+    "LogSlice",
+    "OffsetOutOfRange",
+    "StorageError",
+    "TimestampedOffset",
+]
+
+_ITERATE_BYTES = 1 << 20
+_NO_EPOCH = -1
+
+log = logging.getLogger("ottla.storage")
+
+
+class AppendResult(NamedTuple):
+    """What an append did. After `rolled` or with `flush_due` the broker runs a FlushTask."""
+
+    base_offset: int
+    last_offset: int
+    rolled: bool
+    flush_due: bool
+
+
+class TimestampedOffset(NamedTuple):
+    """A record found by its timestamp. `leader_epoch` is -1 if the batch has none."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+class FlushTask:
+    """The syncing of a log up to `end_offset`: `run` in any thread, then `Log.complete_flush`."""
+
+    __slots__ = ("_directory", "_epochs", "_files", "end_offset", "truncations")
+
+    def __init__(
+        self,
+        end_offset: int,
+        truncations: int,
+        files: Sequence[tuple[Segment, FileHandle]],
+        epochs: LeaderEpochs,
+        directory: Path | None,
+    ) -> None:
+        self.end_offset = end_offset
+        self.truncations = truncations
+        self._files = files
+        self._epochs = epochs
+        self._directory = directory
+
+    def run(self) -> None:
+        """Return when everything is on the disk. An OSError here means lost data: the broker must stop."""
+        for segment, handle in self._files:
+            segment.sync(handle)
+        self._epochs.sync()
+        if self._directory is not None:
+            sync_directory(self._directory)
+
+
+class Log:
+    """One partition's log. `open` makes one; see the module for the rules."""
+
+    __slots__ = (
+        "_active",
+        "_deleted_files",
+        "_directory_synced",
+        "_epochs",
+        "_last_epoch",
+        "_open_files",
+        "_segments",
+        "_snapshots",
+        "_truncations",
+        "_written",
+        "config",
+        "directory",
+        "log_end_offset",
+        "log_start_offset",
+        "partition",
+        "producers",
+        "recovery_point",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self, directory: Path, config: LogConfig, topic_id: UUID | None, open_files: OpenFiles
+    ) -> None:
+        self.directory = directory
+        named = parse_partition_directory(directory.name)
+        self.topic, self.partition = named if named is not None else (directory.name, -1)
+        self.topic_id = topic_id
+        self.config = config
+        self.producers = ProducerStates(config.producer_id_expiration_ms)
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.recovery_point = 0
+        self._open_files = open_files
+        self._segments: list[Segment] = []  # replaced, never changed: other threads read it
+        self._active: Segment
+        self._epochs = LeaderEpochs(directory)
+        self._last_epoch = _NO_EPOCH
+        self._snapshots = ProducerSnapshots(directory, [])
+        self._deleted_files: list[tuple[int, Path]] = []
+        self._truncations = 0
+        self._written = False  # whether this process changed the log
+        self._directory_synced = True
+
+    # --- opening --------------------------------------------------------------------------------------
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        config: LogConfig,
+        *,
+        now_ms: int,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        clean_shutdown: bool = False,
+        topic_id: UUID | None = None,
+        open_files: OpenFiles | None = None,
+    ) -> Log:
+        """Open the log in `directory`, which is made if it does not exist, and recover it if need be.
+
+        `recovery_point` and `log_start_offset` are the checkpointed ones, `clean_shutdown` says whether the
+        last process closed the log. `topic_id` is noted in a new directory, and must be the one noted in an
+        old one. Raises LogCorruption, or StorageError for another topic's directory.
+        """
+        known = _claim_directory(directory, topic_id)
+        opened = cls(directory, config, known, open_files or OpenFiles())
+        opened._load(now_ms, recovery_point, log_start_offset, clean_shutdown)
+        return opened
+
+    def _load(self, now_ms: int, recovery_point: int, log_start_offset: int, clean_shutdown: bool) -> None:
+        contents = settle_leftovers(self.directory, read_directory(self.directory))
+        segments = [
+            self._segment(base_offset, now_ms, size_bytes)
+            for base_offset, size_bytes in sorted(contents.logs.items())
+        ]
+        if segments:
+            self._load_epochs(segments)
+            for segment in segments[:-1] if clean_shutdown else []:
+                if segment.base_offset not in contents.indexed:
+                    segment.rebuild_indexes()
+            if clean_shutdown and segments[-1].base_offset in contents.indexed:
+                load_segments(segments)
+            else:
+                recover_segments(segments, 0 if clean_shutdown else recovery_point, self._epochs)
+            end = segments[-1].end_offset
+            if end < log_start_offset:
+                log.warning(
+                    "log ends below its start offset, started anew dir=%s end=%d start=%d",
+                    self.directory, end, log_start_offset,
+                )  # fmt: skip
+                for segment in reversed(segments):
+                    self._remove_segment(segment, now_ms)
+                segments = []
+        if not segments:
+            segments = [self._segment(log_start_offset, now_ms, 0)]
+            segments[0].file()
+            segments[0].opened_at(log_start_offset)
+            self._directory_synced = False
+        self._set_segments(segments)
+        self.log_end_offset = self._active.end_offset
+        self.log_start_offset = max(log_start_offset, segments[0].base_offset)
+        self.recovery_point = (
+            self.log_end_offset if clean_shutdown else min(recovery_point, self.log_end_offset)
+        )
+        self._epochs.truncate_from_end(self.log_end_offset)
+        self._epochs.truncate_from_start(self.log_start_offset)
+        self._last_epoch = _NO_EPOCH if self.latest_epoch is None else self.latest_epoch
+        self._snapshots = ProducerSnapshots(self.directory, contents.snapshots)
+        self._snapshots.remove_strays({segment.base_offset for segment in segments}, self.log_end_offset)
+        self._restore_producers(now_ms)
+
+    def _load_epochs(self, segments: list[Segment]) -> None:
+        try:
+            self._epochs = LeaderEpochs.load(self.directory)
+        except StorageError as error:
+            log.warning("leader epochs made again from the log reason=%s", error)
+        if self._epochs.latest_epoch is None and any(segment.size_bytes for segment in segments[:-1]):
+            rebuild_leader_epochs(segments[:-1], self._epochs)
+        if self._epochs.latest_epoch is None:
+            for batch in segments[-1].walk(0):
+                if batch.leader_epoch < 0:
+                    break
+                self._epochs.restore(batch.leader_epoch, batch.base_offset)
+
+    def _restore_producers(self, now_ms: int) -> None:
+        """The newest snapshot, then the batches after it."""
+        offset = self._snapshots.load_newest(self.producers, self.log_end_offset, now_ms)
+        start = (
+            self._segments[0].base_offset if offset is None else max(offset, self._segments[0].base_offset)
+        )
+        if start < self.log_end_offset:
+            for header, data in self._iterate(start):
+                if header.producer_id >= 0:
+                    self.producers.update(header, _marker(header, data))
+            self.producers.expire(now_ms)
+
+    def _segment(self, base_offset: int, now_ms: int, size_bytes: int) -> Segment:
+        return Segment(
+            str(self.directory),
+            base_offset,
+            self.config,
+            self._open_files,
+            size_bytes=size_bytes,
+            now_ms=now_ms,
+        )
+
+    def _set_segments(self, segments: list[Segment]) -> None:
+        self._segments = segments
+        self._active = segments[-1]
+
+    # --- state ----------------------------------------------------------------------------------------
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all segments' record batches."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    @property
+    def segment_base_offsets(self) -> list[int]:
+        return [segment.base_offset for segment in self._segments]
+
+    @property
+    def latest_epoch(self) -> int | None:
+        """The newest leader epoch that has an entry."""
+        return self._epochs.latest_epoch
+
+    @property
+    def leader_epochs(self) -> list[tuple[int, int]]:
+        """(epoch, start offset) of every epoch in the log."""
+        return self._epochs.entries
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch of the record at `offset`, -1 if it is not known."""
+        epoch = self._epochs.epoch_at(offset)
+        return _NO_EPOCH if epoch is None else epoch
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(largest epoch not above `epoch`, the offset after its last record), or (-1, -1). See KIP-279."""
+        return self._epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def assign_epoch(self, epoch: int) -> None:
+        """A leader begins `epoch` at the log's end (before it appends anything)."""
+        self._epochs.assign(epoch, self.log_end_offset)
+        self._last_epoch = epoch
+
+    def update_config(self, config: LogConfig) -> None:
+        """Take over changed settings; index settings from the next segment on."""
+        self.config = config
+        self.producers.set_expiration(config.producer_id_expiration_ms)
+
+    # --- appending ------------------------------------------------------------------------------------
+
+    def append(
+        self, batches: bytes | memoryview, headers: Sequence[BatchHeader], *, now_ms: int
+    ) -> AppendResult:
+        """Append batches verbatim; `headers` are theirs, with offsets and epochs as in the bytes.
+
+        Offsets must not go back; gaps are allowed (a follower of a compacted log has them). Raises ValueError
+        for offsets or sizes that do not fit, OSError when the disk refuses: then nothing was appended.
+        """
+        first = headers[0]
+        if first.base_offset < self.log_end_offset:
+            raise ValueError(f"offset {first.base_offset} is below the log's end, {self.log_end_offset}")
+        next_offset = first.base_offset
+        size_bytes = 0
+        max_timestamp = -1
+        for header in headers:
+            if header.base_offset < next_offset:
+                raise ValueError(f"offset {header.base_offset} where at least {next_offset} is expected")
+            next_offset = header.base_offset + header.last_offset_delta + 1
+            size_bytes += header.batch_length + 12
+            if header.max_timestamp > max_timestamp:
+                max_timestamp = header.max_timestamp
+        if size_bytes != len(batches):
+            raise ValueError(f"{len(batches)} bytes where the headers say {size_bytes}")
+        rolled = self._roll_if_due(first.base_offset, next_offset - 1, size_bytes, max_timestamp, now_ms)
+        for header in headers:
+            if header.partition_leader_epoch > self._last_epoch:
+                self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+                self._last_epoch = header.partition_leader_epoch
+        self._written = True
+        self._active.append(batches, headers)
+        self.log_end_offset = next_offset
+        position = 0
+        for header in headers:
+            if header.producer_id >= 0:
+                self.producers.update(header, _marker(header, memoryview(batches)[position:]))
+            position += header.batch_length + 12
+        return AppendResult(
+            first.base_offset,
+            next_offset - 1,
+            rolled,
+            next_offset - self.recovery_point >= self.config.flush_messages,
+        )
+
+    def _roll_if_due(
+        self, base_offset: int, last_offset: int, size_bytes: int, max_timestamp: int, now_ms: int
+    ) -> bool:
+        active = self._active
+        config = self.config
+        size = active.size_bytes
+        if size:
+            due = (
+                size + size_bytes > config.segment_bytes
+                or active.indexes_full
+                or not active.can_hold(last_offset)
+                or active.age_ms(now_ms, max_timestamp) > config.segment_ms - config.segment_jitter_ms
+            )
+        else:
+            due = not active.can_hold(last_offset)
+        return due and self._roll(base_offset, now_ms)
+
+    def roll(self, now_ms: int) -> bool:
+        """Close the active segment and begin a new one at the log's end. False if the active one is empty."""
+        return self._active.size_bytes > 0 and self._roll(self.log_end_offset, now_ms)
+
+    def _roll(self, base_offset: int, now_ms: int) -> bool:
+        active = self._active
+        segments = self._segments
+        if active.size_bytes:
+            active.write_indexes(closing=True)
+            self._snapshots.write(self.log_end_offset, self.producers, sync=False)
+        else:  # empty, and too far below the new offset for an index
+            self._remove_segment(active, now_ms)
+            segments = segments[:-1]
+        self._written = True
+        self._directory_synced = False
+        fresh = self._segment(base_offset, now_ms, 0)
+        fresh.file()
+        fresh.opened_at(base_offset)
+        self._set_segments([*segments, fresh])
+        return True
+
+    # --- reading --------------------------------------------------------------------------------------
+
+    def read(
+        self, start_offset: int, max_bytes: int, *, upper_offset: int, at_least_one_batch: bool
+    ) -> LogSlice:
+        """Whole batches: the first holds `start_offset` (or the next record), none reaches `upper_offset`.
+
+        At most `max_bytes`, unless `at_least_one_batch` and the first one alone is larger; from one segment.
+        Empty at the log's end. Raises OffsetOutOfRange, or LogCorruption if what should be a batch is none.
+        """
+        if not self.log_start_offset <= start_offset <= self.log_end_offset:
+            raise OffsetOutOfRange(start_offset, self.log_start_offset, self.log_end_offset)
+        return self._read(start_offset, max_bytes, upper_offset, at_least_one_batch)
+
+    def _read(
+        self, start_offset: int, max_bytes: int, upper_offset: int, at_least_one_batch: bool
+    ) -> LogSlice:
+        active = self._active
+        if start_offset < upper_offset:
+            if start_offset >= active.base_offset:
+                found = active.read(start_offset, max_bytes, upper_offset, at_least_one_batch)
+                if found is not None:
+                    return found
+            else:
+                segments = self._segments
+                for slot in range(max(0, _slot(segments, start_offset)), len(segments)):
+                    found = segments[slot].read(start_offset, max_bytes, upper_offset, at_least_one_batch)
+                    if found is not None:
+                        return found
+        return LogSlice(active.file(), active.size_bytes, 0, -1)
+
+    def iterate_batches(self, start_offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Header and bytes of every batch from the one with `start_offset` to the log's end, a MiB at a time.
+
+        Raises OffsetOutOfRange, or LogCorruption.
+        """
+        if not self.log_start_offset <= start_offset <= self.log_end_offset:
+            raise OffsetOutOfRange(start_offset, self.log_start_offset, self.log_end_offset)
+        return self._iterate(start_offset)
+
+    def _iterate(self, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+        while offset < self.log_end_offset:
+            data = memoryview(self._read(offset, _ITERATE_BYTES, self.log_end_offset, True).read())
+            before = offset
+            for position, header in iterate_headers(data):
+                yield header, data[position : position + header.size_bytes]
+                offset = header.next_offset
+            if offset == before:
+                return  # truncated meanwhile
+
+    def find_offset_by_timestamp(self, timestamp_ms: int) -> TimestampedOffset | None:
+        """The first record whose timestamp is not below `timestamp_ms`. None if there is none."""
+        start_offset = self.log_start_offset
+        for segment in self._segments:
+            if segment.end_offset <= start_offset or segment.largest()[0] < timestamp_ms:
+                continue
+            from_offset = max(segment.time_index.lookup(timestamp_ms)[1], start_offset)
+            first = segment.locate(from_offset)
+            if first is None:
+                continue
+            for batch in segment.walk(first.position):
+                if batch.max_timestamp < timestamp_ms or batch.last_offset < start_offset:
+                    continue
+                data = segment.file().read(batch.size_bytes, batch.position)
+                header = parse_batch_header(data)
+                found = find_offset_by_timestamp(data, 0, header, timestamp_ms, start_offset=start_offset)
+                if found is not None:
+                    return TimestampedOffset(found[0], found[1], header.partition_leader_epoch)
+        return None
+
+    def find_max_timestamp(self) -> TimestampedOffset | None:
+        """The first record that has the largest timestamp of the log (KIP-734). None without timestamps."""
+        segment = max(self._segments, key=lambda segment: segment.largest()[0])
+        timestamp, offset = segment.largest()
+        if timestamp < 0:
+            return None
+        batch = segment.locate(offset)
+        if batch is None:
+            return None
+        data = segment.file().read(batch.size_bytes, batch.position)
+        header = parse_batch_header(data)
+        found = find_max_timestamp(data, 0, header)
+        return None if found is None else TimestampedOffset(found[0], found[1], header.partition_leader_epoch)
+
+    # --- shortening -----------------------------------------------------------------------------------
+
+    def advance_log_start_offset(self, offset: int) -> bool:
+        """Records below `offset` are gone for readers (DeleteRecords); retention removes their files.
+
+        Durable once the broker has checkpointed it. False if the log starts there already. Raises
+        OffsetOutOfRange for an offset above the log's end.
+        """
+        if offset > self.log_end_offset:
+            raise OffsetOutOfRange(offset, self.log_start_offset, self.log_end_offset)
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self._epochs.truncate_from_start(offset)
+        return True
+
+    def enforce_retention(self, now_ms: int, high_watermark: int) -> list[int]:
+        """Delete the oldest segments that are too old, too many or below the log's start.
+
+        Never one that reaches above the high watermark. Returns their base offsets; their files are renamed,
+        and removed by `remove_deleted_files` after file.delete.delay.ms.
+        """
+        config = self.config
+        deleted = self._delete_while(
+            lambda _, following: following is not None and following.base_offset <= self.log_start_offset,
+            now_ms, high_watermark,
+        )  # fmt: skip
+        if not config.deletes:
+            return deleted
+        if config.retention_ms >= 0:
+            oldest = now_ms - config.retention_ms
+            deleted += self._delete_while(
+                lambda segment, _: segment.retention_timestamp() < oldest, now_ms, high_watermark
+            )
+        if config.retention_bytes >= 0:
+            deleted += self._delete_while(
+                lambda segment, _: self.size_bytes - segment.size_bytes >= config.retention_bytes,
+                now_ms,
+                high_watermark,
+            )
+        return deleted
+
+    def _delete_while(
+        self, goes: Callable[[Segment, Segment | None], bool], now_ms: int, high_watermark: int
+    ) -> list[int]:
+        """Delete segments from the oldest on while `goes(segment, the next one)`."""
+        deleted: list[int] = []
+        while True:
+            segments = self._segments
+            segment = segments[0]
+            following = segments[1] if len(segments) > 1 else None
+            if (following is None and segment.size_bytes == 0) or segment.end_offset > high_watermark:
+                return deleted
+            if not goes(segment, following):
+                return deleted
+            if following is None:
+                self._roll(self.log_end_offset, now_ms)
+            self._set_segments(self._segments[1:])
+            self._written = True
+            self._remove_segment(segment, now_ms)
+            self.advance_log_start_offset(self._segments[0].base_offset)
+            deleted.append(segment.base_offset)
+
+    def _remove_segment(self, segment: Segment, now_ms: int) -> None:
+        due_ms = now_ms + self.config.file_delete_delay_ms
+        renamed = segment.rename_for_deletion() + self._snapshots.rename_for_deletion(segment.base_offset)
+        self._deleted_files += [(due_ms, path) for path in renamed]
+
+    def remove_deleted_files(self, now_ms: int) -> int:
+        """Remove the renamed files whose time has come. How many."""
+        due = [path for due_ms, path in self._deleted_files if due_ms <= now_ms]
+        if due:
+            self._deleted_files = [entry for entry in self._deleted_files if entry[0] > now_ms]
+            for path in due:
+                path.unlink(missing_ok=True)
+        return len(due)
+
+    def truncate_to(self, offset: int, *, now_ms: int = 0) -> bool:
+        """Cut everything from `offset` on (a follower that diverged). False if there is nothing to cut.
+
+        Cuts whole batches: inside of one the log ends with that batch's base offset. The broker has
+        checkpointed a recovery point not above `offset` before. Raises ValueError for a negative offset.
+        """
+        if offset < 0:
+            raise ValueError(f"cannot truncate to offset {offset}")
+        if offset >= self.log_end_offset:
+            return False
+        if offset < self._segments[0].base_offset:
+            self.truncate_fully(offset, now_ms=now_ms)
+            return True
+        self._truncations += 1
+        self._written = True
+        segments = list(self._segments)
+        while segments[-1].base_offset >= offset and len(segments) > 1:
+            self._remove_segment(segments.pop(), now_ms)
+            self._set_segments(list(segments))
+        end = self._active.truncate_to(offset)
+        self._active.opened_at(end)
+        self.log_end_offset = end
+        self.recovery_point = min(self.recovery_point, end)
+        self.log_start_offset = min(self.log_start_offset, end)
+        self._epochs.truncate_from_end(end)
+        self._last_epoch = _NO_EPOCH if self.latest_epoch is None else self.latest_epoch
+        for snapshot in [snapshot for snapshot in self._snapshots.offsets if snapshot > end]:
+            self._snapshots.remove(snapshot)
+        self._restore_producers(now_ms)
+        return True
+
+    def truncate_fully(self, new_start_offset: int, *, now_ms: int = 0) -> None:
+        """Drop everything; the log is empty and begins at `new_start_offset`."""
+        self._truncations += 1
+        self._written = True
+        for segment in reversed(self._segments):
+            self._remove_segment(segment, now_ms)
+        fresh = self._segment(new_start_offset, now_ms, 0)
+        fresh.file()
+        fresh.opened_at(new_start_offset)
+        self._set_segments([fresh])
+        self._directory_synced = False
+        self.log_start_offset = self.log_end_offset = new_start_offset
+        self.recovery_point = min(self.recovery_point, new_start_offset)
+        self._epochs.clear()
+        self._last_epoch = _NO_EPOCH
+        self.producers.clear()
+        for snapshot in list(self._snapshots.offsets):
+            self._snapshots.remove(snapshot)
+
+    # --- flushing and closing -------------------------------------------------------------------------
+
+    @property
+    def has_unflushed_segments(self) -> bool:
+        """Whether a closed segment waits for a FlushTask."""
+        return self._active.base_offset > self.recovery_point
+
+    def prepare_flush(self, *, closed_only: bool = False) -> FlushTask | None:
+        """What is to be synced, up to the log's end or (`closed_only`) the active segment. None if nothing."""
+        end = self._active.base_offset if closed_only else self.log_end_offset
+        if end <= self.recovery_point and self._directory_synced:
+            return None
+        dirty = [
+            (segment, segment.file())
+            for segment in self._segments
+            if segment.end_offset > self.recovery_point and segment.base_offset < end
+        ]
+        directory = None if self._directory_synced else self.directory
+        self._directory_synced = True
+        return FlushTask(max(end, self.recovery_point), self._truncations, dirty, self._epochs, directory)
+
+    def complete_flush(self, task: FlushTask) -> None:
+        """`task` has run: move the recovery point, unless the log was truncated meanwhile."""
+        if task.truncations == self._truncations:
+            self.recovery_point = max(self.recovery_point, task.end_offset)
+
+    def flush(self) -> None:
+        """Sync everything, here and now."""
+        task = self.prepare_flush()
+        if task is not None:
+            task.run()
+            self.complete_flush(task)
+
+    def close(self) -> None:
+        """Write the indexes and the producer snapshot, sync, and let go of the files."""
+        if self._written or not self._active.has_index_files:
+            self._active.write_indexes(closing=True)
+            self._snapshots.write(self.log_end_offset, self.producers, sync=False)
+            self._epochs.ensure_file()
+        self.flush()
+        self.close_files()
+
+    def close_files(self) -> None:
+        """Let go of the files without writing anything."""
+        for segment in self._segments:
+            segment.close_file()
+
+    def delete(self) -> Path:
+        """Rename the directory to `<topic>-<n>.<uuid>-delete`; its new path is for whoever removes it."""
+        self.close_files()
+        self._deleted_files.clear()
+        name = suffixed_directory_name(self.topic, self.partition, DELETED_DIRECTORY_SUFFIX)
+        target = self.directory.with_name(name)
+        os.replace(self.directory, target)
+        return target
+
+
+_BASE_OFFSET = attrgetter("base_offset")
+
+
+def _slot(segments: list[Segment], offset: int) -> int:
+    """Which segment holds `offset`: the last one that begins at or below it; -1 if it is below all."""
+    return bisect_right(segments, offset, key=_BASE_OFFSET) - 1
+
+
+def _marker(header: BatchHeader, data: memoryview) -> TransactionMarker | None:
+    """The COMMIT or ABORT marker in a control batch."""
+    if not header.is_control:
+        return None
+    for record in decode_records(data):
+        kind = control_record_type(record)
+        if kind in (ControlRecordType.COMMIT, ControlRecordType.ABORT):
+            return TransactionMarker(
+                kind is ControlRecordType.COMMIT, end_transaction_coordinator_epoch(record)
+            )
+    return None
+
+
+def _claim_directory(directory: Path, topic_id: UUID | None) -> UUID | None:
+    """Make the directory, or check that it is this topic's. Returns the topic id."""
+    try:
+        known = read_partition_metadata(directory)
+    except NotADirectoryError:
+        raise StorageError(
+            f"{directory} is a file where a partition's directory is to be; move it away"
+        ) from None
+    if known is None:
+        directory.mkdir(exist_ok=True)
+        if topic_id is not None:
+            write_partition_metadata(directory, topic_id)
+        return topic_id
+    if topic_id is not None and topic_id != known:
+        raise StorageError(
+            f"{directory} belongs to another topic of the same name (id {known}, expected {topic_id});"
+            f" move it away if its data is not needed"
+        )
+    return known

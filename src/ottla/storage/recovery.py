@@ -1,0 +1,321 @@
+"""What a partition's directory holds, and how much of it is to be believed after a crash.
+
+Theory of operation. Everything below the recovery point was fsynced; above it only the page cache promised.
+A killed process leaves the page cache, so its log ends at worst with a part of one write. A machine that
+lost power may also have lost or zeroed what was written last.
+
+After an unclean stop every batch from the segment with the recovery point on is checked: header, offsets,
+CRC. The first one that is not valid decides:
+
+    in the last segment, above the recovery point, nothing valid after it   torn tail: cut, one line logged
+    in the last segment, but valid batches follow it                        corruption
+    in the last segment, but below the recovery point                       corruption
+    in an earlier segment                                                   corruption
+
+Apache Kafka cuts in all of these cases, and deletes the segments behind. ottla raises LogCorruption instead
+and changes nothing: valid records would go, and only a person can know whether a copy of them exists.
+Whoever truncates a log on purpose lowers the recovery point checkpoint first.
+
+Indexes, leader epochs and producer states are derived: missing or damaged ones are made again.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from struct import Struct
+
+from ottla.protocol.errors import CorruptBatch
+from ottla.protocol.record_batch import BATCH_HEADER_BYTES, MAGIC, BatchHeader, crc_valid, parse_batch_header
+from ottla.storage.errors import LogCorruption
+from ottla.storage.indexes import MAX_RELATIVE_OFFSET, CorruptIndex
+from ottla.storage.leader_epochs import LeaderEpochs
+from ottla.storage.producer_states import SNAPSHOT_SUFFIX
+from ottla.storage.segment import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    BatchPosition,
+    Segment,
+)
+
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+TEMPORARY_SUFFIX = ".tmp"
+
+_CLEAN_CHECK_BYTES = 32 * 1024  # how much of the end of a cleanly closed log is checked all the same
+_MAGIC_POSITION = 16
+_OFFSET_AND_LENGTH = Struct(">qi")
+_NAME_DIGITS = 20
+
+log = logging.getLogger("ottla.storage")
+
+
+@dataclass(slots=True)
+class DirectoryContents:
+    """A partition's directory: sizes of the logs by base offset, snapshots by offset, indexes that exist."""
+
+    logs: dict[int, int] = field(default_factory=dict)
+    snapshots: list[int] = field(default_factory=list)
+    indexed: set[int] = field(default_factory=set)
+    others: dict[int, list[str]] = field(default_factory=dict)
+    leftovers: list[str] = field(default_factory=list)
+
+
+def offset_of(name: str) -> int | None:
+    """The offset in a file name such as 00000000000000000042.log, None if there is none."""
+    digits = name[:_NAME_DIGITS]
+    return int(digits) if len(digits) == _NAME_DIGITS and digits.isascii() and digits.isdigit() else None
+
+
+def read_directory(directory: Path) -> DirectoryContents:
+    """One pass over the directory."""
+    contents = DirectoryContents()
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            name = entry.name
+            if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX)):
+                contents.leftovers.append(name)
+                continue
+            offset = offset_of(name)
+            if offset is None:
+                continue
+            suffix = name[_NAME_DIGITS:]
+            if suffix == LOG_SUFFIX:
+                contents.logs[offset] = entry.stat().st_size
+            elif suffix == SNAPSHOT_SUFFIX:
+                contents.snapshots.append(offset)
+            elif suffix in SEGMENT_SUFFIXES:
+                contents.others.setdefault(offset, []).append(name)
+                if suffix == INDEX_SUFFIX:
+                    contents.indexed.add(offset)
+    return contents
+
+
+def settle_leftovers(directory: Path, contents: DirectoryContents) -> DirectoryContents:
+    """Finish or undo what a crash interrupted, remove strays. Returns what is there now.
+
+    `.deleted`, `.cleaned` and `.tmp` files go. `.swap` files are the finished outcome of a compaction: they
+    replace the segments in their range, unless a `.cleaned` file says that it was not finished. An index
+    without its log goes.
+    """
+    if contents.leftovers:
+        _finish_swaps(directory, contents)
+        for name in contents.leftovers:
+            if not name.endswith(SWAP_SUFFIX):
+                (directory / name).unlink(missing_ok=True)
+        contents = read_directory(directory)
+    for offset, names in contents.others.items():
+        if offset not in contents.logs:
+            for name in names:
+                log.warning("index without a log removed path=%s", directory / name)
+                (directory / name).unlink(missing_ok=True)
+    return contents
+
+
+def _finish_swaps(directory: Path, contents: DirectoryContents) -> None:
+    swaps = [name for name in contents.leftovers if name.endswith(SWAP_SUFFIX)]
+    if not swaps:
+        return
+    unfinished = [offset_of(name) for name in contents.leftovers if name.endswith(CLEANED_SUFFIX)]
+    first_unfinished = min((offset for offset in unfinished if offset is not None), default=None)
+    valid: list[str] = []
+    for name in swaps:
+        offset = offset_of(name)
+        if offset is None or (first_unfinished is not None and offset >= first_unfinished):
+            (directory / name).unlink()
+        else:
+            valid.append(name)
+    ranges: list[tuple[int, int]] = []
+    for name in valid:
+        if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
+            base = offset_of(name) or 0
+            ranges.append((base, _end_of_file(directory / name, base)))
+    if ranges:
+        first, end = min(base for base, _ in ranges), max(end for _, end in ranges)
+        for base in contents.logs:
+            if first <= base < end:
+                for suffix in SEGMENT_SUFFIXES:
+                    (directory / f"{base:020d}{suffix}").unlink(missing_ok=True)
+    for name in valid:
+        log.info("finished the compaction that was interrupted path=%s", directory / name)
+        os.replace(directory / name, directory / name.removesuffix(SWAP_SUFFIX))
+
+
+def _end_of_file(path: Path, base_offset: int) -> int:
+    """The offset after the last batch of a segment file."""
+    end = base_offset
+    with path.open("rb") as file:
+        position = 0
+        while True:
+            file.seek(position)
+            start = file.read(BATCH_HEADER_BYTES)
+            if len(start) < BATCH_HEADER_BYTES:
+                return end
+            try:
+                header = parse_batch_header(start)
+            except CorruptBatch:
+                return end
+            end = header.next_offset
+            position += header.size_bytes
+
+
+# --- checking segments ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """How far a segment is valid. `problem` says what is wrong at `valid_bytes`, None if nothing is."""
+
+    valid_bytes: int
+    next_offset: int
+    problem: str | None
+
+
+def check_segment(
+    segment: Segment, epochs: LeaderEpochs | None, *, position: int = 0, next_offset: int
+) -> Checked:
+    """Check every batch from `position` on; hand the leader epochs to `epochs`. Changes nothing on disk."""
+    if segment.size_bytes <= position:
+        return Checked(position, next_offset, None)
+    with (
+        mmap.mmap(segment.file().fd, segment.size_bytes, access=mmap.ACCESS_READ) as content,
+        memoryview(content) as data,
+    ):
+        while position < len(data):
+            found = _check_batch(data, position, next_offset, segment.base_offset)
+            if isinstance(found, str):
+                return Checked(position, next_offset, found)
+            if epochs is not None:
+                epochs.restore(found.partition_leader_epoch, found.base_offset)
+            position += found.size_bytes
+            next_offset = found.next_offset
+    return Checked(position, next_offset, None)
+
+
+def _check_batch(data: memoryview, position: int, next_offset: int, base_offset: int) -> BatchHeader | str:
+    """The header of a valid batch, or what is wrong with it."""
+    try:
+        header = parse_batch_header(data, position)
+    except CorruptBatch as error:
+        return str(error)
+    if header.base_offset < next_offset:
+        return f"a batch begins with offset {header.base_offset} where at least {next_offset} is expected"
+    if header.last_offset - base_offset > MAX_RELATIVE_OFFSET:
+        return f"a batch ends with offset {header.last_offset}, too far from the segment's {base_offset}"
+    if position + header.size_bytes > len(data):
+        return f"a batch of {header.size_bytes} bytes has only {len(data) - position}"
+    if not crc_valid(data, position, header):
+        return "a batch's CRC is wrong"
+    return header
+
+
+def valid_batch_after(segment: Segment, checked: Checked) -> int | None:
+    """The position of a valid batch somewhere behind the first invalid byte, None if there is none."""
+    limit = segment.base_offset + MAX_RELATIVE_OFFSET
+    with (
+        mmap.mmap(segment.file().fd, segment.size_bytes, access=mmap.ACCESS_READ) as content,
+        memoryview(content) as data,
+    ):
+        at = checked.valid_bytes + _MAGIC_POSITION
+        magic = bytes((MAGIC,))
+        while (at := content.find(magic, at + 1)) >= 0:
+            position = at - _MAGIC_POSITION
+            if position + BATCH_HEADER_BYTES > len(data):
+                return None
+            offset, length = _OFFSET_AND_LENGTH.unpack_from(data, position)
+            if (
+                checked.next_offset <= offset <= limit
+                and 0 < length <= len(data) - position
+                and not isinstance(
+                    _check_batch(data, position, checked.next_offset, segment.base_offset), str
+                )
+            ):
+                return position
+    return None
+
+
+def recover_segments(segments: list[Segment], recovery_point: int, epochs: LeaderEpochs) -> None:
+    """After an unclean stop: check the segments from the recovery point on, cut a torn tail, index them.
+
+    Sets the segments' end offsets. Raises LogCorruption, and then has changed nothing.
+    """
+    first = max(
+        (at for at, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0
+    )
+    active = segments[-1]
+    for segment in segments[first:]:
+        checked = check_segment(segment, epochs, next_offset=segment.base_offset)
+        if checked.problem is not None:
+            position, offset, reason = checked.valid_bytes, checked.next_offset, checked.problem
+            if segment is not active:
+                raise segment.corruption(position, offset, f"{reason}, and later segments follow")
+            if offset < recovery_point:
+                raise segment.corruption(
+                    position, offset, f"{reason}, though it was flushed up to {recovery_point}"
+                )
+            intact = valid_batch_after(segment, checked)
+            if intact is not None:
+                raise segment.corruption(
+                    position, offset, f"{reason}, and a valid batch follows at byte {intact}"
+                )
+            log.warning(
+                "torn tail cut path=%s position=%d bytes=%d next_offset=%d reason=%s",
+                segment.path, position, segment.size_bytes - position, offset, reason,
+            )  # fmt: skip
+            segment.cut(position, offset)
+        segment.opened_at(checked.next_offset)
+    for segment in segments[first:]:
+        segment.rebuild_indexes()
+    _set_ends(segments[: first + 1])
+
+
+def load_segments(segments: list[Segment]) -> None:
+    """After a clean stop: believe the files, and look at the end of the last one only.
+
+    Sets the segments' end offsets. Raises LogCorruption if the end is not as a clean stop leaves it.
+    """
+    active = segments[-1]
+    try:
+        position, first = _near_the_end(active)
+    except (CorruptIndex, LogCorruption):
+        active.rebuild_indexes()
+        position, first = _near_the_end(active)
+    checked = check_segment(
+        active,
+        None,
+        position=position,
+        next_offset=active.base_offset if first is None else first.base_offset,
+    )
+    if checked.problem is not None:
+        raise active.corruption(checked.valid_bytes, checked.next_offset, checked.problem)
+    active.opened_at(checked.next_offset)
+    _set_ends(segments)
+
+
+def _near_the_end(segment: Segment) -> tuple[int, BatchPosition | None]:
+    """Where the check of a cleanly closed segment starts, by its index, and the batch there."""
+    segment.check_indexes()
+    position = 0
+    if segment.offset_index.file.count:
+        position = segment.offset_index.lookup_position(max(0, segment.size_bytes - _CLEAN_CHECK_BYTES))[1]
+    return position, next(segment.walk(position), None)
+
+
+def _set_ends(segments: list[Segment]) -> None:
+    """Closed segments that were not checked end where the next one begins."""
+    for segment, following in pairwise(segments):
+        segment.opened_at(following.base_offset)
+
+
+def rebuild_leader_epochs(segments: list[Segment], epochs: LeaderEpochs) -> None:
+    """Make the leader epochs again from the headers of the whole log: their file is damaged or gone."""
+    for segment in segments:
+        for batch in segment.walk(0):
+            epochs.restore(batch.leader_epoch, batch.base_offset)
+    epochs.save()

@@ -1,0 +1,485 @@
+"""One segment of a log: a file of record batches with its two indexes.
+
+The file holds batches back to back and nothing else; positions are bytes from its start. Batches are
+appended verbatim, one write each time. Reads never touch a record: they find the position of the first
+batch wanted and the end of the last one, and leave the copying to whoever sends the bytes.
+
+Where a read starts is found, from cheap to dear: in `Tail` (the batches appended last, in memory: what
+consumers that keep up ask for), in the hints (where earlier reads ended: what consumers that catch up
+ask for next), in the offset index followed by a walk over a few batch headers.
+
+One thread appends, rolls and truncates. Others may read at the same time: what they use is replaced or
+only ever grows.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
+
+from ottla.protocol.record_batch import BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader
+from ottla.storage.errors import LogCorruption
+from ottla.storage.files import FileHandle, OpenFiles
+from ottla.storage.indexes import (
+    MAX_RELATIVE_OFFSET,
+    NO_TIMESTAMP,
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+    CorruptIndex,
+    OffsetIndex,
+    TimeIndex,
+)
+from ottla.storage.log_config import LogConfig
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+DELETED_SUFFIX = ".deleted"
+SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+# base offset, length, leader epoch, magic, CRC, attributes, last offset delta, base and max timestamp
+_HEADER_START = Struct(">qiibIhiqq")
+_WALK_CHUNK_BYTES = 8 * 1024
+_TAIL_BATCHES = 256
+_HINTS = 16
+_MAGIC = 2
+
+
+class BatchPosition(NamedTuple):
+    """Where a batch lies in its segment, and as much of its header as finding offsets needs."""
+
+    position: int
+    size_bytes: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    leader_epoch: int
+
+    @property
+    def end(self) -> int:
+        return self.position + self.size_bytes
+
+
+class LogSlice(NamedTuple):
+    """Whole batches in a segment's file, for one pread or a sendfile.
+
+    Holding the slice keeps the descriptor open. `first_batch_offset` is the base offset of the first batch
+    (-1 if the slice is empty), which may be below the offset asked for.
+    """
+
+    file: FileHandle
+    position: int
+    size_bytes: int
+    first_batch_offset: int
+
+    @property
+    def fd(self) -> int:
+        return self.file.fd
+
+    def read(self) -> bytes:
+        """The bytes: one pread, safe in any thread. Shorter only if the log was truncated meanwhile."""
+        if self.size_bytes == 0:
+            return b""
+        data = self.file.read(self.size_bytes, self.position)
+        while len(data) < self.size_bytes:  # Linux reads at most 2 GiB at a time; a signal may cut a read
+            more = self.file.read(self.size_bytes - len(data), self.position + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+
+class Tail:
+    """Offsets and end positions of the batches appended last; `start` is where the first of them begins."""
+
+    __slots__ = ("base_offsets", "ends", "first_offset", "last_offsets", "start")
+
+    def __init__(self, first_offset: int, start: int) -> None:
+        self.first_offset = first_offset
+        self.start = start
+        self.base_offsets = array("q")
+        self.ends = array("q")
+        self.last_offsets = array("q")  # appended last: a reader that sees an entry here finds the others
+
+    def trimmed(self) -> Tail:
+        """A new tail with the younger half. The old one stays as it is, for whoever reads in it."""
+        keep = len(self.last_offsets) // 2
+        younger = Tail(self.base_offsets[-keep], self.ends[-keep - 1])
+        younger.base_offsets = self.base_offsets[-keep:]
+        younger.ends = self.ends[-keep:]
+        younger.last_offsets = self.last_offsets[-keep:]
+        return younger
+
+
+class Segment:
+    """The batches from `base_offset` to `end_offset` (exclusive). See the module for who may call what."""
+
+    __slots__ = (
+        "_bytes_since_index_entry",
+        "_first_timestamp",
+        "_hints",
+        "_index_interval_bytes",
+        "_largest",
+        "_open_files",
+        "_prefix",
+        "base_offset",
+        "created_ms",
+        "end_offset",
+        "handle",
+        "indexes_full",
+        "offset_index",
+        "recently_used",
+        "size_bytes",
+        "tail",
+        "time_index",
+    )
+
+    def __init__(
+        self,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        open_files: OpenFiles,
+        *,
+        size_bytes: int,
+        now_ms: int,
+    ) -> None:
+        self._prefix = f"{directory}{os.sep}{base_offset:020d}"
+        self._open_files = open_files
+        self.base_offset = base_offset
+        self.end_offset = base_offset
+        self.size_bytes = size_bytes
+        self.created_ms = now_ms
+        self.handle: FileHandle | None = None
+        self.recently_used = True
+        self.offset_index = OffsetIndex(self._prefix + INDEX_SUFFIX, base_offset, config.segment_index_bytes)
+        self.time_index = TimeIndex(self._prefix + TIME_INDEX_SUFFIX, base_offset, config.segment_index_bytes)
+        self.indexes_full = False
+        self._index_interval_bytes = config.index_interval_bytes
+        self._bytes_since_index_entry = 0
+        self._largest: tuple[int, int] | None = None if size_bytes else (NO_TIMESTAMP, base_offset)
+        self._first_timestamp: int | None = None
+        self._hints: dict[int, int] = {}
+        self.tail = Tail(base_offset, 0)
+
+    # --- the file -------------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> Path:
+        return Path(self._prefix + LOG_SUFFIX)
+
+    def file(self) -> FileHandle:
+        """The open file; opens it (and makes it) if it is not open."""
+        handle = self.handle
+        if handle is None:
+            handle = self.handle = FileHandle(self._prefix + LOG_SUFFIX)
+            self._open_files.opened(self)
+        self.recently_used = True
+        return handle
+
+    @property
+    def has_index_files(self) -> bool:
+        return os.path.exists(self.offset_index.file.path)
+
+    def corruption(self, position: int, offset: int, reason: str) -> LogCorruption:
+        return LogCorruption(self.path, position, offset, reason)
+
+    # --- appending ------------------------------------------------------------------------------------
+
+    def append(self, data: bytes | memoryview, headers: Sequence[BatchHeader]) -> None:
+        """Write the batches at the end and index them. Raises OSError and leaves the segment as it was."""
+        position = self.size_bytes
+        file = self.file()
+        try:
+            file.write(data)
+        except OSError:
+            os.ftruncate(file.fd, position)  # a full disk takes a part of the bytes
+            raise
+        tail = self.tail
+        largest_timestamp = self.largest()[0]
+        for header in headers:
+            size_bytes = header.batch_length + LOG_OVERHEAD_BYTES
+            last_offset = header.base_offset + header.last_offset_delta
+            if header.max_timestamp > largest_timestamp:
+                largest_timestamp = header.max_timestamp
+                self._largest = (largest_timestamp, last_offset)
+            if position == 0:
+                self._first_timestamp = header.max_timestamp
+            if self._bytes_since_index_entry > self._index_interval_bytes:
+                self._add_index_entries(last_offset, position)
+                self._bytes_since_index_entry = 0
+            self._bytes_since_index_entry += size_bytes
+            position += size_bytes
+            tail.base_offsets.append(header.base_offset)
+            tail.ends.append(position)
+            tail.last_offsets.append(last_offset)
+            self.end_offset = last_offset + 1
+        self.size_bytes = position
+        if len(tail.last_offsets) >= 2 * _TAIL_BATCHES:
+            self.tail = tail.trimmed()
+
+    def _add_index_entries(self, last_offset: int, position: int) -> None:
+        if self.indexes_full:
+            return
+        self.offset_index.append(last_offset, position)
+        self.time_index.append_if_larger(*self.largest())
+        self.indexes_full = self.offset_index.is_full or self.time_index.is_full
+
+    def can_hold(self, last_offset: int) -> bool:
+        """Whether the offset fits the indexes' 31 bits."""
+        return last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
+
+    # --- timestamps -----------------------------------------------------------------------------------
+
+    def largest(self) -> tuple[int, int]:
+        """(largest timestamp, last offset of the first batch that has it); (-1, base offset) without one."""
+        if self._largest is None:
+            try:
+                largest = self.time_index.last()
+            except CorruptIndex:
+                largest = (NO_TIMESTAMP, self.base_offset)
+            if largest[0] == NO_TIMESTAMP:  # every closed segment has an entry, unless it has no timestamps
+                self.rebuild_indexes()
+                largest = self.time_index.last()
+            self._largest = largest
+        return self._largest
+
+    def first_timestamp(self) -> int | None:
+        """The first batch's largest timestamp, which rolling by time counts from; None without batches."""
+        if self._first_timestamp is None and self.size_bytes:
+            first = next(self.walk(0), None)
+            self._first_timestamp = None if first is None else first.max_timestamp
+        return self._first_timestamp
+
+    def age_ms(self, now_ms: int, timestamp_ms: int) -> int:
+        """How long the segment has waited to be rolled when a batch with this timestamp comes."""
+        first = self.first_timestamp()
+        return now_ms - self.created_ms if first is None or first < 0 else timestamp_ms - first
+
+    def retention_timestamp(self) -> int:
+        """The timestamp that retention goes by: the largest one, or else when the file was last written."""
+        timestamp = self.largest()[0]
+        return timestamp if timestamp >= 0 else int(os.stat(self.path).st_mtime * 1000)
+
+    # --- finding batches ------------------------------------------------------------------------------
+
+    def walk(self, position: int) -> Iterator[BatchPosition]:
+        """The whole batches from the one at `position` on. Raises LogCorruption where there is no batch."""
+        file = self.file()
+        unpack = _HEADER_START.unpack_from
+        buffer = b""
+        buffer_start = position
+        while position + BATCH_HEADER_BYTES <= self.size_bytes:
+            at = position - buffer_start
+            if at + BATCH_HEADER_BYTES > len(buffer):
+                buffer = file.read(_WALK_CHUNK_BYTES, position)
+                buffer_start, at = position, 0
+                if len(buffer) < BATCH_HEADER_BYTES:
+                    return  # truncated meanwhile
+            base_offset, length, epoch, magic, _, _, delta, _, max_timestamp = unpack(buffer, at)
+            size_bytes = length + LOG_OVERHEAD_BYTES
+            if (
+                magic != _MAGIC
+                or size_bytes < BATCH_HEADER_BYTES
+                or delta < 0
+                or base_offset < self.base_offset
+            ):
+                raise self.corruption(
+                    position, max(base_offset, self.base_offset), "there is no record batch"
+                )
+            if position + size_bytes > self.size_bytes:
+                return
+            yield BatchPosition(position, size_bytes, base_offset, base_offset + delta, max_timestamp, epoch)
+            position += size_bytes
+
+    def locate(self, offset: int) -> BatchPosition | None:
+        """The first batch whose last offset is not below `offset`. None if all are below."""
+        hinted = self._hints.get(offset)
+        if hinted is not None:
+            batch = next(self.walk(hinted), None)
+            if batch is not None and batch.base_offset == offset:
+                return batch
+        try:
+            return self._locate_by_index(offset)
+        except (CorruptIndex, LogCorruption):
+            self.rebuild_indexes()  # a damaged index points into the middle of a batch
+        try:
+            return self._locate_by_index(offset)
+        except CorruptIndex as error:
+            raise self.corruption(0, self.base_offset, str(error)) from error
+
+    def _locate_by_index(self, offset: int) -> BatchPosition | None:
+        indexed_offset, position = self.offset_index.lookup(offset)
+        for batch in self.walk(position):
+            if batch.position == position and batch.position > 0 and batch.base_offset > indexed_offset:
+                raise CorruptIndex(f"{self.offset_index.file.path}: entry of offset {indexed_offset}")
+            if batch.last_offset >= offset:
+                return batch
+        return None
+
+    def read(
+        self, start_offset: int, max_bytes: int, upper_offset: int, at_least_one_batch: bool
+    ) -> LogSlice | None:
+        """Whole batches from the one with `start_offset` on. None if the segment ends below it."""
+        tail = self.tail
+        if start_offset >= tail.first_offset:
+            return self._read_tail(tail, start_offset, max_bytes, upper_offset, at_least_one_batch)
+        first = self.locate(start_offset)
+        if first is None:
+            return None
+        if first.last_offset >= upper_offset or (first.size_bytes > max_bytes and not at_least_one_batch):
+            return LogSlice(self.file(), first.position, 0, -1)
+        end = self._end_of_batches(first, first.position + max_bytes, upper_offset)
+        return LogSlice(self.file(), first.position, end - first.position, first.base_offset)
+
+    def _read_tail(
+        self, tail: Tail, start_offset: int, max_bytes: int, upper_offset: int, at_least_one_batch: bool
+    ) -> LogSlice | None:
+        last_offsets, ends = tail.last_offsets, tail.ends
+        first = bisect_left(last_offsets, start_offset)
+        known = len(last_offsets)
+        if first >= known:
+            return None
+        position = ends[first - 1] if first else tail.start
+        stop = (
+            known
+            if last_offsets[known - 1] < upper_offset
+            else bisect_left(last_offsets, upper_offset, first, known)
+        )
+        if stop > first and ends[stop - 1] - position > max_bytes:
+            stop = bisect_right(ends, position + max_bytes, first, stop)
+            if stop == first and at_least_one_batch:
+                stop += 1
+        if stop == first:
+            return LogSlice(self.file(), position, 0, -1)
+        return LogSlice(self.file(), position, ends[stop - 1] - position, tail.base_offsets[first])
+
+    def _end_of_batches(self, first: BatchPosition, limit: int, upper_offset: int) -> int:
+        """The end of the last batch from `first` on that stays within `limit` and below `upper_offset`."""
+        if limit >= self.size_bytes and upper_offset >= self.end_offset:
+            return self.size_bytes
+        boundary = self.offset_index.lookup_position(limit)[1]
+        if upper_offset < self.end_offset:
+            boundary = min(boundary, self.offset_index.lookup(upper_offset - 1)[1])
+        end = first.end
+        for batch in self.walk(max(boundary, first.end)):
+            end = batch.position
+            if batch.end > limit or batch.last_offset >= upper_offset:
+                self._remember(batch.base_offset, batch.position)
+                return end
+            end = batch.end
+        return end
+
+    def _remember(self, offset: int, position: int) -> None:
+        """The next read of a consumer that catches up will start here."""
+        self._hints[offset] = position
+        if len(self._hints) > _HINTS:
+            self._hints.pop(next(iter(self._hints), offset), None)
+
+    # --- indexes --------------------------------------------------------------------------------------
+
+    def rebuild_indexes(self) -> None:
+        """Make both indexes again by a walk over the headers of the whole segment.
+
+        Raises LogCorruption if there is something else than batches in it; then the files stay as they were.
+        """
+        offsets, times = bytearray(), bytearray()
+        largest = indexed_largest = (NO_TIMESTAMP, self.base_offset)
+        bytes_since_entry = 0
+        for batch in self.walk(0):
+            if batch.max_timestamp > largest[0]:
+                largest = (batch.max_timestamp, batch.last_offset)
+            if bytes_since_entry > self._index_interval_bytes:
+                offsets += OFFSET_ENTRY.pack(batch.last_offset - self.base_offset, batch.position)
+                if largest[0] > indexed_largest[0]:
+                    times += TIME_ENTRY.pack(largest[0], largest[1] - self.base_offset)
+                    indexed_largest = largest
+                bytes_since_entry = 0
+            bytes_since_entry += batch.size_bytes
+        if largest[0] > indexed_largest[0]:
+            times += TIME_ENTRY.pack(largest[0], largest[1] - self.base_offset)
+        self.offset_index.file.replace(bytes(offsets))
+        self.time_index.file.replace(bytes(times))
+        self._largest = largest
+        self._bytes_since_index_entry = bytes_since_entry
+        self.indexes_full = self.offset_index.is_full or self.time_index.is_full
+        self._hints = {}
+
+    def check_indexes(self) -> None:
+        """Raise CorruptIndex if an index cannot belong to this log."""
+        self.offset_index.check(self.size_bytes)
+        self.time_index.check()
+
+    def write_indexes(self, *, closing: bool) -> None:
+        """Put the indexes on file; on close or roll the time index ends with the largest timestamp."""
+        if closing and self.size_bytes:
+            self.time_index.append_if_larger(*self.largest())
+        self.offset_index.file.write_out()
+        self.time_index.file.write_out()
+
+    def sync(self, handle: FileHandle) -> None:
+        """fsync log and indexes; `handle` is this segment's. Safe in a thread."""
+        handle.sync()
+        self.offset_index.file.sync()
+        self.time_index.file.sync()
+
+    # --- shortening and deleting ----------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> int:
+        """Cut the batch with `offset` and all after it. Returns the new end offset.
+
+        A batch goes as a whole: if `offset` lies inside one, the end is that batch's base offset.
+        """
+        first_cut = self.locate(offset)
+        self._hints = {}
+        if first_cut is None:
+            return min(offset, self.end_offset)
+        self.end_offset = min(offset, first_cut.base_offset)
+        self.cut(first_cut.position, self.end_offset)
+        self.offset_index.truncate_to(self.end_offset)
+        self.time_index.truncate_to(self.end_offset)
+        self.indexes_full = False
+        self._bytes_since_index_entry = 0
+        last_timestamp, last_offset = self.time_index.last()
+        self._largest = (last_timestamp, last_offset)
+        for batch in self.walk(self.offset_index.lookup(last_offset)[1]):
+            if batch.max_timestamp > self._largest[0]:
+                self._largest = (batch.max_timestamp, batch.last_offset)
+        return self.end_offset
+
+    def cut(self, position: int, end_offset: int) -> None:
+        """Shorten the file to `position`. The indexes are the caller's."""
+        self.size_bytes = position
+        self.tail = Tail(end_offset, position)
+        os.ftruncate(self.file().fd, position)
+        if position == 0:
+            self._first_timestamp = None
+            self._largest = (NO_TIMESTAMP, self.base_offset)
+
+    def opened_at(self, end_offset: int) -> None:
+        """The segment is known to end with `end_offset`; batches appended from now on are in the tail."""
+        self.end_offset = end_offset
+        self.tail = Tail(end_offset, self.size_bytes)
+
+    def close_file(self) -> None:
+        self.handle = None
+
+    def rename_for_deletion(self) -> list[Path]:
+        """Give the segment's files the suffix `.deleted`, the log first: without it the others are strays."""
+        self.handle = None
+        renamed = []
+        for suffix in SEGMENT_SUFFIXES:
+            source = self._prefix + suffix
+            target = source + DELETED_SUFFIX
+            try:
+                os.replace(source, target)
+            except FileNotFoundError:
+                continue
+            renamed.append(Path(target))
+        return renamed
