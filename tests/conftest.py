@@ -24,6 +24,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--oracle-only", action="store_true", help="... and on nothing else")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    # kafka-python reads its field tables in a way that newer Pythons frown upon
+    config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "cluster" in metafunc.fixturenames:
         config = metafunc.config
