@@ -16,7 +16,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -91,13 +93,19 @@ class SparkPipelineSession:
         """Whether the JVM still runs."""
         return self._process is None or self._process.poll() is None
 
-    def close(self, timeout_seconds: float = CLOSE_TIMEOUT_SECONDS) -> None:
-        """Stop Spark and wait for its JVM to leave; kill it when it does not. Safe to call twice."""
+    def close(self, timeout_seconds: float = CLOSE_TIMEOUT_SECONDS, *, kill: bool = False) -> None:
+        """Stop Spark and wait for its JVM to leave; kill it when it does not. Safe to call twice.
+
+        `kill` ends the JVM without asking, for when what it waits for will not come.
+        """
         from pyspark import SparkContext
 
         if self._process is None:
             return
         process, self._process = self._process, None
+        if kill:
+            process.kill()
+            process.wait()
         with contextlib.suppress(Exception):  # a JVM that is gone cannot be asked to stop
             self.spark.stop()
         with contextlib.suppress(Exception):
@@ -159,6 +167,7 @@ def _launch(
         except Exception as error:
             raise SparkError(f"Java at {java.executable} could not start Spark: see {jvm_log}") from error
     process = gateway.proc
+    interrupt_handler = signal.getsignal(signal.SIGINT)
     try:
         lock = _lock_directory(gateway, directory / "spark.lock")
         _empty(directory / "scratch")
@@ -172,6 +181,10 @@ def _launch(
         if isinstance(error, SparkError) or not isinstance(error, Exception):
             raise
         raise SparkError(f"Spark did not start: {_first_line(error)} (log: {directory / 'logs'})") from error
+    finally:
+        # SparkContext puts its own handler in place of the application's.
+        if interrupt_handler is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, interrupt_handler)
     return SparkPipelineSession(spark, java, directory, process, lock)
 
 

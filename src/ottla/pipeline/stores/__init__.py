@@ -24,6 +24,9 @@ class Document:
     fields: Mapping[str, object]
 
 
+KEPT_BATCHES = 1000
+"""Batch rows a store keeps for a query; Spark itself can go back a hundred."""
+
 Outputs = Mapping[str, Mapping[int, int]]
 """For each topic a batch has written: the offset after its last record, by partition."""
 
@@ -37,13 +40,13 @@ class DocumentStore(Protocol):
 
     @property
     def identity(self) -> str:
-        """What tells this store from any other, without secrets: a path, or host, port and database."""
+        """A random id that was made with the store: one that was deleted and made again has another."""
 
     def write_batch(self, query: str, batch_id: int, documents: Sequence[Document], outputs: Outputs) -> None:
         """Insert or replace the documents and record the batch, all in one transaction."""
 
-    def last_outputs(self, query: str) -> dict[str, dict[int, int]]:
-        """The outputs recorded with the query's latest batch; empty when there is none."""
+    def outputs_before(self, query: str, batch_id: int) -> dict[str, dict[int, int]]:
+        """The outputs recorded with the query's latest batch before `batch_id`; empty when there is none."""
 
     def count(self) -> int:
         """How many documents it holds."""
@@ -64,7 +67,7 @@ class SearchIndex(Protocol):
 
     @property
     def identity(self) -> str:
-        """What tells this index from any other, without secrets."""
+        """A random id that was made with the index: one that was deleted and made again has another."""
 
     def write_batch(self, documents: Sequence[Document]) -> None:
         """Insert or replace the documents; durable when it returns."""

@@ -60,7 +60,8 @@ class ElasticsearchIndex:
 
     @property
     def identity(self) -> str:
-        return f"elasticsearch:{self._base}/{self._index}"
+        settings = self._request("GET", f"/{self._index}/_settings")
+        return str(next(iter(settings.values()))["settings"]["index"]["uuid"])
 
     def write_batch(self, documents: Sequence[Document]) -> None:
         path = f"/{self._index}/_doc/_bulk" if self._typed else f"/{self._index}/_bulk"

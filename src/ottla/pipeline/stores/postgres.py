@@ -1,19 +1,20 @@
 """The document store on PostgreSQL: a table of JSONB documents.
 
-Tables `ottla_documents` and `ottla_batches` in the schema that the connection's search path names. A batch is
-one transaction: the documents by `INSERT … ON CONFLICT DO UPDATE` and the batch's own row.
+Tables `ottla_documents`, `ottla_batches` and `ottla_store` in the schema that the connection's search path
+names. A batch is one transaction: the documents by `INSERT … ON CONFLICT DO UPDATE` and the batch's own row.
 """
 
 from __future__ import annotations
 
 import json
 import threading
+import uuid
 from collections.abc import Iterator, Sequence
 
 import psycopg
 from psycopg.types.json import Jsonb
 
-from ottla.pipeline.stores import Document, Outputs, StoreError
+from ottla.pipeline.stores import KEPT_BATCHES, Document, Outputs, StoreError
 from ottla.pipeline.stores.sqlite import parse_outputs
 
 CONNECT_TIMEOUT_SECONDS = 10
@@ -25,10 +26,13 @@ CREATE TABLE IF NOT EXISTS ottla_batches (
     query text NOT NULL, batch_id bigint NOT NULL, documents integer NOT NULL, outputs text NOT NULL,
     PRIMARY KEY (query, batch_id)
 );
+CREATE TABLE IF NOT EXISTS ottla_store (one integer PRIMARY KEY CHECK (one = 1), id text NOT NULL);
 """
 _INSERT_DOCUMENT = """
 INSERT INTO ottla_documents VALUES (%s, %s) ON CONFLICT (id) DO UPDATE SET document = excluded.document
 """
+_INSERT_STORE = "INSERT INTO ottla_store VALUES (1, %s) ON CONFLICT DO NOTHING"
+_DELETE_BATCHES = "DELETE FROM ottla_batches WHERE query = %s AND batch_id <= %s"
 _INSERT_BATCH = """
 INSERT INTO ottla_batches VALUES (%s, %s, %s, %s) ON CONFLICT (query, batch_id)
 DO UPDATE SET documents = excluded.documents, outputs = excluded.outputs
@@ -47,16 +51,15 @@ class PostgresDocuments:
         self._url = url
         self._lock = threading.Lock()
         self._connection = self._connect()
-        info = self._connection.info
-        self._identity = f"postgresql:{info.host or 'localhost'}:{info.port}/{info.dbname}"
         with self._lock, self._errors("prepare"), self._connection.transaction():
             # Two that create a table at once collide even with IF NOT EXISTS.
             self._connection.execute("SELECT pg_advisory_xact_lock(hashtext('ottla_documents'))")
             self._connection.execute(_SCHEMA)
+            self._connection.execute(_INSERT_STORE, (str(uuid.uuid4()),))
 
     @property
     def identity(self) -> str:
-        return self._identity
+        return str(self._query("SELECT id FROM ottla_store")[0][0])
 
     def write_batch(self, query: str, batch_id: int, documents: Sequence[Document], outputs: Outputs) -> None:
         rows = [(document.id, Jsonb(_storable(document.fields))) for document in documents]
@@ -65,10 +68,13 @@ class PostgresDocuments:
             with connection.transaction(), connection.cursor() as cursor:
                 cursor.executemany(_INSERT_DOCUMENT, rows)
                 cursor.execute(_INSERT_BATCH, (query, batch_id, len(rows), json.dumps(outputs)))
+                cursor.execute(_DELETE_BATCHES, (query, batch_id - KEPT_BATCHES))
 
-    def last_outputs(self, query: str) -> dict[str, dict[int, int]]:
+    def outputs_before(self, query: str, batch_id: int) -> dict[str, dict[int, int]]:
         rows = self._query(
-            "SELECT outputs FROM ottla_batches WHERE query = %s ORDER BY batch_id DESC LIMIT 1", (query,)
+            "SELECT outputs FROM ottla_batches WHERE query = %s AND batch_id < %s"
+            " ORDER BY batch_id DESC LIMIT 1",
+            (query, batch_id),
         )
         return parse_outputs(str(rows[0][0])) if rows else {}
 
@@ -82,7 +88,7 @@ class PostgresDocuments:
         with self._lock:
             self._connection.close()
 
-    def _query(self, statement: str, parameters: tuple[str, ...] = ()) -> list[tuple[object, ...]]:
+    def _query(self, statement: str, parameters: tuple[str | int, ...] = ()) -> list[tuple[object, ...]]:
         with self._lock, self._errors("read"):
             return self._open().execute(statement.encode(), parameters).fetchall()
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
+import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ottla.pipeline.stores import Document, Outputs, StoreError
+from ottla.pipeline.stores import KEPT_BATCHES, Document, Outputs, StoreError
 
 BUSY_TIMEOUT_SECONDS = 30.0
 
@@ -22,6 +23,7 @@ CREATE TABLE IF NOT EXISTS batches (
     query TEXT NOT NULL, batch_id INTEGER NOT NULL, documents INTEGER NOT NULL, outputs TEXT NOT NULL,
     PRIMARY KEY (query, batch_id)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS store (one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL);
 """
 
 
@@ -41,12 +43,13 @@ class SqliteDocuments:
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=FULL")
             self._connection.executescript(_SCHEMA)
+            self._connection.execute("INSERT OR IGNORE INTO store VALUES (1, ?)", (str(uuid.uuid4()),))
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"cannot open the SQLite store {self._path}: {error}") from error
 
     @property
     def identity(self) -> str:
-        return f"sqlite:{self._path}"
+        return str(self._query("SELECT id FROM store")[0][0])
 
     def write_batch(self, query: str, batch_id: int, documents: Sequence[Document], outputs: Outputs) -> None:
         rows = [(document.id, json.dumps(document.fields)) for document in documents]
@@ -57,6 +60,10 @@ class SqliteDocuments:
                 try:
                     self._connection.executemany("INSERT OR REPLACE INTO documents VALUES (?, ?)", rows)
                     self._connection.execute("INSERT OR REPLACE INTO batches VALUES (?, ?, ?, ?)", batch)
+                    self._connection.execute(
+                        "DELETE FROM batches WHERE query = ? AND batch_id <= ?",
+                        (query, batch_id - KEPT_BATCHES),
+                    )
                     self._connection.execute("COMMIT")
                 except BaseException:
                     self._connection.execute("ROLLBACK")
@@ -64,9 +71,10 @@ class SqliteDocuments:
             except sqlite3.Error as error:
                 raise StoreError(f"cannot write to the SQLite store {self._path}: {error}") from error
 
-    def last_outputs(self, query: str) -> dict[str, dict[int, int]]:
+    def outputs_before(self, query: str, batch_id: int) -> dict[str, dict[int, int]]:
         rows = self._query(
-            "SELECT outputs FROM batches WHERE query = ? ORDER BY batch_id DESC LIMIT 1", (query,)
+            "SELECT outputs FROM batches WHERE query = ? AND batch_id < ? ORDER BY batch_id DESC LIMIT 1",
+            (query, batch_id),
         )
         return parse_outputs(rows[0][0]) if rows else {}
 
@@ -85,7 +93,7 @@ class SqliteDocuments:
         with self._lock:
             self._connection.close()
 
-    def _query(self, statement: str, parameters: tuple[str, ...] = ()) -> list[tuple[str]]:
+    def _query(self, statement: str, parameters: tuple[str | int, ...] = ()) -> list[tuple[str]]:
         with self._lock:
             try:
                 return self._connection.execute(statement, parameters).fetchall()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
+import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -37,12 +38,13 @@ class TantivyIndex:
             self._directory.mkdir(parents=True, exist_ok=True)
             self._index = tantivy.Index(builder.build(), path=str(self._directory))
             self._writer: tantivy.IndexWriter | None = self._index.writer(WRITER_HEAP_BYTES, 1)
+            self._identity = _identity(self._directory / "index.id")
         except (OSError, ValueError) as error:
             raise StoreError(f"cannot open the search index {self._directory}: {error}") from error
 
     @property
     def identity(self) -> str:
-        return f"tantivy:{self._directory}"
+        return self._identity
 
     def write_batch(self, documents: Sequence[Document]) -> None:
         with self._lock:
@@ -83,6 +85,15 @@ class TantivyIndex:
         with self._lock:
             self._index.reload()
             return self._index.searcher()
+
+
+def _identity(path: Path) -> str:
+    """The index's own id, made when there is none; the file appears whole or not at all."""
+    if not path.exists():
+        temporary = path.with_suffix(".new")
+        temporary.write_text(str(uuid.uuid4()), encoding="ascii")
+        temporary.replace(path)
+    return path.read_text(encoding="ascii")
 
 
 def _tantivy_document(document: Document) -> tantivy.Document:

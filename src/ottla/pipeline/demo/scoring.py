@@ -1,0 +1,25 @@
+"""VADER as a pandas UDF: texts in, compound scores out, a whole Arrow batch at a time, in Spark's workers.
+
+Spark reads the annotations to learn what kind of function it has, so here they are real ones, not texts.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+
+
+def score_texts(batches: Iterator[pd.Series]) -> Iterator[pd.Series]:  # type: ignore[type-arg]
+    """The compound score, -1 to 1, of each text. The lexicon is read once a task."""
+    from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
+
+    analyzer = SentimentIntensityAnalyzer()
+    for texts in batches:
+        yield texts.map(lambda text: analyzer.polarity_scores(text)["compound"]).astype("float64")
+
+
+def vader() -> Any:
+    """The function as a Spark column function: `vader()(column)`."""
+    from pyspark.sql.pandas.functions import pandas_udf
+
+    return pandas_udf(score_texts, "double")  # type: ignore[call-overload]
