@@ -8,6 +8,7 @@ import pkgutil
 import random
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import ottla.protocol.messages
@@ -44,55 +45,71 @@ def is_flexible(cls: type[Message], version: int) -> bool:
     return cls.FLEXIBLE_SINCE is not None and version >= cls.FLEXIBLE_SINCE
 
 
-def random_message(cls: type[Message], version: int, dice: random.Random) -> Message:
-    """A message whose fields of this version have random values, nulls among them."""
-    return _random_struct(cls, version, is_flexible(cls, version), dice, 0)
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """Makes messages of one version. `tame` leaves out what other parsers limit: see `tame_message`."""
+
+    version: int
+    flexible: bool
+    dice: random.Random
+    tame: bool
+
+    def struct(self, cls: Any, depth: int) -> Any:
+        values = {}
+        for field in cls.FIELDS:
+            if field.in_version(self.version) and self.dice.random() < 0.9:
+                values[field.name] = self.value(field, depth)
+        result = cls(**values)
+        if self.flexible and not self.tame and self.dice.random() < 0.3:
+            tags = self.dice.sample(UNKNOWN_TAGS, self.dice.randrange(1, 3))
+            result.unknown_tagged_fields = {tag: self.bytes(0, 3, 200) for tag in tags}
+        return result
+
+    def value(self, field: Field, depth: int) -> Any:
+        if field.nullable_in(self.version) and self.dice.random() < 0.25:
+            return None
+        if not field.array:
+            return self.element(field.kind, depth)
+        count = self.dice.choice((0, 1, 2, 3) if depth < 2 else (0, 1, 2))
+        return [self.element(field.kind, depth + 1) for _ in range(count)]
+
+    def element(self, kind: str | type[Struct], depth: int) -> Any:
+        if not isinstance(kind, str):
+            return self.struct(kind, depth)
+        dice = self.dice
+        if kind in INTEGER_BITS:
+            if self.tame:
+                return dice.randrange(100)
+            half = 1 << (INTEGER_BITS[kind] - 1)
+            return dice.choice((0, 1, -1, half - 1, -half, dice.randrange(-half, half)))
+        match kind:
+            case "uint16":
+                return dice.choice((0, 65535, dice.randrange(65536)))
+            case "uint32":
+                return dice.choice((0, 0xFFFFFFFF, dice.randrange(1 << 32)))
+            case "float64":
+                return dice.choice((0.0, -0.5, 1e300, float("inf")))
+            case "bool":
+                return dice.random() < 0.5
+            case "uuid":
+                return dice.choice((uuid.UUID(int=0), uuid.UUID(bytes=dice.randbytes(16))))
+            case "string":
+                return dice.choice(TEXTS)
+            case _:
+                return self.bytes(0, 1, 20, 130)
+
+    def bytes(self, *sizes: int) -> bytes:
+        return self.dice.randbytes(self.dice.choice(sizes))
 
 
-def _random_struct(cls: Any, version: int, flexible: bool, dice: random.Random, depth: int) -> Any:
-    values = {}
-    for field in cls.FIELDS:
-        if field.in_version(version) and dice.random() < 0.9:
-            values[field.name] = _random_value(field, version, flexible, dice, depth)
-    result = cls(**values)
-    if flexible and dice.random() < 0.3:
-        tags = dice.sample(UNKNOWN_TAGS, dice.randrange(1, 3))
-        result.unknown_tagged_fields = {tag: dice.randbytes(dice.choice((0, 3, 200))) for tag in tags}
-    return result
+def random_message(cls: type[Message], version: int, dice: random.Random) -> Any:
+    """A message whose fields of this version have random values, nulls and unknown tags among them."""
+    return Maker(version, is_flexible(cls, version), dice, tame=False).struct(cls, 0)
 
 
-def _random_value(field: Field, version: int, flexible: bool, dice: random.Random, depth: int) -> Any:
-    if field.nullable_in(version) and dice.random() < 0.25:
-        return None
-    if not field.array:
-        return random_element(field.kind, version, flexible, dice, depth)
-    count = dice.choice((0, 1, 2, 3) if depth < 2 else (0, 1, 2))
-    return [random_element(field.kind, version, flexible, dice, depth + 1) for _ in range(count)]
-
-
-def random_element(
-    kind: str | type[Struct], version: int, flexible: bool, dice: random.Random, depth: int
-) -> Any:
-    if not isinstance(kind, str):
-        return _random_struct(kind, version, flexible, dice, depth)
-    if kind in INTEGER_BITS:
-        half = 1 << (INTEGER_BITS[kind] - 1)
-        return dice.choice((0, 1, -1, half - 1, -half, dice.randrange(-half, half)))
-    match kind:
-        case "uint16":
-            return dice.choice((0, 65535, dice.randrange(65536)))
-        case "uint32":
-            return dice.choice((0, 0xFFFFFFFF, dice.randrange(1 << 32)))
-        case "float64":
-            return dice.choice((0.0, -0.5, 1e300, float("inf")))
-        case "bool":
-            return dice.random() < 0.5
-        case "uuid":
-            return dice.choice((uuid.UUID(int=0), uuid.UUID(bytes=dice.randbytes(16))))
-        case "string":
-            return dice.choice(TEXTS)
-        case _:
-            return dice.randbytes(dice.choice((0, 1, 20, 130)))
+def tame_message(cls: type[Message], version: int, dice: random.Random) -> Any:
+    """As `random_message`, with small numbers (error codes and times that exist) and no unknown tags."""
+    return Maker(version, is_flexible(cls, version), dice, tame=True).struct(cls, 0)
 
 
 def lone_fields(cls: type[Message]) -> Iterator[tuple[int, Message, str]]:

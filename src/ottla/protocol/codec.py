@@ -202,7 +202,7 @@ class _Decoding(_Source):
                 self.emit(f"{target} = uuid_of({raw})")
 
     def fail(self, field: Field, what: str) -> str:
-        return f"raise bad({f'{self.cls.NAME} v{self.version}: {field.name} {what}'!r})"
+        return f"raise bad({f'{field.name} {what}'!r})"
 
     def struct(self, cls: type[Struct]) -> str:
         """Emit the reading of a struct; the name of the variable that holds it."""
@@ -355,8 +355,7 @@ class _Decoding(_Source):
         self.depth += 1
         self.emit(f"if {count} > 127: {count}, pos = varint(data, pos - 1)")
         self.emit(f"budget -= {count}")
-        what = f"raise bad({f'{self.cls.NAME} v{self.version}: a wrong count of tagged fields'!r})"
-        self.emit(f"if budget < 0 or {count} * 2 > size - pos: {what}")
+        self.emit(f"if budget < 0 or {count} * 2 > size - pos: raise bad('a wrong count of tagged fields')")
         fields, after, end, tag = (self.name(prefix) for prefix in ("g", "p", "e", "k"))
         self.emit(f"{fields}, {after} = read_tags(data, pos, {count})")
         self.emit(f"for {tag}, pos, {end} in {fields}:")

@@ -420,7 +420,7 @@ class Message(Struct):
         decoder = cls._decoders.get(version) or cls._compile_decoder(version)
         try:
             return decoder(data, position)
-        except (struct.error, IndexError, UnicodeDecodeError) as error:
+        except (MalformedMessage, struct.error, IndexError, UnicodeDecodeError) as error:
             raise MalformedMessage(f"{cls.NAME} v{version}: {error}") from error
 
     @classmethod

@@ -1,0 +1,109 @@
+"""What a hostile or broken message may not make the decoder do, case by case."""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+
+import pytest
+
+from ottla.protocol.codec import MAX_ELEMENTS
+from ottla.protocol.errors import MalformedMessage, UnsupportedApiVersion
+from ottla.protocol.messages.list_groups_request import ListGroupsRequest
+from ottla.protocol.messages.metadata_request import MetadataRequest
+from ottla.protocol.messages.produce_request import ProduceRequest
+from ottla.protocol.messages.push_telemetry_request import PushTelemetryRequest
+from ottla.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
+from ottla.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
+from ottla.protocol.schema import Message
+
+SMALL_PEAK_BYTES = 200_000
+HUGE = b"\xff\xff\xff\xff\x0f"  # the varint of 2^32 - 1
+TOO_LONG = b"\xff\xff\xff\xff\xff\x01"  # six bytes: 2^35 and more
+PRODUCE_START = struct.pack(">hhi", -1, -1, 1000)  # no transactional id, acks, timeout
+PRODUCE_FLEXIBLE_START = b"\0" + struct.pack(">hi", -1, 1000)
+
+BOMBS: list[tuple[str, type[Message], int, bytes]] = [
+    ("array count 2^31-1", MetadataRequest, 1, struct.pack(">i", 2**31 - 1)),
+    ("array count -2", MetadataRequest, 1, struct.pack(">i", -2)),
+    ("null array where none may be", MetadataRequest, 0, struct.pack(">i", -1)),
+    ("compact array count 2^32-2", MetadataRequest, 9, HUGE),
+    ("compact array count above 32 bits", MetadataRequest, 9, b"\xff\xff\xff\xff\x1f"),
+    ("compact array count of six bytes", MetadataRequest, 9, TOO_LONG),
+    ("compact array count without an end", MetadataRequest, 9, b"\xff" * 100),
+    ("null compact array where none may be", ProduceRequest, 9, PRODUCE_FLEXIBLE_START + b"\0"),
+    ("nested array count", ProduceRequest, 3, PRODUCE_START + struct.pack(">ihi", 1, 0, 2**31 - 1)),
+    ("nested compact array count", ProduceRequest, 9, PRODUCE_FLEXIBLE_START + b"\x02\x01" + HUGE),
+    ("string length 32767", SaslHandshakeRequest, 0, struct.pack(">h", 32767)),
+    ("string length -2", SaslHandshakeRequest, 0, struct.pack(">h", -2)),
+    ("null string where none may be", SaslHandshakeRequest, 0, struct.pack(">h", -1)),
+    ("string that is not UTF-8", SaslHandshakeRequest, 0, struct.pack(">h", 2) + b"\xff\xfe"),
+    ("compact string length", ListGroupsRequest, 4, b"\x02" + HUGE),
+    ("compact string above 32767 bytes", ListGroupsRequest, 4, b"\x02\x81\x80\x02" + b"a" * 32768 + b"\0"),
+    ("bytes length 2^31-1", SaslAuthenticateRequest, 0, struct.pack(">i", 2**31 - 1)),
+    ("bytes length -2", SaslAuthenticateRequest, 0, struct.pack(">i", -2)),
+    ("compact bytes length", SaslAuthenticateRequest, 2, HUGE),
+    (
+        "records length 2^31-1",
+        ProduceRequest,
+        3,
+        PRODUCE_START + struct.pack(">ihiii", 1, 0, 1, 0, 2**31 - 1),
+    ),
+    ("count of tagged fields", MetadataRequest, 9, b"\0\0\0\0" + HUGE),
+    ("size of a tagged field", MetadataRequest, 9, b"\0\0\0\0\x01\x05" + HUGE),
+    ("tagged field of six-byte size", MetadataRequest, 9, b"\0\0\0\0\x01\x05" + TOO_LONG),
+    ("tagged field that comes twice", MetadataRequest, 9, b"\0\0\0\0\x02\x05\x00\x05\x00"),
+    ("tagged field that is cut", MetadataRequest, 9, b"\0\0\0\0\x01\x05\x04abc"),
+    ("empty", PushTelemetryRequest, 0, b""),
+]
+
+
+@pytest.mark.parametrize(("cls", "version", "data"), [pytest.param(*bomb[1:], id=bomb[0]) for bomb in BOMBS])
+def test_a_wrong_length_is_refused_before_it_is_believed(
+    cls: type[Message], version: int, data: bytes
+) -> None:
+    # given: the decoder is compiled, so that only decoding takes memory
+    cls.decode(cls().encode(version), version)
+
+    # when
+    tracemalloc.start()
+    with pytest.raises(MalformedMessage) as refusal:
+        cls.decode(data + bytes(64), version)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    # then: it names the message, and took next to no memory
+    assert str(refusal.value).startswith(f"{cls.NAME} v{version}: ")
+    assert peak < SMALL_PEAK_BYTES
+
+
+def test_a_message_may_have_a_million_elements_and_not_one_more() -> None:
+    # given: an array of the smallest elements there are, empty strings of one byte
+    def message(count: int) -> bytes:
+        length = count + 1
+        varint = bytes((length & 0x7F | 0x80, length >> 7 & 0x7F | 0x80, length >> 14))
+        return varint + b"\x01" * count + b"\0"
+
+    # then: the limit holds however little each takes on the wire
+    assert len(ListGroupsRequest.decode(message(MAX_ELEMENTS), 4).states_filter) == MAX_ELEMENTS
+    with pytest.raises(MalformedMessage, match="states_filter has a wrong count"):
+        ListGroupsRequest.decode(message(MAX_ELEMENTS + 1), 4)
+
+
+def test_many_small_arrays_share_one_limit() -> None:
+    # given: topics with an empty partition array each: three bytes on the wire, two hundred in memory
+    count = MAX_ELEMENTS + 1
+    length = count + 1
+    varint = bytes((length & 0x7F | 0x80, length >> 7 & 0x7F | 0x80, length >> 14))
+
+    # then
+    with pytest.raises(MalformedMessage, match="topic_data has a wrong count"):
+        ProduceRequest.decode(PRODUCE_FLEXIBLE_START + varint + b"\x01\x01\x00" * count + b"\0", 9)
+
+
+def test_a_version_that_a_message_does_not_have() -> None:
+    for version in (-1, 2, 14, 32767):
+        with pytest.raises(UnsupportedApiVersion):
+            ProduceRequest.decode(b"", version)
+        with pytest.raises(UnsupportedApiVersion):
+            ProduceRequest().encode(version)
