@@ -25,8 +25,8 @@ from ottla.broker.supervisor import Supervisor
 from ottla.core.metadata import broker_settings
 from ottla.core.metadata.image import MetadataImage
 from ottla.core.replica.fetch_sessions import FetchSessionCache
-from ottla.storage.log import LogCorruption
-from ottla.storage.log_directory import LogDirectory, LogDirectoryError
+from ottla.storage.errors import StorageError
+from ottla.storage.log_directory import LogDirectory
 
 log = logging.getLogger("ottla.broker")
 
@@ -68,7 +68,7 @@ class Broker:
             broker.port = sockets[0].getsockname()[1]
             await broker._open()
             await broker._server.listen(config.listener.name, sockets)
-        except (ListenError, LogDirectoryError, LogCorruption, ConfigError, OSError) as problem:
+        except (ListenError, StorageError, ConfigError, OSError) as problem:
             for bound in sockets:
                 bound.close()
             await broker._abandon()
@@ -95,9 +95,9 @@ class Broker:
         """A fetch session id that a client can't guess."""
         return self._random.randrange(1, 2**31)
 
-    def random_member_id_suffix(self) -> str:
-        """The random part of a group member's id."""
-        return str(_random_uuid(self._random))
+    def random_member_bits(self) -> int:
+        """128 random bits for a group member's id."""
+        return self._random.getrandbits(128)
 
     def ready_line(self) -> str:
         """What `ottla broker` prints once clients can connect."""
@@ -121,9 +121,11 @@ class Broker:
     async def _open(self) -> None:
         config = self.config
         self.log_directory = LogDirectory.open(config.log_directory, node_id=config.node_id)
-        self.controller = await Controller.open(self.log_directory, config, port=self.port, now_ms=self.now_ms)
+        self.controller = await Controller.open(
+            self.log_directory, config, port=self.port, now_ms=self.now_ms
+        )
         self.replicas = ReplicaManager(self, self.log_directory)
-        await self.replicas.open()
+        self.replicas.open()
         self.producer_ids = ProducerIdSource(self.controller)
         self.groups = GroupCoordinator(self)
         self.controller.add_listener(self.replicas.on_metadata)

@@ -14,20 +14,223 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+import random
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.broker.partition import Partition
 from ottla.core.metadata import broker_settings, topic_settings
+from ottla.core.metadata.config_layers import TopicConfig
 from ottla.core.metadata.image import MetadataImage, TopicImage
-from ottla.core.metadata.settings import Config
-from ottla.storage.log import Log, LogConfig
+from ottla.storage.checkpoints import TopicPartition
+from ottla.storage.log import FlushTask, Log, LogConfig
 from ottla.storage.log_directory import LogDirectory
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-    from ottla.broker.replica_manager import ReplicaManager
     from ottla.broker.supervisor import Supervisor
 
 log = logging.getLogger("ottla.broker")
+
+PRODUCER_EXPIRY_CHECK_MS = 600_000
+FILE_REMOVAL_CHECK_MS = 5_000
+FLUSH_BY_TIME_CHECK_MS = 1_000
+NEVER_MS = 2**63 - 1
+
+
+class LogManager:
+    """Opens, watches over and closes the logs of one data directory."""
+
+    def __init__(self, broker: Broker, directory: LogDirectory) -> None:
+        self._broker = broker
+        self._directory = directory
+        self._logs: dict[TopicPartition, Log] = {}
+        self._recovery_points = directory.read_recovery_points()
+        self._log_start_offsets = directory.read_log_start_offsets()
+        self._high_watermarks = directory.read_high_watermarks()
+        self._checkpointing = asyncio.Lock()
+        self._flush_wanted = asyncio.Event()
+        self._doomed: list[tuple[int, Path]] = []
+        self._last_flush_ms: dict[TopicPartition, int] = {}
+
+    # -- opening and deleting -----------------------------------------------------------------------
+
+    def set_strays_aside(self, image: MetadataImage) -> None:
+        """Rename directories of partitions that the metadata does not place here; nothing is deleted."""
+        for found in self._directory.partitions():
+            topic = image.topics.get(found.topic)
+            known = topic.partitions.get(found.partition) if topic is not None else None
+            metadata_log = found.topic.startswith("__cluster_metadata")
+            if not metadata_log and (known is None or self._broker.node_id not in known.replicas):
+                self._directory.set_stray_aside(found.path)
+
+    def open_or_create(self, topic: TopicImage, partition: int, config: LogConfig) -> Log:
+        """The partition's log, recovered if the last process was killed. Raises StorageError."""
+        key = (topic.name, partition)
+        opened = Log.open(
+            self._directory.partition_path(topic.name, partition),
+            config,
+            now_ms=self._broker.now_ms(),
+            recovery_point=self._recovery_points.get(key, 0),
+            log_start_offset=self._log_start_offsets.get(key, 0),
+            clean_shutdown=self._directory.clean_shutdown,
+            topic_id=topic.topic_id,
+            open_files=self._directory.open_files,
+        )
+        self._logs[key] = opened
+        return opened
+
+    def checkpointed_high_watermark(self, topic: str, partition: int) -> int:
+        """What was known to be committed at the last checkpoint; 0 for a new partition."""
+        return self._high_watermarks.get((topic, partition), 0)
+
+    def delete(self, doomed: Log) -> None:
+        """Rename a deleted partition's directory now, remove it after file.delete.delay.ms."""
+        key = (doomed.topic, doomed.partition)
+        self._logs.pop(key, None)
+        self._last_flush_ms.pop(key, None)
+        for checkpoint in (self._recovery_points, self._log_start_offsets, self._high_watermarks):
+            checkpoint.pop(key, None)
+        renamed = doomed.delete()
+        self._doomed.append((self._broker.now_ms() + doomed.config.file_delete_delay_ms, renamed))
+
+    def log_config(self, config: TopicConfig) -> LogConfig:
+        """A topic's settings as its logs need them."""
+        jitter_ms = config[topic_settings.SEGMENT_JITTER_MS]
+        return LogConfig(
+            segment_bytes=config[topic_settings.SEGMENT_BYTES],
+            segment_ms=config[topic_settings.SEGMENT_MS],
+            segment_jitter_ms=random.randrange(jitter_ms) if jitter_ms > 0 else 0,
+            segment_index_bytes=config[topic_settings.SEGMENT_INDEX_BYTES],
+            index_interval_bytes=config[topic_settings.INDEX_INTERVAL_BYTES],
+            retention_ms=config[topic_settings.RETENTION_MS],
+            retention_bytes=config[topic_settings.RETENTION_BYTES],
+            flush_messages=config[topic_settings.FLUSH_MESSAGES],
+            flush_ms=config[topic_settings.FLUSH_MS],
+            file_delete_delay_ms=config[topic_settings.FILE_DELETE_DELAY_MS],
+            cleanup_policy=frozenset(config[topic_settings.CLEANUP_POLICY]),
+            producer_id_expiration_ms=self._broker.config[broker_settings.PRODUCER_ID_EXPIRATION_MS],
+        )
+
+    # -- background work ----------------------------------------------------------------------------
+
+    def start_background_work(
+        self, supervisor: Supervisor, high_watermarks: Callable[[], Iterable[tuple[Log, int]]]
+    ) -> None:
+        """Begin retention, flushing and checkpointing. `high_watermarks` gives every log with its own."""
+        config = self._broker.config
+
+        async def retention() -> None:
+            await self.enforce_retention(high_watermarks())
+
+        async def checkpoint_high_watermarks() -> None:
+            await self.checkpoint_high_watermarks(high_watermarks())
+
+        every = supervisor.every
+        every("retention", lambda: config[broker_settings.LOG_RETENTION_CHECK_INTERVAL_MS], retention)
+        every("remove-deleted-files", lambda: FILE_REMOVAL_CHECK_MS, self.remove_deleted_files)
+        every(
+            "checkpoint-high-watermarks",
+            lambda: config[broker_settings.REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS],
+            checkpoint_high_watermarks,
+        )
+        every(
+            "checkpoint-recovery-points",
+            lambda: config[broker_settings.LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS],
+            self.checkpoint_offsets,
+        )
+        every("expire-producers", lambda: PRODUCER_EXPIRY_CHECK_MS, self._expire_producers)
+        every("flush-by-time", lambda: FLUSH_BY_TIME_CHECK_MS, self._flush_by_time)
+        supervisor.spawn("flush", self._flush_on_demand())
+
+    def flush_soon(self) -> None:
+        """A segment was closed or a log's flush.messages is reached: sync it in a thread."""
+        self._flush_wanted.set()
+
+    async def _flush_on_demand(self) -> None:
+        while True:
+            await self._flush_wanted.wait()
+            self._flush_wanted.clear()
+            for each in list(self._logs.values()):
+                everything = each.log_end_offset - each.recovery_point >= each.config.flush_messages
+                if everything or each.has_unflushed_segments:
+                    await self._flush(each, each.prepare_flush(closed_only=not everything))
+
+    async def _flush_by_time(self) -> None:
+        """flush.ms: logs that hold something unsynced for that long."""
+        now_ms = self._broker.now_ms()
+        for key, each in list(self._logs.items()):
+            if each.config.flush_ms == NEVER_MS:
+                continue
+            if now_ms - self._last_flush_ms.get(key, 0) >= each.config.flush_ms:
+                self._last_flush_ms[key] = now_ms
+                await self._flush(each, each.prepare_flush())
+
+    @staticmethod
+    async def _flush(flushed: Log, task: FlushTask | None) -> None:
+        if task is not None:
+            await asyncio.to_thread(task.run)
+            flushed.complete_flush(task)
+
+    async def enforce_retention(self, logs: Iterable[tuple[Log, int]]) -> None:
+        """Delete segments that are too old or too many."""
+        now_ms = self._broker.now_ms()
+        for each, high_watermark in list(logs):
+            deleted = each.enforce_retention(now_ms, high_watermark)
+            if deleted:
+                log.info(
+                    "segments deleted topic=%s partition=%d count=%d log_start_offset=%d",
+                    each.topic, each.partition, len(deleted), each.log_start_offset,
+                )  # fmt: skip
+            await asyncio.sleep(0)
+
+    async def remove_deleted_files(self) -> None:
+        """Remove files and directories whose file.delete.delay.ms is over."""
+        now_ms = self._broker.now_ms()
+        for each in list(self._logs.values()):
+            each.remove_deleted_files(now_ms)
+        due = [path for due_ms, path in self._doomed if due_ms <= now_ms]
+        self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
+        for path in due:
+            await asyncio.to_thread(self._directory.remove_deleted, path)
+
+    async def _expire_producers(self) -> None:
+        now_ms = self._broker.now_ms()
+        for each in list(self._logs.values()):
+            each.producers.expire(now_ms)
+
+    # -- checkpoints --------------------------------------------------------------------------------
+
+    async def checkpoint_offsets(self) -> None:
+        """Write recovery points and log start offsets; durable when this returns."""
+        async with self._checkpointing:
+            self._collect_offsets()
+            points, starts = dict(self._recovery_points), dict(self._log_start_offsets)
+            await asyncio.to_thread(self._directory.write_recovery_points, points)
+            await asyncio.to_thread(self._directory.write_log_start_offsets, starts)
+
+    async def checkpoint_high_watermarks(self, logs: Iterable[tuple[Log, int]]) -> None:
+        """Write how far every partition is committed."""
+        async with self._checkpointing:
+            current = {(each.topic, each.partition): high_watermark for each, high_watermark in logs}
+            if current != self._high_watermarks:
+                self._high_watermarks = current
+                await asyncio.to_thread(self._directory.write_high_watermarks, dict(current))
+
+    def _collect_offsets(self) -> None:
+        for key, each in self._logs.items():
+            self._recovery_points[key] = each.recovery_point
+            base_offsets = each.segment_base_offsets
+            if each.log_start_offset > base_offsets[0]:
+                self._log_start_offsets[key] = each.log_start_offset
+            else:
+                self._log_start_offsets.pop(key, None)
+
+    def close(self, high_watermarks: dict[TopicPartition, int]) -> None:
+        """Close every log, then write the checkpoints. The clean shutdown marker is the caller's."""
+        for each in self._logs.values():
+            each.close()
+        self._collect_offsets()
+        self._directory.write_recovery_points(self._recovery_points)
+        self._directory.write_log_start_offsets(self._log_start_offsets)
+        self._directory.write_high_watermarks(high_watermarks)

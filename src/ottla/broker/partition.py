@@ -66,7 +66,7 @@ class Partition:
             offset += header.last_offset_delta + 1
             position += header.size_bytes
         result = self.log.append(batches, placed, now_ms=now_ms)
-        self.leader.on_append(offset)
+        self.log.producers.on_high_watermark(self.leader.on_append(offset))
         if self._waiters and not self._wake_scheduled:
             self._wake_scheduled = True
             self._loop.call_soon(self._wake)

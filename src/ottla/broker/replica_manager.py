@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING
 from ottla.broker.log_manager import LogManager
 from ottla.broker.partition import Partition
 from ottla.core.metadata import broker_settings, topic_settings
+from ottla.core.metadata.config_layers import TopicConfig
 from ottla.core.metadata.image import MetadataDelta, PartitionImage, TopicImage
 from ottla.core.replica.leader import PartitionLeader
 from ottla.protocol.batch_validation import BatchRules, validate_produced
+from ottla.protocol.compression import Codec
 from ottla.protocol.errors import (
     FencedLeaderEpoch,
     NotLeaderOrFollower,
@@ -31,6 +33,8 @@ from ottla.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.protocol.record_batch import NewRecord, Record, decode_records, encode_batch, parse_batch_header
+from ottla.protocol.schema import Buffer
+from ottla.storage.log import LogConfig
 from ottla.storage.log_directory import LogDirectory
 
 if TYPE_CHECKING:
@@ -60,6 +64,7 @@ class ReplicaManager:
         self._partitions: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[uuid.UUID, dict[int, Partition]] = {}
         self._rules: dict[str, BatchRules] = {}
+        self._log_configs: dict[str, LogConfig] = {}
         self.fetch_max_bytes = broker.config[broker_settings.FETCH_MAX_BYTES]
 
     # -- look-up ------------------------------------------------------------------------------------
@@ -105,12 +110,13 @@ class ReplicaManager:
         """(largest epoch at or below `leader_epoch`, its end offset); (-1, -1) when there is none."""
         if leader_epoch == partition.leader.leader_epoch:
             return leader_epoch, partition.log.log_end_offset
-        found = partition.log.end_offset_for_epoch(leader_epoch)
-        return (-1, -1) if found is None else (found[0], found[1])
+        return partition.log.end_offset_for_epoch(leader_epoch)
 
     # -- append and read ----------------------------------------------------------------------------
 
-    def append_produced(self, partition: Partition, records: memoryview | bytes | None, acks: int) -> Appended:
+    def append_produced(
+        self, partition: Partition, records: Buffer | None, *, zstd_allowed: bool = True
+    ) -> Appended:
         """Check one produced batch and append it.
 
         Raises KafkaError for what the client did wrong, ProtocolError for a corrupt batch, OSError when
@@ -118,12 +124,14 @@ class ReplicaManager:
         """
         now_ms = self._broker.now_ms()
         rules = self._rules[partition.topic]
-        header, batch = validate_produced(records, rules, now_ms)
+        header, batch = validate_produced(records, rules, now_ms, zstd_allowed=zstd_allowed)
         if header.producer_id >= 0:
             duplicate = partition.log.producers.check(header)
             if duplicate is not None:
                 return Appended(duplicate.base_offset, NO_TIMESTAMP)
         result = partition.append(batch, (header,), now_ms)
+        if result.rolled or result.flush_due:
+            self._logs.flush_soon()
         return Appended(result.base_offset, now_ms if rules.log_append_time else NO_TIMESTAMP)
 
     async def append_records(
@@ -148,10 +156,10 @@ class ReplicaManager:
 
     # -- metadata -----------------------------------------------------------------------------------
 
-    async def open(self) -> None:
+    def open(self) -> None:
         """Open every log that the metadata assigns here; move aside directories that it does not know."""
         image = self._broker.image
-        await self._logs.open_all(image)
+        self._logs.set_strays_aside(image)
         for topic in image.topics.values():
             for partition in topic.partitions.values():
                 self._follow(topic, partition)
@@ -189,17 +197,18 @@ class ReplicaManager:
                 held.leader = self._lead(held.log.log_end_offset, held.high_watermark, image)
                 self._elected(topic.name, image)
             return
-        stored = self._logs.open_or_create(topic, image.partition_id)
-        if topic.name not in self._rules:
+        if topic.name not in self._log_configs:
             self._configure(topic.name)
+        stored = self._logs.open_or_create(topic, image.partition_id, self._log_configs[topic.name])
         end = stored.log_end_offset
+        committed = min(end, self._logs.checkpointed_high_watermark(topic.name, image.partition_id))
         partition = Partition(
             self._broker.loop,
             topic.name,
             image.partition_id,
             topic.topic_id,
             stored,
-            self._lead(end, min(end, self._logs.checkpointed_high_watermark(stored)), image),
+            self._lead(end, committed, image),
         )
         self._partitions.setdefault(topic.name, {})[image.partition_id] = partition
         self._by_id.setdefault(topic.topic_id, {})[image.partition_id] = partition
@@ -223,6 +232,7 @@ class ReplicaManager:
         by_index = self._by_id.pop(topic_id, {})
         self._partitions.pop(name, None)
         self._rules.pop(name, None)
+        self._log_configs.pop(name, None)
         for partition in by_index.values():
             if name == GROUP_TOPIC:
                 self._broker.groups.on_resigned(partition.index)
@@ -232,14 +242,17 @@ class ReplicaManager:
     def _configure(self, topic: str) -> None:
         """Take over a topic's settings: rules for produced batches, limits of its logs."""
         config = self._broker.config.for_topic(topic, self._broker.image)
+        codec, level = _compression(config)
         self._rules[topic] = BatchRules(
             max_message_bytes=config[topic_settings.MAX_MESSAGE_BYTES],
             compacted="compact" in config[topic_settings.CLEANUP_POLICY],
             log_append_time=config[topic_settings.MESSAGE_TIMESTAMP_TYPE] == "LogAppendTime",
             timestamp_before_max_ms=config[topic_settings.MESSAGE_TIMESTAMP_BEFORE_MAX_MS],
             timestamp_after_max_ms=config[topic_settings.MESSAGE_TIMESTAMP_AFTER_MAX_MS],
+            codec=codec,
+            codec_level=level,
         )
-        log_config = self._logs.log_config(config)
+        log_config = self._log_configs[topic] = self._logs.log_config(config)
         for partition in self._partitions.get(topic, {}).values():
             partition.log.update_config(log_config)
 
@@ -247,12 +260,32 @@ class ReplicaManager:
 
     def start_background_work(self, supervisor: Supervisor) -> None:
         """Retention, flushing and checkpoints, each as a task of the supervisor."""
-        self._logs.start_background_work(supervisor, self)
+        self._logs.start_background_work(
+            supervisor, lambda: [(each.log, each.high_watermark) for each in self.partitions()]
+        )
 
     async def checkpoint_log_start_offsets(self) -> None:
         """Write where every log starts; durable when this returns."""
-        await self._logs.checkpoint_log_start_offsets(self)
+        await self._logs.checkpoint_offsets()
 
     async def close(self) -> None:
         """Flush and close every log and write the checkpoints, so that the next start trusts them."""
-        await asyncio.to_thread(self._logs.close, list(self.partitions()))
+        committed = {(each.topic, each.index): each.high_watermark for each in self.partitions()}
+        await asyncio.to_thread(self._logs.close, committed)
+
+
+def _compression(config: TopicConfig) -> tuple[Codec | None, int | None]:
+    """The codec that a topic insists on with its level; None keeps what the producer sent."""
+    match config[topic_settings.COMPRESSION_TYPE]:
+        case "uncompressed":
+            return Codec.NONE, None
+        case "gzip":
+            return Codec.GZIP, config[topic_settings.COMPRESSION_GZIP_LEVEL]
+        case "snappy":
+            return Codec.SNAPPY, None
+        case "lz4":
+            return Codec.LZ4, config[topic_settings.COMPRESSION_LZ4_LEVEL]
+        case "zstd":
+            return Codec.ZSTD, config[topic_settings.COMPRESSION_ZSTD_LEVEL]
+        case _:
+            return None, None

@@ -25,7 +25,9 @@ def main(argv: Sequence[str]) -> int:
     """Parse the options, run the broker, return 0 after a clean stop and 1 after a failure."""
     options = _parser().parse_args(list(argv))
     logging.basicConfig(
-        stream=sys.stderr, level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s"
+        stream=sys.stderr,
+        level=options.log_level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
     try:
         config = _config(options)
@@ -36,7 +38,9 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="ottla broker", description="Run a broker that any Kafka client can use.")
+    parser = argparse.ArgumentParser(
+        prog="ottla broker", description="Run a broker that any Kafka client can use."
+    )
     parser.add_argument(
         "--data",
         type=Path,
@@ -57,24 +61,27 @@ def _parser() -> argparse.ArgumentParser:
         help="one Kafka configuration value; may be repeated, wins over --config",
     )
     parser.add_argument(
-        "--log-level", default="warning", choices=("debug", "info", "warning", "error"), help="what goes to stderr"
+        "--log-level",
+        default="warning",
+        choices=("debug", "info", "warning", "error"),
+        help="what goes to stderr",
     )
     return parser
 
 
 def _config(options: argparse.Namespace) -> BrokerConfig:
-    overrides: dict[str, str] = {}
-    for pair in options.set:
-        key, separator, value = pair.partition("=")
-        if not separator or not key.strip():
-            raise ConfigError(f"--set {pair}: write it as KEY=VALUE")
-        overrides[key.strip()] = value.strip()
+    overrides = list(options.set)
     if options.data is not None:
-        overrides["log.dirs"] = str(options.data)
+        overrides.append(f"log.dirs={options.data}")
     if options.listen is not None:
-        overrides["listeners"] = f"PLAINTEXT://{options.listen}"
-    defaults = {"log.dirs": str(DEFAULT_DATA), "listeners": f"PLAINTEXT://{DEFAULT_LISTEN}"}
-    return BrokerConfig.load(options.config, overrides, defaults)
+        overrides.append(f"listeners=PLAINTEXT://{options.listen}")
+    config = BrokerConfig.load(options.config, overrides)
+    missing = []
+    if "log.dirs" not in config.static and "log.dir" not in config.static:
+        missing.append(f"log.dirs={DEFAULT_DATA}")
+    if "listeners" not in config.static:
+        missing.append(f"listeners=PLAINTEXT://{DEFAULT_LISTEN}")
+    return BrokerConfig.load(options.config, overrides + missing) if missing else config
 
 
 def _run(main_coroutine: Coroutine[Any, Any, int]) -> int:

@@ -40,7 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if missing.name is None or missing.name.startswith("ottla"):
             raise
         print(
-            f"ottla: `ottla {words[0]}` needs the package {missing.name}: pip install 'ottla[all]'", file=sys.stderr
+            f"ottla: `ottla {words[0]}` needs the package {missing.name}: pip install 'ottla[all]'",
+            file=sys.stderr,
         )
         return 1
     code: int = module.main(words[1:])

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.connection import Reply
 from ottla.broker.context import RequestContext
 from ottla.broker.partition import Partition
-from ottla.broker.replies import frame_fetch_reply
+from ottla.broker.replies import frame_reply_in_parts
 from ottla.core.replica.fetch_sessions import (
     FetchedPartition,
     FetchPlan,
@@ -38,7 +38,7 @@ from ottla.protocol.messages.fetch_response import (
     FetchResponse,
     PartitionData,
 )
-from ottla.storage.log import LogCorruption, OffsetOutOfRange
+from ottla.storage.errors import LogCorruption, OffsetOutOfRange
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -90,14 +90,19 @@ def handle(broker: Broker, context: RequestContext, body: memoryview) -> Reply |
         return _session_error(context, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
     fetch = _Fetch(broker, context, request, plan)
     fetch.read()
-    if request.max_wait_ms <= 0 or fetch.failed or fetch.read_bytes >= request.min_bytes or not fetch.waitable:
+    if (
+        request.max_wait_ms <= 0
+        or fetch.failed
+        or fetch.read_bytes >= request.min_bytes
+        or not fetch.waitable
+    ):
         return fetch.reply()
     return fetch.wait()
 
 
 def _session_error(context: RequestContext, code: ErrorCode) -> Reply:
     response = FetchResponse(error_code=code, session_id=0, responses=[])
-    return frame_fetch_reply(context.api_version, context.correlation_id, response)
+    return frame_reply_in_parts(ApiKey.FETCH, context.api_version, context.correlation_id, response)
 
 
 class _Fetch:
@@ -218,7 +223,9 @@ class _Fetch:
             records=b"",
         )
         if wanted.last_fetched_epoch >= 0:
-            epoch, end_offset = self._broker.replicas.end_offset_for_epoch(partition, wanted.last_fetched_epoch)
+            epoch, end_offset = self._broker.replicas.end_offset_for_epoch(
+                partition, wanted.last_fetched_epoch
+            )
             if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
                 data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
                 return data
@@ -274,10 +281,10 @@ class _Fetch:
             topic.partitions.append(data)
         if plan.session is not None and served:
             move_served_to_end(plan.session, served)
-        response = FetchResponse(
-            error_code=0, session_id=plan.session_id, responses=list(topics.values())
+        response = FetchResponse(error_code=0, session_id=plan.session_id, responses=list(topics.values()))
+        return frame_reply_in_parts(
+            ApiKey.FETCH, self._context.api_version, self._context.correlation_id, response
         )
-        return frame_fetch_reply(self._context.api_version, self._context.correlation_id, response)
 
 
 def _has_news(wanted: FetchedPartition, data: PartitionData) -> bool:

@@ -45,9 +45,7 @@ def _answer(broker: Broker, topic: str, wanted: OffsetForLeaderPartition) -> Epo
             error_code=error.code, partition=wanted.partition, leader_epoch=-1, end_offset=-1
         )
     epoch, end_offset = broker.replicas.end_offset_for_epoch(partition, wanted.leader_epoch)
-    return EpochEndOffset(
-        error_code=0, partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset
-    )
+    return EpochEndOffset(error_code=0, partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)
 
 
 HANDLERS = {ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch}

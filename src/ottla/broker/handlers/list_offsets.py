@@ -86,7 +86,9 @@ def _find(partition: Partition, timestamp: int, limit: int) -> tuple[int, int, i
         return log.log_start_offset, -1, log.epoch_at(log.log_start_offset)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1, -1
-    found = log.find_max_timestamp() if timestamp == MAX_TIMESTAMP else log.find_offset_by_timestamp(timestamp)
+    found = (
+        log.find_max_timestamp() if timestamp == MAX_TIMESTAMP else log.find_offset_by_timestamp(timestamp)
+    )
     if found is None or (found.offset >= limit):
         return -1, -1, -1
     return found.offset, found.timestamp, found.leader_epoch

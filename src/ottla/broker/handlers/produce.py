@@ -24,6 +24,7 @@ from ottla.broker.connection import CloseConnection, Reply
 from ottla.broker.context import RequestContext
 from ottla.broker.replies import frame_reply
 from ottla.protocol.apis import ApiKey
+from ottla.protocol.batch_validation import RejectedRecords, RejectedTimestamps
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.messages.produce_request import PartitionProduceData, ProduceRequest
 from ottla.protocol.messages.produce_response import (
@@ -32,15 +33,15 @@ from ottla.protocol.messages.produce_response import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from ottla.broker.partition import Partition
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 log = logging.getLogger("ottla.broker")
 
-ACKS_ALL = -1
+VALID_ACKS = (-1, 0, 1)
 FIRST_VERSION_SERVED = 3
+FIRST_VERSION_WITH_ZSTD = 7
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 
 
@@ -66,7 +67,7 @@ def handle(broker: Broker, context: RequestContext, body: memoryview) -> Reply:
             if by_id and not name:
                 answer = _failed(data.index, ErrorCode.UNKNOWN_TOPIC_ID, None)
             else:
-                answer = _append(broker, request, name, data)
+                answer = _append(broker, version, request, name, data)
             failures += answer.error_code != 0
             topic_response.partition_responses.append(answer)
     if request.acks == 0:
@@ -77,21 +78,24 @@ def handle(broker: Broker, context: RequestContext, body: memoryview) -> Reply:
 
 
 def _append(
-    broker: Broker, request: ProduceRequest, topic: str, data: PartitionProduceData
+    broker: Broker, version: int, request: ProduceRequest, topic: str, data: PartitionProduceData
 ) -> PartitionProduceResponse:
-    if request.acks not in (-1, 0, 1):
+    if request.acks not in VALID_ACKS:
         return _failed(data.index, ErrorCode.INVALID_REQUIRED_ACKS, None)
     try:
         partition = broker.replicas.partition(topic, data.index)
-        appended = broker.replicas.append_produced(partition, data.records, acks=request.acks)
-    except KafkaError as error:
-        response = _failed(data.index, error.code, str(error) or None)
-        if error.code is ErrorCode.INVALID_RECORD:
-            response.record_errors = [
-                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=str(error))
-                for index in getattr(error, "batch_indexes", ())
-            ]
+        appended = broker.replicas.append_produced(
+            partition, data.records, zstd_allowed=version >= FIRST_VERSION_WITH_ZSTD
+        )
+    except (RejectedRecords, RejectedTimestamps) as rejected:
+        response = _failed(data.index, rejected.code, str(rejected))
+        response.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=each.batch_index, batch_index_error_message=each.message)
+            for each in rejected.record_errors
+        ]
         return response
+    except KafkaError as error:
+        return _failed(data.index, error.code, str(error) or None)
     except ProtocolError as problem:
         return _failed(data.index, ErrorCode.CORRUPT_MESSAGE, str(problem))
     except OSError as problem:

@@ -17,14 +17,20 @@ class PartitionLeader:
     __slots__ = ("_end_offsets", "_isr", "high_watermark", "leader_epoch", "local_id")
 
     def __init__(
-        self, *, local_id: int, leader_epoch: int, isr: Iterable[int], log_end_offset: int, high_watermark: int
+        self,
+        *,
+        local_id: int,
+        leader_epoch: int,
+        isr: Iterable[int],
+        log_end_offset: int,
+        high_watermark: int,
     ) -> None:
         self.local_id = local_id
         self.leader_epoch = leader_epoch
         self.high_watermark = high_watermark
         self._isr = frozenset(isr) | {local_id}
         # A follower's log end offset is unknown (-1, so nothing commits) until its first fetch.
-        self._end_offsets = {replica: -1 for replica in self._isr}
+        self._end_offsets = dict.fromkeys(self._isr, -1)
         self.on_append(log_end_offset)
 
     @property
