@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from ottla.protocol.records.group_metadata_key import GroupMetadataKey
 from ottla.protocol.records.group_metadata_value import GroupMetadataValue
+from ottla.protocol.records.legacy_offset_commit_key import LegacyOffsetCommitKey
+from ottla.protocol.records.legacy_offset_commit_value import LegacyOffsetCommitValue
 from ottla.protocol.records.offset_commit_key import OffsetCommitKey
 from ottla.protocol.records.offset_commit_value import OffsetCommitValue
 from ottla.protocol.schema import ZERO_UUID, Message
@@ -82,3 +84,14 @@ def group_metadata(group_id: str, value: GroupMetadataValue) -> CoordinatorRecor
 
 def group_tombstone(group_id: str) -> CoordinatorRecord:
     return CoordinatorRecord(GroupMetadataKey(group=group_id))
+
+
+def from_legacy(key: LegacyOffsetCommitKey, value: LegacyOffsetCommitValue | None) -> CoordinatorRecord:
+    """A record of Kafka 0.8's type 0, which old topics may still hold, as one of type 1."""
+    return CoordinatorRecord(
+        OffsetCommitKey(group=key.group, topic=key.topic, partition=key.partition),
+        value
+        and OffsetCommitValue(
+            offset=value.offset, metadata=value.metadata, commit_timestamp=value.commit_timestamp
+        ),
+    )

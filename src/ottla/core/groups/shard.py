@@ -54,10 +54,13 @@ from ottla.protocol.messages.offset_fetch_request import OffsetFetchRequest
 from ottla.protocol.messages.sync_group_request import SyncGroupRequest
 from ottla.protocol.records.group_metadata_key import GroupMetadataKey
 from ottla.protocol.records.group_metadata_value import GroupMetadataValue
+from ottla.protocol.records.legacy_offset_commit_key import LegacyOffsetCommitKey
+from ottla.protocol.records.legacy_offset_commit_value import LegacyOffsetCommitValue
 from ottla.protocol.records.offset_commit_key import OffsetCommitKey
 from ottla.protocol.records.offset_commit_value import OffsetCommitValue
 
 CLASSIC_TYPE = "classic"
+UNATTENDED_RECORDS_AN_APPEND = 1_000
 FIRST_DESCRIBE_VERSION_WITH_GROUP_ID_NOT_FOUND = 6
 
 DurableState: TypeAlias = tuple[
@@ -88,6 +91,8 @@ class Shard:
     def replay(self, record: CoordinatorRecord) -> None:
         """Take over one record of the log, in the log's order."""
         match record.key, record.value:
+            case LegacyOffsetCommitKey() as key, LegacyOffsetCommitValue() | None as legacy:
+                self.replay(coordinator_records.from_legacy(key, legacy))
             case OffsetCommitKey() as key, OffsetCommitValue() | None as offset:
                 self._store.replay(key, offset)
                 if offset is not None and key.group not in self.groups:
@@ -250,38 +255,30 @@ class Shard:
             del self.groups[group_id]
 
     def _topics_deleted(self, event: TopicsDeleted) -> None:
-        records = self._offsets.tombstones_of_topics(event.topics)
-        if records:
-            self._append_unattended(records)
+        self._append_unattended(self._offsets.tombstones_of_topics(event.topics))
 
     def _expire(self) -> None:
         """Write tombstones for offsets that nobody needs any more, and for groups that have none left."""
-        self._outbox.timers.set(
-            TimerKey("expire"),
-            self._outbox.now.wall_ms + self._outbox.settings.offsets_retention_check_interval_ms,
-        )
+        self._restart_expiry()
         expired: list[CoordinatorRecord] = []
-        ended: list[str] = []
-        ended_records: list[CoordinatorRecord] = []
+        ended = 0
         for group in list(self.groups.values()):
             records, all_expired = self._offsets.expired(group)
             if all_expired and group.state is GroupState.EMPTY and not group.pending_joins:
-                ended.append(group.group_id)
-                ended_records += records
+                # In one append with its offsets, as offsets without their group could never expire.
+                self._delete_groups([group.group_id], records)
+                ended += 1
             else:
                 expired += records
-        if expired:
-            self._append_unattended(expired)
-        if ended:
-            self._delete_groups(ended, ended_records)
+        self._append_unattended(expired)
         if expired or ended:
-            self._outbox.note(
-                "offsets expired offsets=%d groups=%d", len(expired) + len(ended_records), len(ended)
-            )
+            self._outbox.note("expired offsets=%d groups=%d", len(expired), ended)
 
     def _append_unattended(self, records: list[CoordinatorRecord]) -> None:
         """Append something nobody waits for; if it fails, the next check decides anew."""
-        self._offsets.append(records, lambda: None, lambda error: None)
+        for first in range(0, len(records), UNATTENDED_RECORDS_AN_APPEND):
+            some = records[first : first + UNATTENDED_RECORDS_AN_APPEND]
+            self._offsets.append(some, lambda: None, lambda error: None)
 
     # Appends, timers, loading
 
@@ -322,7 +319,11 @@ class Shard:
         for group_id, value in self._stored.items():
             group = self.groups[group_id] = ClassicGroup.restore(group_id, value, now_ms)
             self._membership.on_loaded(group)
-        self._outbox.set_timer(TimerKey("expire"), self._outbox.settings.offsets_retention_check_interval_ms)
+        self._restart_expiry()
+
+    def _restart_expiry(self) -> None:
+        interval_ms = self._outbox.settings.offsets_retention_check_interval_ms
+        self._outbox.set_timer(TimerKey("expire"), interval_ms)
 
 
 def _described_member(member: ClassicMember, metadata: bytes) -> DescribedGroupMember:

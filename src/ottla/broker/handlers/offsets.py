@@ -1,0 +1,250 @@
+"""The offset APIs: OffsetCommit, OffsetFetch, OffsetDelete.
+
+    OffsetCommit 2-10   topics that do not exist are answered here: UNKNOWN_TOPIC_OR_PARTITION, or
+                        UNKNOWN_TOPIC_ID when the request names topics by id (10)
+    OffsetFetch 1-10    1-7: one group; the error of the group is the answer's, in version 1 every
+                        partition's; 8: several groups, each with its own error
+    OffsetDelete 0
+
+The shards know topics by name, and keep the id with the offset: the offset of a topic that was deleted and
+made again is then not taken for the new topic's.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from ottla.broker.context import RequestContext
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
+from ottla.protocol.messages.offset_commit_response import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from ottla.protocol.messages.offset_delete_request import OffsetDeleteRequest, OffsetDeleteRequestTopic
+from ottla.protocol.messages.offset_delete_response import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from ottla.protocol.messages.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from ottla.protocol.messages.offset_fetch_response import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from ottla.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.core.metadata.image import TopicImage
+
+FIRST_VERSION_WITH_TOPIC_IDS = 10
+FIRST_FETCH_VERSION_WITH_GROUPS = 8
+FIRST_FETCH_VERSION_WITH_AN_ERROR = 2
+NO_OFFSET = -1
+
+
+# -- OffsetCommit -----------------------------------------------------------------------------------
+
+
+async def offset_commit(
+    broker: Broker, context: RequestContext, request: OffsetCommitRequest
+) -> OffsetCommitResponse:
+    refused: list[OffsetCommitResponseTopic] = []
+    accepted: list[OffsetCommitRequestTopic] = []
+    for topic in request.topics:
+        _sort_out(broker, context, topic, accepted, refused)
+    if not accepted:
+        return OffsetCommitResponse(topics=refused)
+    request.topics = accepted
+    answer = await _answer(broker.groups.request(request.group_id, request, context))
+    assert isinstance(answer, OffsetCommitResponse)
+    answer.topics += refused
+    return answer
+
+
+def _sort_out(
+    broker: Broker,
+    context: RequestContext,
+    topic: OffsetCommitRequestTopic,
+    accepted: list[OffsetCommitRequestTopic],
+    refused: list[OffsetCommitResponseTopic],
+) -> None:
+    """Fill in the topic's name and id, and part its partitions into those that exist and the others."""
+    by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+    image: TopicImage | None
+    if by_id:
+        image = broker.image.topics_by_id.get(topic.topic_id)
+        error = ErrorCode.UNKNOWN_TOPIC_ID if image is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    else:
+        image = broker.image.topics.get(topic.name)
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    known = {} if image is None else image.partitions
+    unknown = [each for each in topic.partitions if each.partition_index not in known]
+    if unknown:
+        refused.append(
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
+                    for each in unknown
+                ],
+            )
+        )
+        topic.partitions = [each for each in topic.partitions if each.partition_index in known]
+    if image is not None and topic.partitions:
+        topic.name, topic.topic_id = image.name, image.topic_id
+        accepted.append(topic)
+
+
+# -- OffsetFetch ------------------------------------------------------------------------------------
+
+
+async def offset_fetch(
+    broker: Broker, context: RequestContext, request: OffsetFetchRequest
+) -> OffsetFetchResponse:
+    version = context.api_version
+    if version >= FIRST_FETCH_VERSION_WITH_GROUPS:
+        answers = [
+            await _fetch_group(broker, context, group, request.require_stable) for group in request.groups
+        ]
+        return OffsetFetchResponse(groups=answers)
+    wanted = OffsetFetchRequestGroup(
+        group_id=request.group_id,
+        topics=None
+        if request.topics is None
+        else [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ],
+    )
+    answer = await _fetch_group(broker, context, wanted, request.require_stable)
+    if answer.error_code and version < FIRST_FETCH_VERSION_WITH_AN_ERROR:
+        answer.topics = _all_with_error(wanted, answer.error_code)
+    return OffsetFetchResponse(
+        error_code=answer.error_code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=each.partition_index,
+                        committed_offset=each.committed_offset,
+                        committed_leader_epoch=each.committed_leader_epoch,
+                        metadata=each.metadata,
+                        error_code=each.error_code,
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in answer.topics
+        ],
+    )
+
+
+async def _fetch_group(
+    broker: Broker, context: RequestContext, wanted: OffsetFetchRequestGroup, require_stable: bool
+) -> OffsetFetchResponseGroup:
+    by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+    unknown: list[OffsetFetchResponseTopics] = []
+    if by_id and wanted.topics is not None:
+        known = []
+        for topic in wanted.topics:
+            image = broker.image.topics_by_id.get(topic.topic_id)
+            if image is None:
+                unknown.append(_topic_with_error(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+            else:
+                topic.name = image.name
+                known.append(topic)
+        wanted.topics = known
+    request = OffsetFetchRequest(groups=[wanted], require_stable=require_stable)
+    answer = await _answer(broker.groups.request(wanted.group_id, request, context))
+    assert isinstance(answer, OffsetFetchResponse)
+    group = answer.groups[0]
+    if group.error_code:
+        return group
+    if by_id and wanted.topics is None:
+        # Offsets of topics that are just being deleted have no id to be named by any more.
+        topics = broker.image.topics
+        group.topics = [topic for topic in group.topics if topic.name in topics]
+        for answered in group.topics:
+            answered.topic_id = topics[answered.name].topic_id
+    group.topics += unknown
+    return group
+
+
+def _all_with_error(wanted: OffsetFetchRequestGroup, error: int) -> list[OffsetFetchResponseTopics]:
+    return [_topic_with_error(topic, error) for topic in wanted.topics or ()]
+
+
+def _topic_with_error(topic: OffsetFetchRequestTopics, error: int) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetFetchResponsePartitions(
+                partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=error
+            )
+            for index in topic.partition_indexes
+        ],
+    )
+
+
+# -- OffsetDelete -----------------------------------------------------------------------------------
+
+
+async def offset_delete(
+    broker: Broker, context: RequestContext, request: OffsetDeleteRequest
+) -> OffsetDeleteResponse:
+    refused: list[OffsetDeleteResponseTopic] = []
+    accepted: list[OffsetDeleteRequestTopic] = []
+    for topic in request.topics:
+        image = broker.image.topics.get(topic.name)
+        known = {} if image is None else image.partitions
+        unknown = [each for each in topic.partitions if each.partition_index not in known]
+        if unknown:
+            refused.append(
+                OffsetDeleteResponseTopic(
+                    name=topic.name,
+                    partitions=[
+                        OffsetDeleteResponsePartition(
+                            partition_index=each.partition_index,
+                            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                        )
+                        for each in unknown
+                    ],
+                )
+            )
+            topic.partitions = [each for each in topic.partitions if each.partition_index in known]
+        if topic.partitions:
+            accepted.append(topic)
+    request.topics = accepted
+    answer = await _answer(broker.groups.request(request.group_id, request, context))
+    assert isinstance(answer, OffsetDeleteResponse)
+    if not answer.error_code:
+        answer.topics += refused
+    return answer
+
+
+async def _answer(answer: Message | Awaitable[Message]) -> Message:
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+HANDLERS = {
+    ApiKey.OFFSET_COMMIT: offset_commit,
+    ApiKey.OFFSET_FETCH: offset_fetch,
+    ApiKey.OFFSET_DELETE: offset_delete,
+}

@@ -1,0 +1,122 @@
+"""A group shard under a test's control: its clock, its log and the ends of its appends."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from ottla.core.groups.api import (
+    Append,
+    AppendDone,
+    AppendFailed,
+    Client,
+    DeletedTopic,
+    Event,
+    Loaded,
+    Moment,
+    Reply,
+    RequestReceived,
+    Resigned,
+    Tick,
+    TopicsDeleted,
+)
+from ottla.core.groups.coordinator_records import CoordinatorRecord
+from ottla.core.groups.settings import GroupSettings
+from ottla.core.groups.shard import Shard
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.schema import ZERO_UUID, Message
+
+WALL_MINUS_STEADY_MS = 1_700_000_000_000
+
+
+class ShardDriver:
+    """Feeds a shard events and keeps what comes out. Appends succeed at once unless `hold_appends` is set."""
+
+    def __init__(self, settings: GroupSettings | None = None) -> None:
+        self.settings = settings or GroupSettings()
+        self.now_ms = 0
+        self.log: list[CoordinatorRecord] = []
+        self.requests: dict[int, Message] = {}
+        self.replies: dict[int, Message] = {}
+        self.answered: list[int] = []
+        """Request ids in the order of their answers."""
+        self.held: deque[Append] = deque()
+        self.hold_appends = False
+        self._next_request_id = 0
+        self.shard = self._loaded_shard()
+
+    @property
+    def now(self) -> Moment:
+        return Moment(self.now_ms, self.now_ms + WALL_MINUS_STEADY_MS)
+
+    def send(
+        self, request: Message, version: int, client_id: str = "client", client_host: str = "/127.0.0.1"
+    ) -> int:
+        """Give the shard a request; its answer, now or later, is in `replies` under the returned id."""
+        request_id = self._next_request_id
+        self._next_request_id += 1
+        self.requests[request_id] = request
+        client = Client(client_id, client_host, version)
+        # The request id doubles as the random bits, so that member ids are told apart and repeat.
+        self.step(RequestReceived(self.now, request_id, request, client, request_id))
+        return request_id
+
+    def advance(self, milliseconds: int) -> None:
+        """Let time pass, waking the shard whenever it wants to be woken."""
+        end_ms = self.now_ms + milliseconds
+        while (wake_ms := self.shard.next_wake_ms()) is not None and wake_ms <= end_ms:
+            self.now_ms = max(self.now_ms, wake_ms)
+            self.step(Tick(self.now))
+        self.now_ms = end_ms
+
+    def append_done(self) -> None:
+        """The oldest held append is committed."""
+        append = self.held.popleft()
+        base_offset = len(self.log)
+        self.log += append.records
+        self.step(AppendDone(self.now, append.append_id, base_offset))
+
+    def append_failed(self, error: ErrorCode) -> None:
+        """The oldest held append was refused."""
+        self.step(AppendFailed(self.now, self.held.popleft().append_id, error))
+
+    def topic_deleted(self, name: str) -> None:
+        self.step(TopicsDeleted(self.now, (DeletedTopic(name, ZERO_UUID),)))
+
+    def resign(self) -> None:
+        """Leadership is lost; appends that were held are lost with it."""
+        self.step(Resigned(self.now))
+        self.held.clear()
+
+    def reload(self) -> None:
+        """A new leader loads the log."""
+        self.resign()
+        self.shard = self._loaded_shard()
+
+    def reloaded_copy(self) -> Shard:
+        """What a new leader would know now."""
+        return self._loaded_shard()
+
+    def waiting(self) -> list[int]:
+        """The requests without an answer."""
+        return [request_id for request_id in self.requests if request_id not in self.replies]
+
+    def step(self, event: Event) -> None:
+        for effect in self.shard.step(event):
+            match effect:
+                case Reply(request_id, response):
+                    assert request_id in self.requests, "an answer to nobody"
+                    assert request_id not in self.replies, "a second answer to one request"
+                    self.replies[request_id] = response
+                    self.answered.append(request_id)
+                case Append():
+                    self.held.append(effect)
+        if not self.hold_appends:
+            while self.held:
+                self.append_done()
+
+    def _loaded_shard(self) -> Shard:
+        shard = Shard(self.settings)
+        for record in self.log:
+            shard.replay(record)
+        shard.step(Loaded(self.now))
+        return shard

@@ -1,0 +1,25 @@
+"""The group protocol, told as conversations: see the files in transcripts/.
+
+After a change of behaviour that is wanted, `OTTLA_REWRITE_TRANSCRIPTS=1 pytest` writes what really comes
+into the files; read the difference before you commit it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from support.group_transcripts import run_file
+
+TRANSCRIPTS = sorted(Path(__file__).parent.glob("transcripts/*.txt"))
+
+
+@pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
+def test_the_conversation_goes_as_written(path: Path) -> None:
+    expected, really = run_file(path)
+    if os.environ.get("OTTLA_REWRITE_TRANSCRIPTS"):
+        path.write_text(really, encoding="utf-8")
+    else:
+        assert really == expected
