@@ -1,4 +1,4 @@
-"""The partitions that this broker holds: opened from disk, followed through the metadata, appended to and read.
+"""The partitions that this broker holds: opened, followed through the metadata, appended to and read.
 
 Theory of operation. The metadata log says which partitions exist; this module makes the disk agree, never
 the other way round. A topic is in the metadata before its directory exists, and gone from it before its

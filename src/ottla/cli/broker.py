@@ -45,12 +45,12 @@ def _parser() -> argparse.ArgumentParser:
         "--data",
         type=Path,
         metavar="DIR",
-        help=f"where the logs are kept (default: log.dirs of --config, or ./{DEFAULT_DATA}); an empty one is formatted",
+        help=f"where the logs are kept (default: log.dirs of --config, else ./{DEFAULT_DATA})",
     )
     parser.add_argument(
         "--listen",
         metavar="HOST:PORT",
-        help=f"where clients connect (default: listeners of --config, or {DEFAULT_LISTEN}); port 0 takes a free one",
+        help=f"where clients connect (default: listeners of --config, else {DEFAULT_LISTEN}); port 0: any",
     )
     parser.add_argument("--config", type=Path, metavar="server.properties", help="a Kafka configuration file")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""Frames of one connection, however the bytes arrive: whole, in pieces, many at once, too large, too early."""
+"""Frames of one connection, however the bytes arrive: whole, in pieces, many at once, too large."""
 
 from __future__ import annotations
 

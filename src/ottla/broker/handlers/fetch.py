@@ -139,6 +139,11 @@ class _Fetch:
 
     # -- waiting ------------------------------------------------------------------------------------
 
+    def may_wait(self) -> bool:
+        """Whether an append can still make the answer better."""
+        satisfied = self.failed or self.read_bytes >= self._request.min_bytes
+        return bool(self.waitable) and not satisfied and self._request.max_wait_ms > 0
+
     def wait(self) -> asyncio.Future[Reply]:
         """Answer after the next append that satisfies the request, or when its time is up."""
         loop = self._broker.loop
@@ -153,7 +158,7 @@ class _Fetch:
         for partition in self.waitable:
             partition.remove_waiter(self._woken)
         self.read()
-        if self.failed or self.read_bytes >= self._request.min_bytes or not self.waitable:
+        if not self.may_wait():
             self._complete()
             return
         for partition in self.waitable:

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (API key 23): versions 2 to 4, where a leader epoch ended (KIP-101, KIP-279, KIP-320)."""
+"""OffsetForLeaderEpoch (API key 23): versions 2 to 4, where a leader epoch ended (KIP-101, KIP-320)."""
 
 from __future__ import annotations
 

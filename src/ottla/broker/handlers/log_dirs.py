@@ -1,4 +1,4 @@
-"""DescribeLogDirs (API key 35): versions 1 to 5, what lies where and how much room is left (KIP-113, KIP-827)."""
+"""DescribeLogDirs (API key 35): versions 1 to 5, what lies where, how much room is left (KIP-827)."""
 
 from __future__ import annotations
 

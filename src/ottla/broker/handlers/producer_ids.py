@@ -1,4 +1,4 @@
-"""InitProducerId (API key 22): versions 0 to 5, a fresh producer id for an idempotent producer (KIP-98, KIP-360).
+"""InitProducerId (API key 22): versions 0 to 5, a producer id for an idempotent producer (KIP-98).
 
 A producer that asks again with its old id and epoch (v3) gets a fresh id as well, as in Kafka: without a
 transactional id nothing ties the two.
