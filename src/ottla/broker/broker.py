@@ -108,7 +108,7 @@ class Broker:
         )
 
     async def stop(self) -> None:
-        """Stop cleanly: hang up, let the coordinators go, flush and close every log, mark the shutdown clean."""
+        """Stop cleanly: hang up, let the coordinators go, close every log, mark the shutdown clean."""
         await self._server.stop()
         await self.groups.stop()
         await self.supervisor.stop()

@@ -80,7 +80,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._receive = receive
         self._on_close = on_close
         self._transport: asyncio.Transport | None = None
-        # An incomplete frame: its buffer, how much of it is filled, its size with the size field (0: unknown).
+        # An incomplete frame: its buffer, how much is filled, its size with the size field (0: unknown).
         self._frame: bytearray | None = None
         self._fill = 0
         self._frame_bytes = 0

@@ -51,7 +51,7 @@ def api_versions(broker: Broker, context: RequestContext, request: ApiVersionsRe
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in image.features.items()
-            if level > 0
+            if level > 0 and name in SUPPORTED_FEATURES
         ],
     )
 

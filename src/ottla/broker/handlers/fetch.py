@@ -90,14 +90,7 @@ def handle(broker: Broker, context: RequestContext, body: memoryview) -> Reply |
         return _session_error(context, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
     fetch = _Fetch(broker, context, request, plan)
     fetch.read()
-    if (
-        request.max_wait_ms <= 0
-        or fetch.failed
-        or fetch.read_bytes >= request.min_bytes
-        or not fetch.waitable
-    ):
-        return fetch.reply()
-    return fetch.wait()
+    return fetch.wait() if fetch.may_wait() else fetch.reply()
 
 
 def _session_error(context: RequestContext, code: ErrorCode) -> Reply:
