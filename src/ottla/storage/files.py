@@ -21,6 +21,9 @@ _WRITE_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | _COMMON
 _READ_ONLY = os.O_RDONLY | _COMMON
 
 
+_sync_data = getattr(os, "fdatasync", os.fsync)
+
+
 class FileHandle:
     """An open descriptor that closes when the last reference to it goes."""
 
@@ -49,8 +52,8 @@ class FileHandle:
             written += os.write(self.fd, memoryview(data)[written:])
 
     def sync(self) -> None:
-        """Return when the file's bytes are on the disk."""
-        os.fsync(self.fd)
+        """Return when the file's bytes, and its size, are on the disk."""
+        _sync_data(self.fd)
 
     def __del__(self) -> None:
         if self.fd >= 0:

@@ -89,7 +89,7 @@ class EntryFile:
             return b""
         with self._lock:
             self._write_out()
-        length = self._count * self.layout.size
+            length = self._written * self.layout.size
         handle = open_for_reading(self.path)
         if length < _MAP_FROM_BYTES:
             return handle.read(length, 0)

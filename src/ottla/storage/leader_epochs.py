@@ -25,12 +25,13 @@ UNDEFINED_EPOCH_OFFSET = -1
 class LeaderEpochs:
     """The entries of one log, in memory and on file."""
 
-    __slots__ = ("_epochs", "_path", "_start_offsets", "_unsynced")
+    __slots__ = ("_epochs", "_path", "_start_offsets", "_unsaved", "_unsynced")
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / LEADER_EPOCH_CHECKPOINT
         self._epochs: list[int] = []
         self._start_offsets: list[int] = []
+        self._unsaved = False
         self._unsynced = False
 
     @classmethod
@@ -68,7 +69,7 @@ class LeaderEpochs:
         """As `assign`, in memory only and for newer epochs only: recovery saves once, at its end."""
         if epoch >= 0 and (not self._epochs or epoch > self._epochs[-1]):
             self._put(epoch, start_offset)
-            self._unsynced = True
+            self._unsaved = True
 
     def _put(self, epoch: int, start_offset: int) -> None:
         while self._epochs and (self._epochs[-1] >= epoch or self._start_offsets[-1] >= start_offset):
@@ -120,7 +121,13 @@ class LeaderEpochs:
     def save(self) -> None:
         """Write the file; see the module for why without fsync."""
         write_leader_epochs(self._path, self.entries, sync=False)
+        self._unsaved = False
         self._unsynced = True
+
+    def save_changes(self) -> None:
+        """Write the file if `restore` added something."""
+        if self._unsaved:
+            self.save()
 
     def sync(self) -> None:
         """The file is on the disk when this returns. Safe in a thread."""

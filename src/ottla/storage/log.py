@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
+from ottla.protocol.errors import CorruptBatch
 from ottla.protocol.record_batch import (
     BatchHeader,
     ControlRecordType,
@@ -39,28 +40,29 @@ from ottla.protocol.record_batch import (
     decode_records,
     end_transaction_coordinator_epoch,
     iterate_headers,
-    parse_batch_header,
 )
-from ottla.protocol.record_queries import find_max_timestamp, find_offset_by_timestamp
-from ottla.storage.checkpoints import read_partition_metadata, write_partition_metadata
 from ottla.storage.errors import LogCorruption, OffsetOutOfRange, StorageError
-from ottla.storage.files import FileHandle, OpenFiles, sync_directory
+from ottla.storage.files import OpenFiles
+from ottla.storage.flush import FlushTask
 from ottla.storage.leader_epochs import LeaderEpochs
 from ottla.storage.log_config import LogConfig
-from ottla.storage.partition_names import (
+from ottla.storage.partition_directory import (
     DELETED_DIRECTORY_SUFFIX,
+    claim_directory,
     parse_partition_directory,
     suffixed_directory_name,
 )
 from ottla.storage.producer_states import ProducerSnapshots, ProducerStates, TransactionMarker
 from ottla.storage.recovery import (
+    first_unflushed,
     load_segments,
     read_directory,
-    rebuild_leader_epochs,
     recover_segments,
+    restore_leader_epochs,
     settle_leftovers,
 )
 from ottla.storage.segment import LogSlice, Segment
+from ottla.storage.timestamp_search import TimestampedOffset, find_max_timestamp, find_offset_by_timestamp
 
 __all__ = [
     "AppendResult",
@@ -87,42 +89,6 @@ class AppendResult(NamedTuple):
     last_offset: int
     rolled: bool
     flush_due: bool
-
-
-class TimestampedOffset(NamedTuple):
-    """A record found by its timestamp. `leader_epoch` is -1 if the batch has none."""
-
-    offset: int
-    timestamp: int
-    leader_epoch: int
-
-
-class FlushTask:
-    """The syncing of a log up to `end_offset`: `run` in any thread, then `Log.complete_flush`."""
-
-    __slots__ = ("_directory", "_epochs", "_files", "end_offset", "truncations")
-
-    def __init__(
-        self,
-        end_offset: int,
-        truncations: int,
-        files: Sequence[tuple[Segment, FileHandle]],
-        epochs: LeaderEpochs,
-        directory: Path | None,
-    ) -> None:
-        self.end_offset = end_offset
-        self.truncations = truncations
-        self._files = files
-        self._epochs = epochs
-        self._directory = directory
-
-    def run(self) -> None:
-        """Return when everything is on the disk. An OSError here means lost data: the broker must stop."""
-        for segment, handle in self._files:
-            segment.sync(handle)
-        self._epochs.sync()
-        if self._directory is not None:
-            sync_directory(self._directory)
 
 
 class Log:
@@ -194,7 +160,7 @@ class Log:
         last process closed the log. `topic_id` is noted in a new directory, and must be the one noted in an
         old one. Raises LogCorruption, or StorageError for another topic's directory.
         """
-        known = _claim_directory(directory, topic_id)
+        known = claim_directory(directory, topic_id)
         opened = cls(directory, config, known, open_files or OpenFiles())
         opened._load(now_ms, recovery_point, log_start_offset, clean_shutdown)
         return opened
@@ -206,14 +172,18 @@ class Log:
             for base_offset, size_bytes in sorted(contents.logs.items())
         ]
         if segments:
-            self._load_epochs(segments)
-            for segment in segments[:-1] if clean_shutdown else []:
+            self._load_epochs()
+            believed = len(segments) if clean_shutdown else first_unflushed(segments, recovery_point)
+            if self._epochs.latest_epoch is None:
+                restore_leader_epochs(segments[:believed], self._epochs)
+            for segment in segments[:believed]:
                 if segment.base_offset not in contents.indexed:
                     segment.rebuild_indexes()
-            if clean_shutdown and segments[-1].base_offset in contents.indexed:
+            if clean_shutdown:
                 load_segments(segments)
             else:
-                recover_segments(segments, 0 if clean_shutdown else recovery_point, self._epochs)
+                recover_segments(segments, recovery_point, self._epochs)
+                self._written = True
             end = segments[-1].end_offset
             if end < log_start_offset:
                 log.warning(
@@ -236,23 +206,17 @@ class Log:
         )
         self._epochs.truncate_from_end(self.log_end_offset)
         self._epochs.truncate_from_start(self.log_start_offset)
+        self._epochs.save_changes()
         self._last_epoch = _NO_EPOCH if self.latest_epoch is None else self.latest_epoch
         self._snapshots = ProducerSnapshots(self.directory, contents.snapshots)
         self._snapshots.remove_strays({segment.base_offset for segment in segments}, self.log_end_offset)
         self._restore_producers(now_ms)
 
-    def _load_epochs(self, segments: list[Segment]) -> None:
+    def _load_epochs(self) -> None:
         try:
             self._epochs = LeaderEpochs.load(self.directory)
         except StorageError as error:
             log.warning("leader epochs made again from the log reason=%s", error)
-        if self._epochs.latest_epoch is None and any(segment.size_bytes for segment in segments[:-1]):
-            rebuild_leader_epochs(segments[:-1], self._epochs)
-        if self._epochs.latest_epoch is None:
-            for batch in segments[-1].walk(0):
-                if batch.leader_epoch < 0:
-                    break
-                self._epochs.restore(batch.leader_epoch, batch.base_offset)
 
     def _restore_producers(self, now_ms: int) -> None:
         """The newest snapshot, then the batches after it."""
@@ -391,7 +355,8 @@ class Log:
         segments = self._segments
         if active.size_bytes:
             active.write_indexes(closing=True)
-            self._snapshots.write(self.log_end_offset, self.producers, sync=False)
+            active.opened_at(active.end_offset)  # its tail is not asked for much longer
+            self._snapshots.write(base_offset, self.producers, sync=False)
         else:  # empty, and too far below the new offset for an index
             self._remove_segment(active, now_ms)
             segments = segments[:-1]
@@ -445,47 +410,27 @@ class Log:
 
     def _iterate(self, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
         while offset < self.log_end_offset:
-            data = memoryview(self._read(offset, _ITERATE_BYTES, self.log_end_offset, True).read())
+            piece = self._read(offset, _ITERATE_BYTES, self.log_end_offset, True)
+            data = memoryview(piece.read())
             before = offset
-            for position, header in iterate_headers(data):
-                yield header, data[position : position + header.size_bytes]
-                offset = header.next_offset
+            position = 0
+            try:
+                for position, header in iterate_headers(data):
+                    yield header, data[position : position + header.size_bytes]
+                    offset = header.next_offset
+            except CorruptBatch as error:
+                segment = self._segments[max(0, _slot(self._segments, offset))]
+                raise segment.corruption(piece.position + position, offset, str(error)) from error
             if offset == before:
                 return  # truncated meanwhile
 
     def find_offset_by_timestamp(self, timestamp_ms: int) -> TimestampedOffset | None:
         """The first record whose timestamp is not below `timestamp_ms`. None if there is none."""
-        start_offset = self.log_start_offset
-        for segment in self._segments:
-            if segment.end_offset <= start_offset or segment.largest()[0] < timestamp_ms:
-                continue
-            from_offset = max(segment.time_index.lookup(timestamp_ms)[1], start_offset)
-            first = segment.locate(from_offset)
-            if first is None:
-                continue
-            for batch in segment.walk(first.position):
-                if batch.max_timestamp < timestamp_ms or batch.last_offset < start_offset:
-                    continue
-                data = segment.file().read(batch.size_bytes, batch.position)
-                header = parse_batch_header(data)
-                found = find_offset_by_timestamp(data, 0, header, timestamp_ms, start_offset=start_offset)
-                if found is not None:
-                    return TimestampedOffset(found[0], found[1], header.partition_leader_epoch)
-        return None
+        return find_offset_by_timestamp(self._segments, timestamp_ms, self.log_start_offset)
 
     def find_max_timestamp(self) -> TimestampedOffset | None:
         """The first record that has the largest timestamp of the log (KIP-734). None without timestamps."""
-        segment = max(self._segments, key=lambda segment: segment.largest()[0])
-        timestamp, offset = segment.largest()
-        if timestamp < 0:
-            return None
-        batch = segment.locate(offset)
-        if batch is None:
-            return None
-        data = segment.file().read(batch.size_bytes, batch.position)
-        header = parse_batch_header(data)
-        found = find_max_timestamp(data, 0, header)
-        return None if found is None else TimestampedOffset(found[0], found[1], header.partition_leader_epoch)
+        return find_max_timestamp(self._segments)
 
     # --- shortening -----------------------------------------------------------------------------------
 
@@ -622,9 +567,9 @@ class Log:
         return self._active.base_offset > self.recovery_point
 
     def prepare_flush(self, *, closed_only: bool = False) -> FlushTask | None:
-        """What is to be synced, up to the log's end or (`closed_only`) the active segment. None if nothing."""
+        """What is to be synced, up to the log's end or (`closed_only`) the active segment."""
         end = self._active.base_offset if closed_only else self.log_end_offset
-        if end <= self.recovery_point and self._directory_synced:
+        if end <= self.recovery_point:
             return None
         dirty = [
             (segment, segment.file())
@@ -633,7 +578,7 @@ class Log:
         ]
         directory = None if self._directory_synced else self.directory
         self._directory_synced = True
-        return FlushTask(max(end, self.recovery_point), self._truncations, dirty, self._epochs, directory)
+        return FlushTask(end, self._truncations, dirty, self._epochs, directory)
 
     def complete_flush(self, task: FlushTask) -> None:
         """`task` has run: move the recovery point, unless the log was truncated meanwhile."""
@@ -690,24 +635,3 @@ def _marker(header: BatchHeader, data: memoryview) -> TransactionMarker | None:
                 kind is ControlRecordType.COMMIT, end_transaction_coordinator_epoch(record)
             )
     return None
-
-
-def _claim_directory(directory: Path, topic_id: UUID | None) -> UUID | None:
-    """Make the directory, or check that it is this topic's. Returns the topic id."""
-    try:
-        known = read_partition_metadata(directory)
-    except NotADirectoryError:
-        raise StorageError(
-            f"{directory} is a file where a partition's directory is to be; move it away"
-        ) from None
-    if known is None:
-        directory.mkdir(exist_ok=True)
-        if topic_id is not None:
-            write_partition_metadata(directory, topic_id)
-        return topic_id
-    if topic_id is not None and topic_id != known:
-        raise StorageError(
-            f"{directory} belongs to another topic of the same name (id {known}, expected {topic_id});"
-            f" move it away if its data is not needed"
-        )
-    return known

@@ -34,7 +34,7 @@ from ottla.storage import checkpoints
 from ottla.storage.checkpoints import TopicPartition, uuid_from_text, uuid_to_text
 from ottla.storage.errors import LogDirectoryError, StorageError
 from ottla.storage.files import OpenFiles, replace_file, sync_directory
-from ottla.storage.partition_names import (
+from ottla.storage.partition_directory import (
     STRAY_DIRECTORY_SUFFIX,
     is_deleted_directory,
     parse_partition_directory,
@@ -66,7 +66,7 @@ __all__ = ["LogDirectory", "LogDirectoryError", "MetaProperties"]
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """The content of meta.properties. Files older than KIP-858 have no directory id; `open` gives them one."""
+    """The content of meta.properties. Files older than KIP-858 have no directory id; `open` makes one."""
 
     cluster_id: str
     node_id: int

@@ -321,7 +321,7 @@ class ProducerSnapshots:
 
     def remove_strays(self, base_offsets: set[int], log_end_offset: int) -> None:
         """Remove what belongs to no segment; the newest one, at the log's end or before it, stays."""
-        for offset in list(self.offsets):
+        for offset in sorted(self.offsets, reverse=True):
             newest = offset == self.offsets[-1] and offset <= log_end_offset
             if offset > log_end_offset or (offset not in base_offsets and not newest):
                 self.remove(offset)

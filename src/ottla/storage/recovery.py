@@ -79,6 +79,8 @@ def read_directory(directory: Path) -> DirectoryContents:
     with os.scandir(directory) as entries:
         for entry in entries:
             name = entry.name
+            if ".checkpoint" in name:
+                continue  # a snapshot of the metadata log: not a segment's file
             if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX)):
                 contents.leftovers.append(name)
                 continue
@@ -240,14 +242,19 @@ def valid_batch_after(segment: Segment, checked: Checked) -> int | None:
     return None
 
 
+def first_unflushed(segments: list[Segment], recovery_point: int) -> int:
+    """Which segment holds the recovery point: that one and those after it are to be checked."""
+    return max(
+        (at for at, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0
+    )
+
+
 def recover_segments(segments: list[Segment], recovery_point: int, epochs: LeaderEpochs) -> None:
     """After an unclean stop: check the segments from the recovery point on, cut a torn tail, index them.
 
     Sets the segments' end offsets. Raises LogCorruption, and then has changed nothing.
     """
-    first = max(
-        (at for at, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0
-    )
+    first = first_unflushed(segments, recovery_point)
     active = segments[-1]
     for segment in segments[first:]:
         checked = check_segment(segment, epochs, next_offset=segment.base_offset)
@@ -295,6 +302,7 @@ def load_segments(segments: list[Segment]) -> None:
     if checked.problem is not None:
         raise active.corruption(checked.valid_bytes, checked.next_offset, checked.problem)
     active.opened_at(checked.next_offset)
+    active.indexes_full = active.offset_index.is_full or active.time_index.is_full
     _set_ends(segments)
 
 
@@ -313,9 +321,10 @@ def _set_ends(segments: list[Segment]) -> None:
         segment.opened_at(following.base_offset)
 
 
-def rebuild_leader_epochs(segments: list[Segment], epochs: LeaderEpochs) -> None:
-    """Make the leader epochs again from the headers of the whole log: their file is damaged or gone."""
+def restore_leader_epochs(segments: list[Segment], epochs: LeaderEpochs) -> None:
+    """Find the leader epochs in the headers of these segments: their file is damaged, empty or gone."""
     for segment in segments:
         for batch in segment.walk(0):
+            if batch.leader_epoch < 0:
+                break  # written without epochs: not a partition of a cluster
             epochs.restore(batch.leader_epoch, batch.base_offset)
-    epochs.save()

@@ -17,10 +17,10 @@ from __future__ import annotations
 import os
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ottla.protocol.record_batch import BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader
 from ottla.storage.errors import LogCorruption
@@ -49,6 +49,8 @@ _WALK_CHUNK_BYTES = 8 * 1024
 _TAIL_BATCHES = 256
 _HINTS = 16
 _MAGIC = 2
+
+_Found = TypeVar("_Found")
 
 
 class BatchPosition(NamedTuple):
@@ -300,21 +302,25 @@ class Segment:
 
     def locate(self, offset: int) -> BatchPosition | None:
         """The first batch whose last offset is not below `offset`. None if all are below."""
+        return self._with_index(lambda: self._locate(offset))
+
+    def _with_index(self, find: Callable[[], _Found]) -> _Found:
+        """Run `find`; if an index led it into the middle of a batch, make the indexes anew, run it again."""
+        try:
+            return find()
+        except (CorruptIndex, LogCorruption):
+            self.rebuild_indexes()
+        try:
+            return find()
+        except CorruptIndex as error:
+            raise self.corruption(0, self.base_offset, str(error)) from error
+
+    def _locate(self, offset: int) -> BatchPosition | None:
         hinted = self._hints.get(offset)
         if hinted is not None:
             batch = next(self.walk(hinted), None)
             if batch is not None and batch.base_offset == offset:
                 return batch
-        try:
-            return self._locate_by_index(offset)
-        except (CorruptIndex, LogCorruption):
-            self.rebuild_indexes()  # a damaged index points into the middle of a batch
-        try:
-            return self._locate_by_index(offset)
-        except CorruptIndex as error:
-            raise self.corruption(0, self.base_offset, str(error)) from error
-
-    def _locate_by_index(self, offset: int) -> BatchPosition | None:
         indexed_offset, position = self.offset_index.lookup(offset)
         for batch in self.walk(position):
             if batch.position == position and batch.position > 0 and batch.base_offset > indexed_offset:
@@ -330,7 +336,14 @@ class Segment:
         tail = self.tail
         if start_offset >= tail.first_offset:
             return self._read_tail(tail, start_offset, max_bytes, upper_offset, at_least_one_batch)
-        first = self.locate(start_offset)
+        return self._with_index(
+            lambda: self._read_by_index(start_offset, max_bytes, upper_offset, at_least_one_batch)
+        )
+
+    def _read_by_index(
+        self, start_offset: int, max_bytes: int, upper_offset: int, at_least_one_batch: bool
+    ) -> LogSlice | None:
+        first = self._locate(start_offset)
         if first is None:
             return None
         if first.last_offset >= upper_offset or (first.size_bytes > max_bytes and not at_least_one_batch):
@@ -362,8 +375,9 @@ class Segment:
 
     def _end_of_batches(self, first: BatchPosition, limit: int, upper_offset: int) -> int:
         """The end of the last batch from `first` on that stays within `limit` and below `upper_offset`."""
-        if limit >= self.size_bytes and upper_offset >= self.end_offset:
-            return self.size_bytes
+        size_bytes = self.size_bytes  # before end_offset: an append in between moves that first
+        if limit >= size_bytes and upper_offset >= self.end_offset:
+            return size_bytes
         boundary = self.offset_index.lookup_position(limit)[1]
         if upper_offset < self.end_offset:
             boundary = min(boundary, self.offset_index.lookup(upper_offset - 1)[1])
@@ -378,9 +392,9 @@ class Segment:
 
     def _remember(self, offset: int, position: int) -> None:
         """The next read of a consumer that catches up will start here."""
+        if len(self._hints) >= _HINTS:
+            self._hints = {}
         self._hints[offset] = position
-        if len(self._hints) > _HINTS:
-            self._hints.pop(next(iter(self._hints), offset), None)
 
     # --- indexes --------------------------------------------------------------------------------------
 
