@@ -42,14 +42,16 @@ class ProgressPublisher:
     def follow(self, query_name: str, group: str, topics: Sequence[str], checkpoint: Path) -> None:
         """Publish the progress of the query of that name; call it before the query starts.
 
-        What an earlier run's checkpoint holds is committed at once. `checkpoint` is a local directory, which
-        need not exist yet. Raises ClusterError.
+        Where the query will go on is committed at once: what its checkpoint holds or, without one, the start
+        of the topics, whatever an earlier query had committed for the group. `checkpoint` is a local directory,
+        which need not exist yet. Raises ClusterError.
         """
         with self._lock:
             self._followed[query_name] = _Followed(group, frozenset(topics))
-        for topic, positions in checkpointed_positions(checkpoint).items():
-            if topic in topics:
-                self._cluster.commit(group, topic, positions)
+        finished = checkpointed_positions(checkpoint)
+        for topic in topics:
+            positions = self._cluster.start_positions(topic) | finished.get(topic, {})
+            self._cluster.commit(group, topic, positions)
 
     def listener(self) -> StreamingQueryListener:
         """What `spark.streams.addListener` takes."""

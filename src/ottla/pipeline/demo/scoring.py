@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 
 
-def score_texts(batches: Iterator[pd.Series]) -> Iterator[pd.Series]:  # type: ignore[type-arg]
+def score_texts(batches: Iterator[pd.Series]) -> Iterator[pd.Series]:
     """The compound score, -1 to 1, of each text. The lexicon is read once a task."""
-    from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
+    from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer  # type: ignore[import-untyped]
 
     analyzer = SentimentIntensityAnalyzer()
     for texts in batches:

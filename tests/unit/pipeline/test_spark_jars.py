@@ -1,0 +1,45 @@
+"""The table of connector jars and its override."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from ottla.pipeline.spark_jars import KAFKA_CONNECTOR_JARS, SparkJarsError, kafka_connector_jars
+from support.http_files import http_files
+
+
+def test_the_installed_spark_is_in_the_table() -> None:
+    names = [jar.artifact for jar in KAFKA_CONNECTOR_JARS[pyspark.__version__]]
+    assert len(names) == 4
+    assert "kafka-clients" in names
+
+
+def test_an_unknown_spark_names_the_known_ones_and_the_way_out() -> None:
+    with pytest.raises(SparkJarsError, match=r"Spark 4\.0\.7 \(known: 4\.0\.0.*OTTLA_SPARK_JARS"):
+        kafka_connector_jars("4.0.7")
+
+
+def test_the_override_takes_files_and_coordinates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    local = tmp_path / "local.jar"
+    local.write_bytes(b"local")
+    sha256 = hashlib.sha256(b"remote").hexdigest()
+    with http_files() as repository:
+        repository.files["org/example/far/1/far-1.jar"] = b"remote"
+        monkeypatch.setenv("OTTLA_MAVEN_BASE", repository.base)
+        monkeypatch.setenv("OTTLA_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setenv("OTTLA_SPARK_JARS", f"org.example:far:1:{sha256}, {local}")
+
+        paths = kafka_connector_jars("9.9")
+
+    assert [path.read_bytes() for path in paths] == [b"remote", b"local"]
+
+
+@pytest.mark.parametrize("entry", ["nowhere.jar", "a:b:c:d", "a:b:c"])
+def test_an_override_that_is_neither_is_an_error(monkeypatch: pytest.MonkeyPatch, entry: str) -> None:
+    monkeypatch.setenv("OTTLA_SPARK_JARS", entry)
+    with pytest.raises(SparkJarsError, match="OTTLA_SPARK_JARS"):
+        kafka_connector_jars("4.0.0")
