@@ -32,12 +32,11 @@ def rebuild_batch(
     last sequence known. `delete_horizon_ms` sets the horizon, without it the one in `header` stays. Raises
     ValueError for an offset outside the batch.
     """
-    horizon = header.delete_horizon_ms if delete_horizon_ms is None else delete_horizon_ms
     attributes = header.attributes
     base_timestamp = header.base_timestamp
-    if horizon is not None:
+    if delete_horizon_ms is not None:
         attributes |= DELETE_HORIZON
-        base_timestamp = horizon
+        base_timestamp = delete_horizon_ms
     if codec is not None:
         attributes = (attributes & ~CODEC_MASK) | codec
     payload = bytearray()

@@ -136,7 +136,7 @@ def _check_header(header: BatchHeader, zstd_allowed: bool) -> None:
     if header.base_offset != 0:
         raise InvalidRecord(f"the base offset of a produced batch is 0, not {header.base_offset}")
     count = header.record_count
-    if count < 1 or count != header.last_offset_delta + 1:
+    if count != header.last_offset_delta + 1:  # which is 1 at least, or parsing had refused it
         raise InvalidRecord(
             f"the batch has {count} records and {header.last_offset_delta + 1} offsets, not one offset each"
         )

@@ -379,16 +379,13 @@ def records_payload(
 ) -> bytes:
     """The records' bytes of the batch at `position`, decompressed, at most `max_bytes` of them if compressed.
 
-    Raises CorruptBatch for malformed data, an unknown codec, or fewer bytes than the record count needs.
+    Raises CorruptBatch for malformed data or an unknown codec.
     """
     view = memoryview(data)[position + BATCH_HEADER_BYTES : position + header.size_bytes]
     codec = header.compression
     if codec is Codec.NONE:
         return bytes(view)
-    payload = decompress(codec, view, max_bytes)
-    if header.record_count * _MIN_RECORD_BYTES > len(payload):
-        raise CorruptBatch(f"the batch claims {header.record_count} records in {len(payload)} bytes")
-    return payload
+    return decompress(codec, view, max_bytes)
 
 
 def record_frames(payload: bytes, header: BatchHeader) -> Iterator[tuple[int, int, int, int]]:

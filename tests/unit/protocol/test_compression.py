@@ -16,6 +16,7 @@ from ottla.protocol.errors import CorruptBatch
 COMPRESSED = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 TEXT = b"99 bottles of beer on the wall, 99 bottles of beer\n" * 3000
 NOISE = random.Random(7).randbytes(100_000)
+XERIAL = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
 SAMPLES = [b"", b"a", TEXT, NOISE, bytes(1_000_000), b"x" * 32768, b"y" * 65537]
 
 
@@ -57,7 +58,7 @@ def test_snappy_is_written_in_blocks_of_32_kib_and_read_with_and_without_its_fra
     framed = compress(Codec.SNAPPY, TEXT)
     raw = pyarrow.compress(TEXT, codec="snappy", asbytes=True)
     # then
-    assert framed[:16] == b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
+    assert framed[:16] == XERIAL
     (first,) = struct.unpack_from(">i", framed, 16)
     block = framed[20 : 20 + first]
     assert pyarrow.decompress(block, decompressed_size=32768, codec="snappy").to_pybytes() == TEXT[:32768]
@@ -93,18 +94,18 @@ def test_a_level_that_does_not_exist_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "lie",
+    ("lie", "why"),
     [
-        b"\xff\xff\xff\xff\x0f" + b"\x00" * 10,  # a raw block that claims 4 GiB
-        b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01" + b"\x7f\xff\xff\xff" + b"\x00" * 10,
-        b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01" + b"\xff\xff\xff\xff" + b"\x00" * 10,
-        b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01" + b"\x00\x00",
-        b"\x82SNAPPY\x00\x00\x00",
-        b"",
+        (b"\xff\xff\xff\xff\x0f" + b"\x00" * 10, "more than 1048576 bytes"),
+        (XERIAL + b"\x7f\xff\xff\xff" + b"\x00" * 10, "a block of 2147483647 bytes, 10 are there"),
+        (XERIAL + b"\xff\xff\xff\xff" + b"\x00" * 10, "a block of -1 bytes"),
+        (XERIAL + b"\x00\x00", "inside the length"),
+        (XERIAL[:11], "inside its header"),
+        (b"", "malformed"),
     ],
 )
-def test_snappy_that_lies_about_its_size_is_refused(lie: bytes) -> None:
-    with pytest.raises(CorruptBatch):
+def test_snappy_that_lies_about_its_size_is_refused(lie: bytes, why: str) -> None:
+    with pytest.raises(CorruptBatch, match=why):
         decompress(Codec.SNAPPY, lie, 1 << 20)
 
 

@@ -30,7 +30,7 @@ from ottla.protocol.record_batch import (
     patch_base_offset_and_epoch,
     patch_log_append_time,
 )
-from ottla.protocol.record_queries import contains_null_key, find_offset_by_timestamp
+from ottla.protocol.record_queries import contains_null_key, find_max_timestamp, find_offset_by_timestamp
 from support.batches import sealed, with_field, with_payload
 
 ONE = [NewRecord(b"key", b"value", 1_700_000_000_000, (("h", b"1"), ("n", None)))]
@@ -249,6 +249,7 @@ def test_the_old_formats_are_named(magic: int) -> None:
         (MAGIC, ">b", -1, "magic -1"),
         (RECORD_COUNT, ">i", -1, "count -1"),
         (RECORD_COUNT, ">i", 2**31 - 1, "2147483647 records in"),
+        (RECORD_COUNT, ">i", 4, "4 records in 22 bytes"),
         (LAST_OFFSET_DELTA, ">i", -1, "last offset delta -1"),
         (BASE_OFFSET, ">q", -1, "base offset -1"),
     ],
@@ -305,6 +306,13 @@ def test_a_record_that_lies_is_refused(payload: bytes, why: str) -> None:
         batch = with_payload(encode_batch(ONE, codec=codec), compress(codec, payload))
         with pytest.raises(CorruptBatch, match=why):
             decode_records(batch)
+
+
+def test_a_record_shorter_than_its_fields_is_refused_by_questions_too() -> None:
+    short = b"\x0c\x00" + b"\x80" * 8 + b"\x01\x00\x01\x01\x00"
+    batch = with_payload(encode_batch(ONE), short)
+    with pytest.raises(CorruptBatch, match="run past its end"):
+        find_max_timestamp(batch, 0, parse_batch_header(batch))
 
 
 def test_a_timestamp_past_the_range_of_time_is_refused() -> None:
