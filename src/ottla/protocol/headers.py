@@ -17,6 +17,8 @@ from ottla.protocol.errors import MalformedMessage
 if TYPE_CHECKING:
     from ottla.protocol.schema import Buffer, Message
 
+COPY_LIMIT_BYTES = 4096
+
 _REQUEST_START = struct.Struct(">hhih")
 _INT32 = struct.Struct(">i")
 _FLEXIBLE_RESPONSE_START = struct.Struct(">ix")
@@ -81,14 +83,31 @@ def encode_response(api_key: int, version: int, correlation_id: int, response: M
 
     Raises as `Message.encode`, and UnsupportedApiVersion for an API key that does not exist.
     """
-    return b"".join(encode_response_parts(api_key, version, correlation_id, response))
+    return b"".join((_response_header(api_key, version, correlation_id), *response.encode_parts(version)))
 
 
 def encode_response_parts(api_key: int, version: int, correlation_id: int, response: Message) -> list[Buffer]:
-    """As `encode_response`, but the pieces; `records` fields are among them uncopied, as they were given."""
+    """As `encode_response`, but in few pieces: `records` that are worth it are among them, not copied.
+
+    A piece below COPY_LIMIT_BYTES is joined with its neighbours, which is cheaper than one more piece.
+    """
+    pieces: list[Buffer] = []
+    small: list[Buffer] = [_response_header(api_key, version, correlation_id)]
+    for part in response.encode_parts(version):
+        if len(part) < COPY_LIMIT_BYTES:
+            small.append(part)
+        else:
+            pieces.append(b"".join(small))
+            pieces.append(part)
+            small = []
+    if small:
+        pieces.append(b"".join(small))
+    return pieces
+
+
+def _response_header(api_key: int, version: int, correlation_id: int) -> bytes:
     flexible = apis.response_header_version(api_key, version) == 1
-    start = _FLEXIBLE_RESPONSE_START if flexible else _INT32
-    return [start.pack(correlation_id), *response.encode_parts(version)]
+    return (_FLEXIBLE_RESPONSE_START if flexible else _INT32).pack(correlation_id)
 
 
 def decode_response(api_key: int, version: int, frame: Buffer) -> tuple[int, Message]:

@@ -409,10 +409,15 @@ class Message(Struct):
         bytes that are not such a message. The memory it takes is bounded by the size of `data` and by
         `codec.MAX_ELEMENTS`.
         """
-        message, end = cls.decode_prefix(data, version, position)
+        decoder = cls._decoders.get(version) or cls._compile_decoder(version)
+        try:
+            message, end = decoder(data, position)
+        except (MalformedMessage, struct.error, IndexError, UnicodeDecodeError) as error:
+            raise MalformedMessage(f"{cls.NAME} v{version}: {error}") from error
         if end != len(data):
             raise MalformedMessage(f"{cls.NAME} v{version}: {len(data) - end} bytes follow its end")
-        return message
+        result: Self = message
+        return result
 
     @classmethod
     def decode_prefix(cls, data: Buffer, version: int, position: int = 0) -> tuple[Self, int]:

@@ -41,9 +41,13 @@ def read_unsigned_varint(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def write_unsigned_varint(value: int) -> bytes:
-    """The unsigned varint of 0 to 2^32 - 1."""
+    """The unsigned varint of 0 to 2^32 - 1. The short forms are spelled out: most are short."""
     if 0 <= value < 0x80:
         return ONE_BYTE[value]
+    if 0 < value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if 0 < value < 0x200000:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
     if not 0 <= value <= 0xFFFFFFFF:
         raise ValueError(f"{value} does not fit in an unsigned 32-bit varint")
     out = bytearray()

@@ -9,6 +9,7 @@ import pytest
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import MalformedMessage, UnsupportedApiVersion
 from ottla.protocol.headers import (
+    COPY_LIMIT_BYTES,
     RequestHeader,
     decode_request_header,
     decode_response,
@@ -102,12 +103,17 @@ def test_a_flexible_response_has_a_flexible_header_except_for_api_versions() -> 
 
 
 def test_records_are_not_copied_into_the_pieces_of_a_response() -> None:
-    records = memoryview(bytes(1000))
-    partition = PartitionData(records=records)
-    response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
-    parts = encode_response_parts(ApiKey.FETCH, 12, 1, response)
-    assert any(part is records for part in parts)
-    assert b"".join(parts) == encode_response(ApiKey.FETCH, 12, 1, response)
+    # given: partitions with many, few and no records
+    many, few = memoryview(bytes(COPY_LIMIT_BYTES)), memoryview(bytes(COPY_LIMIT_BYTES - 1))
+    partitions = [PartitionData(records=records) for records in (few, many, None, many, few)]
+    response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=partitions)])
+
+    # when
+    pieces = encode_response_parts(ApiKey.FETCH, 12, 1, response)
+
+    # then: large records stand alone, all else is joined around them
+    assert [piece is many for piece in pieces] == [False, True, False, True, False]
+    assert b"".join(pieces) == encode_response(ApiKey.FETCH, 12, 1, response)
 
 
 def test_unknown_keys_and_bad_responses_are_refused() -> None:
