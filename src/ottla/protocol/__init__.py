@@ -1,1 +1,1 @@
-"""Bytes <-> messages: every API key and version, framing, record batches, error codes. Imports nothing of ours."""
+"""Bytes <-> messages: every API and version, framing, record batches, error codes. Imports nothing of ours."""

@@ -255,6 +255,7 @@ _ELEMENTS: Final[dict[Any, str]] = {
     uint32: "uint32",
     int64: "int64",
     float64: "float64",
+    boolean: "bool",
     string: "string",
     binary: "bytes",
     uuid128: "uuid",
