@@ -1,1 +1,1 @@
-"""Bytes <-> messages: every API and version, framing, record batches, error codes. Imports nothing of ours."""
+"""Bytes <-> messages: all APIs and versions, framing, record batches, error codes; no import of ours."""

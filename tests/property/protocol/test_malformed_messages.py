@@ -51,6 +51,8 @@ def test_every_prefix_of_a_message_is_malformed(cls: type[Message]) -> None:
         for cut in cuts:
             with pytest.raises(MalformedMessage):
                 cls.decode(data[:cut], version)
+            with pytest.raises(MalformedMessage):
+                cls.decode_prefix(data[:cut], version)
 
 
 @pytest.mark.parametrize("cls", MESSAGES)

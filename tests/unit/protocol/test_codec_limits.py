@@ -9,10 +9,10 @@ import pytest
 
 from ottla.protocol.codec import MAX_ELEMENTS
 from ottla.protocol.errors import MalformedMessage, UnsupportedApiVersion
+from ottla.protocol.messages.fetch_request import FetchRequest
 from ottla.protocol.messages.list_groups_request import ListGroupsRequest
 from ottla.protocol.messages.metadata_request import MetadataRequest
 from ottla.protocol.messages.produce_request import ProduceRequest
-from ottla.protocol.messages.push_telemetry_request import PushTelemetryRequest
 from ottla.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from ottla.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
 from ottla.protocol.schema import Message
@@ -21,59 +21,147 @@ SMALL_PEAK_BYTES = 200_000
 HUGE = b"\xff\xff\xff\xff\x0f"  # the varint of 2^32 - 1
 TOO_LONG = b"\xff\xff\xff\xff\xff\x01"  # six bytes: 2^35 and more
 PRODUCE_START = struct.pack(">hhi", -1, -1, 1000)  # no transactional id, acks, timeout
+FETCH_WITHOUT_TOPICS = struct.pack(">iiiibii", -1, 500, 1, 1000, 0, 0, 0) + b"\x01\x01\x01"
 PRODUCE_FLEXIBLE_START = b"\0" + struct.pack(">hi", -1, 1000)
 
-BOMBS: list[tuple[str, type[Message], int, bytes]] = [
-    ("array count 2^31-1", MetadataRequest, 1, struct.pack(">i", 2**31 - 1)),
-    ("array count -2", MetadataRequest, 1, struct.pack(">i", -2)),
-    ("null array where none may be", MetadataRequest, 0, struct.pack(">i", -1)),
-    ("compact array count 2^32-2", MetadataRequest, 9, HUGE),
-    ("compact array count above 32 bits", MetadataRequest, 9, b"\xff\xff\xff\xff\x1f"),
-    ("compact array count of six bytes", MetadataRequest, 9, TOO_LONG),
-    ("compact array count without an end", MetadataRequest, 9, b"\xff" * 100),
-    ("null compact array where none may be", ProduceRequest, 9, PRODUCE_FLEXIBLE_START + b"\0"),
-    ("nested array count", ProduceRequest, 3, PRODUCE_START + struct.pack(">ihi", 1, 0, 2**31 - 1)),
-    ("nested compact array count", ProduceRequest, 9, PRODUCE_FLEXIBLE_START + b"\x02\x01" + HUGE),
-    ("string length 32767", SaslHandshakeRequest, 0, struct.pack(">h", 32767)),
-    ("string length -2", SaslHandshakeRequest, 0, struct.pack(">h", -2)),
-    ("null string where none may be", SaslHandshakeRequest, 0, struct.pack(">h", -1)),
-    ("string that is not UTF-8", SaslHandshakeRequest, 0, struct.pack(">h", 2) + b"\xff\xfe"),
-    ("compact string length", ListGroupsRequest, 4, b"\x02" + HUGE),
-    ("compact string above 32767 bytes", ListGroupsRequest, 4, b"\x02\x81\x80\x02" + b"a" * 32768 + b"\0"),
-    ("bytes length 2^31-1", SaslAuthenticateRequest, 0, struct.pack(">i", 2**31 - 1)),
-    ("bytes length -2", SaslAuthenticateRequest, 0, struct.pack(">i", -2)),
-    ("compact bytes length", SaslAuthenticateRequest, 2, HUGE),
+BOMBS: list[tuple[str, str, type[Message], int, bytes]] = [
+    ("array count 2^31-1", "topics has a wrong count", MetadataRequest, 1, struct.pack(">i", 2**31 - 1)),
+    ("array count -2", "topics has a wrong count", MetadataRequest, 1, struct.pack(">i", -2)),
+    ("null array where none may be", "topics has a wrong count", MetadataRequest, 0, struct.pack(">i", -1)),
+    ("compact array count 2^32-2", "topics has a wrong count", MetadataRequest, 9, HUGE),
+    (
+        "compact array count above 32 bits",
+        "a varint does not fit",
+        MetadataRequest,
+        9,
+        b"\xff\xff\xff\xff\x1f",
+    ),
+    ("compact array count of six bytes", "a varint is longer", MetadataRequest, 9, TOO_LONG),
+    ("compact array count without an end", "a varint is longer", MetadataRequest, 9, b"\xff" * 100),
+    (
+        "null compact array where none may be",
+        "topic_data has a wrong count",
+        ProduceRequest,
+        9,
+        PRODUCE_FLEXIBLE_START + b"\0",
+    ),
+    (
+        "nested array count",
+        "partition_data has a wrong count",
+        ProduceRequest,
+        3,
+        PRODUCE_START + struct.pack(">ihi", 1, 0, 2**31 - 1),
+    ),
+    (
+        "nested compact array count",
+        "partition_data has a wrong count",
+        ProduceRequest,
+        9,
+        PRODUCE_FLEXIBLE_START + b"\x02\x01" + HUGE,
+    ),
+    (
+        "string length 32767",
+        "mechanism has a wrong length",
+        SaslHandshakeRequest,
+        0,
+        struct.pack(">h", 32767),
+    ),
+    ("string length -2", "mechanism has a wrong length", SaslHandshakeRequest, 0, struct.pack(">h", -2)),
+    (
+        "null string where none may be",
+        "mechanism has a wrong length",
+        SaslHandshakeRequest,
+        0,
+        struct.pack(">h", -1),
+    ),
+    (
+        "string that is not UTF-8",
+        "'utf-8' codec",
+        SaslHandshakeRequest,
+        0,
+        struct.pack(">h", 2) + b"\xff\xfe",
+    ),
+    ("compact string length", "states_filter has a wrong length", ListGroupsRequest, 4, b"\x02" + HUGE),
+    (
+        "compact string above 32767 bytes",
+        "states_filter has a wrong length",
+        ListGroupsRequest,
+        4,
+        b"\x02\x81\x80\x02" + b"a" * 32768 + b"\0",
+    ),
+    (
+        "bytes length 2^31-1",
+        "auth_bytes has a wrong length",
+        SaslAuthenticateRequest,
+        0,
+        struct.pack(">i", 2**31 - 1),
+    ),
+    ("bytes length -2", "auth_bytes has a wrong length", SaslAuthenticateRequest, 0, struct.pack(">i", -2)),
+    ("compact bytes length", "auth_bytes has a wrong length", SaslAuthenticateRequest, 2, HUGE),
     (
         "records length 2^31-1",
+        "records has a wrong length",
         ProduceRequest,
         3,
         PRODUCE_START + struct.pack(">ihiii", 1, 0, 1, 0, 2**31 - 1),
     ),
-    ("count of tagged fields", MetadataRequest, 9, b"\0\0\0\0" + HUGE),
-    ("size of a tagged field", MetadataRequest, 9, b"\0\0\0\0\x01\x05" + HUGE),
-    ("tagged field of six-byte size", MetadataRequest, 9, b"\0\0\0\0\x01\x05" + TOO_LONG),
-    ("tagged field that comes twice", MetadataRequest, 9, b"\0\0\0\0\x02\x05\x00\x05\x00"),
-    ("tagged field that is cut", MetadataRequest, 9, b"\0\0\0\0\x01\x05\x04abc"),
-    ("empty", PushTelemetryRequest, 0, b""),
+    ("count of tagged fields", "a wrong count of tagged fields", MetadataRequest, 9, b"\0\0\0\0" + HUGE),
+    (
+        "size of a tagged field",
+        "tagged field 5 of 4294967295 bytes",
+        MetadataRequest,
+        9,
+        b"\0\0\0\0\x01\x05" + HUGE,
+    ),
+    (
+        "tagged field of six-byte size",
+        "a varint is longer",
+        MetadataRequest,
+        9,
+        b"\0\0\0\0\x01\x05" + TOO_LONG,
+    ),
+    (
+        "tagged field that comes twice",
+        "tagged field 5 comes twice",
+        MetadataRequest,
+        9,
+        b"\0\0\0\0\x02\x05\x00\x05\x00",
+    ),
+    (
+        "tagged field that is longer than its value",
+        "cluster_id does not end where its size says",
+        FetchRequest,
+        12,
+        FETCH_WITHOUT_TOPICS + b"\x01\x00\x03\x01",
+    ),
+    (
+        "tagged field that is shorter than its value",
+        "cluster_id does not end where its size says",
+        FetchRequest,
+        12,
+        FETCH_WITHOUT_TOPICS + b"\x01\x00\x01\x02a",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("cls", "version", "data"), [pytest.param(*bomb[1:], id=bomb[0]) for bomb in BOMBS])
+@pytest.mark.parametrize(
+    ("reason", "cls", "version", "data"), [pytest.param(*bomb[1:], id=bomb[0]) for bomb in BOMBS]
+)
 def test_a_wrong_length_is_refused_before_it_is_believed(
-    cls: type[Message], version: int, data: bytes
+    reason: str, cls: type[Message], version: int, data: bytes
 ) -> None:
     # given: the decoder is compiled, so that only decoding takes memory
     cls.decode(cls().encode(version), version)
 
-    # when
+    # when: some bytes follow, but far fewer than the length says
     tracemalloc.start()
     with pytest.raises(MalformedMessage) as refusal:
         cls.decode(data + bytes(64), version)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
-    # then: it names the message, and took next to no memory
-    assert str(refusal.value).startswith(f"{cls.NAME} v{version}: ")
+    # then: it says where and why, and took next to no memory
+    assert str(refusal.value).startswith(f"{cls.NAME} v{version}: {reason}")
     assert peak < SMALL_PEAK_BYTES
 
 

@@ -77,6 +77,8 @@ def test_tagged_fields_in_a_header_are_skipped() -> None:
         b"",
         struct.pack(">hhi", 18, 3, 1),
         struct.pack(">hhih", 18, 3, 1, 100) + b"short",
+        struct.pack(">hhih", 18, 0, 1, 100) + b"short",
+        struct.pack(">hhih", 18, 0, 1, -2),
         struct.pack(">hhih", 18, 3, 1, -2),
         struct.pack(">hhih", 18, 3, 1, 2) + b"\xff\xfe\0",
         struct.pack(">hhih", 18, 3, 1, -1),
