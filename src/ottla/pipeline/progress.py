@@ -43,8 +43,8 @@ class ProgressPublisher:
         """Publish the progress of the query of that name; call it before the query starts.
 
         Where the query will go on is committed at once: what its checkpoint holds or, without one, the start
-        of the topics, whatever an earlier query had committed for the group. `checkpoint` is a local directory,
-        which need not exist yet. Raises ClusterError.
+        of the topics, whatever an earlier query had committed for the group. `checkpoint` is a local
+        directory, which need not exist yet. Raises ClusterError.
         """
         with self._lock:
             self._followed[query_name] = _Followed(group, frozenset(topics))

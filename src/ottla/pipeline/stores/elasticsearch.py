@@ -22,16 +22,8 @@ PAGE_DOCUMENTS = 1000
 TIMEOUT_SECONDS = (10.0, 60.0)
 BUSY_DELAYS_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 
-_MAPPING = {
-    "properties": {
-        "id": {"type": "keyword"},
-        "text": {"type": "text", "analyzer": "english"},
-        "sentiment": {"type": "keyword"},
-        "compound": {"type": "double"},
-        "human_score": {"type": "double"},
-        "posted_at_ms": {"type": "date", "format": "epoch_millis"},
-    }
-}
+# `english` finds "running" for "run"; a server without its analysis module has only `standard`.
+_ANALYZERS = ("english", "standard")
 
 
 class ElasticsearchIndex:
@@ -94,12 +86,15 @@ class ElasticsearchIndex:
 
     def _create(self) -> None:
         path = f"/{self._index}" + ("?include_type_name=false" if self._typed else "")
-        settings = {"settings": {"number_of_shards": 1, "number_of_replicas": 0}, "mappings": _MAPPING}
-        try:
-            self._request("PUT", path, json.dumps(settings))
-        except _Refused as refused:
-            if refused.kind != "resource_already_exists_exception":
-                raise
+        for analyzer in _ANALYZERS:
+            try:
+                self._request("PUT", path, json.dumps(_index_settings(analyzer)))
+                return
+            except _Refused as refused:
+                if refused.kind == "resource_already_exists_exception":
+                    return
+                if refused.kind != "mapper_parsing_exception" or analyzer == _ANALYZERS[-1]:
+                    raise
 
     def _bulk(self, path: str, documents: Sequence[Document]) -> None:
         pending = list(documents)
@@ -144,6 +139,19 @@ class ElasticsearchIndex:
             except ValueError as error:
                 raise StoreError(f"{self._base} does not answer as Elasticsearch does") from error
         raise AssertionError("the last turn of the loop returns or raises")
+
+
+def _index_settings(analyzer: str) -> dict[str, Any]:
+    properties = {
+        "id": {"type": "keyword"},
+        "text": {"type": "text", "analyzer": analyzer},
+        "sentiment": {"type": "keyword"},
+        "compound": {"type": "double"},
+        "human_score": {"type": "double"},
+        "posted_at_ms": {"type": "date", "format": "epoch_millis"},
+    }
+    shards = {"number_of_shards": 1, "number_of_replicas": 0}
+    return {"settings": shards, "mappings": {"properties": properties}}
 
 
 class _Refused(StoreError):
