@@ -111,10 +111,10 @@ class Broker:
         """Stop cleanly: hang up, let the coordinators go, close every log, mark the shutdown clean."""
         await self._server.stop()
         await self.groups.stop()
-        await self.supervisor.stop()
         await self.controller.close()
+        await self.supervisor.stop()
         await self.replicas.close()
-        self.log_directory.close(clean=not self.failed)
+        self.log_directory.close(clean=not self.failed, broker_epoch=self.controller.broker_epoch)
 
     # -- start --------------------------------------------------------------------------------------
 
@@ -122,7 +122,11 @@ class Broker:
         config = self.config
         self.log_directory = LogDirectory.open(config.log_directory, node_id=config.node_id)
         self.controller = await Controller.open(
-            self.log_directory, config, port=self.port, now_ms=self.now_ms
+            self.log_directory,
+            config,
+            port=self.port,
+            now_ms=self.now_ms,
+            spawn=self.supervisor.spawn,
         )
         self.replicas = ReplicaManager(self, self.log_directory)
         self.replicas.open()

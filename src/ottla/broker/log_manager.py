@@ -97,6 +97,7 @@ class LogManager:
     def log_config(self, config: TopicConfig) -> LogConfig:
         """A topic's settings as its logs need them."""
         jitter_ms = config[topic_settings.SEGMENT_JITTER_MS]
+        cleanup_policy = config[topic_settings.CLEANUP_POLICY]
         return LogConfig(
             segment_bytes=config[topic_settings.SEGMENT_BYTES],
             segment_ms=config[topic_settings.SEGMENT_MS],
@@ -108,7 +109,7 @@ class LogManager:
             flush_messages=config[topic_settings.FLUSH_MESSAGES],
             flush_ms=config[topic_settings.FLUSH_MS],
             file_delete_delay_ms=config[topic_settings.FILE_DELETE_DELAY_MS],
-            cleanup_policy=frozenset(config[topic_settings.CLEANUP_POLICY]),
+            cleanup_policy=frozenset(cleanup_policy),
             producer_id_expiration_ms=self._broker.config[broker_settings.PRODUCER_ID_EXPIRATION_MS],
         )
 

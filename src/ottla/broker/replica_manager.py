@@ -135,7 +135,7 @@ class ReplicaManager:
         return Appended(result.base_offset, now_ms if rules.log_append_time else NO_TIMESTAMP)
 
     async def append_records(
-        self, topic: str, index: int, records: Sequence[NewRecord], *, codec: int = 0
+        self, topic: str, index: int, records: Sequence[NewRecord], *, codec: Codec = Codec.NONE
     ) -> int:
         """Append records of this broker's own as one batch; returns its base offset once committed.
 
