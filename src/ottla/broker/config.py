@@ -1,0 +1,226 @@
+"""A broker's configuration: `server.properties`, overrides, and what is changed while it runs.
+
+Kafka's names throughout. A key that nobody knows is named in one warning and kept (DescribeConfigs shows it,
+as Kafka does); a value that is not allowed stops the start with one line that says where it stands, what it
+is and what is allowed. Dynamic values come from the metadata log and are layered over the static ones.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from ottla.broker.java_properties import MalformedProperties, parse_properties
+from ottla.broker.listeners import Listener, Listeners, parse_address, read_listeners
+from ottla.core.metadata import broker_settings
+from ottla.core.metadata.broker_settings import (
+    BROKER_SETTINGS,
+    DYNAMIC_ONLY,
+    LISTENER_PREFIX,
+    without_listener,
+)
+from ottla.core.metadata.config_layers import BrokerLayers, GroupConfig, TopicConfig
+from ottla.core.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, MetadataImage
+from ottla.core.metadata.settings import InvalidValue, Setting
+
+log = logging.getLogger("ottla.broker")
+
+T = TypeVar("T")
+
+MAX_PROPERTIES_BYTES = 16 << 20
+SUPPORTED_ROLES = frozenset({"broker", "controller"})
+_FOREIGN_PREFIXES = (LISTENER_PREFIX, "config.providers.", "rsm.config.", "rlmm.config.")
+
+
+class ConfigError(Exception):
+    """A configuration that the broker can't start with; one line that says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A static value and where it stands, for messages."""
+
+    text: str
+    where: str
+
+
+class BrokerConfig:
+    """The configuration of this node: `config[broker_settings.NUM_PARTITIONS]`, or the properties below."""
+
+    def __init__(self, given: Mapping[str, _Given]) -> None:
+        self._given = given
+        self._static = {name: value.text for name, value in given.items()}
+        self.layers = BrokerLayers(self._static)
+        self._validate_values()
+        self.node_id = self._read_node_id()
+        self._validate_roles()
+        self._validate_quorum()
+        self._listeners: Listeners = read_listeners(self, self._static.__contains__, self._refuse)
+        self.log_directory = self._read_log_directory()
+        self._validate_security()
+
+    @classmethod
+    def load(cls, path: Path | None = None, overrides: Sequence[str] = ()) -> BrokerConfig:
+        """Read a properties file, if there is one, and `key=value` overrides, of which later ones win.
+
+        Raises ConfigError.
+        """
+        given = _read_file(path) if path is not None else {}
+        for override in overrides:
+            name, separator, value = override.partition("=")
+            if not separator or not name.strip():
+                raise ConfigError(f"--set {override}: write it as key=value")
+            given[name.strip()] = _Given(value.strip(), "--set ")
+        return cls(given)
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, str]) -> BrokerConfig:
+        """The configuration of these static values alone. Raises ConfigError."""
+        return cls({name: _Given(text, "") for name, text in values.items()})
+
+    def __getitem__(self, setting: Setting[T]) -> T:
+        """The value that holds now."""
+        return self.layers[setting]
+
+    # -- what is derived from several settings --------------------------------------------------------
+
+    @property
+    def listener(self) -> Listener:
+        """The first of the broker's listeners."""
+        return self._listeners.broker[0]
+
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        """The broker's listeners; those of the controller are not among them."""
+        return self._listeners.broker
+
+    @property
+    def advertised_listeners(self) -> tuple[Listener, ...]:
+        """What clients are told to connect to; a port of 0 stands for the one that was bound."""
+        return self._listeners.advertised
+
+    @property
+    def controller_listener(self) -> Listener:
+        """Where the controller is found by other nodes."""
+        return self._listeners.controller
+
+    @property
+    def inter_broker_listener_name(self) -> str:
+        """The listener that brokers use among themselves."""
+        return self._listeners.inter_broker_name
+
+    @property
+    def rack(self) -> str | None:
+        """Where the broker stands, for placing replicas."""
+        return self[broker_settings.BROKER_RACK]
+
+    @property
+    def static(self) -> Mapping[str, str]:
+        """The static values as given."""
+        return self._static
+
+    def for_topic(self, topic: str, image: MetadataImage) -> TopicConfig:
+        """The settings that hold for a topic now."""
+        return TopicConfig(self.layers, image.configs.get((TOPIC_RESOURCE, topic), {}))
+
+    def for_group(self, group_id: str, image: MetadataImage) -> GroupConfig:
+        """The settings that hold for a group now."""
+        return GroupConfig(self.layers, image.configs.get((GROUP_RESOURCE, group_id), {}))
+
+    def follow(self, image: MetadataImage) -> None:
+        """Take over the dynamic values of the metadata."""
+        self.layers = BrokerLayers(
+            self._static,
+            image.configs.get((BROKER_RESOURCE, ""), {}),
+            image.configs.get((BROKER_RESOURCE, str(self.node_id)), {}),
+        )
+
+    # -- reading --------------------------------------------------------------------------------------
+
+    def _refuse(self, name: str, problem: str) -> ConfigError:
+        given = self._given.get(name)
+        if given is None:
+            return ConfigError(f"{name}: {problem}")
+        return ConfigError(f"{given.where}{name}={given.text}: {problem}")
+
+    def _validate_values(self) -> None:
+        unknown = []
+        for name, text in self._static.items():
+            setting = BROKER_SETTINGS.get(without_listener(name))
+            if setting is None or name in DYNAMIC_ONLY:
+                if not name.startswith(_FOREIGN_PREFIXES):
+                    unknown.append(name)
+                continue
+            try:
+                setting.parse(text)
+            except InvalidValue as invalid:
+                raise self._refuse(name, invalid.problem) from None
+        if unknown:
+            log.warning("unknown settings are ignored keys=%s", ",".join(sorted(unknown)))
+
+    def _read_node_id(self) -> int:
+        node_id, broker_id = self[broker_settings.NODE_ID], self[broker_settings.BROKER_ID]
+        if "broker.id" not in self._static or broker_id < 0:
+            return node_id
+        if "node.id" in self._static and broker_id != node_id:
+            raise self._refuse("broker.id", f"it must be the same as node.id={node_id}, or be left out")
+        return broker_id
+
+    def _validate_roles(self) -> None:
+        roles = self[broker_settings.PROCESS_ROLES]
+        if set(roles) != SUPPORTED_ROLES:
+            raise self._refuse("process.roles", "a node has both roles: set it to broker,controller")
+
+    def _validate_quorum(self) -> None:
+        for voter in self[broker_settings.CONTROLLER_QUORUM_VOTERS]:
+            node, separator, address = voter.partition("@")
+            if not separator or not node.isdecimal() or parse_address(address) is None:
+                raise self._refuse("controller.quorum.voters", f"{voter!r} is not id@host:port")
+            if int(node) != self.node_id:
+                raise self._refuse(
+                    "controller.quorum.voters",
+                    f"a quorum of several nodes is not served: only node {self.node_id} itself may be named",
+                )
+        servers = self[broker_settings.CONTROLLER_QUORUM_BOOTSTRAP_SERVERS]
+        for server in servers:
+            if parse_address(server) is None:
+                raise self._refuse("controller.quorum.bootstrap.servers", f"{server!r} is not host:port")
+        if len(servers) > 1:
+            raise self._refuse(
+                "controller.quorum.bootstrap.servers",
+                "a quorum of several nodes is not served: only this node itself may be named",
+            )
+
+    def _read_log_directory(self) -> Path:
+        several = self[broker_settings.LOG_DIRS]
+        name = "log.dirs" if several is not None else "log.dir"
+        directories = several if several is not None else self[broker_settings.LOG_DIR]
+        if len(directories) != 1:
+            raise self._refuse(name, "one data directory is served, not several")
+        metadata = self[broker_settings.METADATA_LOG_DIR]
+        if metadata is not None and Path(metadata) != Path(directories[0]):
+            raise self._refuse("metadata.log.dir", f"the metadata log lives in {name}: leave it out")
+        return Path(directories[0])
+
+    def _validate_security(self) -> None:
+        if self[broker_settings.AUTHORIZER_CLASS_NAME]:
+            raise self._refuse("authorizer.class.name", "authorization is not served: leave it out")
+
+
+def _read_file(path: Path) -> dict[str, _Given]:
+    try:
+        if path.stat().st_size > MAX_PROPERTIES_BYTES:
+            raise ConfigError(f"{path}: larger than {MAX_PROPERTIES_BYTES} bytes, is this a properties file?")
+        text = path.read_text(encoding="utf-8")
+    except OSError as problem:
+        raise ConfigError(f"{path}: can't read it: {problem.strerror or problem}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: it is not a text in UTF-8") from None
+    try:
+        properties = parse_properties(text)
+    except MalformedProperties as malformed:
+        raise ConfigError(f"{path}:{malformed.line}: {malformed.problem}") from None
+    return {name: _Given(value, f"{path}:{line}: ") for name, (value, line) in properties.items()}

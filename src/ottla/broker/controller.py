@@ -1,0 +1,399 @@
+"""The active controller: decides on changes of the metadata, makes them durable, lets everybody follow.
+
+Theory of operation. A change is decided against the metadata that includes everything appended so far
+(`_ahead`), its records are appended, and the next sync makes them durable together with what others appended
+meanwhile: one sync at a time, in a thread, many changes in each. Only then are the records applied to
+`image`, those who follow the metadata are told, and the changes are answered. So nobody ever sees metadata
+that a crash could take back, and a change that was answered is there after any crash. A sync that fails ends
+the controller: what is on the disk is not known any more, and the next start will find out.
+
+Opening is an election (see `metadata_log`) and the registration of this node: one sync altogether.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import uuid
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from ottla.broker.config import BrokerConfig, ConfigError
+from ottla.broker.listeners import Listener
+from ottla.broker.metadata_log import MetadataLog, MetadataLogLimits
+from ottla.core.metadata import broker_settings
+from ottla.core.metadata.decisions import Decision
+from ottla.core.metadata.features import (
+    LATEST_METADATA_VERSION,
+    METADATA_VERSION,
+    METADATA_VERSION_NAMES,
+)
+from ottla.core.metadata.image import (
+    BROKER_RESOURCE,
+    EndpointImage,
+    MetadataDelta,
+    MetadataImage,
+)
+from ottla.core.metadata.partitions import create_partitions
+from ottla.core.metadata.producer_ids import allocate_producer_ids
+from ottla.core.metadata.registration import elect_after_start, register_broker, register_controller
+from ottla.core.metadata.topic_names import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
+from ottla.core.metadata.topics import TopicDefaults, create_topics, delete_topics
+from ottla.core.transactions.producer_ids import ProducerIdBlock
+from ottla.protocol.errors import (
+    ErrorCode,
+    InvalidRequest,
+    KafkaError,
+    KafkaStorageError,
+    NotController,
+    TopicDeletionDisabled,
+    error_class,
+)
+from ottla.protocol.messages.create_partitions_request import CreatePartitionsRequest
+from ottla.protocol.messages.create_partitions_response import CreatePartitionsResponse
+from ottla.protocol.messages.create_topics_request import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from ottla.protocol.messages.create_topics_response import CreateTopicsResponse
+from ottla.protocol.messages.delete_topics_request import DeleteTopicsRequest
+from ottla.protocol.messages.delete_topics_response import DeleteTopicsResponse
+from ottla.protocol.records.begin_transaction_record import BeginTransactionRecord
+from ottla.protocol.records.config_record import ConfigRecord
+from ottla.protocol.records.end_transaction_record import EndTransactionRecord
+from ottla.protocol.schema import Message
+from ottla.storage.log_directory import LogDirectory, LogDirectoryError
+
+log = logging.getLogger("ottla.broker")
+
+T = TypeVar("T")
+
+MetadataListener = Callable[[MetadataDelta], None]
+Spawn = Callable[[str, Coroutine[Any, Any, Any]], "asyncio.Task[Any]"]
+
+#: A new cluster's settings are one transaction of this name, as in Kafka.
+BOOTSTRAP_TRANSACTION = "Bootstrap records"
+
+#: topic -> settings of its partitions, replication factor and segment size.
+INTERNAL_TOPIC_SIZES = {
+    GROUP_TOPIC: (
+        broker_settings.OFFSETS_TOPIC_NUM_PARTITIONS,
+        broker_settings.OFFSETS_TOPIC_REPLICATION_FACTOR,
+        broker_settings.OFFSETS_TOPIC_SEGMENT_BYTES,
+    ),
+    TRANSACTION_TOPIC: (
+        broker_settings.TRANSACTION_STATE_LOG_NUM_PARTITIONS,
+        broker_settings.TRANSACTION_STATE_LOG_REPLICATION_FACTOR,
+        broker_settings.TRANSACTION_STATE_LOG_SEGMENT_BYTES,
+    ),
+    SHARE_TOPIC: (
+        broker_settings.SHARE_COORDINATOR_STATE_TOPIC_NUM_PARTITIONS,
+        broker_settings.SHARE_COORDINATOR_STATE_TOPIC_REPLICATION_FACTOR,
+        broker_settings.SHARE_COORDINATOR_STATE_TOPIC_SEGMENT_BYTES,
+    ),
+}
+INTERNAL_TOPIC_MIN_ISR = {
+    TRANSACTION_TOPIC: broker_settings.TRANSACTION_STATE_LOG_MIN_ISR,
+    SHARE_TOPIC: broker_settings.SHARE_COORDINATOR_STATE_TOPIC_MIN_ISR,
+}
+
+
+class SystemRandomness:
+    """Random choices for the core, from the system."""
+
+    def __init__(self) -> None:
+        self._random = random.SystemRandom()
+
+    def below(self, limit: int) -> int:
+        """A number from 0 to `limit` - 1."""
+        return self._random.randrange(limit)
+
+    def topic_id(self) -> uuid.UUID:
+        """A new topic's id; one whose text does not begin with a dash, which command lines mistake."""
+        while True:
+            candidate = uuid.UUID(int=self._random.getrandbits(128), version=4)
+            # The first six bits make the first character: 62 is "-" in Kafka's base64.
+            if candidate.int >> 122 != 62:
+                return candidate
+
+
+class Controller:
+    """The metadata of the cluster and the only way to change it."""
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        config: BrokerConfig,
+        metadata_log: MetadataLog,
+        now_ms: Callable[[], int],
+        spawn: Spawn | None,
+    ) -> None:
+        self._directory = directory
+        self._config = config
+        self._log = metadata_log
+        self._now_ms = now_ms
+        self._spawn = spawn
+        self._random = SystemRandomness()
+        self._listeners: list[MetadataListener] = []
+        #: Everything durable and applied.
+        self.image = MetadataImage()
+        #: Everything appended.
+        self._ahead = self.image
+        self._pending: list[tuple[int, list[Message]]] = []
+        self._syncing: asyncio.Task[Any] | None = None
+        self._failure: BaseException | None = None
+        self._closed = False
+        self.broker_epoch = -1
+
+    # -- opening and closing --------------------------------------------------------------------------
+
+    @classmethod
+    async def open(
+        cls,
+        directory: LogDirectory,
+        config: BrokerConfig,
+        *,
+        port: int,
+        now_ms: Callable[[], int],
+        spawn: Spawn | None = None,
+    ) -> Controller:
+        """Open (or format) the metadata, become its leader, register this node.
+
+        `port` is the one that was bound where the configuration says 0. `spawn` starts the tasks that sync
+        the log; give the supervisor's, so that a failed sync stops the broker. Raises LogDirectoryError,
+        ConfigError, LogCorruption or OSError.
+        """
+        limits = MetadataLogLimits(
+            segment_bytes=config[broker_settings.METADATA_LOG_SEGMENT_BYTES],
+            segment_ms=config[broker_settings.METADATA_LOG_SEGMENT_MS],
+            max_batch_bytes=config[broker_settings.INTERNAL_METADATA_MAX_BATCH_SIZE_IN_BYTES],
+        )
+        metadata_log = MetadataLog.open(
+            directory, config.node_id, config.controller_listener, limits, now_ms()
+        )
+        controller = cls(directory, config, metadata_log, now_ms, spawn)
+        controller._replay()
+        controller._start(port)
+        return controller
+
+    def _replay(self) -> None:
+        delta = MetadataDelta()
+        image = self.image
+        for offset, epoch, record in self._log.replay():
+            try:
+                image.apply(record, delta)
+            except ValueError as error:
+                raise LogDirectoryError(
+                    f"the metadata log {self._log.directory} makes no sense at offset {offset}: {error}"
+                ) from error
+            image.last_offset, image.last_epoch = offset, epoch
+        level = image.features.get(METADATA_VERSION)
+        if level is not None and level != LATEST_METADATA_VERSION:
+            name = METADATA_VERSION_NAMES.get(level, f"level {level}")
+            raise ConfigError(
+                f"log directory {self._directory.path} has metadata.version {name}, this ottla serves "
+                f"{METADATA_VERSION_NAMES[LATEST_METADATA_VERSION]}: change it with kafka-features first"
+            )
+
+    def _start(self, port: int) -> None:
+        """Begin an epoch and register. Blocks for one sync: nobody is served yet."""
+        config, now_ms = self._config, self._now_ms()
+        self._log.elect(self._directory.directory_id, config.controller_listener, now_ms)
+        records: list[Message] = []
+        if METADATA_VERSION not in self.image.features:
+            records += self._bootstrap_records()
+        incarnation_id = uuid.uuid4()
+        records.append(
+            register_controller(config.node_id, incarnation_id, _endpoint(config.controller_listener, port))
+        )
+        self.broker_epoch = self._log.end_offset + len(records)
+        records += register_broker(
+            config.node_id,
+            self.broker_epoch,
+            incarnation_id,
+            [_endpoint(listener, port) for listener in config.advertised_listeners],
+            config.rack,
+            self._directory.directory_id,
+        )
+        records += elect_after_start(
+            self.image,
+            config.node_id,
+            self._directory.directory_id,
+            config[broker_settings.UNCLEAN_LEADER_ELECTION_ENABLE],
+        )
+        first = self._log.append(records, now_ms)
+        self._log.flush()
+        self._apply(self.image, first, records)
+        self._ahead = self.image.copy()
+        self._config.follow(self.image)
+
+    def _bootstrap_records(self) -> list[Message]:
+        min_insync_replicas = self._config[broker_settings.MIN_INSYNC_REPLICAS]
+        return [
+            BeginTransactionRecord(name=BOOTSTRAP_TRANSACTION),
+            *self._log.bootstrap_records(),
+            # Eligible leader replicas (KIP-966) need one number for the whole cluster.
+            ConfigRecord(
+                resource_type=BROKER_RESOURCE,
+                resource_name="",
+                name="min.insync.replicas",
+                value=str(min_insync_replicas),
+            ),
+            EndTransactionRecord(),
+        ]
+
+    async def close(self) -> None:
+        """Finish the running sync and close the log."""
+        self._closed = True
+        if self._syncing is not None:
+            await asyncio.gather(self._syncing, return_exceptions=True)
+        await asyncio.to_thread(self._log.close)
+
+    # -- changes --------------------------------------------------------------------------------------
+
+    def add_listener(self, listener: MetadataListener) -> None:
+        """Call `listener` with what changed, after each change of `image`, on the event loop."""
+        self._listeners.append(listener)
+
+    async def submit(self, decide: Callable[[MetadataImage], Decision[T]]) -> T:
+        """Make a change: its answer, once everything that it is based on is durable and applied.
+
+        `decide` runs at once and must not await. Raises what it raises, NotController when the controller is
+        closed or has failed, KafkaStorageError when the disk refuses.
+        """
+        if self._closed or self._failure is not None:
+            raise NotController("the controller has stopped")
+        decision = decide(self._ahead)
+        if decision.records:
+            try:
+                first = self._log.append(decision.records, self._now_ms())
+            except OSError as error:
+                raise KafkaStorageError(f"the metadata log can't be written: {error.strerror}") from error
+            self._apply(self._ahead, first, decision.records)
+            self._pending.append((first, decision.records))
+        await self._settle(self._log.end_offset)
+        return decision.response
+
+    # -- requests -------------------------------------------------------------------------------------
+
+    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        """CreateTopics: errors are in the response, topic by topic."""
+        defaults = TopicDefaults(
+            self._config[broker_settings.NUM_PARTITIONS],
+            self._config[broker_settings.DEFAULT_REPLICATION_FACTOR],
+        )
+        return await self.submit(
+            lambda image: create_topics(image, request, defaults, self._config.layers, self._random)
+        )
+
+    async def delete_topics(self, request: DeleteTopicsRequest, api_version: int) -> DeleteTopicsResponse:
+        """DeleteTopics: errors are in the response, topic by topic."""
+        refused: KafkaError | None = None
+        if not self._config[broker_settings.DELETE_TOPIC_ENABLE]:
+            refused = TopicDeletionDisabled() if api_version >= 3 else InvalidRequest()
+        return await self.submit(lambda image: delete_topics(image, request, refused))
+
+    async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+        """CreatePartitions: errors are in the response, topic by topic."""
+        return await self.submit(lambda image: create_partitions(image, request, self._random))
+
+    async def allocate_producer_ids(self) -> ProducerIdBlock:
+        """A block of producer ids that nobody else gets."""
+        return await self.submit(
+            lambda image: allocate_producer_ids(image, self._config.node_id, self.broker_epoch)
+        )
+
+    async def auto_create_topic(self, name: str) -> None:
+        """A topic with the defaults, unless it exists (by now). Raises KafkaError."""
+        if name in INTERNAL_TOPIC_SIZES:
+            await self.create_internal_topic(name)
+        else:
+            await self._create_unless_exists(
+                CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
+            )
+
+    async def create_internal_topic(self, name: str) -> None:
+        """A coordinator's topic with the sizes of its settings, unless it exists (by now). Raises KafkaError.
+
+        The replication factor is at most the number of brokers: a small cluster works, a grown one can
+        be given more replicas later.
+        """
+        partitions, factor, segment_bytes = INTERNAL_TOPIC_SIZES[name]
+        brokers = max(1, len(self.image.brokers))
+        configs = {
+            "cleanup.policy": "delete" if name == SHARE_TOPIC else "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(self._config[segment_bytes]),
+        }
+        if name == SHARE_TOPIC:
+            configs["retention.ms"] = "-1"
+        min_isr = INTERNAL_TOPIC_MIN_ISR.get(name)
+        if min_isr is not None:
+            configs["min.insync.replicas"] = str(min(self._config[min_isr], brokers))
+        await self._create_unless_exists(
+            CreatableTopic(
+                name=name,
+                num_partitions=self._config[partitions],
+                replication_factor=min(self._config[factor], brokers),
+                configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+            )
+        )
+
+    async def _create_unless_exists(self, topic: CreatableTopic) -> None:
+        response = await self.create_topics(CreateTopicsRequest(topics=[topic]))
+        result = response.topics[0]
+        if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            raise error_class(result.error_code)(result.error_message or "")
+
+    # -- the way of a change ----------------------------------------------------------------------------
+
+    async def _settle(self, end_offset: int) -> None:
+        """Wait until `image` has everything below `end_offset`."""
+        while self.image.last_offset < end_offset - 1:
+            if self._failure is not None:
+                raise NotController("the controller has stopped")
+            if self._syncing is None:
+                self._syncing = self._spawn_sync()
+            # Shielded: a client that goes away must not undo the sync that others wait for.
+            await asyncio.wait([self._syncing])
+
+    def _spawn_sync(self) -> asyncio.Task[Any]:
+        if self._spawn is not None:
+            return self._spawn("metadata-sync", self._sync())
+        return asyncio.get_running_loop().create_task(self._sync(), name="metadata-sync")
+
+    async def _sync(self) -> None:
+        """Make everything appended durable, then apply it and tell the listeners."""
+        try:
+            pending, self._pending = self._pending, []
+            task = self._log.prepare_flush()
+            if task is not None:
+                await asyncio.to_thread(task.run)
+                self._log.complete_flush(task)
+            delta = MetadataDelta()
+            for first, records in pending:
+                self._apply(self.image, first, records, delta)
+            if delta.broker_configs_changed:
+                self._config.follow(self.image)
+            for listener in self._listeners:
+                listener(delta)
+        except BaseException as failure:
+            self._failure = failure
+            raise
+        finally:
+            self._syncing = None
+
+    def _apply(
+        self, image: MetadataImage, first: int, records: list[Message], delta: MetadataDelta | None = None
+    ) -> None:
+        delta = delta if delta is not None else MetadataDelta()
+        for record in records:
+            image.apply(record, delta)
+        image.last_offset = first + len(records) - 1
+        image.last_epoch = self._log.epoch
+
+
+def _endpoint(listener: Listener, bound_port: int) -> EndpointImage:
+    return EndpointImage(listener.name, listener.host, listener.port or bound_port)

@@ -1,0 +1,304 @@
+"""Metadata (API key 3), versions 0-13, and DescribeTopicPartitions (75), version 0.
+
+Metadata. Null topics ask for all of them, in v0 an empty list does (it could not be null), later it asks for
+none. v4 brought `allow_auto_topic_creation`, v5 offline replicas, v7 leader epochs, v8 authorized operations
+(KIP-430; those of the cluster went to DescribeCluster in v11), v10 topic ids in the answer and v12 in the
+question (KIP-516), v13 an error code for clients that should bootstrap again (KIP-1102). A topic that does
+not exist is created if the request and auto.create.topics.enable allow it, and is in the answer when it was:
+Kafka answers an error first.
+
+DescribeTopicPartitions (KIP-966): topics by name, as many partitions as fit the limit, then a cursor to go
+on from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ottla.broker.context import RequestContext
+from ottla.broker.handlers.operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, NOT_ASKED
+from ottla.core.metadata import broker_settings
+from ottla.core.metadata.image import MetadataImage, PartitionImage, TopicImage
+from ottla.core.metadata.topic_names import is_internal, topic_name_problem
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.errors import ErrorCode, InvalidRequest, KafkaError
+from ottla.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.metadata_response import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from ottla.protocol.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.protocol.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
+    from ottla.protocol.messages.describe_topic_partitions_response import (
+        DescribeTopicPartitionsResponse,
+        DescribeTopicPartitionsResponsePartition,
+        DescribeTopicPartitionsResponseTopic,
+    )
+
+NO_LEADER = -1
+FIRST_VERSION_WITH_TOPIC_IDS_IN_REQUESTS = 12
+FIRST_VERSION_THAT_TELLS_LISTENER_PROBLEMS = 6
+
+
+async def metadata(broker: Broker, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    """The brokers, and the topics that were asked for."""
+    _check(request, context.api_version)
+    failed: dict[str, ErrorCode] = {}
+    missing = _missing_names(broker.image, request, context.api_version)
+    if missing:
+        creating = (
+            request.allow_auto_topic_creation and broker.config[broker_settings.AUTO_CREATE_TOPICS_ENABLE]
+        )
+        failed = await _create(broker, missing) if creating else _unknown(missing)
+    image = broker.image
+    view = _View(image, context.listener_name, context.api_version)
+    operations = ALL_TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    topics = (
+        [view.topic(topic, operations) for topic in image.topics.values()]
+        if _wants_all(request, context.api_version)
+        else [_answer(view, asked, failed, operations) for asked in _distinct(request.topics or [])]
+    )
+    return MetadataResponse(
+        brokers=view.brokers(),
+        cluster_id=broker.cluster_id,
+        controller_id=broker.node_id,
+        topics=topics,
+        cluster_authorized_operations=(
+            ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
+
+
+def _check(request: MetadataRequest, version: int) -> None:
+    if version >= FIRST_VERSION_WITH_TOPIC_IDS_IN_REQUESTS:
+        return
+    for topic in request.topics or ():
+        if topic.name is None:
+            raise InvalidRequest(f"Topic name can not be null for version {version}")
+        if topic.topic_id != ZERO_UUID:
+            raise InvalidRequest(f"Topic IDs are not supported in requests for version {version}")
+
+
+def _wants_all(request: MetadataRequest, version: int) -> bool:
+    return request.topics is None or (version == 0 and not request.topics)
+
+
+def _distinct(topics: list[MetadataRequestTopic]) -> Iterable[MetadataRequestTopic]:
+    """The topics asked for, each once."""
+    return {(topic.name, topic.topic_id): topic for topic in topics}.values()
+
+
+def _missing_names(image: MetadataImage, request: MetadataRequest, version: int) -> list[str]:
+    if request.topics is None:
+        return []
+    names = [topic.name for topic in request.topics if topic.topic_id == ZERO_UUID]
+    return list(dict.fromkeys(name for name in names if name is not None and name not in image.topics))
+
+
+async def _create(broker: Broker, names: list[str]) -> dict[str, ErrorCode]:
+    """Create what can be created; the errors of the others."""
+    failed: dict[str, ErrorCode] = {}
+    for name in names:
+        if topic_name_problem(name) is not None:
+            failed[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
+            continue
+        try:
+            await broker.controller.auto_create_topic(name)
+        except KafkaError as error:
+            failed[name] = error.code
+    return failed
+
+
+def _unknown(names: list[str]) -> dict[str, ErrorCode]:
+    return {
+        name: (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if topic_name_problem(name) is None
+            else ErrorCode.INVALID_TOPIC_EXCEPTION
+        )
+        for name in names
+    }
+
+
+def _answer(
+    view: _View, asked: MetadataRequestTopic, failed: dict[str, ErrorCode], operations: int
+) -> MetadataResponseTopic:
+    if asked.topic_id != ZERO_UUID:
+        found = view.image.topics_by_id.get(asked.topic_id)
+        if found is None:
+            return MetadataResponseTopic(
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id
+            )
+        return view.topic(found, operations)
+    name = asked.name or ""
+    topic = view.image.topics.get(name)
+    if topic is None:
+        # Not failed either: created and deleted again while this request waited.
+        code = failed.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return MetadataResponseTopic(error_code=code, name=name, is_internal=is_internal(name))
+    return view.topic(topic, operations)
+
+
+class _View:
+    """The metadata as a client of one listener sees it."""
+
+    def __init__(self, image: MetadataImage, listener_name: str, version: int) -> None:
+        self.image = image
+        self._listener_name = listener_name
+        self._version = version
+        self._alive = {broker.broker_id for broker in image.brokers.values() if not broker.fenced}
+        self._reachable = {
+            broker_id
+            for broker_id in self._alive
+            if image.brokers[broker_id].endpoint(listener_name) is not None
+        }
+
+    def brokers(self) -> list[MetadataResponseBroker]:
+        found = []
+        for broker_id in sorted(self._reachable):
+            broker = self.image.brokers[broker_id]
+            endpoint = broker.endpoint(self._listener_name)
+            assert endpoint is not None
+            found.append(
+                MetadataResponseBroker(
+                    node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+                )
+            )
+        return found
+
+    def topic(self, topic: TopicImage, operations: int) -> MetadataResponseTopic:
+        return MetadataResponseTopic(
+            error_code=ErrorCode.NONE,
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=is_internal(topic.name),
+            partitions=[self._partition(partition) for partition in topic.partitions.values()],
+            topic_authorized_operations=operations,
+        )
+
+    def _partition(self, partition: PartitionImage) -> MetadataResponsePartition:
+        replicas, isr = list(partition.replicas), list(partition.isr)
+        offline = [replica for replica in replicas if replica not in self._alive]
+        return MetadataResponsePartition(
+            error_code=self._partition_error(partition),
+            partition_index=partition.partition_id,
+            leader_id=partition.leader if partition.leader in self._reachable else NO_LEADER,
+            leader_epoch=partition.leader_epoch,
+            # v0 has no field for replicas that are not alive: they are left out.
+            replica_nodes=replicas
+            if self._version
+            else [each for each in replicas if each in self._reachable],
+            isr_nodes=isr if self._version else [each for each in isr if each in self._reachable],
+            offline_replicas=offline,
+        )
+
+    def _partition_error(self, partition: PartitionImage) -> ErrorCode:
+        if partition.leader not in self._alive:
+            return ErrorCode.LEADER_NOT_AVAILABLE
+        if partition.leader not in self._reachable:
+            if self._version >= FIRST_VERSION_THAT_TELLS_LISTENER_PROBLEMS:
+                return ErrorCode.LISTENER_NOT_FOUND
+            return ErrorCode.LEADER_NOT_AVAILABLE
+        if self._version == 0 and not self._reachable.issuperset(partition.replicas):
+            return ErrorCode.REPLICA_NOT_AVAILABLE
+        return ErrorCode.NONE
+
+
+# -- DescribeTopicPartitions --------------------------------------------------------------------------
+
+
+def describe_topic_partitions(
+    broker: Broker, context: RequestContext, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    """Partitions topic by topic, in the order of their names, up to the limit."""
+    from ottla.protocol.messages.describe_topic_partitions_response import (
+        Cursor,
+        DescribeTopicPartitionsResponse,
+    )
+
+    image = broker.image
+    cursor = request.cursor
+    if cursor is not None and cursor.partition_index < 0:
+        raise InvalidRequest(f"The cursor's partition {cursor.partition_index} is not valid")
+    names = sorted({topic.name for topic in request.topics} or image.topics)
+    if cursor is not None:
+        names = [name for name in names if name >= cursor.topic_name]
+    limit = broker.config[broker_settings.MAX_REQUEST_PARTITION_SIZE_LIMIT]
+    remaining = max(1, min(limit, request.response_partition_limit))
+    alive = {each.broker_id for each in image.brokers.values() if not each.fenced}
+    response = DescribeTopicPartitionsResponse(next_cursor=None)
+    for name in names:
+        if remaining == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        topic = image.topics.get(name)
+        if topic is None:
+            response.topics.append(_undescribed(name))
+            continue
+        indexes = [index for index in sorted(topic.partitions) if index >= first]
+        described = [_describe(topic.partitions[index], alive) for index in indexes[:remaining]]
+        response.topics.append(_described(topic, described))
+        if len(indexes) > remaining:
+            response.next_cursor = Cursor(topic_name=name, partition_index=indexes[remaining])
+            break
+        remaining -= len(described)
+    return response
+
+
+def _undescribed(name: str) -> DescribeTopicPartitionsResponseTopic:
+    from ottla.protocol.messages.describe_topic_partitions_response import (
+        DescribeTopicPartitionsResponseTopic,
+    )
+
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=_unknown([name])[name], name=name, is_internal=is_internal(name)
+    )
+
+
+def _described(
+    topic: TopicImage, partitions: list[DescribeTopicPartitionsResponsePartition]
+) -> DescribeTopicPartitionsResponseTopic:
+    from ottla.protocol.messages.describe_topic_partitions_response import (
+        DescribeTopicPartitionsResponseTopic,
+    )
+
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic.name),
+        partitions=partitions,
+        topic_authorized_operations=ALL_TOPIC_OPERATIONS,
+    )
+
+
+def _describe(partition: PartitionImage, alive: set[int]) -> DescribeTopicPartitionsResponsePartition:
+    from ottla.protocol.messages.describe_topic_partitions_response import (
+        DescribeTopicPartitionsResponsePartition,
+    )
+
+    has_leader = partition.leader in alive
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=partition.partition_id,
+        leader_id=partition.leader if has_leader else NO_LEADER,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=list(partition.elr),
+        last_known_elr=list(partition.last_known_elr),
+        offline_replicas=[replica for replica in partition.replicas if replica not in alive],
+    )
+
+
+HANDLERS = {
+    ApiKey.METADATA: metadata,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
+}

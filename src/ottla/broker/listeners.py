@@ -1,0 +1,159 @@
+"""Where a node listens and what it tells clients: `listeners`, `advertised.listeners` and their kin.
+
+One node with both roles: the listeners named in controller.listener.names belong to the controller, the
+others to the broker. Only PLAINTEXT is served.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from ottla.core.metadata import broker_settings
+from ottla.core.metadata.settings import Config
+
+PLAINTEXT = "PLAINTEXT"
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+META_ADDRESSES = frozenset({"0.0.0.0", "::", "0:0:0:0:0:0:0:0"})
+DEFAULT_CONTROLLER_PORT = 9093
+
+_LISTENER = re.compile(r"(?P<name>[^:/\s]+)://(?P<host>\[[^\]]*\]|[^:\[\]]*):(?P<port>\d{1,5})")
+_ADDRESS = re.compile(r"(?P<host>\[[^\]]+\]|[^:\[\]\s]+):(?P<port>\d{1,5})")
+
+#: Raises ConfigError for a setting's value: (name of the setting, what is wrong with it).
+Refuse = Callable[[str, str], Exception]
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One endpoint. An empty host is every interface; port 0 is any free one."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: str = PLAINTEXT
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """All endpoints of a node, checked against each other."""
+
+    broker: tuple[Listener, ...]
+    advertised: tuple[Listener, ...]
+    controller: Listener
+    inter_broker_name: str
+
+
+def read_listeners(config: Config, given: Callable[[str], bool], refuse: Refuse) -> Listeners:
+    """The node's listeners. `given` tells whether a setting was set; raises what `refuse` makes."""
+    controller_names: tuple[str, ...] = config[broker_settings.CONTROLLER_LISTENER_NAMES]
+    protocols = _protocol_map(config, controller_names, refuse)
+    texts: tuple[str, ...] = config[broker_settings.LISTENERS]
+    listeners = _parse(texts, "listeners", protocols, refuse)
+    own = tuple(listener for listener in listeners if listener.name not in controller_names)
+    if not own:
+        raise refuse("listeners", "a broker needs a listener that is not one of controller.listener.names")
+    advertised = _advertised(config, own, protocols, refuse)
+    return Listeners(
+        broker=own,
+        advertised=advertised,
+        controller=_controller(listeners, controller_names, advertised[0]),
+        inter_broker_name=_inter_broker_name(config, given, own, refuse),
+    )
+
+
+def _protocol_map(config: Config, controller_names: Sequence[str], refuse: Refuse) -> dict[str, str]:
+    name = "listener.security.protocol.map"
+    protocols: dict[str, str] = {}
+    for pair in config[broker_settings.LISTENER_SECURITY_PROTOCOL_MAP].split(","):
+        listener, separator, protocol = pair.strip().rpartition(":")
+        if not separator or not listener:
+            raise refuse(name, f"{pair.strip()!r} is not NAME:PROTOCOL")
+        if protocol.upper() not in PROTOCOLS:
+            raise refuse(name, f"{protocol} is not one of {', '.join(PROTOCOLS)}")
+        if listener.upper() in protocols:
+            raise refuse(name, f"{listener} is given twice")
+        protocols[listener.upper()] = protocol.upper()
+    for listener in controller_names:
+        protocols.setdefault(listener.upper(), PLAINTEXT)
+    return protocols
+
+
+def _parse(
+    texts: Sequence[str], setting: str, protocols: dict[str, str], refuse: Refuse
+) -> tuple[Listener, ...]:
+    listeners: list[Listener] = []
+    for text in texts:
+        match = _LISTENER.fullmatch(text)
+        if match is None or int(match["port"]) > 65535:
+            raise refuse(setting, f"{text!r} is not NAME://host:port")
+        name = match["name"].upper()
+        protocol = protocols.get(name)
+        if protocol is None:
+            raise refuse(setting, f"listener {name} has no entry in listener.security.protocol.map")
+        if protocol != PLAINTEXT:
+            raise refuse(setting, f"listener {name} speaks {protocol}, only PLAINTEXT is served")
+        listeners.append(Listener(name, match["host"].strip("[]"), int(match["port"]), protocol))
+    names = [listener.name for listener in listeners]
+    if len(set(names)) != len(names):
+        raise refuse(setting, "each listener must have a different name")
+    if setting == "listeners":
+        places = [(listener.host, listener.port) for listener in listeners if listener.port]
+        if len(set(places)) != len(places):
+            raise refuse(setting, "each listener must have a different port")
+    return tuple(listeners)
+
+
+def _advertised(
+    config: Config, own: tuple[Listener, ...], protocols: dict[str, str], refuse: Refuse
+) -> tuple[Listener, ...]:
+    texts = config[broker_settings.ADVERTISED_LISTENERS]
+    advertised = own if texts is None else _parse(texts, "advertised.listeners", protocols, refuse)
+    names = {listener.name for listener in own}
+    for listener in advertised:
+        if listener.name not in names:
+            raise refuse("advertised.listeners", f"{listener.name} is not one of the broker's listeners")
+        if listener.host in META_ADDRESSES:
+            raise refuse(
+                "advertised.listeners" if texts is not None else "listeners",
+                f"clients can't connect to {listener.host}: set advertised.listeners to an address they can",
+            )
+    return tuple(
+        listener if listener.host else replace(listener, host=socket.gethostname()) for listener in advertised
+    )
+
+
+def _controller(
+    listeners: Sequence[Listener], controller_names: Sequence[str], advertised: Listener
+) -> Listener:
+    for listener in listeners:
+        if listener.name in controller_names:
+            return replace(listener, host=listener.host or advertised.host)
+    return Listener(controller_names[0], advertised.host, DEFAULT_CONTROLLER_PORT)
+
+
+def _inter_broker_name(
+    config: Config, given: Callable[[str], bool], own: Sequence[Listener], refuse: Refuse
+) -> str:
+    setting = "inter.broker.listener.name"
+    name = config[broker_settings.INTER_BROKER_LISTENER_NAME]
+    if name is None:
+        protocol = config[broker_settings.SECURITY_INTER_BROKER_PROTOCOL]
+        if protocol != PLAINTEXT:
+            raise refuse("security.inter.broker.protocol", f"{protocol} is not served, only PLAINTEXT is")
+        return next((each.name for each in own if each.security_protocol == protocol), own[0].name)
+    if given("security.inter.broker.protocol"):
+        raise refuse(setting, "set only one of inter.broker.listener.name and security.inter.broker.protocol")
+    if name.upper() not in {listener.name for listener in own}:
+        raise refuse(setting, f"{name} is not one of the broker's listeners")
+    return name.upper()
+
+
+def parse_address(text: str) -> tuple[str, int] | None:
+    """(host, port) of `host:port`, or None."""
+    match = _ADDRESS.fullmatch(text)
+    if match is None or not 0 < int(match["port"]) <= 65535:
+        return None
+    return match["host"].strip("[]"), int(match["port"])

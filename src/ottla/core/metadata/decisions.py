@@ -1,0 +1,59 @@
+"""What a controller's decision is: records to append and the answer to give once they are durable.
+
+Every manager (topics, partitions, configs, registration, …) is functions from the image and a request to one
+of these. They change nothing: the image changes when the records are applied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from ottla.protocol.schema import Message
+
+T = TypeVar("T")
+
+#: Records that one request may cause, as in Apache Kafka.
+MAX_RECORDS_PER_REQUEST = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[T]):
+    """Records and the answer that holds once all of them are durable and applied."""
+
+    records: list[Message]
+    response: T
+
+
+class Randomness(Protocol):
+    """Where random choices come from; the core rolls no dice of its own."""
+
+    def below(self, limit: int) -> int:
+        """A number from 0 to `limit` - 1."""
+
+    def topic_id(self) -> UUID:
+        """A new topic's id."""
+
+
+#: The version of each kind of record that metadata.version 4.3-IV0 writes, for those that don't write 0.
+_VERSIONS = {0: 4, 3: 2, 5: 2}
+_BROKER_REGISTRATION_CHANGE = 17
+
+
+def record_version(record: Message) -> int:
+    """The version that a metadata record is written with."""
+    kind = record.API_KEY
+    if kind == _BROKER_REGISTRATION_CHANGE:
+        return _registration_change_version(record)
+    return _VERSIONS.get(kind, 0) if kind is not None else 0
+
+
+def _registration_change_version(record: Message) -> int:
+    """The smallest version that can say it, as Kafka chooses."""
+    if getattr(record, "cordoned_log_dirs", None) is not None:
+        return 3
+    if getattr(record, "log_dirs", None):
+        return 2
+    return 1 if getattr(record, "in_controlled_shutdown", 0) else 0

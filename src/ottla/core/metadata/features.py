@@ -1,0 +1,52 @@
+"""The features of a cluster and their levels: what this version knows, and what a new cluster starts with.
+
+Names and levels are Apache Kafka 4.3's (KIP-584, KIP-778). A cluster's finalized levels are metadata
+records; a node registers the ranges that it supports, and the cluster never finalizes a level outside of
+them.
+"""
+
+from __future__ import annotations
+
+METADATA_VERSION = "metadata.version"
+KRAFT_VERSION = "kraft.version"
+ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"
+GROUP_VERSION = "group.version"
+SHARE_VERSION = "share.version"
+STREAMS_VERSION = "streams.version"
+TRANSACTION_VERSION = "transaction.version"
+
+#: 3.3-IV3 (the first with KRaft in production) to 4.3-IV0.
+OLDEST_METADATA_VERSION = 7
+LATEST_METADATA_VERSION = 30
+
+#: feature -> smallest and largest level that this version supports.
+SUPPORTED_FEATURES: dict[str, tuple[int, int]] = {
+    ELIGIBLE_LEADER_REPLICAS: (0, 1),
+    GROUP_VERSION: (0, 1),
+    KRAFT_VERSION: (0, 1),
+    METADATA_VERSION: (OLDEST_METADATA_VERSION, LATEST_METADATA_VERSION),
+    SHARE_VERSION: (0, 1),
+    STREAMS_VERSION: (0, 1),
+    TRANSACTION_VERSION: (0, 2),
+}
+
+#: The levels of a new cluster, in the order in which they are written. kraft.version is not among them: it is
+#: a control record of the log itself.
+INITIAL_FEATURES: tuple[tuple[str, int], ...] = (
+    (METADATA_VERSION, LATEST_METADATA_VERSION),
+    (ELIGIBLE_LEADER_REPLICAS, 1),
+    (GROUP_VERSION, 1),
+    (SHARE_VERSION, 1),
+    (STREAMS_VERSION, 1),
+    (TRANSACTION_VERSION, 2),
+)
+
+KRAFT_VERSION_LEVEL = 1
+
+#: metadata.version level -> the name that people know it by.
+METADATA_VERSION_NAMES: dict[int, str] = {
+    7: "3.3-IV3", 8: "3.4-IV0", 9: "3.5-IV0", 10: "3.5-IV1", 11: "3.5-IV2", 12: "3.6-IV0", 13: "3.6-IV1",
+    14: "3.6-IV2", 15: "3.7-IV0", 16: "3.7-IV1", 17: "3.7-IV2", 18: "3.7-IV3", 19: "3.7-IV4", 20: "3.8-IV0",
+    21: "3.9-IV0", 22: "4.0-IV0", 23: "4.0-IV1", 24: "4.0-IV2", 25: "4.0-IV3", 26: "4.1-IV0", 27: "4.1-IV1",
+    28: "4.2-IV0", 29: "4.2-IV1", 30: "4.3-IV0",
+}  # fmt: skip

@@ -1,0 +1,460 @@
+"""The cluster's metadata in memory: what the records of the metadata log add up to.
+
+Theory of operation. The image changes only by `apply`, record by record in the order of the log, so that
+every node that read the log has the same image. What a batch of records changed is gathered in a
+MetadataDelta for those who follow the metadata. Records between BeginTransaction and EndTransaction count at
+the latter (KIP-868).
+
+Kinds of records that this version keeps for others (ACLs, quotas, SCRAM credentials, delegation tokens) are
+held as they are, so that a directory that Apache Kafka wrote loses nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from ottla.protocol.schema import Message
+
+NO_LEADER = -1
+NO_LEADER_CHANGE = -2
+#: The directory of a replica that no broker has placed in one yet.
+UNASSIGNED_DIRECTORY = UUID(int=0)
+
+UNKNOWN_RESOURCE = 0
+TOPIC_RESOURCE = 2
+BROKER_RESOURCE = 4
+BROKER_LOGGER_RESOURCE = 8
+CLIENT_METRICS_RESOURCE = 16
+GROUP_RESOURCE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    """One partition. The first of `replicas` is the preferred leader."""
+
+    partition_id: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    removing_replicas: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    directories: tuple[UUID, ...] = ()
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    leader_recovery_state: int = 0
+
+
+@dataclass(slots=True)
+class TopicImage:
+    """One topic and its partitions, by number."""
+
+    name: str
+    topic_id: UUID
+    partitions: dict[int, PartitionImage] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointImage:
+    """Where a node is reached."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    """A registered broker. A fenced one leads nothing and clients are not told of it."""
+
+    broker_id: int
+    broker_epoch: int
+    incarnation_id: UUID
+    endpoints: tuple[EndpointImage, ...]
+    features: tuple[tuple[str, int, int], ...] = ()
+    rack: str | None = None
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+    log_dirs: tuple[UUID, ...] = ()
+    cordoned_log_dirs: tuple[UUID, ...] | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether it may lead and be in sync."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+    def endpoint(self, listener_name: str) -> EndpointImage | None:
+        """Where it is reached through a listener."""
+        for endpoint in self.endpoints:
+            if endpoint.name == listener_name:
+                return endpoint
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerImage:
+    """A registered controller."""
+
+    controller_id: int
+    incarnation_id: UUID
+    endpoints: tuple[EndpointImage, ...]
+    features: tuple[tuple[str, int, int], ...] = ()
+
+
+@dataclass(slots=True)
+class MetadataDelta:
+    """What some records changed. Names and numbers only: the image has the rest."""
+
+    created_topics: list[tuple[UUID, str]] = field(default_factory=list)
+    deleted_topics: list[tuple[UUID, str]] = field(default_factory=list)
+    changed_partitions: dict[tuple[UUID, int], None] = field(default_factory=dict)
+    changed_topic_configs: dict[str, None] = field(default_factory=dict)
+    changed_group_configs: dict[str, None] = field(default_factory=dict)
+    changed_brokers: dict[int, None] = field(default_factory=dict)
+    broker_configs_changed: bool = False
+    features_changed: bool = False
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing that anybody follows has changed."""
+        return self == MetadataDelta()
+
+
+@dataclass(slots=True)
+class MetadataImage:
+    """All of the metadata as of `last_offset` (-1: nothing yet)."""
+
+    topics: dict[str, TopicImage] = field(default_factory=dict)
+    topics_by_id: dict[UUID, TopicImage] = field(default_factory=dict)
+    brokers: dict[int, BrokerImage] = field(default_factory=dict)
+    controllers: dict[int, ControllerImage] = field(default_factory=dict)
+    #: (resource type, resource name) -> name -> value
+    configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
+    features: dict[str, int] = field(default_factory=dict)
+    next_producer_id: int = 0
+    acls: dict[UUID, Message] = field(default_factory=dict)
+    client_quotas: dict[tuple[tuple[str, str | None], ...], dict[str, float]] = field(default_factory=dict)
+    scram_credentials: dict[tuple[int, str], Message] = field(default_factory=dict)
+    delegation_tokens: dict[str, Message] = field(default_factory=dict)
+    last_offset: int = -1
+    last_epoch: int = -1
+    _open_transaction: list[Message] | None = None
+
+    def apply(self, record: Message, delta: MetadataDelta) -> None:
+        """Take one record over. Raises ValueError for one that does not fit what was before it."""
+        kind = record.API_KEY
+        if kind == _BEGIN_TRANSACTION:
+            self._open_transaction = []
+        elif kind == _ABORT_TRANSACTION:
+            self._open_transaction = None
+        elif kind == _END_TRANSACTION:
+            records, self._open_transaction = self._open_transaction or [], None
+            for buffered in records:
+                self._apply(buffered, delta)
+        elif self._open_transaction is not None:
+            self._open_transaction.append(record)
+        else:
+            self._apply(record, delta)
+
+    def _apply(self, record: Message, delta: MetadataDelta) -> None:
+        kind = record.API_KEY
+        handler = _HANDLERS.get(kind) if kind is not None else None
+        if handler is None:
+            raise ValueError(f"{record.NAME} is no metadata record that this version knows")
+        handler(self, record, delta)
+
+    def copy(self) -> MetadataImage:
+        """A second image that changes apart from this one; what never changes is shared."""
+        topics = {
+            name: TopicImage(name, topic.topic_id, dict(topic.partitions))
+            for name, topic in self.topics.items()
+        }
+        return MetadataImage(
+            topics=topics,
+            topics_by_id={topic.topic_id: topic for topic in topics.values()},
+            brokers=dict(self.brokers),
+            controllers=dict(self.controllers),
+            configs=dict(self.configs),
+            features=dict(self.features),
+            next_producer_id=self.next_producer_id,
+            acls=dict(self.acls),
+            client_quotas={entity: dict(values) for entity, values in self.client_quotas.items()},
+            scram_credentials=dict(self.scram_credentials),
+            delegation_tokens=dict(self.delegation_tokens),
+            last_offset=self.last_offset,
+            last_epoch=self.last_epoch,
+            _open_transaction=None if self._open_transaction is None else list(self._open_transaction),
+        )
+
+    def active_brokers(self) -> list[BrokerImage]:
+        """The brokers that may lead, by id."""
+        return [broker for _, broker in sorted(self.brokers.items()) if broker.active]
+
+    # -- topics ---------------------------------------------------------------------------------------
+
+    def _topic(self, topic_id: UUID, record: Message) -> TopicImage:
+        topic = self.topics_by_id.get(topic_id)
+        if topic is None:
+            raise ValueError(f"{record.NAME} is about topic id {topic_id}, which is not known")
+        return topic
+
+    def _create_topic(self, record: Any, delta: MetadataDelta) -> None:
+        if record.name in self.topics:
+            raise ValueError(f"topic {record.name} is created twice")
+        topic = TopicImage(record.name, record.topic_id)
+        self.topics[topic.name] = topic
+        self.topics_by_id[topic.topic_id] = topic
+        delta.created_topics.append((topic.topic_id, topic.name))
+
+    def _remove_topic(self, record: Any, delta: MetadataDelta) -> None:
+        topic = self._topic(record.topic_id, record)
+        del self.topics[topic.name]
+        del self.topics_by_id[topic.topic_id]
+        self.configs.pop((TOPIC_RESOURCE, topic.name), None)
+        delta.deleted_topics.append((topic.topic_id, topic.name))
+        for index in topic.partitions:
+            delta.changed_partitions.pop((topic.topic_id, index), None)
+
+    def _create_partition(self, record: Any, delta: MetadataDelta) -> None:
+        topic = self._topic(record.topic_id, record)
+        topic.partitions[record.partition_id] = PartitionImage(
+            partition_id=record.partition_id,
+            replicas=tuple(record.replicas),
+            isr=tuple(record.isr),
+            leader=record.leader,
+            leader_epoch=record.leader_epoch,
+            partition_epoch=record.partition_epoch,
+            removing_replicas=tuple(record.removing_replicas),
+            adding_replicas=tuple(record.adding_replicas),
+            directories=tuple(record.directories) or (UNASSIGNED_DIRECTORY,) * len(record.replicas),
+            elr=tuple(record.eligible_leader_replicas or ()),
+            last_known_elr=tuple(record.last_known_elr or ()),
+            leader_recovery_state=record.leader_recovery_state,
+        )
+        delta.changed_partitions[(topic.topic_id, record.partition_id)] = None
+
+    def _change_partition(self, record: Any, delta: MetadataDelta) -> None:
+        topic = self._topic(record.topic_id, record)
+        before = topic.partitions.get(record.partition_id)
+        if before is None:
+            raise ValueError(f"{record.NAME} is about {topic.name}-{record.partition_id}, which is not known")
+        topic.partitions[record.partition_id] = changed_partition(before, record)
+        delta.changed_partitions[(topic.topic_id, record.partition_id)] = None
+
+    def _clear_elr(self, record: Any, delta: MetadataDelta) -> None:
+        names = [record.topic_name] if record.topic_name else list(self.topics)
+        for topic in (self.topics[name] for name in names if name in self.topics):
+            for index, partition in topic.partitions.items():
+                if partition.elr or partition.last_known_elr:
+                    topic.partitions[index] = replace(partition, elr=(), last_known_elr=())
+                    delta.changed_partitions[(topic.topic_id, index)] = None
+
+    # -- nodes ----------------------------------------------------------------------------------------
+
+    def _register_broker(self, record: Any, delta: MetadataDelta) -> None:
+        self.brokers[record.broker_id] = BrokerImage(
+            broker_id=record.broker_id,
+            broker_epoch=record.broker_epoch,
+            incarnation_id=record.incarnation_id,
+            endpoints=_endpoints(record.end_points),
+            features=_features(record.features),
+            rack=record.rack,
+            fenced=record.fenced,
+            in_controlled_shutdown=record.in_controlled_shutdown,
+            log_dirs=tuple(record.log_dirs),
+            cordoned_log_dirs=_optional_tuple(record.cordoned_log_dirs),
+        )
+        delta.changed_brokers[record.broker_id] = None
+
+    def _broker(self, broker_id: int, epoch: int, record: Message) -> BrokerImage:
+        broker = self.brokers.get(broker_id)
+        if broker is None or broker.broker_epoch != epoch:
+            raise ValueError(f"{record.NAME} is about broker {broker_id} epoch {epoch}, which is not known")
+        return broker
+
+    def _unregister_broker(self, record: Any, delta: MetadataDelta) -> None:
+        self._broker(record.broker_id, record.broker_epoch, record)
+        del self.brokers[record.broker_id]
+        delta.changed_brokers[record.broker_id] = None
+
+    def _fence_broker(self, record: Any, delta: MetadataDelta) -> None:
+        self.brokers[record.id] = replace(self._broker(record.id, record.epoch, record), fenced=True)
+        delta.changed_brokers[record.id] = None
+
+    def _unfence_broker(self, record: Any, delta: MetadataDelta) -> None:
+        self.brokers[record.id] = replace(self._broker(record.id, record.epoch, record), fenced=False)
+        delta.changed_brokers[record.id] = None
+
+    def _change_broker(self, record: Any, delta: MetadataDelta) -> None:
+        broker = self._broker(record.broker_id, record.broker_epoch, record)
+        # `fenced` is 1 for fence, -1 for unfence; a shutdown that began is never taken back.
+        self.brokers[record.broker_id] = replace(
+            broker,
+            fenced=record.fenced > 0 if record.fenced else broker.fenced,
+            in_controlled_shutdown=broker.in_controlled_shutdown or record.in_controlled_shutdown > 0,
+            log_dirs=tuple(record.log_dirs) or broker.log_dirs,
+            cordoned_log_dirs=(
+                broker.cordoned_log_dirs
+                if record.cordoned_log_dirs is None
+                else tuple(record.cordoned_log_dirs)
+            ),
+        )
+        delta.changed_brokers[record.broker_id] = None
+
+    def _register_controller(self, record: Any, delta: MetadataDelta) -> None:
+        self.controllers[record.controller_id] = ControllerImage(
+            record.controller_id,
+            record.incarnation_id,
+            _endpoints(record.end_points),
+            _features(record.features),
+        )
+
+    # -- everything else --------------------------------------------------------------------------------
+
+    def _configure(self, record: Any, delta: MetadataDelta) -> None:
+        resource = (record.resource_type, record.resource_name)
+        values = dict(self.configs.get(resource, {}))
+        if record.value is None:
+            values.pop(record.name, None)
+        else:
+            values[record.name] = record.value
+        # A new dict each time: who holds the old one sees no half of a change.
+        if values:
+            self.configs[resource] = values
+        else:
+            self.configs.pop(resource, None)
+        match record.resource_type:
+            case 2:
+                delta.changed_topic_configs[record.resource_name] = None
+            case 4:
+                delta.broker_configs_changed = True
+            case 32:
+                delta.changed_group_configs[record.resource_name] = None
+
+    def _set_feature(self, record: Any, delta: MetadataDelta) -> None:
+        if record.feature_level > 0:
+            self.features[record.name] = record.feature_level
+        else:
+            self.features.pop(record.name, None)
+        delta.features_changed = True
+
+    def _set_next_producer_id(self, record: Any, delta: MetadataDelta) -> None:
+        if record.next_producer_id <= self.next_producer_id:
+            raise ValueError(
+                f"next producer id goes back from {self.next_producer_id} to {record.next_producer_id}"
+            )
+        self.next_producer_id = record.next_producer_id
+
+    def _add_acl(self, record: Any, delta: MetadataDelta) -> None:
+        self.acls[record.id] = record
+
+    def _remove_acl(self, record: Any, delta: MetadataDelta) -> None:
+        self.acls.pop(record.id, None)
+
+    def _set_quota(self, record: Any, delta: MetadataDelta) -> None:
+        entity = tuple(sorted(((each.entity_type, each.entity_name) for each in record.entity), key=str))
+        values = self.client_quotas.setdefault(entity, {})
+        if record.remove:
+            values.pop(record.key, None)
+        else:
+            values[record.key] = record.value
+        if not values:
+            del self.client_quotas[entity]
+
+    def _set_scram(self, record: Any, delta: MetadataDelta) -> None:
+        self.scram_credentials[(record.mechanism, record.name)] = record
+
+    def _remove_scram(self, record: Any, delta: MetadataDelta) -> None:
+        self.scram_credentials.pop((record.mechanism, record.name), None)
+
+    def _set_token(self, record: Any, delta: MetadataDelta) -> None:
+        self.delegation_tokens[record.token_id] = record
+
+    def _remove_token(self, record: Any, delta: MetadataDelta) -> None:
+        self.delegation_tokens.pop(record.token_id, None)
+
+    def _nothing(self, record: Any, delta: MetadataDelta) -> None:
+        """NoOp and the records of a migration from ZooKeeper, which is over."""
+
+
+def changed_partition(before: PartitionImage, record: Any) -> PartitionImage:
+    """The partition after a PartitionChangeRecord. Naming a leader, even the same, is a new leader epoch."""
+    led = record.leader != NO_LEADER_CHANGE
+    replicas = before.replicas if record.replicas is None else tuple(record.replicas)
+    if record.directories:
+        directories = tuple(record.directories)
+    else:
+        known = dict(zip(before.replicas, before.directories, strict=False))
+        directories = tuple(known.get(replica, UNASSIGNED_DIRECTORY) for replica in replicas)
+    return PartitionImage(
+        partition_id=before.partition_id,
+        replicas=replicas,
+        isr=_changed(record.isr, before.isr),
+        leader=record.leader if led else before.leader,
+        leader_epoch=before.leader_epoch + 1 if led else before.leader_epoch,
+        partition_epoch=before.partition_epoch + 1,
+        removing_replicas=_changed(record.removing_replicas, before.removing_replicas),
+        adding_replicas=_changed(record.adding_replicas, before.adding_replicas),
+        directories=directories,
+        elr=_changed(record.eligible_leader_replicas, before.elr),
+        last_known_elr=_changed(record.last_known_elr, before.last_known_elr),
+        leader_recovery_state=(
+            before.leader_recovery_state if record.leader_recovery_state < 0 else record.leader_recovery_state
+        ),
+    )
+
+
+def _changed(new: list[int] | None, old: tuple[int, ...]) -> tuple[int, ...]:
+    return old if new is None else tuple(new)
+
+
+def _optional_tuple(values: list[UUID] | None) -> tuple[UUID, ...] | None:
+    return None if values is None else tuple(values)
+
+
+def _endpoints(endpoints: list[Any]) -> tuple[EndpointImage, ...]:
+    return tuple(EndpointImage(each.name, each.host, each.port, each.security_protocol) for each in endpoints)
+
+
+def _features(features: list[Any]) -> tuple[tuple[str, int, int], ...]:
+    return tuple(
+        (each.name, each.min_supported_version, each.max_supported_version)
+        for each in sorted(features, key=lambda feature: str(feature.name))
+    )
+
+
+_BEGIN_TRANSACTION = 23
+_END_TRANSACTION = 24
+_ABORT_TRANSACTION = 25
+
+_HANDLERS: dict[int, Callable[[MetadataImage, Any, MetadataDelta], None]] = {
+    0: MetadataImage._register_broker,
+    1: MetadataImage._unregister_broker,
+    2: MetadataImage._create_topic,
+    3: MetadataImage._create_partition,
+    4: MetadataImage._configure,
+    5: MetadataImage._change_partition,
+    7: MetadataImage._fence_broker,
+    8: MetadataImage._unfence_broker,
+    9: MetadataImage._remove_topic,
+    10: MetadataImage._set_token,
+    11: MetadataImage._set_scram,
+    12: MetadataImage._set_feature,
+    14: MetadataImage._set_quota,
+    15: MetadataImage._set_next_producer_id,
+    17: MetadataImage._change_broker,
+    18: MetadataImage._add_acl,
+    19: MetadataImage._remove_acl,
+    20: MetadataImage._nothing,
+    21: MetadataImage._nothing,
+    22: MetadataImage._remove_scram,
+    26: MetadataImage._remove_token,
+    27: MetadataImage._register_controller,
+    28: MetadataImage._clear_elr,
+}

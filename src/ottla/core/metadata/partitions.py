@@ -1,0 +1,170 @@
+"""New partitions, of new topics and of existing ones: assignments are checked, or made (KIP-195).
+
+`CreatePartitions` 0-3: the count is the new total. v1 quietly became the same as v0 for brokers, v2 is
+flexible, v3 may be answered with THROTTLING_QUOTA_EXCEEDED (KIP-599).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from ottla.core.metadata.decisions import MAX_RECORDS_PER_REQUEST, Decision, Randomness
+from ottla.core.metadata.image import UNASSIGNED_DIRECTORY, MetadataImage, TopicImage
+from ottla.core.metadata.placement import place_replicas
+from ottla.protocol.errors import (
+    ErrorCode,
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    InvalidRequest,
+    KafkaError,
+    PolicyViolation,
+    UnknownTopicOrPartition,
+)
+from ottla.protocol.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.protocol.messages.create_partitions_response import (
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from ottla.protocol.records.partition_record import PartitionRecord
+from ottla.protocol.schema import Message
+
+
+def partition_record(
+    image: MetadataImage, topic_id: UUID, index: int, replicas: Sequence[int]
+) -> PartitionRecord:
+    """A new partition: every active replica is in sync, the first of them leads.
+
+    Raises InvalidReplicaAssignment when no replica is active.
+    """
+    isr = [replica for replica in replicas if image.brokers[replica].active]
+    if not isr:
+        raise InvalidReplicaAssignment(
+            "All brokers specified in the manual partition assignment for partition "
+            f"{index} are fenced or in controlled shutdown."
+        )
+    return PartitionRecord(
+        partition_id=index,
+        topic_id=topic_id,
+        replicas=list(replicas),
+        isr=isr,
+        removing_replicas=[],
+        adding_replicas=[],
+        leader=isr[0],
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=[_default_directory(image, replica) for replica in replicas],
+    )
+
+
+def _default_directory(image: MetadataImage, broker_id: int) -> UUID:
+    """A broker with one data directory puts the replica there; with several it chooses by itself."""
+    log_dirs = image.brokers[broker_id].log_dirs
+    return log_dirs[0] if len(log_dirs) == 1 else UNASSIGNED_DIRECTORY
+
+
+def check_assignment(image: MetadataImage, replicas: Sequence[int], replication_factor: int | None) -> None:
+    """A client's own assignment of one partition. Raises InvalidReplicaAssignment."""
+    if not replicas:
+        raise InvalidReplicaAssignment("The manual partition assignment includes an empty replica list.")
+    for broker_id in sorted(replicas):
+        if broker_id not in image.brokers:
+            raise InvalidReplicaAssignment(
+                f"The manual partition assignment includes broker {broker_id}, but no such broker is "
+                "registered."
+            )
+    duplicates = sorted(each for each in set(replicas) if replicas.count(each) > 1)
+    if duplicates:
+        raise InvalidReplicaAssignment(
+            f"The manual partition assignment includes the broker {duplicates[0]} more than once."
+        )
+    if replication_factor is not None and len(replicas) != replication_factor:
+        raise InvalidReplicaAssignment(
+            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this "
+            f"is not consistent with previous partitions, which have {replication_factor} replica(s)."
+        )
+
+
+def place(
+    image: MetadataImage, partition_count: int, replication_factor: int, random: Randomness
+) -> list[list[int]]:
+    """Replicas for new partitions. Raises InvalidReplicationFactor."""
+    try:
+        return place_replicas(list(image.brokers.values()), partition_count, replication_factor, random)
+    except InvalidReplicationFactor as error:
+        raise InvalidReplicationFactor(
+            f"Unable to replicate the partition {replication_factor} time(s): {error.message}"
+        ) from None
+
+
+def create_partitions(
+    image: MetadataImage, request: CreatePartitionsRequest, random: Randomness
+) -> Decision[CreatePartitionsResponse]:
+    """More partitions for existing topics; each topic succeeds or fails by itself."""
+    records: list[Message] = []
+    results: list[CreatePartitionsTopicResult] = []
+    names = [topic.name for topic in request.topics]
+    duplicates = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
+    seen: set[str] = set()
+    for topic in request.topics:
+        if topic.name in seen:
+            continue
+        seen.add(topic.name)
+        result = CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.NONE, error_message=None)
+        results.append(result)
+        try:
+            if topic.name in duplicates:
+                raise InvalidRequest("Duplicate topic name.")
+            added = _create_topic_partitions(image, topic, random)
+            if len(records) + len(added) > MAX_RECORDS_PER_REQUEST:
+                raise PolicyViolation("Excessively large number of partitions per request.")
+            records += added
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+    return Decision([] if request.validate_only else records, CreatePartitionsResponse(results=results))
+
+
+def _create_topic_partitions(
+    image: MetadataImage, request: CreatePartitionsTopic, random: Randomness
+) -> list[Message]:
+    topic = image.topics.get(request.name)
+    if topic is None:
+        raise UnknownTopicOrPartition()
+    current = len(topic.partitions)
+    if request.count == current:
+        raise InvalidPartitions(f"Topic already has {current} partition(s).")
+    if request.count < current:
+        raise InvalidPartitions(
+            f"The topic {topic.name} currently has {current} partition(s); {request.count} would not be an "
+            "increase."
+        )
+    additional = request.count - current
+    if additional > MAX_RECORDS_PER_REQUEST:
+        raise PolicyViolation("Excessively large number of partitions per request.")
+    replication_factor = len(topic.partitions[0].replicas)
+    if request.assignments is None:
+        assignments = place(image, additional, replication_factor, random)
+    else:
+        assignments = [list(assignment.broker_ids) for assignment in request.assignments]
+        _check_assignments(image, topic, assignments, additional, replication_factor)
+    return [
+        partition_record(image, topic.topic_id, current + position, replicas)
+        for position, replicas in enumerate(assignments)
+    ]
+
+
+def _check_assignments(
+    image: MetadataImage,
+    topic: TopicImage,
+    assignments: list[list[int]],
+    additional: int,
+    replication_factor: int,
+) -> None:
+    if len(assignments) != additional:
+        raise InvalidReplicaAssignment(
+            f"Attempted to add {additional} additional partition(s), but only {len(assignments)} "
+            "assignment(s) were specified."
+        )
+    for replicas in assignments:
+        check_assignment(image, replicas, replication_factor)

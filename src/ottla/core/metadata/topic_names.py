@@ -1,0 +1,69 @@
+"""Which topic names are allowed, and which would collide in metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+
+from ottla.protocol.errors import InvalidTopicException
+
+MAX_NAME_LENGTH = 249
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+GROUP_TOPIC = "__consumer_offsets"
+TRANSACTION_TOPIC = "__transaction_state"
+SHARE_TOPIC = "__share_group_state"
+INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC})
+
+_ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+
+def validate_topic_name(name: str) -> None:
+    """Raises InvalidTopicException with what is wrong."""
+    problem = topic_name_problem(name)
+    if problem is not None:
+        raise InvalidTopicException(problem)
+
+
+def topic_name_problem(name: str) -> str | None:
+    """What is wrong with a name, or None."""
+    if not name:
+        return "Topic name is invalid: the empty string is not allowed"
+    if name in (".", ".."):
+        return f"Topic name is invalid: '{name}' is not allowed"
+    if len(name) > MAX_NAME_LENGTH:
+        return (
+            f"Topic name is invalid: the length of '{name}' is longer than the max allowed length "
+            f"{MAX_NAME_LENGTH}"
+        )
+    if not _ALLOWED.issuperset(name):
+        return (
+            f"Topic name is invalid: '{name}' contains one or more characters other than "
+            "ASCII alphanumerics, '.', '_' and '-'"
+        )
+    return None
+
+
+def normalized(name: str) -> str:
+    """A name as metrics see it: a dot and an underscore are the same there."""
+    return name.replace(".", "_")
+
+
+def may_collide(name: str) -> bool:
+    """Whether there can be another name that metrics would see as the same."""
+    return "." in name or "_" in name
+
+
+def colliding_topic(name: str, existing: Iterable[str]) -> str | None:
+    """An existing topic that metrics could not tell from `name`, or None."""
+    if not may_collide(name):
+        return None
+    wanted = normalized(name)
+    # Ours first: with thousands of topics, most names fail the length check, which costs nothing.
+    for other in existing:
+        if len(other) == len(name) and normalized(other) == wanted and other != name:
+            return other
+    return None
+
+
+def is_internal(name: str, internal: Container[str] = INTERNAL_TOPICS) -> bool:
+    """Whether clients should be told that the topic is the cluster's own."""
+    return name in internal

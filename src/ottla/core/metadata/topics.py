@@ -1,0 +1,278 @@
+"""Topics come and go: CreateTopics 2-7 and DeleteTopics 1-6.
+
+CreateTopics: -1 for the counts asks for the defaults from v4 on (KIP-464); v5 answers with the topic's
+counts and settings (KIP-525); v7 with its id (KIP-516). DeleteTopics: by name, and by id from v6 on. Each
+topic of a request succeeds or fails by itself; what a request creates is one batch, so a crash leaves all of
+it or nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from uuid import UUID
+
+from ottla.core.metadata.config_changes import check_topic_config
+from ottla.core.metadata.config_layers import BrokerLayers
+from ottla.core.metadata.decisions import MAX_RECORDS_PER_REQUEST, Decision, Randomness
+from ottla.core.metadata.image import TOPIC_RESOURCE, MetadataImage
+from ottla.core.metadata.partitions import check_assignment, partition_record, place
+from ottla.core.metadata.topic_configs_answer import creatable_configs
+from ottla.core.metadata.topic_names import CLUSTER_METADATA_TOPIC, colliding_topic, validate_topic_name
+from ottla.protocol.errors import (
+    ErrorCode,
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    InvalidRequest,
+    InvalidTopicException,
+    KafkaError,
+    PolicyViolation,
+    TopicAlreadyExists,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from ottla.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
+from ottla.protocol.messages.delete_topics_request import DeleteTopicsRequest
+from ottla.protocol.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
+from ottla.protocol.records.config_record import ConfigRecord
+from ottla.protocol.records.remove_topic_record import RemoveTopicRecord
+from ottla.protocol.records.topic_record import TopicRecord
+from ottla.protocol.schema import ZERO_UUID, Message
+
+DEFAULT_COUNT = -1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDefaults:
+    """What a topic gets that a request does not say."""
+
+    num_partitions: int
+    replication_factor: int
+
+
+def create_topics(
+    image: MetadataImage,
+    request: CreateTopicsRequest,
+    defaults: TopicDefaults,
+    layers: BrokerLayers,
+    random: Randomness,
+) -> Decision[CreateTopicsResponse]:
+    """New topics. The records are empty for `validate_only`."""
+    records: list[Message] = []
+    results: list[CreatableTopicResult] = []
+    names = [topic.name for topic in request.topics]
+    duplicates = _duplicates(names)
+    # Names of this request count as existing for those after them.
+    taken = _TakenNames(image)
+    for topic in request.topics:
+        if topic.name in duplicates:
+            continue
+        try:
+            if topic.name == CLUSTER_METADATA_TOPIC:
+                raise InvalidRequest(f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited.")
+            taken.check(topic.name)
+            created = _create_topic(image, topic, defaults, random)
+            if len(records) + len(created) > MAX_RECORDS_PER_REQUEST:
+                raise PolicyViolation("Excessively large number of partitions per request.")
+        except KafkaError as error:
+            results.append(_failed(topic.name, error))
+            continue
+        taken.add(topic.name)
+        records += created
+        results.append(_succeeded(topic, created, layers))
+    results += [_failed(name, InvalidRequest("Duplicate topic name.")) for name in duplicates]
+    return Decision([] if request.validate_only else records, CreateTopicsResponse(topics=results))
+
+
+class _TakenNames:
+    """The names that a new topic may not have, or not resemble."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._image = image
+        self._added: list[str] = []
+
+    def check(self, name: str) -> None:
+        validate_topic_name(name)
+        if name in self._image.topics:
+            raise TopicAlreadyExists(f"Topic '{name}' already exists.")
+        collision = colliding_topic(name, self._image.topics) or colliding_topic(name, self._added)
+        if collision is not None:
+            raise InvalidTopicException(f"Topic '{name}' collides with existing topic: {collision}")
+
+    def add(self, name: str) -> None:
+        self._added.append(name)
+
+
+def _duplicates(names: Iterable[str]) -> list[str]:
+    seen: set[str] = set()
+    twice: dict[str, None] = {}
+    for name in names:
+        if name in seen:
+            twice[name] = None
+        seen.add(name)
+    return list(twice)
+
+
+def _failed(name: str, error: KafkaError) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name,
+        error_code=error.code,
+        error_message=error.message,
+        num_partitions=-1,
+        replication_factor=-1,
+        configs=[],
+    )
+
+
+def _succeeded(topic: CreatableTopic, records: list[Message], layers: BrokerLayers) -> CreatableTopicResult:
+    first = records[0]
+    assert isinstance(first, TopicRecord)
+    partitions = [record for record in records if record.API_KEY == 3]
+    overrides = {config.name: config.value for config in topic.configs if config.value is not None}
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=first.topic_id,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        num_partitions=len(partitions),
+        replication_factor=len(partitions[0].replicas),  # type: ignore[attr-defined]
+        configs=creatable_configs(layers, overrides),
+    )
+
+
+def _create_topic(
+    image: MetadataImage, topic: CreatableTopic, defaults: TopicDefaults, random: Randomness
+) -> list[Message]:
+    """The records of one topic, in Kafka's order: the topic, its settings, its partitions."""
+    configs: dict[str, str | None] = {config.name: config.value for config in topic.configs}
+    check_topic_config(topic.name, configs)
+    replicas = (
+        _manual_assignments(image, topic)
+        if topic.assignments
+        else _placed_assignments(image, topic, defaults, random)
+    )
+    topic_id = random.topic_id()
+    records: list[Message] = [TopicRecord(name=topic.name, topic_id=topic_id)]
+    records += [
+        ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value)
+        for name, value in configs.items()
+    ]
+    records += [partition_record(image, topic_id, index, assigned) for index, assigned in enumerate(replicas)]
+    return records
+
+
+def _manual_assignments(image: MetadataImage, topic: CreatableTopic) -> list[list[int]]:
+    if topic.replication_factor != DEFAULT_COUNT:
+        raise InvalidRequest(
+            "A manual partition assignment was specified, but replication factor was not set to -1."
+        )
+    if topic.num_partitions != DEFAULT_COUNT:
+        raise InvalidRequest(
+            "A manual partition assignment was specified, but numPartitions was not set to -1."
+        )
+    by_index: dict[int, list[int]] = {}
+    replication_factor: int | None = None
+    for assignment in topic.assignments:
+        index, broker_ids = assignment.partition_index, list(assignment.broker_ids)
+        if index in by_index:
+            raise InvalidReplicaAssignment(
+                f"Found multiple manual partition assignments for partition {index}"
+            )
+        check_assignment(image, broker_ids, replication_factor)
+        replication_factor = len(broker_ids)
+        by_index[index] = broker_ids
+    if any(index not in by_index for index in range(len(by_index))):
+        raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")
+    return [by_index[index] for index in range(len(by_index))]
+
+
+def _placed_assignments(
+    image: MetadataImage, topic: CreatableTopic, defaults: TopicDefaults, random: Randomness
+) -> list[list[int]]:
+    if topic.replication_factor < DEFAULT_COUNT or topic.replication_factor == 0:
+        raise InvalidReplicationFactor(
+            "Replication factor must be larger than 0, or -1 to use the default value."
+        )
+    if topic.num_partitions < DEFAULT_COUNT or topic.num_partitions == 0:
+        raise InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
+    count = defaults.num_partitions if topic.num_partitions == DEFAULT_COUNT else topic.num_partitions
+    factor = (
+        defaults.replication_factor if topic.replication_factor == DEFAULT_COUNT else topic.replication_factor
+    )
+    if count > MAX_RECORDS_PER_REQUEST:
+        raise PolicyViolation("Excessively large number of partitions per request.")
+    return place(image, count, factor, random)
+
+
+# -- deletion -----------------------------------------------------------------------------------------
+
+
+def delete_topics(
+    image: MetadataImage, request: DeleteTopicsRequest, refused: KafkaError | None
+) -> Decision[DeleteTopicsResponse]:
+    """Topics by name or id. `refused` is why nothing may be deleted at all (delete.topic.enable)."""
+    wanted = _named(request)
+    records: list[Message] = []
+    results: list[DeletableTopicResult] = []
+    ids: dict[UUID, None] = {}
+    names_seen = _duplicates(name for name, _ in wanted if name is not None)
+    ids_seen = _duplicates_of([topic_id for name, topic_id in wanted if name is None])
+    answered: set[tuple[str | None, UUID]] = set()
+    for name, topic_id in wanted:
+        if (name, topic_id) in answered:
+            continue
+        answered.add((name, topic_id))
+        try:
+            if name in names_seen or topic_id in ids_seen:
+                raise InvalidRequest("Duplicate topic name." if name is not None else "Duplicate topic id.")
+            if refused is not None:
+                raise refused
+            found = _find(image, name, topic_id)
+            if found in ids:
+                raise InvalidRequest("The provided topic name maps to an ID that was already supplied.")
+        except KafkaError as error:
+            results.append(
+                DeletableTopicResult(
+                    name=name, topic_id=topic_id, error_code=error.code, error_message=error.message
+                )
+            )
+            continue
+        ids[found] = None
+        records.append(RemoveTopicRecord(topic_id=found))
+        results.append(
+            DeletableTopicResult(
+                name=image.topics_by_id[found].name,
+                topic_id=found,
+                error_code=ErrorCode.NONE,
+                error_message=None,
+            )
+        )
+    return Decision(records, DeleteTopicsResponse(responses=results))
+
+
+def _named(request: DeleteTopicsRequest) -> list[tuple[str | None, UUID]]:
+    """(name, id) of each topic asked for: names in the old versions, one of both in the new."""
+    if request.topic_names:
+        return [(name, ZERO_UUID) for name in request.topic_names]
+    return [(topic.name, topic.topic_id) for topic in request.topics]
+
+
+def _duplicates_of(ids: list[UUID]) -> set[UUID]:
+    return {each for each in ids if ids.count(each) > 1} if len(set(ids)) < len(ids) else set()
+
+
+def _find(image: MetadataImage, name: str | None, topic_id: UUID) -> UUID:
+    if name is None:
+        if topic_id == ZERO_UUID:
+            raise InvalidRequest("Neither topic name nor id were specified.")
+        if topic_id not in image.topics_by_id:
+            raise UnknownTopicId()
+        return topic_id
+    if topic_id != ZERO_UUID:
+        raise InvalidRequest("You may not specify both topic name and topic id.")
+    topic = image.topics.get(name)
+    if topic is None:
+        raise UnknownTopicOrPartition()
+    return topic.topic_id
