@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.dispatch import FAMILIES
-from ottla.core.metadata.features import SUPPORTED_FEATURES
+from ottla.core.metadata.features import KRAFT_VERSION, METADATA_VERSION, SUPPORTED_FEATURES
 from ottla.protocol.apis import ApiKey, advertised_versions
 from ottla.protocol.errors import ErrorCode, InvalidRequest
 from ottla.protocol.messages.api_versions_request import ApiVersionsRequest
@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 
 FIRST_VERSION_WITH_CLIENT_SOFTWARE = 3
 FIRST_VERSION_WITH_FEATURES_FROM_ZERO = 4
+
+#: The features that clients are told of. The metadata finalizes all that Kafka 4.3 does, so that a directory
+#: fits both; a client that saw transaction.version 2 or group.version 1 would use what is not served here.
+SERVED_FEATURES = (KRAFT_VERSION, METADATA_VERSION)
+
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -44,14 +49,15 @@ def api_versions(broker: Broker, context: RequestContext, request: ApiVersionsRe
         api_keys=[_range(key) for key in sorted(FAMILIES)],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=smallest, max_version=largest)
-            for name, (smallest, largest) in SUPPORTED_FEATURES.items()
+            for name in SERVED_FEATURES
+            for smallest, largest in (SUPPORTED_FEATURES[name],)
             if smallest > 0 or from_zero
         ],
         finalized_features_epoch=image.last_offset,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in image.features.items()
-            if level > 0 and name in SUPPORTED_FEATURES
+            if level > 0 and name in SERVED_FEATURES
         ],
     )
 
