@@ -31,6 +31,8 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 FIRST_VERSION_OF = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+FIRST_VERSION_WITH_LEADER_EPOCHS = 4
+NO_EPOCH = -1
 READ_COMMITTED = 1
 
 
@@ -73,7 +75,7 @@ def _answer(
         error_code=0,
         timestamp=timestamp,
         offset=offset,
-        leader_epoch=epoch,
+        leader_epoch=epoch if context.api_version >= FIRST_VERSION_WITH_LEADER_EPOCHS else NO_EPOCH,
     )
 
 
