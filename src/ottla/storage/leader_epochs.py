@@ -104,13 +104,17 @@ class LeaderEpochs:
             self.save()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Drop the epochs that end at or before `start_offset`; the first one left begins there."""
+        """Drop the epochs that end at or before `start_offset`; the first one left begins there.
+
+        In memory: the file follows with the next `save_changes`, which must not come before the log start
+        offset is durable, or a crash would bring back records without their epoch.
+        """
         first = bisect_right(self._start_offsets, start_offset) - 1
         if first < 0 or (first == 0 and self._start_offsets[0] == start_offset):
             return
         del self._epochs[:first], self._start_offsets[:first]
         self._start_offsets[0] = start_offset
-        self.save()
+        self._unsaved = True
 
     def clear(self) -> None:
         if self._epochs:
@@ -125,7 +129,7 @@ class LeaderEpochs:
         self._unsynced = True
 
     def save_changes(self) -> None:
-        """Write the file if `restore` added something."""
+        """Write the file if `restore` or `truncate_from_start` changed something."""
         if self._unsaved:
             self.save()
 

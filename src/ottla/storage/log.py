@@ -184,15 +184,9 @@ class Log:
             else:
                 recover_segments(segments, recovery_point, self._epochs)
                 self._written = True
-            end = segments[-1].end_offset
-            if end < log_start_offset:
-                log.warning(
-                    "log ends below its start offset, started anew dir=%s end=%d start=%d",
-                    self.directory, end, log_start_offset,
-                )  # fmt: skip
-                for segment in reversed(segments):
-                    self._remove_segment(segment, now_ms)
-                segments = []
+            if segments[-1].end_offset < log_start_offset:
+                self._start_anew(segments, contents.snapshots, now_ms, log_start_offset)
+                segments, contents.snapshots = [], []
         if not segments:
             segments = [self._segment(log_start_offset, now_ms, 0)]
             segments[0].file()
@@ -211,6 +205,20 @@ class Log:
         self._snapshots = ProducerSnapshots(self.directory, contents.snapshots)
         self._snapshots.remove_strays({segment.base_offset for segment in segments}, self.log_end_offset)
         self._restore_producers(now_ms)
+
+    def _start_anew(
+        self, segments: list[Segment], snapshots: list[int], now_ms: int, log_start_offset: int
+    ) -> None:
+        """All that is left lies below the log's start: DeleteRecords was durable, later batches were not."""
+        log.warning(
+            "log ends below its start offset, started anew dir=%s end=%d start=%d",
+            self.directory, segments[-1].end_offset, log_start_offset,
+        )  # fmt: skip
+        for segment in reversed(segments):
+            self._remove_segment(segment, now_ms)
+        strays = ProducerSnapshots(self.directory, snapshots)
+        for offset in snapshots:
+            strays.remove(offset)
 
     def _load_epochs(self) -> None:
         try:
@@ -446,6 +454,7 @@ class Log:
             return False
         self.log_start_offset = offset
         self._epochs.truncate_from_start(offset)
+        self._written = True
         return True
 
     def enforce_retention(self, now_ms: int, high_watermark: int) -> list[int]:
@@ -597,6 +606,7 @@ class Log:
         if self._written or not self._active.has_index_files:
             self._active.write_indexes(closing=True)
             self._snapshots.write(self.log_end_offset, self.producers, sync=False)
+            self._epochs.save_changes()
             self._epochs.ensure_file()
         self.flush()
         self.close_files()

@@ -89,8 +89,12 @@ def test_truncation_from_the_end(tmp_path: Path, end: int, left: list[tuple[int,
 def test_truncation_from_the_start(tmp_path: Path, start: int, left: list[tuple[int, int]]) -> None:
     epochs = epochs_of(tmp_path, (1, 5), (2, 10), (3, 20))
 
+    before = epochs.entries
+
     epochs.truncate_from_start(start)
 
+    assert LeaderEpochs.load(tmp_path).entries == before, "on file only once the start is durable"
+    epochs.save_changes()
     assert epochs.entries == left == LeaderEpochs.load(tmp_path).entries
 
 
