@@ -25,6 +25,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin._topic import TopicDescription
 from confluent_kafka.cimpl import NewTopic
 
 if TYPE_CHECKING:
@@ -160,31 +161,34 @@ class KafkaCluster:
             time.sleep(0.05)
 
     def _topic_ids(self, names: Sequence[str]) -> dict[str, str] | None:
-        described = self._admin.describe_topics(
-            TopicCollection(list(names)), request_timeout=REQUEST_TIMEOUT_SECONDS
-        )
         ids = {}
-        for name, future in described.items():
-            try:
-                topic = future.result(REQUEST_TIMEOUT_SECONDS)
-            except KafkaException as error:
-                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    return None
-                raise ClusterError(f"cannot describe topic {name} at {self.bootstrap}: {error}") from error
-            if not topic.partitions or any(partition.leader is None for partition in topic.partitions):
+        for name in names:
+            topic = self._describe(name)
+            if topic is None or not topic.partitions or any(p.leader is None for p in topic.partitions):
                 return None
             ids[name] = str(topic.topic_id)
         return ids
 
     def partitions(self, topic: str) -> list[int]:
-        """The partitions of a topic. Raises ClusterError when it does not exist."""
+        """The partitions of a topic; asking creates none. Raises ClusterError when it does not exist."""
+        described = self._describe(topic)
+        if described is None:
+            raise ClusterError(f"there is no topic {topic} at {self.bootstrap}")
+        return sorted(partition.id for partition in described.partitions)
+
+    def _describe(self, name: str) -> TopicDescription | None:
+        described = self._admin.describe_topics(
+            TopicCollection([name]), request_timeout=REQUEST_TIMEOUT_SECONDS
+        )
         try:
-            found = self._admin.list_topics(topic, timeout=REQUEST_TIMEOUT_SECONDS).topics[topic]
+            found: TopicDescription = described[name].result(REQUEST_TIMEOUT_SECONDS + 5)
+            return found
         except KafkaException as error:
-            raise ClusterError(f"cannot look up topic {topic} at {self.bootstrap}: {error}") from error
-        if found.error is not None:
-            raise ClusterError(f"topic {topic} at {self.bootstrap}: {found.error}")
-        return sorted(found.partitions)
+            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return None
+            raise ClusterError(f"cannot describe topic {name} at {self.bootstrap}: {error}") from error
+        except TimeoutError as error:
+            raise ClusterError(f"cannot describe topic {name} at {self.bootstrap}: no answer") from error
 
     def start_positions(self, topic: str) -> dict[int, int]:
         """The first offset of each partition."""

@@ -1,0 +1,50 @@
+"""Who descends from whom, and whether they are gone (from /proc, so on Linux)."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+def descendants(pid: int) -> dict[int, str]:
+    """Every living child, grandchild and so on of a process, with its command line."""
+    parents: dict[int, int] = {}
+    for entry in PROC.iterdir() if PROC.is_dir() else ():
+        if entry.name.isdigit() and (parent := _parent(int(entry.name))) is not None:
+            parents[int(entry.name)] = parent
+    found: dict[int, str] = {}
+    generation = {pid}
+    while generation:
+        generation = {child for child, parent in parents.items() if parent in generation} - found.keys()
+        found |= {child: _command(child) for child in generation}
+    return found
+
+
+def wait_until_gone(processes: dict[int, str], timeout_seconds: float = 60) -> dict[int, str]:
+    """Wait for processes to end; returns those that have not."""
+    deadline = time.monotonic() + timeout_seconds
+    left = dict(processes)
+    while left and time.monotonic() < deadline:
+        left = {pid: command for pid, command in left.items() if _command(pid) == command}
+        time.sleep(0.05)
+    return left
+
+
+def _parent(pid: int) -> int | None:
+    try:
+        # The name in parentheses may hold anything; what follows its end does not.
+        return int((PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _command(pid: int) -> str:
+    """The command line, empty for a process that has ended and only waits for its parent to notice."""
+    try:
+        return (
+            (PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        )
+    except OSError:
+        return ""
