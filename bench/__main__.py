@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="a fifth of the records; writes to build/bench unless --output is given",
+        help="a fifth of the counted records; writes to build/bench unless --output is given",
     )
     parser.add_argument(
         "--only",

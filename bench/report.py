@@ -154,7 +154,7 @@ def _settings_text() -> str:
 
 
 def _how(scenario: Scenario, result: ScenarioResult) -> str:
-    quick = " A quick look: a fifth of the records." if result.quick else ""
+    quick = " A quick look: a fifth of the counted records." if result.quick else ""
     return (
         f"**`{scenario.name}`**: {scenario.method}{quick} {result.runs} runs a side, taken "
         f"{result.taken_at} at commit {result.commit}; other programs took at most "

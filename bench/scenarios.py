@@ -14,6 +14,10 @@ from bench.figures import Bound, Measure, Target
 from bench.servers import Server, System, serve
 
 RECORD_BYTES = 100
+BATCHED_RECORDS = 5_000_000
+BATCHED_WARMUP_RECORDS = 3_000_000
+LATENCY_RECORDS = 20_000
+LATENCY_WARMUP_RECORDS = 20_000
 IDLE_SETTLE_SECONDS = 5.0
 BYTES_PER_GIGABYTE = 1e9
 BYTES_PER_MEBIBYTE = 1 << 20
@@ -38,7 +42,7 @@ class Turn:
         return serve(self.system, self.workspace, ottla_python_flags=self.ottla_python_flags)
 
     def size(self, full: int) -> int:
-        """`full`, or a fifth of it when only a quick look is wanted."""
+        """`full`, or a fifth of it when only a quick look is wanted. Warm-ups are never shortened."""
         return full // 5 if self.quick else full
 
     def note(self, client: clients.ClientRun) -> None:
@@ -64,14 +68,14 @@ _CPU = Measure("cpu_seconds_per_gigabyte", "broker's CPU time", "s/GB")
 
 def _produce_batched(acks: str) -> Callable[[Turn], dict[str, float]]:
     def run(turn: Turn) -> dict[str, float]:
-        records, warmup_records = turn.size(7_000_000), turn.size(2_000_000)
+        records = BATCHED_WARMUP_RECORDS + turn.size(BATCHED_RECORDS)
         with turn.server() as server:
             clients.create_topic(server)
             run = clients.producer_performance(
                 server,
                 {**BATCHED, "acks": acks},
                 records=records,
-                warmup_records=warmup_records,
+                warmup_records=BATCHED_WARMUP_RECORDS,
                 record_bytes=RECORD_BYTES,
             )
             turn.note(run.client)
@@ -94,8 +98,8 @@ def _produce_one_record(
             run = clients.producer_performance(
                 server,
                 properties,
-                records=turn.size(records),
-                warmup_records=turn.size(warmup_records),
+                records=warmup_records + turn.size(records),
+                warmup_records=warmup_records,
                 record_bytes=RECORD_BYTES,
             )
             turn.note(run.client)
@@ -110,7 +114,10 @@ def _latency_confluent(turn: Turn) -> dict[str, float]:
     with turn.server() as server:
         clients.create_topic(server)
         figures, client = clients.end_to_end_latency_confluent(
-            server, records=turn.size(20_000), warmup_records=turn.size(5_000), record_bytes=RECORD_BYTES
+            server,
+            records=turn.size(LATENCY_RECORDS),
+            warmup_records=LATENCY_WARMUP_RECORDS,
+            record_bytes=RECORD_BYTES,
         )
         turn.note(client)
     return {"p50_ms": figures.p50_ms, "p99_ms": figures.p99_ms, "p999_ms": figures.p999_ms}
@@ -120,9 +127,9 @@ def _latency_java(turn: Turn) -> dict[str, float]:
     with turn.server() as server:
         clients.create_topic(server)
         # The tool has no warm-up of its own: the first run warms the broker, the second is counted.
-        clients.end_to_end_latency_java(server, records=turn.size(5_000), record_bytes=RECORD_BYTES)
+        clients.end_to_end_latency_java(server, records=LATENCY_WARMUP_RECORDS, record_bytes=RECORD_BYTES)
         summary, client = clients.end_to_end_latency_java(
-            server, records=turn.size(20_000), record_bytes=RECORD_BYTES
+            server, records=turn.size(LATENCY_RECORDS), record_bytes=RECORD_BYTES
         )
         turn.note(client)
     return {"mean_ms": summary.mean_ms}
@@ -173,13 +180,13 @@ def _memory(turn: Turn) -> dict[str, float]:
 
 _BATCHED_METHOD = (
     "Java's ProducerPerformance, 100-byte records, 1 partition, acks={acks}, batch.size=16384 and "
-    "linger.ms=5 (the defaults), as fast as it goes: 7 million records, the first 2 million as warm-up; the "
-    "rate of the rest. CPU time is of the whole run."
+    "linger.ms=5 (the defaults), as fast as it goes: 5 million records after 3 million of warm-up. CPU time is "
+    "of both."
 )
 _UNBATCHED_METHOD = (
     "Java's ProducerPerformance, 100-byte records, 1 partition, acks=1, batch.size=0 and linger.ms=0, "
     "max.in.flight.requests.per.connection={in_flight}: every request carries one record (the client's own "
-    "records-per-request-avg must be 1). {records:,} records, the first {warmup_records:,} as warm-up."
+    "records-per-request-avg must be 1). {records:,} records after {warmup_records:,} of warm-up."
 )
 
 
@@ -204,12 +211,12 @@ SCENARIOS: Mapping[str, Scenario] = {
             (_RATE, _CPU),
             _produce_batched("all"),
         ),
-        _one_record_scenario("produce-one-record-a-request", 5, 200_000, 50_000),
-        _one_record_scenario("produce-one-record-a-request-1-in-flight", 1, 100_000, 25_000),
+        _one_record_scenario("produce-one-record-a-request", 5, 200_000, 100_000),
+        _one_record_scenario("produce-one-record-a-request-1-in-flight", 1, 100_000, 50_000),
         Scenario(
             "end-to-end-latency",
             "confluent-kafka in one process: produce() one 100-byte record (acks=1, no linger), poll() "
-            "until it comes back, then the next; 20,000 records after 5,000 of warm-up.",
+            "until it comes back, then the next; 20,000 records after 20,000 of warm-up.",
             (
                 Measure("p50_ms", "p50", "ms", AT_MOST_FOUR_FIFTHS),
                 Measure("p99_ms", "p99", "ms", AT_MOST_FOUR_FIFTHS),
@@ -220,7 +227,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         Scenario(
             "end-to-end-latency-java",
             "Java's EndToEndLatency with acks=1 (send, wait for the acknowledgement, poll), 20,000 records "
-            "after a run of 5,000 as warm-up. Its percentiles are whole milliseconds, so the mean is told.",
+            "after a run of 20,000 as warm-up. Its percentiles are whole milliseconds, so the mean is told.",
             (Measure("mean_ms", "mean", "ms"),),
             _latency_java,
         ),
