@@ -100,23 +100,11 @@ class ClassicMembership:
     def _create(self, group_id: str) -> ClassicGroup:
         """A new group. Its first record makes it survive a change of coordinator even before it is stable."""
         group = self._groups[group_id] = ClassicGroup(group_id, self._outbox.now.wall_ms)
-
-        def failed(error: ErrorCode) -> None:
-            self._abandon(group, answer_for(error))
-
         record = coordinator_records.group_metadata(group_id, group.to_record_value({}))
-        self._outbox.append([record], _nothing, failed)
+        # Nothing depends on this record. If it cannot be written, the assignment will not be either, and
+        # that is where the members hear of it.
+        self._outbox.append([record], _nothing, _ignore_error)
         return group
-
-    def _abandon(self, group: ClassicGroup, error: ErrorCode) -> None:
-        """The group could not be written at all: send everybody away."""
-        if self._groups.get(group.group_id) is not group or group.state is GroupState.DEAD:
-            return
-        for member_id in [*group.members, *group.pending_joins]:
-            self._remove(group, member_id, error)
-        self._cancel_rebalance(group)
-        group.transition_to(GroupState.DEAD, self._outbox.now.wall_ms)
-        del self._groups[group.group_id]
 
     def _has_room_for(self, group: ClassicGroup, member_id: str) -> bool:
         """Whether the join keeps to group.max.size; while gathering, whoever joins first has the place."""
