@@ -22,7 +22,7 @@ SCRATCH = REPOSITORY / "build" / "bench"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_intermixed_args(arguments)
     try:
         if options.list:
             for scenario in SCENARIOS.values():

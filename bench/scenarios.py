@@ -180,8 +180,8 @@ def _memory(turn: Turn) -> dict[str, float]:
 
 _BATCHED_METHOD = (
     "Java's ProducerPerformance, 100-byte records, 1 partition, acks={acks}, batch.size=16384 and "
-    "linger.ms=5 (the defaults), as fast as it goes: 5 million records after 3 million of warm-up. CPU time is "
-    "of both."
+    "linger.ms=5 (the defaults), as fast as it goes: 5 million records after 3 million of warm-up. CPU time "
+    "is of both."
 )
 _UNBATCHED_METHOD = (
     "Java's ProducerPerformance, 100-byte records, 1 partition, acks=1, batch.size=0 and linger.ms=0, "
