@@ -251,6 +251,21 @@ class Controller:
             await asyncio.gather(self._syncing, return_exceptions=True)
         await asyncio.to_thread(self._log.close)
 
+    @property
+    def epoch(self) -> int:
+        """The epoch that this node leads the metadata log in."""
+        return self._log.epoch
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset after the last record that is durable and applied."""
+        return self.image.last_offset + 1
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record of the metadata log gets."""
+        return self._log.end_offset
+
     # -- changes --------------------------------------------------------------------------------------
 
     def add_listener(self, listener: MetadataListener) -> None:

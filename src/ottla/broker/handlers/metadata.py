@@ -22,7 +22,7 @@ from ottla.core.metadata import broker_settings
 from ottla.core.metadata.image import MetadataImage, PartitionImage, TopicImage
 from ottla.core.metadata.topic_names import is_internal, topic_name_problem
 from ottla.protocol.apis import ApiKey
-from ottla.protocol.errors import ErrorCode, InvalidRequest, KafkaError
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.metadata_response import (
     MetadataResponse,
@@ -48,7 +48,9 @@ FIRST_VERSION_THAT_TELLS_LISTENER_PROBLEMS = 6
 
 async def metadata(broker: Broker, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
     """The brokers, and the topics that were asked for."""
-    _check(request, context.api_version)
+    problem = _problem(request, context.api_version)
+    if problem is not None:
+        return _refused(request, problem)
     failed: dict[str, ErrorCode] = {}
     missing = _missing_names(broker.image, request, context.api_version)
     if missing:
@@ -75,14 +77,23 @@ async def metadata(broker: Broker, context: RequestContext, request: MetadataReq
     )
 
 
-def _check(request: MetadataRequest, version: int) -> None:
-    if version >= FIRST_VERSION_WITH_TOPIC_IDS_IN_REQUESTS:
-        return
-    for topic in request.topics or ():
-        if topic.name is None:
-            raise InvalidRequest(f"Topic name can not be null for version {version}")
-        if topic.topic_id != ZERO_UUID:
-            raise InvalidRequest(f"Topic IDs are not supported in requests for version {version}")
+def _problem(request: MetadataRequest, version: int) -> ErrorCode | None:
+    """v10 and v11 have fields for ids and null names, but no meaning for them."""
+    if version < FIRST_VERSION_WITH_TOPIC_IDS_IN_REQUESTS and any(
+        topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics or ()
+    ):
+        return ErrorCode.INVALID_REQUEST
+    return None
+
+
+def _refused(request: MetadataRequest, error: ErrorCode) -> MetadataResponse:
+    """The whole request is wrong: without a field for that, each topic says it."""
+    return MetadataResponse(
+        topics=[
+            MetadataResponseTopic(error_code=error, name=topic.name or "", topic_id=topic.topic_id)
+            for topic in request.topics or ()
+        ]
+    )
 
 
 def _wants_all(request: MetadataRequest, version: int) -> bool:
@@ -225,7 +236,9 @@ def describe_topic_partitions(
     image = broker.image
     cursor = request.cursor
     if cursor is not None and cursor.partition_index < 0:
-        raise InvalidRequest(f"The cursor's partition {cursor.partition_index} is not valid")
+        return DescribeTopicPartitionsResponse(
+            topics=[_undescribed(topic.name, ErrorCode.INVALID_REQUEST) for topic in request.topics]
+        )
     names = sorted({topic.name for topic in request.topics} or image.topics)
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
@@ -240,7 +253,7 @@ def describe_topic_partitions(
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         topic = image.topics.get(name)
         if topic is None:
-            response.topics.append(_undescribed(name))
+            response.topics.append(_undescribed(name, _unknown([name])[name]))
             continue
         indexes = [index for index in sorted(topic.partitions) if index >= first]
         described = [_describe(topic.partitions[index], alive) for index in indexes[:remaining]]
@@ -252,14 +265,12 @@ def describe_topic_partitions(
     return response
 
 
-def _undescribed(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _undescribed(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
     from ottla.protocol.messages.describe_topic_partitions_response import (
         DescribeTopicPartitionsResponseTopic,
     )
 
-    return DescribeTopicPartitionsResponseTopic(
-        error_code=_unknown([name])[name], name=name, is_internal=is_internal(name)
-    )
+    return DescribeTopicPartitionsResponseTopic(error_code=error, name=name, is_internal=is_internal(name))
 
 
 def _described(

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ottla.core.metadata import client_metrics_settings, group_settings, topic_settings
-from ottla.core.metadata.broker_settings import BROKER_SETTINGS, without_listener
+from ottla.core.metadata.broker_settings import BROKER_SETTINGS, update_mode, without_listener
 from ottla.core.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from ottla.core.metadata.image import (
     BROKER_RESOURCE,
@@ -21,7 +21,7 @@ from ottla.core.metadata.image import (
     TOPIC_RESOURCE,
     MetadataImage,
 )
-from ottla.core.metadata.settings import ConfigType, InvalidValue, Setting
+from ottla.core.metadata.settings import ConfigType, InvalidValue, Setting, UpdateMode
 from ottla.core.metadata.topic_names import topic_name_problem
 from ottla.protocol.errors import (
     BrokerIdNotRegistered,
@@ -35,6 +35,23 @@ from ottla.protocol.records.config_record import ConfigRecord
 from ottla.protocol.schema import Message
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
+
+
+#: Of these, only a listener's own can change while a broker runs.
+LISTENER_SECURITY_SETTINGS = frozenset(
+    {
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
 
 
 class Operation(enum.IntEnum):
@@ -129,6 +146,32 @@ def _new_value(
                 elif operation is Operation.SUBTRACT and item in items:
                     items.remove(item)
             return ",".join(items)
+
+
+def check_dynamic(names: Iterable[str], per_broker: bool) -> None:
+    """Whether these broker settings may be changed while it runs. Raises InvalidRequest."""
+    modes = {name: update_mode(name) for name in names if without_listener(name) in BROKER_SETTINGS}
+    fixed = [name for name, mode in modes.items() if mode is UpdateMode.READ_ONLY]
+    _refuse_names("Cannot update these configs dynamically", fixed)
+    _refuse_names(
+        "These security configs can be dynamically updated only per-listener using the listener prefix",
+        [name for name in modes if name in LISTENER_SECURITY_SETTINGS],
+    )
+    _refuse_names(
+        "These configs of listeners can't be updated while the broker runs",
+        [name for name in modes if name in ("listeners", "listener.security.protocol.map")],
+    )
+    if not per_broker:
+        _refuse_names(
+            "Cannot update these configs at default cluster level, broker id must be specified",
+            [name for name, mode in modes.items() if mode is UpdateMode.PER_BROKER],
+        )
+
+
+def _refuse_names(problem: str, names: Iterable[str]) -> None:
+    found = ", ".join(sorted(names))
+    if found:
+        raise InvalidRequest(f"{problem}: [{found}]")
 
 
 # -- what is allowed ----------------------------------------------------------------------------------

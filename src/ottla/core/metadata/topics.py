@@ -8,16 +8,16 @@ it or nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
 from ottla.core.metadata.config_changes import check_topic_config
+from ottla.core.metadata.config_descriptions import describe_topic
 from ottla.core.metadata.config_layers import BrokerLayers
 from ottla.core.metadata.decisions import MAX_RECORDS_PER_REQUEST, Decision, Randomness
 from ottla.core.metadata.image import TOPIC_RESOURCE, MetadataImage
 from ottla.core.metadata.partitions import check_assignment, partition_record, place
-from ottla.core.metadata.topic_configs_answer import creatable_configs
 from ottla.core.metadata.topic_names import CLUSTER_METADATA_TOPIC, colliding_topic, validate_topic_name
 from ottla.protocol.errors import (
     ErrorCode,
@@ -33,7 +33,11 @@ from ottla.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
-from ottla.protocol.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
+from ottla.protocol.messages.create_topics_response import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsResponse,
+)
 from ottla.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from ottla.protocol.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 from ottla.protocol.records.config_record import ConfigRecord
@@ -138,8 +142,22 @@ def _succeeded(topic: CreatableTopic, records: list[Message], layers: BrokerLaye
         error_message=None,
         num_partitions=len(partitions),
         replication_factor=len(partitions[0].replicas),  # type: ignore[attr-defined]
-        configs=creatable_configs(layers, overrides),
+        configs=_configs(layers, overrides),
     )
+
+
+def _configs(layers: BrokerLayers, overrides: Mapping[str, str]) -> list[CreatableTopicConfigs]:
+    """Every setting of a topic with these values of its own, by name (KIP-525)."""
+    return [
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.sensitive,
+        )
+        for entry in describe_topic(layers, overrides)
+    ]
 
 
 def _create_topic(

@@ -1,0 +1,136 @@
+"""DescribeCluster (API key 60) 0-2, DescribeQuorum (55) 0-2, UpdateFeatures (57) 0-2.
+
+DescribeCluster (KIP-700): v1 asks for brokers or controllers (KIP-919), and a broker answers for brokers
+only; v2 can list fenced brokers (KIP-1073). DescribeQuorum (KIP-595): v1 has fetch times (KIP-836), v2
+directories and the nodes' addresses (KIP-853). UpdateFeatures is told in
+`ottla.core.metadata.feature_updates`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.context import RequestContext
+from ottla.broker.handlers.operations import ALL_CLUSTER_OPERATIONS, NOT_ASKED
+from ottla.broker.metadata_log import METADATA_TOPIC
+from ottla.core.metadata.feature_updates import update_features as decide_features
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.errors import ErrorCode, MismatchedEndpointType, UnsupportedEndpointType
+from ottla.protocol.messages.describe_cluster_request import DescribeClusterRequest
+from ottla.protocol.messages.describe_cluster_response import DescribeClusterBroker, DescribeClusterResponse
+from ottla.protocol.messages.describe_quorum_request import DescribeQuorumRequest
+from ottla.protocol.messages.describe_quorum_response import (
+    DescribeQuorumResponse,
+    Listener,
+    Node,
+    PartitionData,
+    ReplicaState,
+    TopicData,
+)
+from ottla.protocol.messages.update_features_request import UpdateFeaturesRequest
+from ottla.protocol.messages.update_features_response import UpdateFeaturesResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+BROKERS = 1
+CONTROLLERS = 2
+
+
+def describe_cluster(
+    broker: Broker, context: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    """The brokers that clients of this listener can reach."""
+    if request.endpoint_type == CONTROLLERS:
+        raise MismatchedEndpointType(
+            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+        )
+    if request.endpoint_type != BROKERS:
+        raise UnsupportedEndpointType(f"Unsupported endpoint type {request.endpoint_type}")
+    brokers = []
+    for broker_id, registered in sorted(broker.image.brokers.items()):
+        endpoint = registered.endpoint(context.listener_name)
+        if endpoint is not None and (request.include_fenced_brokers or not registered.fenced):
+            brokers.append(
+                DescribeClusterBroker(
+                    broker_id=broker_id,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    rack=registered.rack,
+                    is_fenced=registered.fenced,
+                )
+            )
+    return DescribeClusterResponse(
+        error_message=None,
+        endpoint_type=BROKERS,
+        cluster_id=broker.cluster_id,
+        controller_id=broker.node_id,
+        brokers=brokers,
+        cluster_authorized_operations=(
+            ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
+
+
+def describe_quorum(
+    broker: Broker, context: RequestContext, request: DescribeQuorumRequest
+) -> DescribeQuorumResponse:
+    """The quorum of this node alone; any partition but that of the metadata is not known."""
+    topics = [
+        TopicData(
+            topic_name=topic.topic_name,
+            partitions=[
+                _quorum(broker)
+                if (topic.topic_name, partition.partition_index) == (METADATA_TOPIC, 0)
+                else PartitionData(
+                    partition_index=partition.partition_index,
+                    error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    error_message=None,
+                )
+                for partition in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    endpoint = broker.config.controller_listener
+    node = Node(
+        node_id=broker.node_id,
+        listeners=[Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port)],
+    )
+    nodes = [node] if context.api_version >= 2 else []
+    return DescribeQuorumResponse(error_message=None, topics=topics, nodes=nodes)
+
+
+def _quorum(broker: Broker) -> PartitionData:
+    controller, now_ms = broker.controller, broker.now_ms()
+    return PartitionData(
+        partition_index=0,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        leader_id=broker.node_id,
+        leader_epoch=controller.epoch,
+        high_watermark=controller.high_watermark,
+        current_voters=[
+            ReplicaState(
+                replica_id=broker.node_id,
+                replica_directory_id=broker.log_directory.directory_id,
+                log_end_offset=controller.log_end_offset,
+                last_fetch_timestamp=now_ms,
+                last_caught_up_timestamp=now_ms,
+            )
+        ],
+    )
+
+
+async def update_features(
+    broker: Broker, context: RequestContext, request: UpdateFeaturesRequest
+) -> UpdateFeaturesResponse:
+    """New feature levels for the cluster."""
+    return await broker.controller.submit(lambda image: decide_features(image, request, context.api_version))
+
+
+HANDLERS = {
+    ApiKey.DESCRIBE_CLUSTER: describe_cluster,
+    ApiKey.DESCRIBE_QUORUM: describe_quorum,
+    ApiKey.UPDATE_FEATURES: update_features,
+}

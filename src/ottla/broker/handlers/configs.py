@@ -1,0 +1,354 @@
+"""Settings of resources: DescribeConfigs (API key 32) 1-4, AlterConfigs (33) 0-2, and 0-1 of two more.
+
+These are IncrementalAlterConfigs (44) and ListConfigResources (74).
+
+DescribeConfigs: v1 brought sources and synonyms (KIP-226), v3 types and documentation (KIP-569). The value
+of a password is never shown, nor that of a key which nobody knows. Resources are topics, this broker by its
+id or the defaults of all by an empty name, this broker's loggers (KIP-412), client metrics (KIP-714), groups
+(KIP-848).
+
+AlterConfigs gives a resource exactly the values of the request, what it does not name falls back: deprecated
+in favour of IncrementalAlterConfigs (KIP-339), which sets, deletes, appends to and subtracts from single
+values.
+
+ListConfigResources: v0 was ListClientMetricsResources and knows those only, v1 all kinds (KIP-1142).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from ottla.broker import loggers
+from ottla.broker.context import RequestContext
+from ottla.core.metadata.config_changes import Operation, change_configs, check_dynamic, replace_configs
+from ottla.core.metadata.config_descriptions import (
+    ConfigEntry,
+    describe_broker,
+    describe_client_metrics,
+    describe_cluster_default,
+    describe_group,
+    describe_topic,
+)
+from ottla.core.metadata.config_layers import ConfigSource
+from ottla.core.metadata.decisions import MAX_RECORDS_PER_REQUEST, Decision
+from ottla.core.metadata.image import (
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+    MetadataImage,
+)
+from ottla.core.metadata.settings import ConfigType
+from ottla.core.metadata.topic_names import validate_topic_name
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.errors import (
+    ErrorCode,
+    InvalidRequest,
+    KafkaError,
+    PolicyViolation,
+    UnknownTopicOrPartition,
+    UnsupportedVersion,
+)
+from ottla.protocol.messages.alter_configs_request import AlterConfigsRequest
+from ottla.protocol.messages.alter_configs_response import AlterConfigsResourceResponse, AlterConfigsResponse
+from ottla.protocol.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.describe_configs_response import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from ottla.protocol.messages.incremental_alter_configs_request import IncrementalAlterConfigsRequest
+from ottla.protocol.messages.incremental_alter_configs_response import (
+    AlterConfigsResourceResponse as IncrementalResourceResponse,
+)
+from ottla.protocol.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
+from ottla.protocol.messages.list_config_resources_request import ListConfigResourcesRequest
+from ottla.protocol.messages.list_config_resources_response import ConfigResource, ListConfigResourcesResponse
+from ottla.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+ResourceKey = tuple[int, str]
+Outcome = KafkaError | None
+
+RESOURCE_TYPES = (
+    TOPIC_RESOURCE,
+    BROKER_RESOURCE,
+    BROKER_LOGGER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+)
+
+
+# -- DescribeConfigs ----------------------------------------------------------------------------------
+
+
+def describe_configs(
+    broker: Broker, context: RequestContext, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
+    """Every resource asked for, each with its own error."""
+    return DescribeConfigsResponse(
+        results=[_described(broker, resource, request) for resource in request.resources]
+    )
+
+
+def _described(
+    broker: Broker, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+    try:
+        entries = _entries(broker, resource.resource_type, resource.resource_name)
+    except KafkaError as error:
+        result.error_code, result.error_message = error.code, error.message
+        return result
+    wanted = None if resource.configuration_keys is None else set(resource.configuration_keys)
+    result.configs = [_config(entry, request) for entry in entries if wanted is None or entry.name in wanted]
+    return result
+
+
+def _entries(broker: Broker, resource_type: int, name: str) -> list[ConfigEntry]:
+    image, layers = broker.image, broker.config.layers
+    own = image.configs.get((resource_type, name), {})
+    match resource_type:
+        case 2:
+            validate_topic_name(name)
+            if name not in image.topics:
+                raise UnknownTopicOrPartition()
+            return describe_topic(layers, own)
+        case 4:
+            if not name:
+                return describe_cluster_default(layers)
+            _require_own_id(broker, name, "or empty string, ")
+            return describe_broker(layers)
+        case 8:
+            _require_own_id(broker, name, "")
+            return [_logger(*each) for each in loggers.logger_levels().items()]
+        case 16:
+            if not name:
+                raise InvalidRequest("Client metrics subscription name must not be empty")
+            return describe_client_metrics(own)
+        case 32:
+            if not name:
+                raise InvalidRequest("Group name must not be empty")
+            return describe_group(layers, own)
+        case _:
+            raise InvalidRequest(f"Unsupported resource type: {resource_type}")
+
+
+def _require_own_id(broker: Broker, name: str, or_else: str) -> None:
+    if not name.isdecimal():
+        raise InvalidRequest(f"Broker id must be an integer, but it is: {name}")
+    if int(name) != broker.node_id:
+        raise InvalidRequest(f"Unexpected broker id, expected {broker.node_id} {or_else}but received {name}")
+
+
+def _logger(name: str, level: str) -> ConfigEntry:
+    source = ConfigSource.DYNAMIC_BROKER_LOGGER
+    return ConfigEntry(name, level, False, source, False, (), ConfigType.UNKNOWN, None)
+
+
+def _config(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(name=name, value=value, source=source)
+            for name, value, source in entry.synonyms
+        ]
+        if request.include_synonyms
+        else [],
+        config_type=entry.type,
+        documentation=entry.doc if request.include_documentation else None,
+    )
+
+
+# -- AlterConfigs and IncrementalAlterConfigs -----------------------------------------------------------
+
+
+async def alter_configs(
+    broker: Broker, context: RequestContext, request: AlterConfigsRequest
+) -> AlterConfigsResponse:
+    """Replace all values of each resource."""
+    wanted = [(each.resource_type, each.resource_name) for each in request.resources]
+    values = {
+        key: {config.name: config.value for config in resource.configs}
+        for key, resource in zip(wanted, request.resources, strict=True)
+    }
+
+    def check(key: ResourceKey) -> None:
+        if key[0] == BROKER_LOGGER_RESOURCE:
+            raise InvalidRequest("Unknown resource type BROKER_LOGGER.")
+        nulls = [name for name, value in values[key].items() if value is None]
+        if nulls:
+            raise InvalidRequest(f"Null value not supported for : {','.join(nulls)}")
+        _check_broker_resource(broker, key, values[key])
+
+    def decide(image: MetadataImage, key: ResourceKey) -> list[Message]:
+        return replace_configs(image, key[0], key[1], values[key])
+
+    outcomes = await _change(broker, wanted, check, decide, request.validate_only)
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=_code(error),
+                error_message=error.message if error is not None else None,
+                resource_type=resource_type,
+                resource_name=name,
+            )
+            for (resource_type, name), error in outcomes
+        ]
+    )
+
+
+async def incremental_alter_configs(
+    broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    """Change single values of each resource. The levels of loggers change here and now, and are not kept."""
+    wanted = [(each.resource_type, each.resource_name) for each in request.resources]
+    changes = {
+        key: [(config.name, config.config_operation, config.value) for config in resource.configs]
+        for key, resource in zip(wanted, request.resources, strict=True)
+    }
+
+    def check(key: ResourceKey) -> None:
+        _check_changes(changes[key])
+        if key[0] == BROKER_LOGGER_RESOURCE:
+            _require_own_id(broker, key[1], "")
+            _change_loggers(changes[key], request.validate_only)
+        _check_broker_resource(broker, key, (name for name, _, _ in changes[key]))
+
+    def decide(image: MetadataImage, key: ResourceKey) -> list[Message]:
+        if key[0] == BROKER_LOGGER_RESOURCE:
+            return []
+        typed = [(name, Operation(operation), value) for name, operation, value in changes[key]]
+        return change_configs(image, key[0], key[1], typed)
+
+    outcomes = await _change(broker, wanted, check, decide, request.validate_only)
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            IncrementalResourceResponse(
+                error_code=_code(error),
+                error_message=error.message if error is not None else None,
+                resource_type=resource_type,
+                resource_name=name,
+            )
+            for (resource_type, name), error in outcomes
+        ]
+    )
+
+
+async def _change(
+    broker: Broker,
+    wanted: list[ResourceKey],
+    check: Callable[[ResourceKey], None],
+    decide: Callable[[MetadataImage, ResourceKey], list[Message]],
+    validate_only: bool,
+) -> list[tuple[ResourceKey, Outcome]]:
+    """Decide on every resource by itself, make what may be made durable at once."""
+    twice = {key for key, count in Counter(wanted).items() if count > 1}
+    outcomes: dict[ResourceKey, Outcome] = {}
+
+    def decide_all(image: MetadataImage) -> Decision[None]:
+        records: list[Message] = []
+        for key in dict.fromkeys(wanted):
+            try:
+                if key in twice:
+                    raise InvalidRequest("Each resource must appear at most once.")
+                check(key)
+                changed = decide(image, key)
+                if len(records) + len(changed) > MAX_RECORDS_PER_REQUEST:
+                    raise PolicyViolation("Excessively large number of changes per request.")
+            except KafkaError as error:
+                outcomes[key] = error
+                continue
+            records += changed
+            outcomes[key] = None
+        return Decision([] if validate_only else records, None)
+
+    await broker.controller.submit(decide_all)
+    return list(outcomes.items())
+
+
+def _check_changes(changes: list[tuple[str, int, str | None]]) -> None:
+    unknown = sorted({operation for _, operation, _ in changes} - set(Operation))
+    if unknown:
+        raise InvalidRequest(f"Unknown operation type {unknown[0]}")
+    nulls = [name for name, operation, value in changes if value is None and operation != Operation.DELETE]
+    if nulls:
+        raise InvalidRequest(f"Null value not supported for : {','.join(nulls)}")
+    if len({name for name, _, _ in changes}) != len(changes):
+        twice = [name for name, count in Counter(name for name, _, _ in changes).items() if count > 1]
+        raise InvalidRequest(f"Error due to duplicate config keys : {','.join(twice)}")
+
+
+def _check_broker_resource(broker: Broker, key: ResourceKey, names: Iterable[str]) -> None:
+    resource_type, name = key
+    if resource_type == BROKER_RESOURCE:
+        if name:
+            _require_own_id(broker, name, "or empty string, ")
+        check_dynamic(names, per_broker=bool(name))
+
+
+def _change_loggers(changes: list[tuple[str, int, str | None]], validate_only: bool) -> None:
+    for name, operation, level in changes:
+        if operation in (Operation.APPEND, Operation.SUBTRACT):
+            raise InvalidRequest(
+                f"{Operation(operation).name} operation is not allowed for the BROKER_LOGGER resource"
+            )
+        loggers.check_level(name, level if operation == Operation.SET else None)
+    if not validate_only:
+        for name, operation, level in changes:
+            loggers.set_level(name, level if operation == Operation.SET else None)
+
+
+def _code(error: Outcome) -> ErrorCode:
+    return ErrorCode.NONE if error is None else error.code
+
+
+# -- ListConfigResources ------------------------------------------------------------------------------
+
+
+def list_config_resources(
+    broker: Broker, context: RequestContext, request: ListConfigResourcesRequest
+) -> ListConfigResourcesResponse:
+    """Which resources have settings, of the kinds asked for."""
+    kinds = [CLIENT_METRICS_RESOURCE] if context.api_version == 0 else request.resource_types
+    kinds = list(dict.fromkeys(kinds)) or list(RESOURCE_TYPES)
+    if not set(kinds) <= set(RESOURCE_TYPES):
+        raise UnsupportedVersion()
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=kind)
+            for kind in kinds
+            for name in _names(broker.image, kind)
+        ]
+    )
+
+
+def _names(image: MetadataImage, kind: int) -> list[str]:
+    if kind == TOPIC_RESOURCE:
+        return sorted(image.topics)
+    if kind in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE):
+        return [str(broker_id) for broker_id in sorted(image.brokers)]
+    return sorted(name for resource_type, name in image.configs if resource_type == kind)
+
+
+HANDLERS = {
+    ApiKey.DESCRIBE_CONFIGS: describe_configs,
+    ApiKey.ALTER_CONFIGS: alter_configs,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+    ApiKey.LIST_CONFIG_RESOURCES: list_config_resources,
+}
