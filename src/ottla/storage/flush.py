@@ -13,7 +13,7 @@ from ottla.storage.segment import Segment
 class FlushTask:
     """The syncing of a log up to `end_offset`: `run` in any thread, then `Log.complete_flush`."""
 
-    __slots__ = ("_directory", "_epochs", "_files", "end_offset", "truncations")
+    __slots__ = ("_created", "_directory", "_epochs", "_files", "end_offset", "truncations")
 
     def __init__(
         self,
@@ -21,19 +21,27 @@ class FlushTask:
         truncations: int,
         files: Sequence[tuple[Segment, FileHandle]],
         epochs: LeaderEpochs,
-        directory: Path | None,
+        directory: Path,
+        *,
+        created: bool,
     ) -> None:
         self.end_offset = end_offset
         self.truncations = truncations
         self._files = files
         self._epochs = epochs
         self._directory = directory
+        self._created = created
 
     def run(self) -> None:
         """Return when everything is on the disk. An OSError here means lost data: the broker must stop."""
         for segment, handle in self._files:
             segment.sync(handle)
-        self._epochs.sync()
-        if self._directory is not None:  # files were made in it, and it itself may be new
-            sync_directory(self._directory)
-            sync_directory(self._directory.parent)
+        try:
+            self._epochs.sync()
+            if self._created:  # files were made in the directory, and it itself may be new
+                sync_directory(self._directory)
+                sync_directory(self._directory.parent)
+        except FileNotFoundError:
+            if self._directory.exists():
+                raise
+            # the partition was deleted meanwhile: nobody needs it

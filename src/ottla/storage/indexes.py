@@ -15,6 +15,7 @@ for entries, and goes before the first new entry is written.
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import threading
@@ -40,7 +41,7 @@ class CorruptIndex(Exception):
 class EntryFile:
     """A file of entries of one size that grows at its end. Reads are safe in other threads."""
 
-    __slots__ = ("_buffer", "_count", "_last", "_lock", "_written", "layout", "path")
+    __slots__ = ("_buffer", "_count", "_discarded", "_last", "_lock", "_written", "layout", "path")
 
     def __init__(self, path: str, layout: Struct) -> None:
         self.path = path
@@ -49,6 +50,7 @@ class EntryFile:
         self._written = 0
         self._last: tuple[int, int] | None = None
         self._buffer = bytearray()
+        self._discarded = False
         self._lock = threading.Lock()
 
     @property
@@ -122,6 +124,8 @@ class EntryFile:
         if self._count < 0 and not os.path.exists(self.path):
             self._load()
         with self._lock:
+            if self._discarded:
+                return
             if self._buffer:
                 self._write_out()
             elif not os.path.exists(self.path):
@@ -146,8 +150,17 @@ class EntryFile:
             self._last = self._read_last()
 
     def sync(self) -> None:
+        """Return when every entry is on the disk; nothing happens to a file that is being deleted."""
         self.write_out()
-        sync_file(self.path)
+        if not self._discarded:
+            with contextlib.suppress(FileNotFoundError):
+                sync_file(self.path)
+
+    def discard(self) -> None:
+        """The file is about to be deleted: never make it again."""
+        with self._lock:
+            self._discarded = True
+            self._buffer.clear()
 
 
 class OffsetIndex:

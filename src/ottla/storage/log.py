@@ -388,7 +388,10 @@ class Log:
         """
         if not self.log_start_offset <= start_offset <= self.log_end_offset:
             raise OffsetOutOfRange(start_offset, self.log_start_offset, self.log_end_offset)
-        return self._read(start_offset, max_bytes, upper_offset, at_least_one_batch)
+        try:
+            return self._read(start_offset, max_bytes, upper_offset, at_least_one_batch)
+        except FileNotFoundError:  # in another thread: the segment was deleted meanwhile
+            raise OffsetOutOfRange(start_offset, self.log_start_offset, self.log_end_offset) from None
 
     def _read(
         self, start_offset: int, max_bytes: int, upper_offset: int, at_least_one_batch: bool
@@ -585,9 +588,8 @@ class Log:
             for segment in self._segments
             if segment.end_offset > self.recovery_point and segment.base_offset < end
         ]
-        directory = None if self._directory_synced else self.directory
-        self._directory_synced = True
-        return FlushTask(end, self._truncations, dirty, self._epochs, directory)
+        created, self._directory_synced = not self._directory_synced, True
+        return FlushTask(end, self._truncations, dirty, self._epochs, self.directory, created=created)
 
     def complete_flush(self, task: FlushTask) -> None:
         """`task` has run: move the recovery point, unless the log was truncated meanwhile."""
@@ -618,7 +620,8 @@ class Log:
 
     def delete(self) -> Path:
         """Rename the directory to `<topic>-<n>.<uuid>-delete`; its new path is for whoever removes it."""
-        self.close_files()
+        for segment in self._segments:
+            segment.discard()
         self._deleted_files.clear()
         name = suffixed_directory_name(self.topic, self.partition, DELETED_DIRECTORY_SUFFIX)
         target = self.directory.with_name(name)

@@ -243,6 +243,7 @@ class Segment:
         """(largest timestamp, last offset of the first batch that has it); (-1, base offset) without one."""
         if self._largest is None:
             try:
+                self.time_index.check()
                 largest = self.time_index.last()
             except CorruptIndex:
                 largest = (NO_TIMESTAMP, self.base_offset)
@@ -484,9 +485,15 @@ class Segment:
     def close_file(self) -> None:
         self.handle = None
 
+    def discard(self) -> None:
+        """The files are about to be deleted: a flush in another thread must not make them again."""
+        self.offset_index.file.discard()
+        self.time_index.file.discard()
+        self.handle = None
+
     def rename_for_deletion(self) -> list[Path]:
         """Give the segment's files the suffix `.deleted`, the log first: without it the others are strays."""
-        self.handle = None
+        self.discard()
         renamed = []
         for suffix in SEGMENT_SUFFIXES:
             source = self._prefix + suffix

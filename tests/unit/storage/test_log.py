@@ -416,3 +416,31 @@ def read_offsets(data: bytes) -> list[int]:
         position += header.size_bytes
     assert position == len(data), "a partial batch"
     return found
+
+
+def test_a_flush_that_a_deletion_overtook_makes_no_file_again(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    fill(log, 30)
+    task = log.prepare_flush()
+    assert task is not None
+
+    target = log.delete()
+    task.run()
+
+    assert not (tmp_path / "t-0").exists()
+    assert not [name for name in os.listdir(target) if name.endswith(".tmp")]
+
+
+def test_a_flush_that_retention_overtook_makes_no_file_again(tmp_path: Path) -> None:
+    log = open_log(tmp_path, replace(SMALL, retention_ms=0, file_delete_delay_ms=0))
+    fill(log, 30)
+    task = log.prepare_flush()
+    assert task is not None
+
+    log.enforce_retention(NOW_MS + 10_000, 30)
+    log.remove_deleted_files(NOW_MS + 10_000)
+    task.run()
+    log.complete_flush(task)
+
+    assert log.recovery_point == 30
+    assert [name for name in os.listdir(log.directory) if name.startswith("00000000000000000000.")] == []
