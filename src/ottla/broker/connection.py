@@ -4,7 +4,7 @@ Theory of operation. All connections of a listener read into one receive buffer 
 event loop asks for the buffer, reads, and reports back without yielding, so nobody else can be in it
 (on loops where that does not hold, each connection has its own). Complete frames are handled right
 there, without a copy; what is left of an incomplete frame moves to a buffer of its own, which grows with
-the bytes that arrive, never with the size that a client merely claims.
+the bytes that arrive (64 KiB, or four times what is there), never with the size that a client merely claims.
 
 A request that can't be answered at once (a waiting fetch, a join) makes the connection busy: reading
 pauses, frames that had arrived already wait in `_backlog`, bounded by the receive buffer. A client that does
@@ -25,7 +25,7 @@ from ottla.protocol.errors import ProtocolError
 log = logging.getLogger("ottla.broker")
 
 RECEIVE_BUFFER_BYTES = 256 * 1024
-FRAME_GROWTH_BYTES = 1024 * 1024
+FRAME_GROWTH_BYTES = 64 * 1024
 WRITE_HIGH_WATER_BYTES = 4 * 1024 * 1024
 _SIZE = struct.Struct(">i")
 
@@ -47,6 +47,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         "_busy",
         "_closed",
         "_dispatch",
+        "_ended",
         "_fill",
         "_frame",
         "_frame_bytes",
@@ -89,6 +90,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._task: asyncio.Future[Reply] | None = None
         self._write_paused = False
         self._closed = False
+        self._ended = False
 
     # -- asyncio's side -----------------------------------------------------------------------------
 
@@ -146,8 +148,12 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._accept(frame, owned=True)
 
     def eof_received(self) -> bool:
-        """The client has said its last; answers under way are still sent."""
-        return self._busy
+        """The client has said its last; answers under way are still sent, but nobody waits for new records.
+
+        True keeps the connection until the answer is written.
+        """
+        self._ended = self._busy and isinstance(self._task, asyncio.Task)
+        return self._ended
 
     def close(self) -> None:
         """Hang up."""
@@ -175,7 +181,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _begin_frame(self, head: memoryview, frame_bytes: int) -> None:
         self._frame_bytes = frame_bytes
         self._fill = len(head)
-        room = 4 if frame_bytes == 0 else min(frame_bytes, max(FRAME_GROWTH_BYTES, self._fill))
+        room = 4 if frame_bytes == 0 else min(frame_bytes, max(FRAME_GROWTH_BYTES, 4 * self._fill))
         frame = bytearray(room)
         frame[: self._fill] = head
         self._frame = frame
@@ -232,6 +238,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         reply = task.result()
         if reply:
             self._write(reply)
+        if self._ended:
+            self.close()
+            return
         self._drain_backlog()
 
     def _drain_backlog(self) -> None:

@@ -97,7 +97,8 @@ class Dispatcher:
         if handler is None:
             self._load(ApiKey(key))
             return self(connection, frame)
-        request = request_class(key).decode(frame, version, position)
+        # What follows a request's end is passed over, as Kafka does: librdkafka's Metadata v13 has such bytes.
+        request, _ = request_class(key).decode_prefix(frame, version, position)
         try:
             response = handler(self._broker, context, request)
         except KafkaError as error:

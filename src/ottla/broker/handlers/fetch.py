@@ -52,7 +52,7 @@ READ_COMMITTED = 1
 def handle(broker: Broker, context: RequestContext, body: memoryview) -> Reply | asyncio.Future[Reply]:
     """Answer at once, or with a future when the request has to wait."""
     version = context.api_version
-    request = FetchRequest.decode(body, version)
+    request, _ = FetchRequest.decode_prefix(body, version)
     by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS
     named: list[FetchedPartition] = [
         FetchedPartition(

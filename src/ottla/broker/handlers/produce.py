@@ -50,7 +50,7 @@ def handle(broker: Broker, context: RequestContext, body: memoryview) -> Reply:
     version = context.api_version
     if version < FIRST_VERSION_SERVED:
         raise CloseConnection(f"Produce v{version} carries a message format that Kafka 4 no longer takes")
-    request = ProduceRequest.decode(body, version)
+    request, _ = ProduceRequest.decode_prefix(body, version)
     response = ProduceResponse(responses=[])
     failures = 0
     for topic_data in request.topic_data:
