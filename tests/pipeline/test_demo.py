@@ -1,0 +1,190 @@
+"""`ottla demo`, end to end: every tweet in every store exactly once, whatever is killed in between."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from support.cluster import free_port
+from support.demo import TIMEOUT_SECONDS, DemoProcess
+from support.processes import descendants, wait_until_gone
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+LIMIT = 240
+# Slow enough that something is still to come when the first tweets have landed.
+SLOWLY = ("--rate", "40")
+SOME_HAVE_LANDED = r"stored [1-9]"
+COUNTS = ("tweets", "read", "scored", "stored", "indexed", "counted")
+
+
+def arguments(directory: Path, *more: str) -> list[str]:
+    where = ["--data", str(directory), "--listen", f"127.0.0.1:{free_port()}"]
+    return ["--once", "--limit", str(LIMIT), *where, *more]
+
+
+def assert_every_tweet_arrived_once(report: dict[str, object]) -> None:
+    assert {name: report[name] for name in COUNTS} == dict.fromkeys(COUNTS, LIMIT)
+    assert report["exactly_once"] is True
+
+
+def test_once_on_the_bundled_java_into_postgresql(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    try:
+        url = request.getfixturevalue("postgresql_url")
+    except pytest.skip.Exception:
+        url = None  # the rest of this test needs no PostgreSQL
+    more = ("--postgres", url) if url else ()
+    with DemoProcess.start(*arguments(tmp_path, *more), environment={"OTTLA_JAVA": "bundled"}) as demo:
+        report = demo.report()
+        assert any("Java 21 (bundled)" in line for line in demo.lines)
+
+    assert_every_tweet_arrived_once(report)
+    agreement = report["agreement"]
+    assert agreement["sign_percent"] > 75
+    assert agreement["pearson_r"] > 0.75
+    assert report["search_index"] == "tantivy"
+    if url:
+        assert report["document_store"] == "postgresql"
+        with psycopg.connect(url) as connection:
+            rows = connection.execute("SELECT count(*) FROM ottla_documents WHERE document ? 'compound'")
+            assert rows.fetchone() == (LIMIT,)
+
+
+def test_a_killed_pipeline_is_completed_by_the_next_run(tmp_path: Path) -> None:
+    # given: a run that is killed while tweets are on their way through it
+    with DemoProcess.start(*arguments(tmp_path, *SLOWLY)) as demo:
+        demo.wait_for_line(SOME_HAVE_LANDED)
+        children = descendants(demo.process.pid)
+        demo.kill()
+    landed = documents(tmp_path)
+    assert 0 < landed < LIMIT
+
+    # then: nothing of it goes on, neither its broker nor Spark
+    assert wait_until_gone(children) == {}
+
+    # and: the next run on the same directory completes it
+    with DemoProcess.start(*arguments(tmp_path)) as demo:
+        assert_every_tweet_arrived_once(demo.report())
+    assert documents(tmp_path) == LIMIT
+
+
+def test_a_killed_broker_ends_the_run_and_the_next_one_completes_it(tmp_path: Path) -> None:
+    # given: a run whose broker is killed
+    with DemoProcess.start(*arguments(tmp_path, *SLOWLY)) as demo:
+        demo.wait_for_line(SOME_HAVE_LANDED)
+        children = descendants(demo.process.pid)
+        (broker,) = [pid for pid, command in children.items() if "ottla.pipeline.demo.broker" in command]
+        os.kill(broker, signal.SIGKILL)
+
+        # then: it says so, fails, and leaves nothing running
+        code, output = demo.finish()
+        assert (code, output) == (1, "")
+        assert "the broker ended by signal 9" in demo.lines[-1]
+        assert wait_until_gone(children) == {}
+
+    # and: the next run on the same directory completes it
+    with DemoProcess.start(*arguments(tmp_path)) as demo:
+        assert_every_tweet_arrived_once(demo.report())
+
+
+def documents(directory: Path) -> int:
+    with closing(sqlite3.connect(directory / "documents.sqlite")) as connection:
+        return int(connection.execute("SELECT count(*) FROM documents").fetchone()[0])
+
+
+def test_on_a_terminal_there_is_a_page_until_ctrl_c(tmp_path: Path) -> None:
+    # given: the demo on a terminal
+    terminal, line = pty.openpty()
+    command = [sys.executable, "-m", "ottla", "demo", "--data", str(tmp_path), "--limit", str(LIMIT)]
+    demo = subprocess.Popen(
+        [*command, "--listen", f"127.0.0.1:{free_port()}", "--rate", "100"],
+        stdin=line,
+        stdout=line,
+        stderr=line,
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "50"},
+        start_new_session=True,
+    )
+    os.close(line)
+    try:
+        # when: everything has arrived, and somebody looks at it
+        text = read_until(terminal, "each exactly once")
+        children = descendants(demo.pid)
+        for expected in ("tweets.scored", "sqlite", "tantivy", "positive", "same sign", "the last tweets"):
+            assert expected in text
+
+        # then: Ctrl-C ends it, and all that it started
+        demo.send_signal(signal.SIGINT)
+        read_until(terminal, "stopped")
+        assert demo.wait(TIMEOUT_SECONDS) == 0
+        assert wait_until_gone(children) == {}
+    finally:
+        if demo.poll() is None:
+            demo.kill()
+        demo.wait()
+        os.close(terminal)
+
+
+def read_until(terminal: int, expected: str) -> str:
+    """What the terminal shows until `expected` is in it, without colours and other escape sequences."""
+    text, deadline = "", time.monotonic() + TIMEOUT_SECONDS
+    while expected not in text:
+        ready, _, _ = select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))
+        assert ready, f"{expected!r} did not appear in:\n{text[-4000:]}"
+        try:
+            chunk = os.read(terminal, 65536)
+        except OSError:  # Linux says so when the other side has closed
+            chunk = b""
+        assert chunk, f"it ended without {expected!r}:\n{text[-4000:]}"
+        text += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", chunk.decode(errors="replace"))
+    return text
+
+
+def run_briefly(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ottla", "demo", *words]
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+
+
+def test_a_port_in_use_is_one_clear_line(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+
+        done = run_briefly("--once", "--data", str(tmp_path), "--listen", f"127.0.0.1:{port}")
+
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.splitlines()[-1].startswith(f"ottla demo: port {port} on 127.0.0.1 is in use: ")
+
+
+def test_a_directory_that_is_a_file_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    done = run_briefly("--once", "--data", str(tmp_path / "file"))
+
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert "Give a writable directory by --data" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--rate", "0"), ("--limit", "-1"), ("--rate", "fast"), ("--bootstrap", "a:1", "--listen", "b:2")],
+)
+def test_options_that_make_no_sense_are_refused(words: tuple[str, ...]) -> None:
+    done = run_briefly(*words)
+    assert done.returncode == 2
+    assert "usage: ottla demo" in done.stderr
