@@ -55,7 +55,7 @@ class Broker:
         self.replicas: ReplicaManager
         self.groups: GroupCoordinator
         self.producer_ids: ProducerIdSource
-        self._server: Server
+        self.server: Server
         self.port = 0
 
     @classmethod
@@ -67,7 +67,7 @@ class Broker:
             sockets = bind(config.listener.name, config.listener.host, config.listener.port)
             broker.port = sockets[0].getsockname()[1]
             await broker._open()
-            await broker._server.listen(config.listener.name, sockets)
+            await broker.server.listen(config.listener.name, sockets)
         except (ListenError, StorageError, ConfigError, OSError) as problem:
             for bound in sockets:
                 bound.close()
@@ -109,7 +109,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Stop cleanly: hang up, let the coordinators go, close every log, mark the shutdown clean."""
-        await self._server.stop()
+        await self.server.stop()
         await self.groups.stop()
         await self.controller.close()
         await self.supervisor.stop()
@@ -134,7 +134,7 @@ class Broker:
         self.groups = GroupCoordinator(self)
         self.controller.add_listener(self.replicas.on_metadata)
         await self.replicas.elect_all()
-        self._server = Server(
+        self.server = Server(
             Dispatcher(self),
             ServerLimits(
                 max_request_bytes=config[broker_settings.SOCKET_REQUEST_MAX_BYTES],
@@ -147,7 +147,7 @@ class Broker:
     def _start_background_work(self) -> None:
         config, spawn = self.config, self.supervisor.every
         self.replicas.start_background_work(self.supervisor)
-        spawn("close-idle-connections", lambda: 10_000, self._server.close_idle)
+        spawn("close-idle-connections", lambda: 10_000, self.server.close_idle)
         log.info("broker started node=%d port=%d", config.node_id, self.port)
 
     async def _abandon(self) -> None:

@@ -155,6 +155,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._ended = self._busy and isinstance(self._task, asyncio.Task)
         return self._ended
 
+    @property
+    def busy(self) -> bool:
+        """Whether a request waits for its answer."""
+        return self._busy
+
     def close(self) -> None:
         """Hang up."""
         if self._transport is not None:

@@ -97,7 +97,7 @@ class Dispatcher:
         if handler is None:
             self._load(ApiKey(key))
             return self(connection, frame)
-        # What follows a request's end is passed over, as Kafka does: librdkafka's Metadata v13 has such bytes.
+        # Bytes behind a request are passed over, as Kafka does: librdkafka's Metadata v13 has some.
         request, _ = request_class(key).decode_prefix(frame, version, position)
         try:
             response = handler(self._broker, context, request)

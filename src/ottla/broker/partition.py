@@ -72,6 +72,11 @@ class Partition:
             self._loop.call_soon(self._wake)
         return result
 
+    @property
+    def waiter_count(self) -> int:
+        """How many fetches wait here."""
+        return len(self._waiters)
+
     def add_waiter(self, waiter: Waiter) -> None:
         """Call `waiter` after the next append, once a turn of the loop, until it is removed."""
         self._waiters[waiter] = None

@@ -97,10 +97,11 @@ class Server:
             self._servers.append(server)
 
     async def close_idle(self) -> None:
-        """Close connections that said nothing for connections.max.idle.ms (a waiting fetch is not idle)."""
+        """Close connections that said nothing for connections.max.idle.ms and wait for nothing."""
         oldest = asyncio.get_running_loop().time() - self._limits.idle_ms / 1000
-        for connection in [each for each in self._connections if each.last_active < oldest]:
-            connection.close()
+        for connection in list(self._connections):
+            if connection.last_active < oldest and not connection.busy:
+                connection.close()
 
     async def stop(self) -> None:
         """Stop accepting, then hang up on everybody."""
