@@ -60,6 +60,7 @@ FAMILIES: dict[ApiKey, str] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: "partitions",
     ApiKey.OFFSET_DELETE: "offsets",
     ApiKey.DESCRIBE_QUORUM: "cluster",
+    ApiKey.UPDATE_FEATURES: "cluster",
     ApiKey.DESCRIBE_CLUSTER: "cluster",
     ApiKey.LIST_CONFIG_RESOURCES: "configs",
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: "metadata",
