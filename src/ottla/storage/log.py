@@ -23,7 +23,6 @@ One thread (the event loop) calls everything but `LogSlice.read` and `FlushTask.
 
 from __future__ import annotations
 
-import logging
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -44,7 +43,7 @@ from ottla.protocol.record_batch import (
 from ottla.storage.errors import LogCorruption, OffsetOutOfRange, StorageError
 from ottla.storage.files import OpenFiles
 from ottla.storage.flush import FlushTask
-from ottla.storage.leader_epochs import LeaderEpochs
+from ottla.storage.loading import LoadedLog, load_log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.partition_directory import (
     DELETED_DIRECTORY_SUFFIX,
@@ -52,15 +51,8 @@ from ottla.storage.partition_directory import (
     parse_partition_directory,
     suffixed_directory_name,
 )
-from ottla.storage.producer_states import ProducerSnapshots, ProducerStates, TransactionMarker
-from ottla.storage.recovery import (
-    first_unflushed,
-    load_segments,
-    read_directory,
-    recover_segments,
-    restore_leader_epochs,
-    settle_leftovers,
-)
+from ottla.storage.producer_states import ProducerStates, TransactionMarker
+from ottla.storage.recovery import CLEAN_CHECK_BYTES
 from ottla.storage.segment import LogSlice, Segment
 from ottla.storage.timestamp_search import TimestampedOffset, find_max_timestamp, find_offset_by_timestamp
 
@@ -78,8 +70,6 @@ __all__ = [
 
 _ITERATE_BYTES = 1 << 20
 _NO_EPOCH = -1
-
-log = logging.getLogger("ottla.storage")
 
 
 class AppendResult(NamedTuple):
@@ -117,7 +107,12 @@ class Log:
     )
 
     def __init__(
-        self, directory: Path, config: LogConfig, topic_id: UUID | None, open_files: OpenFiles
+        self,
+        directory: Path,
+        config: LogConfig,
+        topic_id: UUID | None,
+        open_files: OpenFiles,
+        loaded: LoadedLog,
     ) -> None:
         self.directory = directory
         named = parse_partition_directory(directory.name)
@@ -125,19 +120,19 @@ class Log:
         self.topic_id = topic_id
         self.config = config
         self.producers = ProducerStates(config.producer_id_expiration_ms)
-        self.log_start_offset = 0
-        self.log_end_offset = 0
-        self.recovery_point = 0
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.segments[-1].end_offset
+        self.recovery_point = loaded.recovery_point
         self._open_files = open_files
-        self._segments: list[Segment] = []  # replaced, never changed: other threads read it
-        self._active: Segment
-        self._epochs = LeaderEpochs(directory)
-        self._last_epoch = _NO_EPOCH
-        self._snapshots = ProducerSnapshots(directory, [])
+        self._segments = loaded.segments  # replaced, never changed: other threads read it
+        self._active = loaded.segments[-1]
+        self._epochs = loaded.epochs
+        self._last_epoch = self._newest_epoch()
+        self._snapshots = loaded.snapshots
         self._deleted_files: list[tuple[int, Path]] = []
         self._truncations = 0
-        self._written = False  # whether this process changed the log
-        self._directory_synced = True
+        self._written = loaded.recovered  # whether there is something to write on close
+        self._directory_synced = not loaded.created
 
     # --- opening --------------------------------------------------------------------------------------
 
@@ -153,78 +148,29 @@ class Log:
         clean_shutdown: bool = False,
         topic_id: UUID | None = None,
         open_files: OpenFiles | None = None,
+        clean_check_bytes: int = CLEAN_CHECK_BYTES,
     ) -> Log:
         """Open the log in `directory`, which is made if it does not exist, and recover it if need be.
 
-        `recovery_point` and `log_start_offset` are the checkpointed ones, `clean_shutdown` says whether the
-        last process closed the log. `topic_id` is noted in a new directory, and must be the one noted in an
-        old one. Raises LogCorruption, or StorageError for another topic's directory.
+        `recovery_point` and `log_start_offset` are the checkpointed ones. `clean_shutdown`: the last process
+        closed the log, so only about the last `clean_check_bytes` are checked. `topic_id` is noted in a new
+        directory, and must be the one noted in an old one. Raises LogCorruption, or StorageError for another
+        topic's directory.
         """
         known = claim_directory(directory, topic_id)
-        opened = cls(directory, config, known, open_files or OpenFiles())
-        opened._load(now_ms, recovery_point, log_start_offset, clean_shutdown)
-        return opened
-
-    def _load(self, now_ms: int, recovery_point: int, log_start_offset: int, clean_shutdown: bool) -> None:
-        contents = settle_leftovers(self.directory, read_directory(self.directory))
-        segments = [
-            self._segment(base_offset, now_ms, size_bytes)
-            for base_offset, size_bytes in sorted(contents.logs.items())
-        ]
-        if segments:
-            self._load_epochs()
-            believed = len(segments) if clean_shutdown else first_unflushed(segments, recovery_point)
-            if self._epochs.latest_epoch is None:
-                restore_leader_epochs(segments[:believed], self._epochs)
-            for segment in segments[:believed]:
-                if segment.base_offset not in contents.indexed:
-                    segment.rebuild_indexes()
-            if clean_shutdown:
-                load_segments(segments)
-            else:
-                recover_segments(segments, recovery_point, self._epochs)
-                self._written = True
-            if segments[-1].end_offset < log_start_offset:
-                self._start_anew(segments, contents.snapshots, now_ms, log_start_offset)
-                segments, contents.snapshots = [], []
-        if not segments:
-            segments = [self._segment(log_start_offset, now_ms, 0)]
-            segments[0].file()
-            segments[0].opened_at(log_start_offset)
-            self._directory_synced = False
-        self._set_segments(segments)
-        self.log_end_offset = self._active.end_offset
-        self.log_start_offset = max(log_start_offset, segments[0].base_offset)
-        self.recovery_point = (
-            self.log_end_offset if clean_shutdown else min(recovery_point, self.log_end_offset)
+        open_files = open_files or OpenFiles()
+        loaded = load_log(
+            directory,
+            config,
+            open_files,
+            now_ms=now_ms,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            clean_check_bytes=clean_check_bytes if clean_shutdown else None,
         )
-        self._epochs.truncate_from_end(self.log_end_offset)
-        self._epochs.truncate_from_start(self.log_start_offset)
-        self._epochs.save_changes()
-        self._last_epoch = _NO_EPOCH if self.latest_epoch is None else self.latest_epoch
-        self._snapshots = ProducerSnapshots(self.directory, contents.snapshots)
-        self._snapshots.remove_strays({segment.base_offset for segment in segments}, self.log_end_offset)
-        self._restore_producers(now_ms)
-
-    def _start_anew(
-        self, segments: list[Segment], snapshots: list[int], now_ms: int, log_start_offset: int
-    ) -> None:
-        """All that is left lies below the log's start: DeleteRecords was durable, later batches were not."""
-        log.warning(
-            "log ends below its start offset, started anew dir=%s end=%d start=%d",
-            self.directory, segments[-1].end_offset, log_start_offset,
-        )  # fmt: skip
-        for segment in reversed(segments):
-            self._remove_segment(segment, now_ms)
-        strays = ProducerSnapshots(self.directory, snapshots)
-        for offset in snapshots:
-            strays.remove(offset)
-
-    def _load_epochs(self) -> None:
-        try:
-            self._epochs = LeaderEpochs.load(self.directory)
-        except StorageError as error:
-            log.warning("leader epochs made again from the log reason=%s", error)
+        opened = cls(directory, config, known, open_files, loaded)
+        opened._restore_producers(now_ms)
+        return opened
 
     def _restore_producers(self, now_ms: int) -> None:
         """The newest snapshot, then the batches after it."""
@@ -238,15 +184,18 @@ class Log:
                     self.producers.update(header, _marker(header, data))
             self.producers.expire(now_ms)
 
-    def _segment(self, base_offset: int, now_ms: int, size_bytes: int) -> Segment:
-        return Segment(
-            str(self.directory),
-            base_offset,
-            self.config,
-            self._open_files,
-            size_bytes=size_bytes,
-            now_ms=now_ms,
+    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
+        segment = Segment(
+            str(self.directory), base_offset, self.config, self._open_files, size_bytes=0, now_ms=now_ms
         )
+        segment.file()
+        segment.opened_at(base_offset)
+        self._directory_synced = False
+        return segment
+
+    def _newest_epoch(self) -> int:
+        latest = self._epochs.latest_epoch
+        return _NO_EPOCH if latest is None else latest
 
     def _set_segments(self, segments: list[Segment]) -> None:
         self._segments = segments
@@ -369,11 +318,7 @@ class Log:
             self._remove_segment(active, now_ms)
             segments = segments[:-1]
         self._written = True
-        self._directory_synced = False
-        fresh = self._segment(base_offset, now_ms, 0)
-        fresh.file()
-        fresh.opened_at(base_offset)
-        self._set_segments([*segments, fresh])
+        self._set_segments([*segments, self._new_segment(base_offset, now_ms)])
         return True
 
     # --- reading --------------------------------------------------------------------------------------
@@ -546,7 +491,7 @@ class Log:
         self.recovery_point = min(self.recovery_point, end)
         self.log_start_offset = min(self.log_start_offset, end)
         self._epochs.truncate_from_end(end)
-        self._last_epoch = _NO_EPOCH if self.latest_epoch is None else self.latest_epoch
+        self._last_epoch = self._newest_epoch()
         for snapshot in [snapshot for snapshot in self._snapshots.offsets if snapshot > end]:
             self._snapshots.remove(snapshot)
         self._restore_producers(now_ms)
@@ -558,11 +503,7 @@ class Log:
         self._written = True
         for segment in reversed(self._segments):
             self._remove_segment(segment, now_ms)
-        fresh = self._segment(new_start_offset, now_ms, 0)
-        fresh.file()
-        fresh.opened_at(new_start_offset)
-        self._set_segments([fresh])
-        self._directory_synced = False
+        self._set_segments([self._new_segment(new_start_offset, now_ms)])
         self.log_start_offset = self.log_end_offset = new_start_offset
         self.recovery_point = min(self.recovery_point, new_start_offset)
         self._epochs.clear()

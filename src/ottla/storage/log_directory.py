@@ -41,6 +41,7 @@ from ottla.storage.partition_directory import (
     partition_directory_name,
     suffixed_directory_name,
 )
+from ottla.storage.recovery import CLEAN_CHECK_BYTES
 
 fcntl: ModuleType | None
 msvcrt: ModuleType | None
@@ -57,6 +58,7 @@ LOCK_FILE = ".lock"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 _MAX_META_BYTES = 64 * 1024
+_CLEAN_CHECK_TOTAL_BYTES = 16 << 20
 _RESERVED_DIRECTORY_IDS = 100  # uuids below are reserved (KIP-858)
 
 log = logging.getLogger("ottla.storage")
@@ -107,24 +109,32 @@ class LogDirectory:
         _make_writable(path)
         lock = _lock(path)
         try:
-            meta = _read_meta(path / META_PROPERTIES)
-            if meta is None:
-                _require_unused(path)
-                meta = MetaProperties(cluster_id or _new_uuid_text(), node_id, None)
-            _require_same(path, meta, node_id, cluster_id)
-            if meta.directory_id is None:
-                meta = replace(meta, directory_id=_new_directory_id())
-                replace_file(path / META_PROPERTIES, _encode_meta(meta), sync=True)
-            marker = path / CLEAN_SHUTDOWN_FILE
-            clean_shutdown = marker.exists()
-            broker_epoch = _read_broker_epoch(marker) if clean_shutdown else -1
-            if clean_shutdown:
-                marker.unlink()
-                sync_directory(path)
-            _remove_deleted_directories(path)
-        except BaseException:
+            return cls._open_locked(path, lock, node_id, cluster_id)
+        except BaseException as error:
             _unlock(lock)
+            if isinstance(error, OSError):
+                raise LogDirectoryError(
+                    f"cannot use log directory {path}: {error.strerror}: {error.filename}; name another one"
+                ) from error
             raise
+
+    @classmethod
+    def _open_locked(cls, path: Path, lock: int, node_id: int, cluster_id: str | None) -> LogDirectory:
+        meta = _read_meta(path / META_PROPERTIES)
+        if meta is None:
+            _require_unused(path)
+            meta = MetaProperties(cluster_id or _new_uuid_text(), node_id, None)
+        _require_same(path, meta, node_id, cluster_id)
+        if meta.directory_id is None:
+            meta = replace(meta, directory_id=_new_directory_id())
+            replace_file(path / META_PROPERTIES, _encode_meta(meta), sync=True)
+        marker = path / CLEAN_SHUTDOWN_FILE
+        clean_shutdown = marker.exists()
+        broker_epoch = _read_broker_epoch(marker) if clean_shutdown else -1
+        if clean_shutdown:
+            marker.unlink()
+            sync_directory(path)
+        _remove_deleted_directories(path)
         return cls(path, meta, lock, clean_shutdown=clean_shutdown, broker_epoch=broker_epoch)
 
     # --- identity -------------------------------------------------------------------------------------
@@ -139,6 +149,13 @@ class LogDirectory:
         return self.meta.directory_id
 
     # --- partitions -----------------------------------------------------------------------------------
+
+    def clean_check_bytes(self) -> int:
+        """How much of each log to check after a clean stop, so that all together cost little time to start.
+
+        The few partitions of a small broker are checked whole, as far as they are small.
+        """
+        return max(CLEAN_CHECK_BYTES, _CLEAN_CHECK_TOTAL_BYTES // max(1, len(self.partitions())))
 
     def partition_path(self, topic: str, partition: int) -> Path:
         return self.path / partition_directory_name(topic, partition)

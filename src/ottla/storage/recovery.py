@@ -48,7 +48,9 @@ CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 TEMPORARY_SUFFIX = ".tmp"
 
-_CLEAN_CHECK_BYTES = 32 * 1024  # how much of the end of a cleanly closed log is checked all the same
+CLEAN_CHECK_BYTES = 32 * 1024
+"""How much of the end of a cleanly closed log is checked at least."""
+
 _MAGIC_POSITION = 16
 _OFFSET_AND_LENGTH = Struct(">qi")
 _NAME_DIGITS = 20
@@ -282,17 +284,17 @@ def recover_segments(segments: list[Segment], recovery_point: int, epochs: Leade
     _set_ends(segments[: first + 1])
 
 
-def load_segments(segments: list[Segment]) -> None:
-    """After a clean stop: believe the files, and look at the end of the last one only.
+def load_segments(segments: list[Segment], check_bytes: int) -> None:
+    """After a clean stop: believe the files, and check the last `check_bytes` only, and what is next to them.
 
     Sets the segments' end offsets. Raises LogCorruption if the end is not as a clean stop leaves it.
     """
     active = segments[-1]
     try:
-        position, first = _near_the_end(active)
+        position, first = _near_the_end(active, check_bytes)
     except (CorruptIndex, LogCorruption):
         active.rebuild_indexes()
-        position, first = _near_the_end(active)
+        position, first = _near_the_end(active, check_bytes)
     checked = check_segment(
         active,
         None,
@@ -304,14 +306,22 @@ def load_segments(segments: list[Segment]) -> None:
     active.opened_at(checked.next_offset)
     active.indexes_full = active.offset_index.is_full or active.time_index.is_full
     _set_ends(segments)
+    left = check_bytes - active.size_bytes
+    for segment in reversed(segments[:-1]):
+        left -= segment.size_bytes
+        if left < 0:
+            return
+        checked = check_segment(segment, None, next_offset=segment.base_offset)
+        if checked.problem is not None:
+            raise segment.corruption(checked.valid_bytes, checked.next_offset, checked.problem)
 
 
-def _near_the_end(segment: Segment) -> tuple[int, BatchPosition | None]:
+def _near_the_end(segment: Segment, check_bytes: int) -> tuple[int, BatchPosition | None]:
     """Where the check of a cleanly closed segment starts, by its index, and the batch there."""
     segment.check_indexes()
     position = 0
     if segment.offset_index.file.count:
-        position = segment.offset_index.lookup_position(max(0, segment.size_bytes - _CLEAN_CHECK_BYTES))[1]
+        position = segment.offset_index.lookup_position(max(0, segment.size_bytes - check_bytes))[1]
     return position, next(segment.walk(position), None)
 
 

@@ -270,3 +270,13 @@ def test_a_long_topic_is_cut_in_the_name_for_deletion() -> None:
     name = suffixed_directory_name("t" * 249, 1234, "-delete")
 
     assert len(name) == 255 and is_deleted_directory(name)
+
+
+def test_the_fewer_partitions_the_more_of_each_is_checked(tmp_path: Path) -> None:
+    directory = LogDirectory.open(tmp_path, node_id=1)
+    assert directory.clean_check_bytes() == 16 << 20
+
+    for number in range(1024):
+        (tmp_path / f"t-{number}").mkdir()
+
+    assert directory.clean_check_bytes() == 32 << 10

@@ -394,3 +394,14 @@ def test_a_kill_while_a_partition_is_made_leaves_an_empty_log(tmp_path: Path, ma
     assert log.log_end_offset == 0
     append(log, b"a")
     assert len(read_all(log)) == 1
+
+
+def test_a_small_log_is_checked_whole_after_a_clean_stop(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    fill(log, 60)
+    log.close()
+    flip(segment_file(tmp_path), 80)
+
+    assert open_log(tmp_path, clean_shutdown=True, clean_check_bytes=3000).log_end_offset == 60
+    error = corruption_when_opened(tmp_path, SMALL, clean_shutdown=True, clean_check_bytes=1 << 20)
+    assert (error.path, error.offset) == (segment_file(tmp_path), 0)

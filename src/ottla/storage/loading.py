@@ -1,0 +1,133 @@
+"""From a partition's directory to the parts of its log: segments, leader epochs, producer snapshots.
+
+The order matters in one way only: nothing is written over before the segments have been checked, so that a
+log that is refused stays as it was. (What can be derived is made again where it is missing; strays go.)
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from ottla.storage.errors import StorageError
+from ottla.storage.files import OpenFiles
+from ottla.storage.leader_epochs import LeaderEpochs
+from ottla.storage.log_config import LogConfig
+from ottla.storage.producer_states import ProducerSnapshots
+from ottla.storage.recovery import (
+    DirectoryContents,
+    first_unflushed,
+    load_segments,
+    read_directory,
+    recover_segments,
+    restore_leader_epochs,
+    settle_leftovers,
+)
+from ottla.storage.segment import Segment
+
+log = logging.getLogger("ottla.storage")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedLog:
+    """The parts of a log. `recovered`: it was not closed cleanly; `created`: its segment is new."""
+
+    segments: list[Segment]
+    epochs: LeaderEpochs
+    snapshots: ProducerSnapshots
+    log_start_offset: int
+    recovery_point: int
+    recovered: bool
+    created: bool
+
+
+def load_log(
+    directory: Path,
+    config: LogConfig,
+    open_files: OpenFiles,
+    *,
+    now_ms: int,
+    recovery_point: int,
+    log_start_offset: int,
+    clean_check_bytes: int | None,
+) -> LoadedLog:
+    """Load what is in `directory`; `clean_check_bytes` None: after an unclean stop. Raises LogCorruption."""
+
+    def segment(base_offset: int, size_bytes: int) -> Segment:
+        return Segment(str(directory), base_offset, config, open_files, size_bytes=size_bytes, now_ms=now_ms)
+
+    contents = settle_leftovers(directory, read_directory(directory))
+    segments = [segment(base_offset, size) for base_offset, size in sorted(contents.logs.items())]
+    epochs = LeaderEpochs(directory)
+    recovered = bool(segments) and clean_check_bytes is None
+    if segments:
+        epochs = _load_epochs(directory)
+        _check_segments(segments, epochs, contents, recovery_point, clean_check_bytes)
+    snapshots = ProducerSnapshots(directory, contents.snapshots)
+    if segments and segments[-1].end_offset < log_start_offset:
+        _remove_all(segments, snapshots, log_start_offset)
+        segments = []
+    created = not segments
+    if created:
+        segments = [segment(log_start_offset, 0)]
+        segments[0].file()
+        segments[0].opened_at(log_start_offset)
+    end_offset = segments[-1].end_offset
+    log_start_offset = max(log_start_offset, segments[0].base_offset)
+    epochs.truncate_from_end(end_offset)
+    epochs.truncate_from_start(log_start_offset)
+    epochs.save_changes()
+    snapshots.remove_strays({segment.base_offset for segment in segments}, end_offset)
+    return LoadedLog(
+        segments,
+        epochs,
+        snapshots,
+        log_start_offset,
+        end_offset if clean_check_bytes is not None else min(recovery_point, end_offset),
+        recovered,
+        created,
+    )
+
+
+def _load_epochs(directory: Path) -> LeaderEpochs:
+    try:
+        return LeaderEpochs.load(directory)
+    except StorageError as error:
+        log.warning("leader epochs made again from the log reason=%s", error)
+        return LeaderEpochs(directory)
+
+
+def _check_segments(
+    segments: list[Segment],
+    epochs: LeaderEpochs,
+    contents: DirectoryContents,
+    recovery_point: int,
+    clean_check_bytes: int | None,
+) -> None:
+    """Check what is not believed, make again what is derived and missing. Sets the segments' end offsets."""
+    believed = segments
+    if clean_check_bytes is None:
+        believed = segments[: first_unflushed(segments, recovery_point)]
+    if epochs.latest_epoch is None:
+        restore_leader_epochs(believed, epochs)
+    for segment in believed:
+        if segment.base_offset not in contents.indexed:
+            segment.rebuild_indexes()
+    if clean_check_bytes is not None:
+        load_segments(segments, clean_check_bytes)
+    else:
+        recover_segments(segments, recovery_point, epochs)
+
+
+def _remove_all(segments: list[Segment], snapshots: ProducerSnapshots, log_start_offset: int) -> None:
+    """All that is left lies below the log's start: DeleteRecords was durable, later batches were not."""
+    log.warning(
+        "log ends below its start offset, started anew path=%s end=%d start=%d",
+        segments[0].path.parent, segments[-1].end_offset, log_start_offset,
+    )  # fmt: skip
+    for segment in reversed(segments):
+        for path in segment.rename_for_deletion():
+            path.unlink()
+    for offset in list(snapshots.offsets):
+        snapshots.remove(offset)
