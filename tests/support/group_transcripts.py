@@ -15,7 +15,7 @@ the n-th id that the coordinator gave out.
 
     set initial_rebalance_delay_ms=0              settings of the shard, before anything else
     join NAME [version= id= instance= protocols=range:meta,... session= rebalance= type= group= reason=]
-    sync NAME [NAME:assignment ...] [generation= protocol= type= id=]
+    sync NAME [NAME:assignment ...] [generation= protocol= type= id= instance= version=]
     heartbeat NAME | leave NAME... | leave instance=ID
     commit NAME topic-0=5 ... | commit - topic-0=5 ...     as a member, or without membership
     fetch [topic-0 ...] [stable=true]             without topics: all of them
@@ -72,6 +72,7 @@ from ottla.protocol.records.offset_commit_value import OffsetCommitValue
 from ottla.protocol.schema import Message
 from support.group_shard import ShardDriver
 
+TRANSCRIPT_DIRECTORY = Path(__file__).parent.parent / "unit" / "groups" / "transcripts"
 GENERATED_ID = re.compile(r"([\w.]+)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-([0-9a-f]{12})")
 
 
@@ -81,6 +82,7 @@ class Person:
 
     member_id: str = ""
     generation: int = -1
+    protocol: str = "range"
 
 
 class Transcript:
@@ -158,8 +160,8 @@ class Transcript:
                 generation_id=int(options.get("generation", who.generation)),
                 member_id=self._member_id(options["id"]) if "id" in options else who.member_id,
                 group_instance_id=options.get("instance"),
-                protocol_type=options.get("type"),
-                protocol_name=options.get("protocol"),
+                protocol_type=options.get("type", "consumer") or None,
+                protocol_name=options.get("protocol", who.protocol) or None,
                 assignments=[
                     SyncGroupRequestAssignment(
                         member_id=self._person(name).member_id, assignment=text.encode()
@@ -167,7 +169,7 @@ class Transcript:
                     for name, _, text in (word.partition(":") for word in names[1:])
                 ],
             ),
-            5,
+            int(options.get("version", 5)),
         )
 
     def _do_heartbeat(self, names: list[str], options: dict[str, str]) -> None:
@@ -331,7 +333,8 @@ class Transcript:
             case OffsetFetchResponse():
                 body = " ".join(_show_fetched(group) for group in reply.groups)
             case DescribeGroupsResponse():
-                body = " ".join(_show_described(group) for group in reply.groups)
+                described = sorted(reply.groups, key=lambda group: str(group.group_id))
+                body = " ".join(_show_described(group) for group in described)
             case ListGroupsResponse():
                 listed = sorted(reply.groups, key=lambda group: group.group_id)
                 body = " ".join(f"{each.group_id}:{each.group_state}:{each.group_type}" for each in listed)
@@ -349,6 +352,7 @@ class Transcript:
             person.member_id = reply.member_id
         if reply.error_code == ErrorCode.NONE:
             person.generation = reply.generation_id
+            person.protocol = reply.protocol_name
 
 
 def run_file(path: Path) -> tuple[str, str]:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from support.group_transcripts import run_file
+from support.group_transcripts import TRANSCRIPT_DIRECTORY, run_file
 
-TRANSCRIPTS = sorted(Path(__file__).parent.glob("transcripts/*.txt"))
+TRANSCRIPTS = sorted(TRANSCRIPT_DIRECTORY.glob("*.txt"))
 
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)

@@ -3,7 +3,7 @@
 Versions and edges (KIP numbers name the change):
     JoinGroup 0-9   4: a new dynamic member is first given an id and must come back with it (KIP-394);
                     5: static members (KIP-345); 8: reason (KIP-800); 9: skip_assignment (KIP-814)
-    SyncGroup 0-5   5: protocol type and name are checked (KIP-559)
+    SyncGroup 0-5   5: protocol type and name must be given, and fit (KIP-559)
     Heartbeat 0-4   answers REBALANCE_IN_PROGRESS while the group gathers, which is how members learn of it
     LeaveGroup 0-5  3: several members at once, static ones by instance id alone (KIP-345)
 
@@ -43,6 +43,7 @@ from ottla.protocol.messages.sync_group_response import SyncGroupResponse
 NO_MEMBER_ID = ""
 FIRST_VERSION_REQUIRING_A_MEMBER_ID = 4
 FIRST_VERSION_THAT_SKIPS_ASSIGNMENT = 9
+FIRST_SYNC_VERSION_WITH_PROTOCOL = 5
 
 
 class ClassicMembership:
@@ -356,7 +357,7 @@ class ClassicMembership:
 
     def sync(self, event: RequestReceived, request: SyncGroupRequest) -> None:
         group = self._groups.get(request.group_id)
-        error = _check_sync(group, request)
+        error = _check_sync(group, request, event.client.api_version)
         if error or group is None:
             self._outbox.fail(event.request_id, error)
             return
@@ -594,7 +595,9 @@ def check_member(group: ClassicGroup, member_id: str, instance_id: str | None) -
     return ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def _check_sync(group: ClassicGroup | None, request: SyncGroupRequest) -> ErrorCode:
+def _check_sync(group: ClassicGroup | None, request: SyncGroupRequest, version: int) -> ErrorCode:
+    if version >= FIRST_SYNC_VERSION_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     if group is None or group.state is GroupState.EMPTY:
