@@ -15,7 +15,7 @@ from support.postgresql import postgresql, postgresql_programs
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local Spark with the Kafka connector. Streaming queries need checkpoints of their own."""
     directory = tmp_path_factory.mktemp("spark")
-    session = start_session(SparkSettings("ottla tests", directory, shuffle_partitions=2))
+    session = start_session(SparkSettings("ottla tests", directory, shuffle_partitions=2, quick_start=True))
     yield session.spark
     session.close()
 

@@ -268,6 +268,7 @@ class Demo:
             "ottla demo",
             self._directory / "spark",
             self._options.master,
+            quick_start=True,
             # Batches without data would only drop old windows from the state.
             properties={"spark.sql.streaming.noDataMicroBatches.enabled": "false"},
         )
