@@ -244,6 +244,11 @@ class Controller:
             EndTransactionRecord(),
         ]
 
+    @property
+    def recovery_point(self) -> int:
+        """Everything of the metadata log below is synced."""
+        return self._log.recovery_point
+
     async def close(self) -> None:
         """Finish the running sync and close the log."""
         self._closed = True

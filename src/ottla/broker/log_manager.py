@@ -7,6 +7,8 @@ What goes to disk when, so that kill -9 is survivable at any line:
     retention           the log start offset moves in memory, files are renamed to `.deleted`, then removed;
                         after a crash the first remaining segment tells the start
     DeleteRecords       the log start offset checkpoint is synced before the client hears of it
+    topic made again    the checkpoints lose what they say of the old topic of the name before the new one's
+                        directory is made: an old log start offset would cut the new records
     clean shutdown      all logs synced and closed, checkpoints written, then the marker file, last of all
 """
 
@@ -15,14 +17,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ottla.broker.metadata_log import METADATA_TOPIC
 from ottla.core.metadata import broker_settings, topic_settings
 from ottla.core.metadata.config_layers import TopicConfig
 from ottla.core.metadata.image import MetadataImage, TopicImage
-from ottla.storage.checkpoints import TopicPartition
+from ottla.storage.checkpoints import TopicPartition, read_partition_metadata
 from ottla.storage.log import FlushTask, Log, LogConfig
 from ottla.storage.log_directory import LogDirectory
 
@@ -49,6 +53,11 @@ class LogManager:
         self._log_start_offsets = directory.read_log_start_offsets()
         self._high_watermarks = directory.read_high_watermarks()
         self._checkpointing = asyncio.Lock()
+        # Checkpoints are numbered and written under a lock, so that a thread never replaces a newer one.
+        self._writing = threading.Lock()
+        self._last_taken = self._last_written = 0
+        #: The partitions that the files on the disk may name.
+        self._checkpointed = self._recovery_points.keys() | self._log_start_offsets.keys()
         self._flush_wanted = asyncio.Event()
         self._doomed: list[tuple[int, Path]] = []
         self._last_flush_ms: dict[TopicPartition, int] = {}
@@ -60,15 +69,25 @@ class LogManager:
         for found in self._directory.partitions():
             topic = image.topics.get(found.topic)
             known = topic.partitions.get(found.partition) if topic is not None else None
-            metadata_log = found.topic.startswith("__cluster_metadata")
-            if not metadata_log and (known is None or self._broker.node_id not in known.replicas):
+            if found.topic == METADATA_TOPIC:
+                continue
+            # A kill may come after a topic was deleted and made again, and before its directory was renamed.
+            old_topic = topic is not None and read_partition_metadata(found.path) not in (
+                None,
+                topic.topic_id,
+            )
+            if old_topic or known is None or self._broker.node_id not in known.replicas:
                 self._directory.set_stray_aside(found.path)
 
     def open_or_create(self, topic: TopicImage, partition: int, config: LogConfig) -> Log:
         """The partition's log, recovered if the last process was killed. Raises StorageError."""
         key = (topic.name, partition)
+        path = self._directory.partition_path(topic.name, partition)
+        if key in self._checkpointed and not path.exists():
+            self._forget(key)
+            self._write_offsets(*self._take_offsets())
         opened = Log.open(
-            self._directory.partition_path(topic.name, partition),
+            path,
             config,
             now_ms=self._broker.now_ms(),
             recovery_point=self._recovery_points.get(key, 0),
@@ -89,10 +108,13 @@ class LogManager:
         key = (doomed.topic, doomed.partition)
         self._logs.pop(key, None)
         self._last_flush_ms.pop(key, None)
-        for checkpoint in (self._recovery_points, self._log_start_offsets, self._high_watermarks):
-            checkpoint.pop(key, None)
+        self._forget(key)
         renamed = doomed.delete()
         self._doomed.append((self._broker.now_ms() + doomed.config.file_delete_delay_ms, renamed))
+
+    def _forget(self, key: TopicPartition) -> None:
+        for checkpoint in (self._recovery_points, self._log_start_offsets, self._high_watermarks):
+            checkpoint.pop(key, None)
 
     def log_config(self, config: TopicConfig) -> LogConfig:
         """A topic's settings as its logs need them."""
@@ -206,9 +228,8 @@ class LogManager:
         """Write recovery points and log start offsets; durable when this returns."""
         async with self._checkpointing:
             self._collect_offsets()
-            points, starts = dict(self._recovery_points), dict(self._log_start_offsets)
-            await asyncio.to_thread(self._directory.write_recovery_points, points)
-            await asyncio.to_thread(self._directory.write_log_start_offsets, starts)
+            taken = self._take_offsets()
+            await asyncio.to_thread(self._write_offsets, *taken)
 
     async def checkpoint_high_watermarks(self, logs: Iterable[tuple[Log, int]]) -> None:
         """Write how far every partition is committed."""
@@ -218,7 +239,26 @@ class LogManager:
                 self._high_watermarks = current
                 await asyncio.to_thread(self._directory.write_high_watermarks, dict(current))
 
+    def _take_offsets(self) -> tuple[int, dict[TopicPartition, int], dict[TopicPartition, int]]:
+        self._last_taken += 1
+        points, starts = dict(self._recovery_points), dict(self._log_start_offsets)
+        self._checkpointed |= points.keys() | starts.keys()
+        return self._last_taken, points, starts
+
+    def _write_offsets(
+        self, number: int, points: dict[TopicPartition, int], starts: dict[TopicPartition, int]
+    ) -> None:
+        with self._writing:
+            if number < self._last_written:
+                return
+            self._directory.write_recovery_points(points)
+            self._directory.write_log_start_offsets(starts)
+            self._last_written = number
+            if number == self._last_taken:
+                self._checkpointed = points.keys() | starts.keys()
+
     def _collect_offsets(self) -> None:
+        self._recovery_points[METADATA_TOPIC, 0] = self._broker.controller.recovery_point
         for key, each in self._logs.items():
             self._recovery_points[key] = each.recovery_point
             base_offsets = each.segment_base_offsets
@@ -232,6 +272,5 @@ class LogManager:
         for each in self._logs.values():
             each.close()
         self._collect_offsets()
-        self._directory.write_recovery_points(self._recovery_points)
-        self._directory.write_log_start_offsets(self._log_start_offsets)
+        self._write_offsets(*self._take_offsets())
         self._directory.write_high_watermarks(high_watermarks)

@@ -12,7 +12,8 @@ its name or not there (written aside, synced, renamed). Until the log has its fi
 done again: a kill in the middle of it costs nothing. A start is an election that this node wins alone: the
 higher epoch is made durable in `quorum-state` before any record of that epoch is appended, so that no epoch
 is ever led twice. What is appended counts when it is synced; a torn tail was never acknowledged, and
-recovery cuts it.
+recovery cuts it. Below the recovery point, which is checkpointed with those of the partitions' logs, nothing
+is cut: topics would be forgotten with it.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from ottla.protocol.schema import Message
 from ottla.storage.checkpoints import uuid_to_text
 from ottla.storage.files import replace_file, sync_directory
 from ottla.storage.log import FlushTask, Log, LogConfig
-from ottla.storage.log_directory import LogDirectory, LogDirectoryError
+from ottla.storage.log_directory import META_PROPERTIES, LogDirectory, LogDirectoryError
 
 log = logging.getLogger("ottla.broker")
 
@@ -63,6 +64,7 @@ BOOTSTRAP_FILE = "bootstrap.checkpoint"
 QUORUM_STATE_FILE = "quorum-state"
 MAX_QUORUM_STATE_BYTES = 64 * 1024
 NO_VOTE = -1
+NO_DIRECTORY_ID = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,7 @@ class MetadataLog:
             ),
             now_ms=now_ms,
             log_start_offset=0,
+            recovery_point=directory.read_recovery_points().get((METADATA_TOPIC, 0), 0),
             clean_shutdown=directory.clean_shutdown,
             topic_id=METADATA_TOPIC_ID,
             open_files=directory.open_files,
@@ -130,6 +133,11 @@ class MetadataLog:
     def start_offset(self) -> int:
         """The first offset that the log itself still has; what was before is in a snapshot."""
         return self._log.log_start_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below is synced."""
+        return self._log.recovery_point
 
     @property
     def size_bytes(self) -> int:
@@ -210,6 +218,13 @@ class MetadataLog:
             raise LogDirectoryError(
                 f"log directory {self.directory.parent} belongs to a quorum of the nodes "
                 f"{', '.join(map(str, ids))}: a quorum of several nodes is not served"
+            )
+        known, expected = self.voters.voters[0].voter_directory_id, own.voters[0].voter_directory_id
+        if known not in (NO_DIRECTORY_ID, expected):
+            raise LogDirectoryError(
+                f"{self.directory.parent / META_PROPERTIES} belongs to another cluster or directory (it has "
+                f"directory.id {uuid_to_text(expected)}, {self.directory.name} has {uuid_to_text(known)}): "
+                "put the one back that was here, or name another directory"
             )
 
     def append(self, records: Sequence[Message], now_ms: int) -> int:
@@ -337,7 +352,7 @@ def _write_quorum_state(path: Path, node_id: int, epoch: int) -> None:
         "leaderId": node_id,
         "leaderEpoch": epoch,
         "votedId": NO_VOTE,
-        "votedDirectoryId": uuid_to_text(UUID(int=0)),
+        "votedDirectoryId": uuid_to_text(NO_DIRECTORY_ID),
         "data_version": 1,
     }
     replace_file(path / QUORUM_STATE_FILE, json.dumps(state, separators=(",", ":")).encode(), sync=True)
