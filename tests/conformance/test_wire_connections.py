@@ -12,7 +12,6 @@ from ottla.protocol.headers import decode_response
 from ottla.protocol.messages.api_versions_request import ApiVersionsRequest
 from ottla.protocol.messages.api_versions_response import ApiVersionsResponse
 from ottla.protocol.messages.metadata_request import MetadataRequest
-from ottla.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
 from support.cluster import Cluster
 from support.wire import ConnectionClosed, WireClient
 
@@ -165,9 +164,3 @@ def test_request_in_single_bytes(cluster: Cluster) -> None:
 def test_client_without_a_name(cluster: Cluster) -> None:
     with WireClient.connect(cluster.bootstrap, client_id=None) as wire:
         assert wire.call(MetadataRequest(topics=[]), 12).brokers
-
-
-def test_sasl_handshake_on_a_plaintext_listener(cluster: Cluster) -> None:
-    with WireClient.connect(cluster.bootstrap) as wire:
-        answer = wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
-    assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE

@@ -41,6 +41,7 @@ from ottla.protocol.record_batch import (
 from ottla.protocol.record_queries import null_key_indexes, record_timestamps
 
 NO_LIMIT_MS = (1 << 63) - 1
+OLD_MAGICS = (0, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,23 +112,30 @@ def validate_produced(
     try:
         header = parse_batch_header(records)
     except UnsupportedMagic as problem:
-        raise InvalidRecord(str(problem)) from None
+        if problem.magic in OLD_MAGICS:
+            raise InvalidRecord(str(problem)) from None
+        raise
     size_bytes = header.size_bytes
     if size_bytes > rules.max_message_bytes:
         raise MessageTooLarge(
             f"the record batch takes {size_bytes} bytes, max.message.bytes is {rules.max_message_bytes}"
         )
+    if size_bytes > len(records):
+        # Kafka sees no batch at all here, and its clients would try again after CORRUPT_MESSAGE
+        raise InvalidRecord(f"the record batch takes {size_bytes} bytes, {len(records)} were sent")
     check_crc(records, 0, header)
     if size_bytes != len(records):
-        _refuse_trailing(len(records) - size_bytes)
+        _refuse_trailing(records, size_bytes)
     _check_header(header, zstd_allowed)
     batch = memoryview(records)
     _check_records(batch, header, rules, now_ms)
     return _rewritten(batch, header, rules, now_ms)
 
 
-def _refuse_trailing(trailing_bytes: int) -> None:
+def _refuse_trailing(records: bytes | bytearray | memoryview, size_bytes: int) -> None:
+    trailing_bytes = len(records) - size_bytes
     if trailing_bytes >= BATCH_HEADER_BYTES:
+        parse_batch_header(records, size_bytes)
         raise InvalidRecord("the produce request has more than one record batch for the partition")
     raise InvalidRecord(f"{trailing_bytes} bytes follow the record batch")
 

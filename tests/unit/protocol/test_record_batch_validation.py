@@ -70,7 +70,7 @@ REFUSED: dict[str, tuple[bytes | None, type[Exception], str]] = {
     "no records": (None, InvalidRecord, "no record batch"),
     "no bytes": (b"", InvalidRecord, "no record batch"),
     "a cut header": (BATCH[:40], CorruptBatch, "bytes are left"),
-    "a cut batch": (BATCH[:-1], CorruptBatch, "are there"),
+    "a cut batch": (BATCH[:-1], InvalidRecord, "were sent"),
     "a wrong CRC": (BATCH[:-1] + b"x", CorruptBatch, "CRC"),
     "two batches": (BATCH + BATCH, InvalidRecord, "more than one record batch"),
     "bytes after the batch": (BATCH + b"x", InvalidRecord, "1 bytes follow"),

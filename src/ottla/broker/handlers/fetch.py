@@ -30,7 +30,7 @@ from ottla.core.replica.fetch_sessions import (
     move_served_to_end,
 )
 from ottla.protocol.apis import ApiKey
-from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.errors import ErrorCode, KafkaError, NotLeaderOrFollower
 from ottla.protocol.messages.fetch_request import FetchRequest
 from ottla.protocol.messages.fetch_response import (
     EpochEndOffset,
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.broker")
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
+FIRST_VERSION_WITH_REPLICA_STATE = 15
 READ_COMMITTED = 1
 
 
@@ -108,6 +109,7 @@ class _Fetch:
         "_future",
         "_min_bytes",
         "_plan",
+        "_replica_id",
         "_request",
         "_timer",
         "failed",
@@ -122,6 +124,8 @@ class _Fetch:
         self._context = context
         self._request = request
         self._plan = plan
+        by_state = context.api_version >= FIRST_VERSION_WITH_REPLICA_STATE
+        self._replica_id = request.replica_state.replica_id if by_state else request.replica_id
         self._answers: list[tuple[FetchedPartition, PartitionData]] = []
         self._future: asyncio.Future[Reply] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -195,6 +199,8 @@ class _Fetch:
                 partition = replicas.partition(wanted.topic, wanted.partition)  # type: ignore[arg-type]
             if wanted.current_leader_epoch >= 0:
                 replicas.check_leader_epoch(partition, wanted.current_leader_epoch)
+            if self._replica_id >= 0:
+                raise NotLeaderOrFollower  # every partition has one replica, and that is this broker
         except KafkaError as error:
             return PartitionData(
                 partition_index=wanted.partition,

@@ -37,7 +37,7 @@ READ_COMMITTED = 1
 
 
 def list_offsets(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Answer each partition on its own; a partition named twice is an error for each mention."""
+    """Answer each partition on its own; a partition named twice is one error."""
     seen: set[tuple[str, int]] = set()
     twice: set[tuple[str, int]] = set()
     for topic in request.topics:
@@ -48,8 +48,11 @@ def list_offsets(broker: Broker, context: RequestContext, request: ListOffsetsRe
     for topic in request.topics:
         answers = []
         for wanted in topic.partitions:
-            if (topic.name, wanted.partition_index) in twice:
-                answers.append(_failed(wanted.partition_index, ErrorCode.INVALID_REQUEST))
+            key = (topic.name, wanted.partition_index)
+            if key in twice:
+                if key in seen:
+                    answers.append(_failed(wanted.partition_index, ErrorCode.INVALID_REQUEST))
+                    seen.remove(key)
                 continue
             try:
                 answers.append(_answer(broker, context, request.isolation_level, topic.name, wanted))
@@ -83,9 +86,10 @@ def _find(partition: Partition, timestamp: int, limit: int) -> tuple[int, int, i
     """(offset, timestamp, leader epoch) of what `timestamp` asks for; -1 for what is not there."""
     log = partition.log
     if timestamp == LATEST:
-        return limit, -1, log.latest_epoch if log.latest_epoch is not None else -1
+        return limit, -1, partition.leader.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return log.log_start_offset, -1, log.epoch_at(log.log_start_offset)
+        start = log.log_start_offset
+        return start, -1, log.epoch_at(start) if start < log.log_end_offset else partition.leader.leader_epoch
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1, -1
     found = (

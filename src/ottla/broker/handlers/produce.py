@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.connection import CloseConnection, Reply
 from ottla.broker.context import RequestContext
 from ottla.broker.replies import frame_reply
+from ottla.core.metadata.topic_names import is_internal
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.batch_validation import RejectedRecords, RejectedTimestamps
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
@@ -41,6 +42,8 @@ log = logging.getLogger("ottla.broker")
 
 VALID_ACKS = (-1, 0, 1)
 FIRST_VERSION_SERVED = 3
+#: The one client that may write to internal topics, as in Kafka.
+ADMIN_CLIENT_ID = "__admin_client"
 FIRST_VERSION_WITH_ZSTD = 7
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 
@@ -67,7 +70,7 @@ def handle(broker: Broker, context: RequestContext, body: memoryview) -> Reply:
             if by_id and not name:
                 answer = _failed(data.index, ErrorCode.UNKNOWN_TOPIC_ID, None)
             else:
-                answer = _append(broker, version, request, name, data)
+                answer = _append(broker, context, request, name, data)
             failures += answer.error_code != 0
             topic_response.partition_responses.append(answer)
     if request.acks == 0:
@@ -78,14 +81,16 @@ def handle(broker: Broker, context: RequestContext, body: memoryview) -> Reply:
 
 
 def _append(
-    broker: Broker, version: int, request: ProduceRequest, topic: str, data: PartitionProduceData
+    broker: Broker, context: RequestContext, request: ProduceRequest, topic: str, data: PartitionProduceData
 ) -> PartitionProduceResponse:
     if request.acks not in VALID_ACKS:
         return _failed(data.index, ErrorCode.INVALID_REQUIRED_ACKS, None)
     try:
         partition = broker.replicas.partition(topic, data.index)
+        if is_internal(topic) and context.client_id != ADMIN_CLIENT_ID:
+            return _failed(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is the cluster's own")
         appended = broker.replicas.append_produced(
-            partition, data.records, zstd_allowed=version >= FIRST_VERSION_WITH_ZSTD
+            partition, data.records, zstd_allowed=context.api_version >= FIRST_VERSION_WITH_ZSTD
         )
     except (RejectedRecords, RejectedTimestamps) as rejected:
         response = _failed(data.index, rejected.code, str(rejected))

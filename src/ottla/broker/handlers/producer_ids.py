@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.protocol.apis import ApiKey
-from ottla.protocol.errors import InvalidRequest
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from ottla.protocol.messages.init_producer_id_response import InitProducerIdResponse
+from ottla.protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -22,8 +23,11 @@ async def init_producer_id(
     broker: Broker, context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
     """Hand out the next id. A transactional id is refused: this broker has no transaction coordinator."""
-    if request.transactional_id is not None:
-        raise InvalidRequest("transactions are not served by this broker")
+    half_known = (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH)
+    if request.transactional_id is not None or half_known:
+        return InitProducerIdResponse(
+            error_code=ErrorCode.INVALID_REQUEST, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
+        )
     producer_id = await broker.producer_ids.next_id()
     return InitProducerIdResponse(error_code=0, producer_id=producer_id, producer_epoch=0)
 

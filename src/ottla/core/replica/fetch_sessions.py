@@ -10,7 +10,8 @@ Theory of operation. A request carries (session id, session epoch):
 An incremental response names only partitions with something to say: data, an error, or a moved high
 watermark, log start offset or last stable offset. The cache holds at most `max_sessions`; a new session
 takes the place of the least recently used one that has been idle for `min_eviction_ms`, otherwise it is
-not kept and the client goes on with full fetches. Random session ids come in with the call.
+not kept and the client goes on with full fetches. A session that has forgotten its last partition ends.
+Random session ids come in with the call.
 """
 
 from __future__ import annotations
@@ -128,6 +129,9 @@ class FetchSessionCache:
         if session.uses_topic_ids != uses_topic_ids:
             raise MixedTopicIds(session_id)
         self._update(session, partitions, forgotten)
+        if not session.partitions:
+            del self._sessions[session_id]
+            return FetchPlan(NO_SESSION, (), None, incremental=False)
         session.advance()
         session.last_used_ms = now_ms
         self._sessions.move_to_end(session_id)
