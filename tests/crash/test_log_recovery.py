@@ -90,7 +90,7 @@ def live_a_life(root: Path, report: Callable[[str, object], None]) -> None:
     directory.close(clean=True)
 
 
-FILE_OPERATIONS = ("write", "replace", "rename", "truncate", "ftruncate", "unlink", "mkdir", "open")
+FILE_OPERATIONS = ("write", "pwrite", "replace", "rename", "truncate", "ftruncate", "unlink", "mkdir", "open")
 
 
 def run_until_killed(root: Path, kill_at: int) -> tuple[bool, list[tuple[str, Any]]]:
@@ -110,8 +110,8 @@ def run_until_killed(root: Path, kill_at: int) -> tuple[bool, list[tuple[str, An
                     nonlocal counted
                     counted += 1
                     if counted == kill_at:
-                        if name == "write":
-                            real_write(arguments[0], arguments[1][: len(arguments[1]) // 2])
+                        if name in ("write", "pwrite"):
+                            real(arguments[0], arguments[1][: len(arguments[1]) // 2], *arguments[2:])
                         os.kill(os.getpid(), signal.SIGKILL)
                     return real(*arguments, **options)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 _COMMON = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-_READ_WRITE_APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND | _COMMON
+_READ_WRITE = os.O_RDWR | os.O_CREAT | _COMMON
 _WRITE_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | _COMMON
 _READ_ONLY = os.O_RDONLY | _COMMON
 
@@ -29,7 +29,7 @@ class FileHandle:
 
     __slots__ = ("fd", "lock")
 
-    def __init__(self, path: str, flags: int = _READ_WRITE_APPEND) -> None:
+    def __init__(self, path: str, flags: int = _READ_WRITE) -> None:
         self.fd = -1  # __del__ runs even when open fails
         self.fd = os.open(path, flags, 0o644)
         self.lock = None if hasattr(os, "pread") else threading.Lock()
@@ -41,15 +41,22 @@ class FileHandle:
         """Up to `size_bytes` from `position`: one pread. Shorter only at the end of the file. Thread-safe."""
         if self.lock is None:
             return os.pread(self.fd, size_bytes, position)
-        with self.lock:  # a platform without pread: the position of the descriptor is shared
+        with self.lock:  # a platform without pread and pwrite: the position of the descriptor is shared
             os.lseek(self.fd, position, os.SEEK_SET)
             return os.read(self.fd, size_bytes)
 
-    def write(self, data: bytes | memoryview) -> None:
-        """Append all of `data`. On an error part of it may have been written: the caller truncates."""
-        written = os.write(self.fd, data)
+    def write(self, data: bytes | memoryview, position: int) -> None:
+        """Write all of `data` at `position`. On an error part of it may be there: the caller truncates."""
+        written = self._write(data, position)
         while written < len(data):
-            written += os.write(self.fd, memoryview(data)[written:])
+            written += self._write(memoryview(data)[written:], position + written)
+
+    def _write(self, data: bytes | memoryview, position: int) -> int:
+        if self.lock is None:
+            return os.pwrite(self.fd, data, position)
+        with self.lock:
+            os.lseek(self.fd, position, os.SEEK_SET)
+            return os.write(self.fd, data)
 
     def sync(self) -> None:
         """Return when the file's bytes, and its size, are on the disk."""

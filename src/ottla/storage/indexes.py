@@ -111,11 +111,18 @@ class EntryFile:
             self._count += 1
             self._last = (key, value)
             if self._count - self._written >= _BUFFERED_ENTRIES:
-                self._write_out()
+                # the batch is in the log already: an index that cannot be written now is written later
+                with contextlib.suppress(OSError):
+                    self._write_out()
 
     def _write_out(self) -> None:
         if self._buffer:
-            append_to_file(self.path, self._buffer)
+            try:
+                append_to_file(self.path, self._buffer)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.truncate(self.path, self._written * self.layout.size)
+                raise
             self._written = self._count
             self._buffer.clear()
 

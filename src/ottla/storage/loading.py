@@ -74,6 +74,11 @@ def load_log(
         segments[0].file()
         segments[0].opened_at(log_start_offset)
     end_offset = segments[-1].end_offset
+    if recovered and end_offset < recovery_point:
+        log.warning(
+            "log ends below its recovery point, flushed records are gone path=%s end=%d recovery_point=%d",
+            directory, end_offset, recovery_point,
+        )  # fmt: skip
     log_start_offset = max(log_start_offset, segments[0].base_offset)
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(log_start_offset)

@@ -14,6 +14,7 @@ only ever grows.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from array import array
 from bisect import bisect_left, bisect_right
@@ -199,9 +200,10 @@ class Segment:
         position = self.size_bytes
         file = self.file()
         try:
-            file.write(data)
+            file.write(data, position)
         except OSError:
-            os.ftruncate(file.fd, position)  # a full disk takes a part of the bytes
+            with contextlib.suppress(OSError):
+                os.ftruncate(file.fd, position)  # a full disk takes a part of the bytes
             raise
         tail = self.tail
         largest_timestamp = self.largest()[0]

@@ -12,16 +12,17 @@ from support.logs import fill, offsets, open_log
 
 
 @pytest.mark.parametrize("pread", [True, False])
-def test_reads_go_to_their_position_and_writes_to_the_end(
+def test_reads_and_writes_go_to_their_position(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pread: bool
 ) -> None:
     if not pread:
         monkeypatch.delattr(os, "pread")
+        monkeypatch.delattr(os, "pwrite")
     file = FileHandle(str(tmp_path / "file"))
 
-    file.write(b"hello ")
+    file.write(b"hello ", 0)
     assert file.read(3, 2) == b"llo"
-    file.write(memoryview(b"world"))
+    file.write(memoryview(b"world"), 6)
 
     assert file.read(100, 4) == b"o world"
     assert file.read(1, 11) == b""
@@ -29,6 +30,7 @@ def test_reads_go_to_their_position_and_writes_to_the_end(
 
 def test_a_log_works_without_pread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "pread")
+    monkeypatch.delattr(os, "pwrite")
     log = open_log(tmp_path)
     fill(log, 60)
     log.close()
@@ -38,9 +40,11 @@ def test_a_log_works_without_pread(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_short_writes_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real_write = os.write
+    real_pwrite = os.pwrite
     monkeypatch.setattr(os, "write", lambda fd, data: real_write(fd, data[:3]))
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, position: real_pwrite(fd, data[:3], position))
 
-    FileHandle(str(tmp_path / "file")).write(b"hello world")
+    FileHandle(str(tmp_path / "file")).write(b"hello world", 0)
     replace_file(tmp_path / "other", b"hello world", sync=True)
 
     assert (tmp_path / "file").read_bytes() == (tmp_path / "other").read_bytes() == b"hello world"

@@ -141,3 +141,26 @@ def test_times_only_grow(tmp_path: Path) -> None:
     assert index.last() == (10, 1)
     index.truncate_to(0)
     assert index.last() == (-1, 0)
+
+
+def test_a_full_disk_delays_entries_but_loses_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = OffsetIndex(str(tmp_path / "0.index"), 0, 1 << 20)
+    index.append(1, 10)
+    index.file.write_out()
+
+    def fail_half_way(path: str, data: bytearray) -> None:
+        with open(path, "ab") as file:
+            file.write(data[: len(data) // 2 + 3])
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("ottla.storage.indexes.append_to_file", fail_half_way)
+        for number in range(2, 800):
+            index.append(number, number * 10)
+        with pytest.raises(OSError, match="No space left"):
+            index.file.write_out()
+    assert os.path.getsize(index.file.path) == 8
+    index.file.write_out()
+
+    assert index.file.count == 799
+    assert [index.lookup(number) for number in (1, 400, 799)] == [(1, 10), (400, 4000), (799, 7990)]

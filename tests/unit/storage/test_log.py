@@ -336,8 +336,8 @@ def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytes
     log = open_log(tmp_path)
     append(log, b"a")
 
-    def write_half(handle: FileHandle, data: bytes) -> None:
-        os.write(handle.fd, data[: len(data) // 2])
+    def write_half(handle: FileHandle, data: bytes, position: int) -> None:
+        os.pwrite(handle.fd, data[: len(data) // 2], position)
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
