@@ -54,7 +54,8 @@ async def find_coordinator(
     one = await _find(broker, context, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=one.error_code,
-        error_message=one.error_message,
+        # Kafka's own word for "no error" in these versions.
+        error_message=one.error_message or ErrorCode.NONE.name,
         node_id=one.node_id,
         host=one.host,
         port=one.port,

@@ -28,6 +28,7 @@ from ottla.protocol.messages.describe_groups_response import DescribedGroup, Des
 from ottla.protocol.messages.heartbeat_request import HeartbeatRequest
 from ottla.protocol.messages.heartbeat_response import HeartbeatResponse
 from ottla.protocol.messages.join_group_request import JoinGroupRequest
+from ottla.protocol.messages.join_group_response import JoinGroupResponse
 from ottla.protocol.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from ottla.protocol.messages.leave_group_response import LeaveGroupResponse
 from ottla.protocol.messages.list_groups_request import ListGroupsRequest
@@ -38,6 +39,7 @@ from ottla.protocol.schema import Message
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
+FIRST_JOIN_VERSION_WITH_NULL_PROTOCOL = 7
 FIRST_LEAVE_VERSION_WITH_MEMBERS = 3
 READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = 3, 6, 8, 10, 11
 ALL_GROUP_OPERATIONS = sum(
@@ -46,12 +48,14 @@ ALL_GROUP_OPERATIONS = sum(
 """What anybody may do with a group while there are no ACLs, as a bit field of ACL operations."""
 
 
-def join_group(
-    broker: Broker, context: RequestContext, request: JoinGroupRequest
-) -> Message | Awaitable[Message]:
+async def join_group(broker: Broker, context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
     if context.api_version == 0:
         request.rebalance_timeout_ms = request.session_timeout_ms
-    return broker.groups.request(request.group_id, request, context)
+    answer = await _answer(broker.groups.request(request.group_id, request, context))
+    assert isinstance(answer, JoinGroupResponse)
+    if answer.error_code and context.api_version >= FIRST_JOIN_VERSION_WITH_NULL_PROTOCOL:
+        answer.protocol_name = None
+    return answer
 
 
 def sync_group(

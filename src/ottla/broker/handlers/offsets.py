@@ -25,11 +25,10 @@ from ottla.protocol.messages.offset_commit_response import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from ottla.protocol.messages.offset_delete_request import OffsetDeleteRequest, OffsetDeleteRequestTopic
+from ottla.protocol.messages.offset_delete_request import OffsetDeleteRequest
 from ottla.protocol.messages.offset_delete_response import (
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
-    OffsetDeleteResponseTopic,
 )
 from ottla.protocol.messages.offset_fetch_request import (
     OffsetFetchRequest,
@@ -48,7 +47,6 @@ from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-    from ottla.core.metadata.image import TopicImage
 
 FIRST_VERSION_WITH_TOPIC_IDS = 10
 FIRST_FETCH_VERSION_WITH_GROUPS = 8
@@ -65,49 +63,48 @@ async def offset_commit(
     refused: list[OffsetCommitResponseTopic] = []
     accepted: list[OffsetCommitRequestTopic] = []
     for topic in request.topics:
-        _sort_out(broker, context, topic, accepted, refused)
+        unknown = _resolve(broker, context, topic)
+        if unknown:
+            refused.append(
+                OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=unknown)
+            )
+        if topic.partitions:
+            accepted.append(topic)
     if not accepted:
         return OffsetCommitResponse(topics=refused)
     request.topics = accepted
     answer = await _answer(broker.groups.request(request.group_id, request, context))
     assert isinstance(answer, OffsetCommitResponse)
-    answer.topics += refused
+    answered = {topic.name: topic for topic in answer.topics}
+    for topic_refused in refused:
+        if topic_refused.name in answered:
+            answered[topic_refused.name].partitions += topic_refused.partitions
+        else:
+            answer.topics.append(topic_refused)
     return answer
 
 
-def _sort_out(
-    broker: Broker,
-    context: RequestContext,
-    topic: OffsetCommitRequestTopic,
-    accepted: list[OffsetCommitRequestTopic],
-    refused: list[OffsetCommitResponseTopic],
-) -> None:
-    """Fill in the topic's name and id, and part its partitions into those that exist and the others."""
-    by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
-    image: TopicImage | None
-    if by_id:
+def _resolve(
+    broker: Broker, context: RequestContext, topic: OffsetCommitRequestTopic
+) -> list[OffsetCommitResponsePartition]:
+    """Fill in the topic's name and id; take out partitions that do not exist, and return their answers."""
+    if context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
         image = broker.image.topics_by_id.get(topic.topic_id)
-        error = ErrorCode.UNKNOWN_TOPIC_ID if image is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        unknown_topic = ErrorCode.UNKNOWN_TOPIC_ID
     else:
         image = broker.image.topics.get(topic.name)
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        unknown_topic = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    error = unknown_topic if image is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     known = {} if image is None else image.partitions
-    unknown = [each for each in topic.partitions if each.partition_index not in known]
-    if unknown:
-        refused.append(
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
-                    for each in unknown
-                ],
-            )
-        )
-        topic.partitions = [each for each in topic.partitions if each.partition_index in known]
-    if image is not None and topic.partitions:
+    unknown = [
+        OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
+        for each in topic.partitions
+        if each.partition_index not in known
+    ]
+    topic.partitions = [each for each in topic.partitions if each.partition_index in known]
+    if image is not None:
         topic.name, topic.topic_id = image.name, image.topic_id
-        accepted.append(topic)
+    return unknown
 
 
 # -- OffsetFetch ------------------------------------------------------------------------------------
@@ -209,33 +206,22 @@ def _topic_with_error(topic: OffsetFetchRequestTopics, error: int) -> OffsetFetc
 async def offset_delete(
     broker: Broker, context: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse:
-    refused: list[OffsetDeleteResponseTopic] = []
-    accepted: list[OffsetDeleteRequestTopic] = []
+    refused: dict[str, list[OffsetDeleteResponsePartition]] = {}
     for topic in request.topics:
         image = broker.image.topics.get(topic.name)
         known = {} if image is None else image.partitions
-        unknown = [each for each in topic.partitions if each.partition_index not in known]
-        if unknown:
-            refused.append(
-                OffsetDeleteResponseTopic(
-                    name=topic.name,
-                    partitions=[
-                        OffsetDeleteResponsePartition(
-                            partition_index=each.partition_index,
-                            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                        )
-                        for each in unknown
-                    ],
-                )
+        refused[topic.name] = [
+            OffsetDeleteResponsePartition(
+                partition_index=each.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
-            topic.partitions = [each for each in topic.partitions if each.partition_index in known]
-        if topic.partitions:
-            accepted.append(topic)
-    request.topics = accepted
+            for each in topic.partitions
+            if each.partition_index not in known
+        ]
+        topic.partitions = [each for each in topic.partitions if each.partition_index in known]
     answer = await _answer(broker.groups.request(request.group_id, request, context))
     assert isinstance(answer, OffsetDeleteResponse)
-    if not answer.error_code:
-        answer.topics += refused
+    for answered in answer.topics:
+        answered.partitions += refused[answered.name]
     return answer
 
 
