@@ -52,6 +52,7 @@ class LogManager:
         self._recovery_points = directory.read_recovery_points()
         self._log_start_offsets = directory.read_log_start_offsets()
         self._high_watermarks = directory.read_high_watermarks()
+        self._clean_check_bytes = directory.clean_check_bytes()
         self._checkpointing = asyncio.Lock()
         # Checkpoints are numbered and written under a lock, so that a thread never replaces a newer one.
         self._writing = threading.Lock()
@@ -95,6 +96,7 @@ class LogManager:
             clean_shutdown=self._directory.clean_shutdown,
             topic_id=topic.topic_id,
             open_files=self._directory.open_files,
+            clean_check_bytes=self._clean_check_bytes,
         )
         self._logs[key] = opened
         return opened
