@@ -56,6 +56,8 @@ class BrokerConfig:
         self.layers = BrokerLayers(self._static)
         self._validate_values()
         self.node_id = self._read_node_id()
+        # Both names stand for it, whichever was given.
+        self._static["node.id"] = self._static["broker.id"] = str(self.node_id)
         self._validate_roles()
         self._validate_quorum()
         self._listeners: Listeners = read_listeners(self, self._static.__contains__, self._refuse)

@@ -19,6 +19,7 @@ from ottla.protocol.errors import ErrorCode, MismatchedEndpointType, Unsupported
 from ottla.protocol.messages.describe_cluster_request import DescribeClusterRequest
 from ottla.protocol.messages.describe_cluster_response import DescribeClusterBroker, DescribeClusterResponse
 from ottla.protocol.messages.describe_quorum_request import DescribeQuorumRequest
+from ottla.protocol.messages.describe_quorum_request import TopicData as AskedTopic
 from ottla.protocol.messages.describe_quorum_response import (
     DescribeQuorumResponse,
     Listener,
@@ -29,12 +30,14 @@ from ottla.protocol.messages.describe_quorum_response import (
 )
 from ottla.protocol.messages.update_features_request import UpdateFeaturesRequest
 from ottla.protocol.messages.update_features_response import UpdateFeaturesResponse
+from ottla.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 BROKERS = 1
 CONTROLLERS = 2
+FIRST_VERSION_WITH_DIRECTORIES = 2
 
 
 def describe_cluster(
@@ -75,45 +78,56 @@ def describe_cluster(
 def describe_quorum(
     broker: Broker, context: RequestContext, request: DescribeQuorumRequest
 ) -> DescribeQuorumResponse:
-    """The quorum of this node alone; any partition but that of the metadata is not known."""
-    topics = [
-        TopicData(
-            topic_name=topic.topic_name,
-            partitions=[
-                _quorum(broker)
-                if (topic.topic_name, partition.partition_index) == (METADATA_TOPIC, 0)
-                else PartitionData(
-                    partition_index=partition.partition_index,
-                    error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    error_message=None,
-                )
-                for partition in topic.partitions
-            ],
-        )
-        for topic in request.topics
+    """The quorum of this node alone. Whoever asks for anything else than the metadata's partition is told that
+    no such thing is known.
+    """
+    asked = [
+        (topic.topic_name, each.partition_index) for topic in request.topics for each in topic.partitions
     ]
+    if len(request.topics) != 1 or asked != [(METADATA_TOPIC, 0)]:
+        return DescribeQuorumResponse(
+            error_message="", topics=[_no_quorum(topic) for topic in request.topics]
+        )
+    partition = _quorum(broker, context.api_version)
     endpoint = broker.config.controller_listener
     node = Node(
         node_id=broker.node_id,
         listeners=[Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port)],
     )
-    nodes = [node] if context.api_version >= 2 else []
-    return DescribeQuorumResponse(error_message=None, topics=topics, nodes=nodes)
+    nodes = [node] if context.api_version >= FIRST_VERSION_WITH_DIRECTORIES else []
+    return DescribeQuorumResponse(
+        error_message="", topics=[TopicData(topic_name=METADATA_TOPIC, partitions=[partition])], nodes=nodes
+    )
 
 
-def _quorum(broker: Broker) -> PartitionData:
+def _no_quorum(topic: AskedTopic) -> TopicData:
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return TopicData(
+        topic_name=topic.topic_name,
+        partitions=[
+            PartitionData(partition_index=each.partition_index, error_code=error, error_message=error.message)
+            for each in topic.partitions
+        ],
+    )
+
+
+def _quorum(broker: Broker, api_version: int) -> PartitionData:
     controller, now_ms = broker.controller, broker.now_ms()
     return PartitionData(
         partition_index=0,
         error_code=ErrorCode.NONE,
-        error_message=None,
+        error_message="",
         leader_id=broker.node_id,
         leader_epoch=controller.epoch,
         high_watermark=controller.high_watermark,
         current_voters=[
             ReplicaState(
                 replica_id=broker.node_id,
-                replica_directory_id=broker.log_directory.directory_id,
+                replica_directory_id=(
+                    broker.log_directory.directory_id
+                    if api_version >= FIRST_VERSION_WITH_DIRECTORIES
+                    else ZERO_UUID
+                ),
                 log_end_offset=controller.log_end_offset,
                 last_fetch_timestamp=now_ms,
                 last_caught_up_timestamp=now_ms,

@@ -102,7 +102,7 @@ def _described(
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
         error_code=ErrorCode.NONE,
-        error_message=None,
+        error_message="",
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
     )
@@ -111,8 +111,8 @@ def _described(
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message
         return result
-    wanted = None if resource.configuration_keys is None else set(resource.configuration_keys)
-    result.configs = [_config(entry, request) for entry in entries if wanted is None or entry.name in wanted]
+    wanted = set(resource.configuration_keys or ())  # none means all
+    result.configs = [_config(entry, request) for entry in entries if not wanted or entry.name in wanted]
     return result
 
 
@@ -128,10 +128,10 @@ def _entries(broker: Broker, resource_type: int, name: str) -> list[ConfigEntry]
         case 4:
             if not name:
                 return describe_cluster_default(layers)
-            _require_own_id(broker, name, "or empty string, ")
+            _require_own_id(broker, name, "Broker", " or empty string,")
             return describe_broker(layers)
         case 8:
-            _require_own_id(broker, name, "")
+            _require_own_id(broker, name, "Broker", "")
             return [_logger(*each) for each in loggers.logger_levels().items()]
         case 16:
             if not name:
@@ -145,11 +145,11 @@ def _entries(broker: Broker, resource_type: int, name: str) -> list[ConfigEntry]
             raise InvalidRequest(f"Unsupported resource type: {resource_type}")
 
 
-def _require_own_id(broker: Broker, name: str, or_else: str) -> None:
+def _require_own_id(broker: Broker, name: str, what: str, or_else: str) -> None:
     if not name.isdecimal():
-        raise InvalidRequest(f"Broker id must be an integer, but it is: {name}")
+        raise InvalidRequest(f"{what} id must be an integer, but it is: {name}")
     if int(name) != broker.node_id:
-        raise InvalidRequest(f"Unexpected broker id, expected {broker.node_id} {or_else}but received {name}")
+        raise InvalidRequest(f"Unexpected broker id, expected {broker.node_id}{or_else} but received {name}")
 
 
 def _logger(name: str, level: str) -> ConfigEntry:
@@ -190,14 +190,14 @@ async def alter_configs(
 
     def check(key: ResourceKey) -> None:
         if key[0] == BROKER_LOGGER_RESOURCE:
-            raise InvalidRequest("Unknown resource type BROKER_LOGGER.")
+            raise InvalidRequest(f"Unknown resource type {BROKER_LOGGER_RESOURCE}")
         nulls = [name for name, value in values[key].items() if value is None]
         if nulls:
             raise InvalidRequest(f"Null value not supported for : {','.join(nulls)}")
         _check_broker_resource(broker, key, values[key])
 
     def decide(image: MetadataImage, key: ResourceKey) -> list[Message]:
-        return replace_configs(image, key[0], key[1], values[key])
+        return replace_configs(image, broker.config.layers, key[0], key[1], values[key])
 
     outcomes = await _change(broker, wanted, check, decide, request.validate_only)
     return AlterConfigsResponse(
@@ -226,7 +226,7 @@ async def incremental_alter_configs(
     def check(key: ResourceKey) -> None:
         _check_changes(changes[key])
         if key[0] == BROKER_LOGGER_RESOURCE:
-            _require_own_id(broker, key[1], "")
+            _require_own_id(broker, key[1], "Node", ",")
             _change_loggers(changes[key], request.validate_only)
         _check_broker_resource(broker, key, (name for name, _, _ in changes[key]))
 
@@ -234,7 +234,7 @@ async def incremental_alter_configs(
         if key[0] == BROKER_LOGGER_RESOURCE:
             return []
         typed = [(name, Operation(operation), value) for name, operation, value in changes[key]]
-        return change_configs(image, key[0], key[1], typed)
+        return change_configs(image, broker.config.layers, key[0], key[1], typed)
 
     outcomes = await _change(broker, wanted, check, decide, request.validate_only)
     return IncrementalAlterConfigsResponse(
@@ -279,7 +279,7 @@ async def _change(
         return Decision([] if validate_only else records, None)
 
     await broker.controller.submit(decide_all)
-    return list(outcomes.items())
+    return [(key, outcomes[key]) for key in wanted]
 
 
 def _check_changes(changes: list[tuple[str, int, str | None]]) -> None:
@@ -290,15 +290,14 @@ def _check_changes(changes: list[tuple[str, int, str | None]]) -> None:
     if nulls:
         raise InvalidRequest(f"Null value not supported for : {','.join(nulls)}")
     if len({name for name, _, _ in changes}) != len(changes):
-        twice = [name for name, count in Counter(name for name, _, _ in changes).items() if count > 1]
-        raise InvalidRequest(f"Error due to duplicate config keys : {','.join(twice)}")
+        raise InvalidRequest("Error due to duplicate config keys")
 
 
 def _check_broker_resource(broker: Broker, key: ResourceKey, names: Iterable[str]) -> None:
     resource_type, name = key
     if resource_type == BROKER_RESOURCE:
         if name:
-            _require_own_id(broker, name, "or empty string, ")
+            _require_own_id(broker, name, "Node", ",")
         check_dynamic(names, per_broker=bool(name))
 
 

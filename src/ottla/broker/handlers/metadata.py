@@ -100,13 +100,20 @@ def _wants_all(request: MetadataRequest, version: int) -> bool:
     return request.topics is None or (version == 0 and not request.topics)
 
 
+def _by_id(topics: list[MetadataRequestTopic]) -> bool:
+    """Whether a request asks by ids; then its names count for nothing."""
+    return any(topic.topic_id != ZERO_UUID for topic in topics)
+
+
 def _distinct(topics: list[MetadataRequestTopic]) -> Iterable[MetadataRequestTopic]:
     """The topics asked for, each once."""
-    return {(topic.name, topic.topic_id): topic for topic in topics}.values()
+    if _by_id(topics):
+        return {topic.topic_id: topic for topic in topics if topic.topic_id != ZERO_UUID}.values()
+    return {topic.name: topic for topic in topics}.values()
 
 
 def _missing_names(image: MetadataImage, request: MetadataRequest, version: int) -> list[str]:
-    if request.topics is None:
+    if request.topics is None or _by_id(request.topics):
         return []
     names = [topic.name for topic in request.topics if topic.topic_id == ZERO_UUID]
     return list(dict.fromkeys(name for name in names if name is not None and name not in image.topics))
@@ -152,7 +159,12 @@ def _answer(
     if topic is None:
         # Not failed either: created and deleted again while this request waited.
         code = failed.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return MetadataResponseTopic(error_code=code, name=name, is_internal=is_internal(name))
+        return MetadataResponseTopic(
+            error_code=code,
+            name=name,
+            is_internal=is_internal(name),
+            topic_authorized_operations=operations,
+        )
     return view.topic(topic, operations)
 
 
@@ -235,11 +247,12 @@ def describe_topic_partitions(
 
     image = broker.image
     cursor = request.cursor
-    if cursor is not None and cursor.partition_index < 0:
+    asked = {topic.name for topic in request.topics}
+    if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):
         return DescribeTopicPartitionsResponse(
-            topics=[_undescribed(topic.name, ErrorCode.INVALID_REQUEST) for topic in request.topics]
+            topics=[_undescribed(name, ErrorCode.INVALID_REQUEST, NOT_ASKED) for name in sorted(asked)]
         )
-    names = sorted({topic.name for topic in request.topics} or image.topics)
+    names = sorted(asked or image.topics)
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
     limit = broker.config[broker_settings.MAX_REQUEST_PARTITION_SIZE_LIMIT]
@@ -253,7 +266,7 @@ def describe_topic_partitions(
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         topic = image.topics.get(name)
         if topic is None:
-            response.topics.append(_undescribed(name, _unknown([name])[name]))
+            response.topics.append(_undescribed(name, _unknown([name])[name], ALL_TOPIC_OPERATIONS))
             continue
         indexes = [index for index in sorted(topic.partitions) if index >= first]
         described = [_describe(topic.partitions[index], alive) for index in indexes[:remaining]]
@@ -265,12 +278,17 @@ def describe_topic_partitions(
     return response
 
 
-def _undescribed(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+def _undescribed(name: str, error: ErrorCode, operations: int) -> DescribeTopicPartitionsResponseTopic:
     from ottla.protocol.messages.describe_topic_partitions_response import (
         DescribeTopicPartitionsResponseTopic,
     )
 
-    return DescribeTopicPartitionsResponseTopic(error_code=error, name=name, is_internal=is_internal(name))
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=error,
+        name=name,
+        is_internal=is_internal(name),
+        topic_authorized_operations=operations,
+    )
 
 
 def _described(

@@ -13,6 +13,7 @@ from typing import Any
 
 from ottla.core.metadata import client_metrics_settings, group_settings, topic_settings
 from ottla.core.metadata.broker_settings import BROKER_SETTINGS, update_mode, without_listener
+from ottla.core.metadata.config_layers import BrokerLayers, GroupConfig
 from ottla.core.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from ottla.core.metadata.image import (
     BROKER_RESOURCE,
@@ -73,6 +74,7 @@ TABLES: dict[int, Mapping[str, Setting[Any]]] = {
 
 def change_configs(
     image: MetadataImage,
+    layers: BrokerLayers,
     resource_type: int,
     resource_name: str,
     changes: Iterable[tuple[str, Operation, str | None]],
@@ -92,12 +94,16 @@ def change_configs(
     records = [
         name for name, new in changed.items() if new != before.get(name) or resource_type == BROKER_RESOURCE
     ]
-    _check(image, resource_type, resource_name, after, changed)
+    _check(image, layers, (resource_type, resource_name), after, changed)
     return _records(image, resource_type, resource_name, {name: changed[name] for name in records})
 
 
 def replace_configs(
-    image: MetadataImage, resource_type: int, resource_name: str, values: Mapping[str, str | None]
+    image: MetadataImage,
+    layers: BrokerLayers,
+    resource_type: int,
+    resource_name: str,
+    values: Mapping[str, str | None],
 ) -> list[Message]:
     """The records that give a resource exactly these values. Raises KafkaError."""
     before = image.configs.get((resource_type, resource_name), {})
@@ -108,7 +114,7 @@ def replace_configs(
     }
     changed.update(dict.fromkeys(name for name in before if name not in values))
     after = {name: value for name, value in values.items() if value is not None}
-    _check(image, resource_type, resource_name, after, changed)
+    _check(image, layers, (resource_type, resource_name), after, changed)
     return _records(image, resource_type, resource_name, changed)
 
 
@@ -157,15 +163,15 @@ def check_dynamic(names: Iterable[str], per_broker: bool) -> None:
         "These security configs can be dynamically updated only per-listener using the listener prefix",
         [name for name in modes if name in LISTENER_SECURITY_SETTINGS],
     )
-    _refuse_names(
-        "These configs of listeners can't be updated while the broker runs",
-        [name for name in modes if name in ("listeners", "listener.security.protocol.map")],
-    )
     if not per_broker:
         _refuse_names(
             "Cannot update these configs at default cluster level, broker id must be specified",
             [name for name, mode in modes.items() if mode is UpdateMode.PER_BROKER],
         )
+    _refuse_names(
+        "These configs of listeners can't be updated while the broker runs",
+        [name for name in modes if name in ("listeners", "listener.security.protocol.map")],
+    )
 
 
 def _refuse_names(problem: str, names: Iterable[str]) -> None:
@@ -179,12 +185,13 @@ def _refuse_names(problem: str, names: Iterable[str]) -> None:
 
 def _check(
     image: MetadataImage,
-    resource_type: int,
-    resource_name: str,
+    layers: BrokerLayers,
+    resource: tuple[int, str],
     after: Mapping[str, str],
     changed: Mapping[str, str | None],
 ) -> None:
     """Whether the resource may have these values. Raises KafkaError."""
+    resource_type, resource_name = resource
     match resource_type:
         case 2:
             _check_topic(image, resource_name, after)
@@ -193,13 +200,13 @@ def _check(
         case 32:
             if not resource_name:
                 raise InvalidRequest("Default group resources are not allowed.")
-            check_group_config(after)
+            check_group_config(layers, after)
         case 16:
             if not resource_name:
                 raise InvalidRequest("Subscription name can't be empty")
             check_client_metrics_config(after)
         case _:
-            raise InvalidRequest(f"Unknown resource type {resource_type}.")
+            raise InvalidRequest(f"Unknown resource type {resource_type}")
 
 
 def _check_topic(image: MetadataImage, name: str, after: Mapping[str, str]) -> None:
@@ -227,29 +234,38 @@ def check_topic_config(topic: str, values: Mapping[str, str | None]) -> None:
             f"max.compaction.lag.ms ({largest})"
         )
     if _value(parsed, topic_settings.REMOTE_STORAGE_ENABLE):
-        raise InvalidConfig("Tiered Storage functionality is disabled in the broker.")
-    _check_local_retention(parsed)
+        raise InvalidConfig(
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage."
+        )
 
 
-def _check_local_retention(parsed: Mapping[str, Any]) -> None:
-    """What stays here of a partition in remote storage can't be more than all of it; -2 is as much as all."""
-    for local, total in (
-        (topic_settings.LOCAL_RETENTION_MS, topic_settings.RETENTION_MS),
-        (topic_settings.LOCAL_RETENTION_BYTES, topic_settings.RETENTION_BYTES),
-    ):
-        if local.name not in parsed:
-            continue
-        kept, all_of_it = parsed[local.name], _value(parsed, total)
-        if kept != -2 and all_of_it >= 0 and (kept == -1 or kept > all_of_it):
-            raise InvalidConfig(
-                f"Invalid value {kept} for configuration {local.name}: "
-                f"Value must not exceed {total.name}, which is {all_of_it}"
-            )
+def check_group_config(layers: BrokerLayers, values: Mapping[str, str]) -> None:
+    """Whether a group may have these values: the broker's settings limit them. Raises InvalidConfig."""
+    parsed = _parse_all(values, group_settings.GROUP_SETTINGS, "Unknown group config name: {}")
+    for name, value in parsed.items():
+        protocol, _, rest = name.partition(".")
+        smallest = BROKER_SETTINGS.get(f"group.{protocol}.min.{rest}")
+        if smallest is not None and value < layers[smallest]:
+            raise InvalidConfig(f"{name} must be greater than or equal to {smallest.name}")
+        largest = BROKER_SETTINGS.get(
+            "group.streams.max.standby.replicas"
+            if name == "streams.num.standby.replicas"
+            else f"group.{protocol}.max.{rest}"
+        )
+        if largest is not None and value > layers[largest]:
+            raise InvalidConfig(f"{name} must be less than or equal to {largest.name}")
+    group = GroupConfig(layers, values)
+    for session, heartbeat in _SESSIONS:
+        if group[session] <= group[heartbeat]:
+            raise InvalidConfig(f"{session.name} must be greater than {heartbeat.name}")
 
 
-def check_group_config(values: Mapping[str, str]) -> None:
-    """Whether a group may have these values of its own. Raises InvalidConfig."""
-    _parse_all(values, group_settings.GROUP_SETTINGS, "Unknown group config name: {}")
+_SESSIONS = (
+    (group_settings.CONSUMER_SESSION_TIMEOUT_MS, group_settings.CONSUMER_HEARTBEAT_INTERVAL_MS),
+    (group_settings.SHARE_SESSION_TIMEOUT_MS, group_settings.SHARE_HEARTBEAT_INTERVAL_MS),
+    (group_settings.STREAMS_SESSION_TIMEOUT_MS, group_settings.STREAMS_HEARTBEAT_INTERVAL_MS),
+)
 
 
 def check_client_metrics_config(values: Mapping[str, str]) -> None:
@@ -261,7 +277,7 @@ def check_client_metrics_config(values: Mapping[str, str]) -> None:
     interval = parsed.get("interval.ms")
     if interval is not None and not 100 <= interval <= 3_600_000:
         raise InvalidRequest(
-            f"Invalid value {interval} for interval.ms, interval must be between 100 and 3600000"
+            f"Invalid value {interval} for interval.ms, interval must be between 100 and 3600000 (1 hour)"
         )
     for pattern in parsed.get("match", ()):
         key, separator, _ = pattern.partition("=")
@@ -287,7 +303,7 @@ def _check_broker(
         try:
             BROKER_SETTINGS[without_listener(key)].parse(value)
         except InvalidValue as invalid:
-            raise InvalidConfig(str(invalid)) from None
+            raise InvalidRequest(str(invalid)) from None
 
 
 def _parse_all(

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from ottla.core.metadata.broker_settings import (
     BROKER_SETTINGS,
     DYNAMIC_ONLY,
-    update_mode,
     without_listener,
 )
 from ottla.core.metadata.client_metrics_settings import CLIENT_METRICS_SETTINGS
@@ -109,7 +108,10 @@ def _broker_entry(
         text = setting.format(layers[setting]) if setting.name == name else synonyms[0].text
     else:
         text = _normalized(setting, text)
-    return _entry(setting, text, update_mode(name) is UpdateMode.READ_ONLY, synonyms, name)
+    # A listener's own settings count as read-only, although those of keys can be changed: as Kafka shows
+    # them.
+    read_only = setting.name != name or setting.update is UpdateMode.READ_ONLY
+    return _entry(setting, text, read_only, synonyms, name)
 
 
 def _normalized(setting: Setting[Any], text: str) -> str | None:

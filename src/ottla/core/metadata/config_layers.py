@@ -13,7 +13,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar, cast
 
 from ottla.core.metadata import group_settings, topic_settings
-from ottla.core.metadata.broker_settings import BROKER_SETTINGS, SAME_SETTINGS, without_listener
+from ottla.core.metadata.broker_settings import (
+    BROKER_SETTINGS,
+    DYNAMIC_ONLY,
+    SAME_SETTINGS,
+    without_listener,
+)
 from ottla.core.metadata.settings import InvalidValue, Setting
 
 T = TypeVar("T")
@@ -104,7 +109,8 @@ class BrokerLayers:
 
 def _defaults(names: tuple[str, ...]) -> Iterator[LayerValue]:
     for name in names:
-        setting = BROKER_SETTINGS.get(name)
+        # A setting that exists dynamically only has no default to show.
+        setting = None if name in DYNAMIC_ONLY else BROKER_SETTINGS.get(name)
         text = setting.default_text if setting is not None else None
         if text is not None:
             yield LayerValue(name, text, ConfigSource.DEFAULT)
@@ -140,8 +146,9 @@ class TopicConfig:
         """Every value that is given for `name`, the one that holds first."""
         brokers = topic_settings.BROKER_SYNONYMS.get(name)
         found = self._layers.synonyms(brokers[0][0]) if brokers else []
-        if name in self._overrides:
-            found.insert(0, LayerValue(name, self._overrides[name], ConfigSource.TOPIC))
+        own = _own_text(topic_settings.TOPIC_SETTINGS.get(name), name, self._overrides)
+        if own is not None:
+            found.insert(0, LayerValue(name, own, ConfigSource.TOPIC))
         return found
 
 
@@ -174,9 +181,16 @@ class GroupConfig:
     def synonyms(self, name: str) -> list[LayerValue]:
         """Every value that is given for `name`, the one that holds first."""
         broker = group_settings.BROKER_SYNONYMS.get(name)
-        found = self._layers.synonyms(broker) if broker else []
-        if name in self._overrides:
-            found.insert(0, LayerValue(name, self._overrides[name], ConfigSource.GROUP))
+        setting = group_settings.GROUP_SETTINGS.get(name)
+        if broker:
+            found = self._layers.synonyms(broker)
+        elif setting is not None and setting.default_text is not None:
+            found = [LayerValue(name, setting.default_text, ConfigSource.DEFAULT)]
+        else:
+            found = []
+        own = _own_text(setting, name, self._overrides)
+        if own is not None:
+            found.insert(0, LayerValue(name, own, ConfigSource.GROUP))
         return found
 
 
@@ -188,3 +202,12 @@ def _own(setting: Setting[T], overrides: Mapping[str, str]) -> tuple[T] | None:
         return (setting.parse(text),)
     except InvalidValue:
         return None
+
+
+def _own_text(setting: Setting[Any] | None, name: str, overrides: Mapping[str, str]) -> str | None:
+    """A resource's own value as it is shown: parsed and written again."""
+    text = overrides.get(name)
+    if text is None or setting is None:
+        return text
+    own = _own(setting, overrides)
+    return setting.format(own[0]) if own else text

@@ -65,8 +65,7 @@ def elect_leaders(image: MetadataImage, request: ElectLeadersRequest) -> Decisio
             except KafkaError as error:
                 answer.error_code, answer.error_message = error.code, error.message
             answers.append(answer)
-        if answers or not asked_for_all:
-            results.append(ReplicaElectionResult(topic=name, partition_result=answers))
+        results.append(ReplicaElectionResult(topic=name, partition_result=answers))
     return Decision(records, ElectLeadersResponse(replica_election_results=results))
 
 

@@ -1,7 +1,8 @@
 """Changes of the cluster's feature levels: UpdateFeatures 0-2 (KIP-584).
 
-v1 says upgrade, safe or unsafe downgrade, and validates without changing; from v2 on all updates of a request
-succeed or none does, and the answer has one error.
+v1 says upgrade, safe or unsafe downgrade, and can validate without changing. All updates of a request
+succeed or none does, and the answer has one error: half of an upgrade helps nobody. v2 tells no feature
+apart any more.
 """
 
 from __future__ import annotations
@@ -9,15 +10,18 @@ from __future__ import annotations
 import enum
 
 from ottla.core.metadata.decisions import Decision
-from ottla.core.metadata.features import KRAFT_VERSION, METADATA_VERSION, SUPPORTED_FEATURES
+from ottla.core.metadata.features import (
+    KRAFT_VERSION,
+    KRAFT_VERSION_LEVEL,
+    METADATA_VERSION,
+    SUPPORTED_FEATURES,
+)
 from ottla.core.metadata.image import MetadataImage
-from ottla.protocol.errors import ErrorCode, InvalidUpdateVersion, KafkaError
+from ottla.protocol.errors import ErrorCode, InvalidUpdateVersion
 from ottla.protocol.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.messages.update_features_response import UpdatableFeatureResult, UpdateFeaturesResponse
 from ottla.protocol.records.feature_level_record import FeatureLevelRecord
 from ottla.protocol.schema import Message
-
-FIRST_VERSION_OF_ALL_OR_NONE = 2
 
 
 class UpgradeType(enum.IntEnum):
@@ -31,45 +35,51 @@ class UpgradeType(enum.IntEnum):
 def update_features(
     image: MetadataImage, request: UpdateFeaturesRequest, api_version: int
 ) -> Decision[UpdateFeaturesResponse]:
-    """The new levels. Whatever fails, no level changes: half of an upgrade helps nobody."""
-    records: list[Message] = []
-    results: list[UpdatableFeatureResult] = []
-    failure: KafkaError | None = None
-    for update in request.feature_updates:
-        result = UpdatableFeatureResult(feature=update.feature, error_code=0, error_message=None)
-        try:
+    """The new levels, for all features or none."""
+    try:
+        for update in request.feature_updates:
             _check(image, update, api_version)
-            if image.features.get(update.feature, 0) != update.max_version_level:
-                records.append(
-                    FeatureLevelRecord(name=update.feature, feature_level=update.max_version_level)
-                )
-        except KafkaError as error:
-            failure = failure or error
-            result.error_code, result.error_message = error.code, error.message
-        results.append(result)
-    if request.validate_only or failure is not None:
-        records = []
-    if failure is not None and api_version >= FIRST_VERSION_OF_ALL_OR_NONE:
-        return Decision([], UpdateFeaturesResponse(error_code=failure.code, error_message=failure.message))
+    except InvalidUpdateVersion as error:
+        problem = (
+            f"The update failed for all features since the following feature had an error: {error.message}"
+        )
+        return Decision([], UpdateFeaturesResponse(error_code=error.code, error_message=problem))
+    records: list[Message] = [
+        FeatureLevelRecord(name=update.feature, feature_level=update.max_version_level)
+        for update in request.feature_updates
+        if _current(image, update.feature) != update.max_version_level
+    ]
+    results = [
+        UpdatableFeatureResult(feature=update.feature, error_code=ErrorCode.NONE, error_message=None)
+        for update in request.feature_updates
+    ]
     return Decision(
-        records, UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None, results=results)
+        [] if request.validate_only else records,
+        UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None, results=results),
     )
+
+
+def _current(image: MetadataImage, feature: str) -> int:
+    """A feature's level. That of kraft.version is no record of the metadata, and never changes."""
+    return KRAFT_VERSION_LEVEL if feature == KRAFT_VERSION else image.features.get(feature, 0)
 
 
 def _check(image: MetadataImage, update: FeatureUpdateKey, api_version: int) -> None:
     feature, level = update.feature, update.max_version_level
     supported = SUPPORTED_FEATURES.get(feature)
-    if supported is None or feature == KRAFT_VERSION:
+    if supported is None:
         raise _invalid(feature, level, "This feature is not supported.")
     if not supported[0] <= level <= supported[1]:
         raise _invalid(feature, level, f"It must be between {supported[0]} and {supported[1]}.")
+    if feature == KRAFT_VERSION and level != KRAFT_VERSION_LEVEL:
+        raise _invalid(feature, level, "The quorum's version can't be changed.")
     if api_version == 0:
         kind = UpgradeType.UNSAFE_DOWNGRADE if update.allow_downgrade else UpgradeType.UPGRADE
     elif update.upgrade_type in set(UpgradeType):
         kind = UpgradeType(update.upgrade_type)
     else:
         raise _invalid(feature, level, "The controller does not support the given upgrade type.")
-    current = image.features.get(feature, 0)
+    current = _current(image, feature)
     if level < current and kind is UpgradeType.UPGRADE:
         raise _invalid(
             feature,

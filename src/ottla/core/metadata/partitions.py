@@ -6,6 +6,7 @@ flexible, v3 may be answered with THROTTLING_QUOTA_EXCEEDED (KIP-599).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from uuid import UUID
 
@@ -29,6 +30,8 @@ from ottla.protocol.messages.create_partitions_response import (
 )
 from ottla.protocol.records.partition_record import PartitionRecord
 from ottla.protocol.schema import Message
+
+TOO_MANY = "Excessively large number of partitions per request."
 
 
 def partition_record(
@@ -104,24 +107,22 @@ def create_partitions(
     """More partitions for existing topics; each topic succeeds or fails by itself."""
     records: list[Message] = []
     results: list[CreatePartitionsTopicResult] = []
-    names = [topic.name for topic in request.topics]
-    duplicates = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
-    seen: set[str] = set()
-    for topic in request.topics:
-        if topic.name in seen:
-            continue
-        seen.add(topic.name)
+    counts = Counter(topic.name for topic in request.topics)
+    for topic in {topic.name: topic for topic in request.topics}.values():
         result = CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.NONE, error_message=None)
         results.append(result)
         try:
-            if topic.name in duplicates:
+            if counts[topic.name] > 1:
                 raise InvalidRequest("Duplicate topic name.")
-            added = _create_topic_partitions(image, topic, random)
-            if len(records) + len(added) > MAX_RECORDS_PER_REQUEST:
-                raise PolicyViolation("Excessively large number of partitions per request.")
-            records += added
+            records += _create_topic_partitions(image, topic, random)
+        except UnknownTopicOrPartition as error:
+            result.error_code = error.code
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
+    if len(records) > MAX_RECORDS_PER_REQUEST:
+        records = []
+        for result in results:
+            result.error_code, result.error_message = ErrorCode.POLICY_VIOLATION, TOO_MANY
     return Decision([] if request.validate_only else records, CreatePartitionsResponse(results=results))
 
 
@@ -141,7 +142,7 @@ def _create_topic_partitions(
         )
     additional = request.count - current
     if additional > MAX_RECORDS_PER_REQUEST:
-        raise PolicyViolation("Excessively large number of partitions per request.")
+        raise PolicyViolation(TOO_MANY)
     replication_factor = len(topic.partitions[0].replicas)
     if request.assignments is None:
         assignments = place(image, additional, replication_factor, random)

@@ -151,9 +151,9 @@ def _parse_double(text: str) -> float:
 
 
 def parse_list(text: str) -> tuple[str, ...]:
-    """Comma-separated items, trimmed; an empty text is an empty list."""
+    """Comma-separated items, trimmed, each once; an empty text is an empty list."""
     text = text.strip()
-    return tuple(item.strip() for item in text.split(",")) if text else ()
+    return tuple(dict.fromkeys(item.strip() for item in text.split(","))) if text else ()
 
 
 def _format_double(value: float) -> str:
@@ -218,7 +218,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A list without duplicates, of any words or of the given ones, empty only if `empty` says so."""
+    """A list of any words or of the given ones, empty only if `empty` says so."""
 
     words: tuple[str, ...] = ()
     empty: bool = True
@@ -228,12 +228,11 @@ class ListOf:
             return None
         if not value:
             return None if self.empty else "The list must not be empty"
-        if len(set(value)) != len(value):
-            return "The list must not have duplicate values"
         if not all(value):
             return "The list must not have empty values"
-        unknown = [word for word in value if self.words and word not in self.words]
-        return f"{unknown[0]} is not one of: {', '.join(self.words)}" if unknown else None
+        if self.words and not set(self.words).issuperset(value):
+            return f"String must be one of: {', '.join(self.words)}"
+        return None
 
 
 def not_empty(value: Any, /) -> str | None:

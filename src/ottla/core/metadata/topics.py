@@ -8,8 +8,10 @@ it or nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 from uuid import UUID
 
 from ottla.core.metadata.config_changes import check_topic_config
@@ -45,6 +47,8 @@ from ottla.protocol.records.remove_topic_record import RemoveTopicRecord
 from ottla.protocol.records.topic_record import TopicRecord
 from ottla.protocol.schema import ZERO_UUID, Message
 
+T = TypeVar("T")
+
 DEFAULT_COUNT = -1
 
 
@@ -63,11 +67,42 @@ def create_topics(
     layers: BrokerLayers,
     random: Randomness,
 ) -> Decision[CreateTopicsResponse]:
-    """New topics. The records are empty for `validate_only`."""
+    """New topics, each with its own error; a request that asks for too much fails as a whole.
+
+    The records are empty for `validate_only`.
+    """
+    try:
+        _check_size(sum(_partition_count(topic, defaults) for topic in request.topics))
+        records, results = _create_each(image, request, defaults, layers, random)
+        if len(records) > MAX_RECORDS_PER_REQUEST:
+            raise PolicyViolation("Unable to perform excessively large batch operation.")
+    except PolicyViolation as error:
+        names = dict.fromkeys(topic.name for topic in request.topics)
+        return Decision([], CreateTopicsResponse(topics=[_failed(name, error) for name in names]))
+    return Decision([] if request.validate_only else records, CreateTopicsResponse(topics=results))
+
+
+def _partition_count(topic: CreatableTopic, defaults: TopicDefaults) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return defaults.num_partitions if topic.num_partitions == DEFAULT_COUNT else topic.num_partitions
+
+
+def _check_size(partition_count: int) -> None:
+    if partition_count > MAX_RECORDS_PER_REQUEST:
+        raise PolicyViolation("Excessively large number of partitions per request.")
+
+
+def _create_each(
+    image: MetadataImage,
+    request: CreateTopicsRequest,
+    defaults: TopicDefaults,
+    layers: BrokerLayers,
+    random: Randomness,
+) -> tuple[list[Message], list[CreatableTopicResult]]:
     records: list[Message] = []
     results: list[CreatableTopicResult] = []
-    names = [topic.name for topic in request.topics]
-    duplicates = _duplicates(names)
+    duplicates = _duplicates(topic.name for topic in request.topics)
     # Names of this request count as existing for those after them.
     taken = _TakenNames(image)
     for topic in request.topics:
@@ -78,8 +113,6 @@ def create_topics(
                 raise InvalidRequest(f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited.")
             taken.check(topic.name)
             created = _create_topic(image, topic, defaults, random)
-            if len(records) + len(created) > MAX_RECORDS_PER_REQUEST:
-                raise PolicyViolation("Excessively large number of partitions per request.")
         except KafkaError as error:
             results.append(_failed(topic.name, error))
             continue
@@ -87,7 +120,7 @@ def create_topics(
         records += created
         results.append(_succeeded(topic, created, layers))
     results += [_failed(name, InvalidRequest("Duplicate topic name.")) for name in duplicates]
-    return Decision([] if request.validate_only else records, CreateTopicsResponse(topics=results))
+    return records, results
 
 
 class _TakenNames:
@@ -109,14 +142,9 @@ class _TakenNames:
         self._added.append(name)
 
 
-def _duplicates(names: Iterable[str]) -> list[str]:
-    seen: set[str] = set()
-    twice: dict[str, None] = {}
-    for name in names:
-        if name in seen:
-            twice[name] = None
-        seen.add(name)
-    return list(twice)
+def _duplicates(items: Iterable[T]) -> list[T]:
+    """The items that come more than once, each once."""
+    return [item for item, count in Counter(items).items() if count > 1]
 
 
 def _failed(name: str, error: KafkaError) -> CreatableTopicResult:
@@ -151,7 +179,8 @@ def _configs(layers: BrokerLayers, overrides: Mapping[str, str]) -> list[Creatab
     return [
         CreatableTopicConfigs(
             name=entry.name,
-            value=entry.value,
+            # What the client gave comes back as it gave it.
+            value=overrides.get(entry.name, entry.value),
             read_only=entry.read_only,
             config_source=entry.source,
             is_sensitive=entry.sensitive,
@@ -219,8 +248,6 @@ def _placed_assignments(
     factor = (
         defaults.replication_factor if topic.replication_factor == DEFAULT_COUNT else topic.replication_factor
     )
-    if count > MAX_RECORDS_PER_REQUEST:
-        raise PolicyViolation("Excessively large number of partitions per request.")
     return place(image, count, factor, random)
 
 
@@ -232,41 +259,27 @@ def delete_topics(
 ) -> Decision[DeleteTopicsResponse]:
     """Topics by name or id. `refused` is why nothing may be deleted at all (delete.topic.enable)."""
     wanted = _named(request)
-    records: list[Message] = []
+    names_twice = set(_duplicates(name for name, topic_id in wanted if name is not None and not topic_id.int))
+    ids_twice = set(_duplicates(topic_id for name, topic_id in wanted if name is None))
+    deleted: dict[UUID, None] = {}
     results: list[DeletableTopicResult] = []
-    ids: dict[UUID, None] = {}
-    names_seen = _duplicates(name for name, _ in wanted if name is not None)
-    ids_seen = _duplicates_of([topic_id for name, topic_id in wanted if name is None])
-    answered: set[tuple[str | None, UUID]] = set()
-    for name, topic_id in wanted:
-        if (name, topic_id) in answered:
-            continue
-        answered.add((name, topic_id))
+    for name, topic_id in dict.fromkeys(wanted):
+        result = DeletableTopicResult(
+            name=name, topic_id=topic_id, error_code=ErrorCode.NONE, error_message=None
+        )
+        results.append(result)
         try:
-            if name in names_seen or topic_id in ids_seen:
-                raise InvalidRequest("Duplicate topic name." if name is not None else "Duplicate topic id.")
+            found = _find(image, name, topic_id, names_twice, ids_twice)
             if refused is not None:
                 raise refused
-            found = _find(image, name, topic_id)
-            if found in ids:
+            if found in deleted:
                 raise InvalidRequest("The provided topic name maps to an ID that was already supplied.")
         except KafkaError as error:
-            results.append(
-                DeletableTopicResult(
-                    name=name, topic_id=topic_id, error_code=error.code, error_message=error.message
-                )
-            )
+            result.error_code, result.error_message = error.code, error.message
             continue
-        ids[found] = None
-        records.append(RemoveTopicRecord(topic_id=found))
-        results.append(
-            DeletableTopicResult(
-                name=image.topics_by_id[found].name,
-                topic_id=found,
-                error_code=ErrorCode.NONE,
-                error_message=None,
-            )
-        )
+        deleted[found] = None
+        result.name, result.topic_id = image.topics_by_id[found].name, found
+    records: list[Message] = [RemoveTopicRecord(topic_id=topic_id) for topic_id in deleted]
     return Decision(records, DeleteTopicsResponse(responses=results))
 
 
@@ -277,19 +290,22 @@ def _named(request: DeleteTopicsRequest) -> list[tuple[str | None, UUID]]:
     return [(topic.name, topic.topic_id) for topic in request.topics]
 
 
-def _duplicates_of(ids: list[UUID]) -> set[UUID]:
-    return {each for each in ids if ids.count(each) > 1} if len(set(ids)) < len(ids) else set()
-
-
-def _find(image: MetadataImage, name: str | None, topic_id: UUID) -> UUID:
+def _find(
+    image: MetadataImage, name: str | None, topic_id: UUID, names_twice: set[str], ids_twice: set[UUID]
+) -> UUID:
+    """The id of the topic that is meant. Raises KafkaError."""
     if name is None:
         if topic_id == ZERO_UUID:
             raise InvalidRequest("Neither topic name nor id were specified.")
+        if topic_id in ids_twice:
+            raise InvalidRequest("Duplicate topic id.")
         if topic_id not in image.topics_by_id:
             raise UnknownTopicId()
         return topic_id
     if topic_id != ZERO_UUID:
         raise InvalidRequest("You may not specify both topic name and topic id.")
+    if name in names_twice:
+        raise InvalidRequest("Duplicate topic name.")
     topic = image.topics.get(name)
     if topic is None:
         raise UnknownTopicOrPartition()
