@@ -41,6 +41,7 @@ from ottla.core.groups.settings import GroupSettings
 from ottla.core.groups.shard import Shard
 from ottla.core.metadata import broker_settings
 from ottla.protocol.apis import ApiKey
+from ottla.protocol.compression import Codec
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError, UnsupportedApiVersion
 from ottla.protocol.record_batch import NewRecord, Record
 from ottla.protocol.records.framing import (
@@ -65,15 +66,13 @@ LOADING_SLICE_SECONDS = 0.01
 TIMER_SLACK_SECONDS = 0.001
 """Wake a little late rather than a little early, and do it once."""
 
-NOTHING_WAS_WRITTEN = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.MESSAGE_TOO_LARGE,
-        ErrorCode.RECORD_LIST_TOO_LARGE,
-    }
-)
+TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+NOTHING_WAS_WRITTEN = TOO_LARGE | {
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+}
+"""Errors that an append raises before it writes."""
 
 
 class ShardRunner:
@@ -88,6 +87,7 @@ class ShardRunner:
         self._broker = broker
         self._loop = asyncio.get_running_loop()
         self._reload = reload
+        self._codec = Codec(broker.config[broker_settings.OFFSETS_TOPIC_COMPRESSION_CODEC])
         self._shard = Shard(group_settings(broker))
         self._resigned = False
         self._deleted_while_loading: list[str] = []
@@ -96,11 +96,15 @@ class ShardRunner:
         self._waiting: dict[int, asyncio.Future[Message]] = {}
         self._appends: deque[Append] = deque()
         self._writing = False
+        self._one_by_one = 0
+        """How many of the next appends to write as batches of their own."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
 
     async def load(self) -> None:
         """Replay the partition, then serve. Damaged records are passed over, with a line in the log."""
+        if self._has_resigned():
+            return
         count = 0
         slice_end = self._loop.time() + LOADING_SLICE_SECONDS
         for records in self._broker.replicas.iterate_records(GROUP_TOPIC, self.partition):
@@ -111,9 +115,9 @@ class ShardRunner:
             count += len(records)
             if self._loop.time() >= slice_end:
                 await asyncio.sleep(0)
+                if self._has_resigned():
+                    return
                 slice_end = self._loop.time() + LOADING_SLICE_SECONDS
-            if self._resigned:
-                return
         self.loading = False
         self._step(Loaded(self._now()))
         self.topics_deleted(self._deleted_while_loading)
@@ -135,6 +139,10 @@ class ShardRunner:
         self._appends.clear()
         if self._timer is not None:
             self._timer.cancel()
+
+    def _has_resigned(self) -> bool:
+        """Whether leadership has gone, and with it, perhaps, the log that is read here."""
+        return self._resigned
 
     def request(self, request: Message, context: RequestContext) -> Message | Awaitable[Message]:
         """Give the shard a request: its answer, or a future of it."""
@@ -206,8 +214,15 @@ class ShardRunner:
             timestamp = self._broker.now_ms()
             records = [encode_record(record, timestamp) for append in batch for record in append.records]
             try:
-                base_offset = await self._broker.replicas.append_records(GROUP_TOPIC, self.partition, records)
+                base_offset = await self._broker.replicas.append_records(
+                    GROUP_TOPIC, self.partition, records, codec=self._codec
+                )
             except KafkaError as error:
+                if error.code in TOO_LARGE and len(batch) > 1:
+                    # One of them is the culprit; the others must not suffer for it.
+                    self._appends.extendleft(reversed(batch))
+                    self._one_by_one = len(batch)
+                    continue
                 if error.code not in NOTHING_WAS_WRITTEN:
                     self._start_again(error)
                     return
@@ -224,6 +239,9 @@ class ShardRunner:
 
     def _next_batch(self) -> list[Append]:
         batch = [self._appends.popleft()]
+        if self._one_by_one:
+            self._one_by_one -= 1
+            return batch
         count = len(batch[0].records)
         while self._appends and count + len(self._appends[0].records) <= MAX_RECORDS_A_BATCH:
             count += len(self._appends[0].records)

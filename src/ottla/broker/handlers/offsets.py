@@ -157,16 +157,17 @@ async def _fetch_group(
 ) -> OffsetFetchResponseGroup:
     by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     unknown: list[OffsetFetchResponseTopics] = []
-    if by_id and wanted.topics is not None:
-        known = []
+    if wanted.topics is not None:
+        if by_id:
+            unknown = [
+                _topic_with_error(topic, ErrorCode.UNKNOWN_TOPIC_ID)
+                for topic in wanted.topics
+                if topic.topic_id not in broker.image.topics_by_id
+            ]
+            known = broker.image.topics_by_id
+            wanted.topics = [topic for topic in wanted.topics if topic.topic_id in known]
         for topic in wanted.topics:
-            image = broker.image.topics_by_id.get(topic.topic_id)
-            if image is None:
-                unknown.append(_topic_with_error(topic, ErrorCode.UNKNOWN_TOPIC_ID))
-            else:
-                topic.name = image.name
-                known.append(topic)
-        wanted.topics = known
+            _fill_in(broker, topic, by_id)
     request = OffsetFetchRequest(groups=[wanted], require_stable=require_stable)
     answer = await _answer(broker.groups.request(wanted.group_id, request, context))
     assert isinstance(answer, OffsetFetchResponse)
@@ -181,6 +182,14 @@ async def _fetch_group(
             answered.topic_id = topics[answered.name].topic_id
     group.topics += unknown
     return group
+
+
+def _fill_in(broker: Broker, topic: OffsetFetchRequestTopics, by_id: bool) -> None:
+    """The topic's name or, when it exists, its id; the other one is given."""
+    if by_id:
+        topic.name = broker.image.topics_by_id[topic.topic_id].name
+    elif topic.name in broker.image.topics:
+        topic.topic_id = broker.image.topics[topic.name].topic_id
 
 
 def _all_with_error(wanted: OffsetFetchRequestGroup, error: int) -> list[OffsetFetchResponseTopics]:
