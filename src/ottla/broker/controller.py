@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from ottla.broker.config import BrokerConfig, ConfigError
 from ottla.broker.listeners import Listener
 from ottla.broker.metadata_log import MetadataLog, MetadataLogLimits
+from ottla.broker.metadata_snapshots import SnapshotId
 from ottla.core.metadata import broker_settings
 from ottla.core.metadata.decisions import Decision
 from ottla.core.metadata.features import (
@@ -35,11 +36,15 @@ from ottla.core.metadata.image import (
     MetadataDelta,
     MetadataImage,
 )
-from ottla.core.metadata.partitions import create_partitions
 from ottla.core.metadata.producer_ids import allocate_producer_ids
-from ottla.core.metadata.registration import elect_after_start, register_broker, register_controller
+from ottla.core.metadata.registration import (
+    elect_after_start,
+    register_broker,
+    register_controller,
+    shut_down_broker,
+)
+from ottla.core.metadata.snapshot_records import image_records
 from ottla.core.metadata.topic_names import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
-from ottla.core.metadata.topics import TopicDefaults, create_topics, delete_topics
 from ottla.core.transactions.producer_ids import ProducerIdBlock
 from ottla.protocol.errors import (
     ErrorCode,
@@ -94,6 +99,15 @@ INTERNAL_TOPIC_SIZES = {
         broker_settings.SHARE_COORDINATOR_STATE_TOPIC_SEGMENT_BYTES,
     ),
 }
+INTERNAL_TOPIC_CONFIGS = {
+    GROUP_TOPIC: {"cleanup.policy": "compact", "compression.type": "producer"},
+    TRANSACTION_TOPIC: {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "unclean.leader.election.enable": "false",
+    },
+    SHARE_TOPIC: {"cleanup.policy": "delete", "compression.type": "producer", "retention.ms": "-1"},
+}
 INTERNAL_TOPIC_MIN_ISR = {
     TRANSACTION_TOPIC: broker_settings.TRANSACTION_STATE_LOG_MIN_ISR,
     SHARE_TOPIC: broker_settings.SHARE_COORDINATOR_STATE_TOPIC_MIN_ISR,
@@ -143,6 +157,7 @@ class Controller:
         self._ahead = self.image
         self._pending: list[tuple[int, list[Message]]] = []
         self._syncing: asyncio.Task[Any] | None = None
+        self._snapshotting: asyncio.Task[Any] | None = None
         self._failure: BaseException | None = None
         self._closed = False
         self.broker_epoch = -1
@@ -169,6 +184,11 @@ class Controller:
             segment_bytes=config[broker_settings.METADATA_LOG_SEGMENT_BYTES],
             segment_ms=config[broker_settings.METADATA_LOG_SEGMENT_MS],
             max_batch_bytes=config[broker_settings.INTERNAL_METADATA_MAX_BATCH_SIZE_IN_BYTES],
+            max_retention_bytes=config[broker_settings.METADATA_MAX_RETENTION_BYTES],
+            max_retention_ms=config[broker_settings.METADATA_MAX_RETENTION_MS],
+            snapshot_after_bytes=config[broker_settings.METADATA_LOG_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS],
+            snapshot_after_ms=config[broker_settings.METADATA_LOG_MAX_SNAPSHOT_INTERVAL_MS],
+            file_delete_delay_ms=config[broker_settings.INTERNAL_METADATA_DELETE_DELAY_MILLIS],
         )
         metadata_log = MetadataLog.open(
             directory, config.node_id, config.controller_listener, limits, now_ms()
@@ -250,10 +270,15 @@ class Controller:
         return self._log.recovery_point
 
     async def close(self) -> None:
-        """Finish the running sync and close the log."""
+        """Finish what is running, fence this broker, close the log."""
         self._closed = True
-        if self._syncing is not None:
-            await asyncio.gather(self._syncing, return_exceptions=True)
+        running = [task for task in (self._syncing, self._snapshotting) if task is not None]
+        await asyncio.gather(*running, return_exceptions=True)
+        if self._failure is None:
+            try:
+                self._log.append(shut_down_broker(self._ahead, self._config.node_id), self._now_ms())
+            except OSError as error:  # no harm: the next start finds the broker as after a kill
+                log.warning("broker could not be fenced in the metadata error=%s", error)
         await asyncio.to_thread(self._log.close)
 
     @property
@@ -300,6 +325,9 @@ class Controller:
 
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         """CreateTopics: errors are in the response, topic by topic."""
+        # Imported at the first use, as those below: nobody should wait for them at the start.
+        from ottla.core.metadata.topics import TopicDefaults, create_topics
+
         defaults = TopicDefaults(
             self._config[broker_settings.NUM_PARTITIONS],
             self._config[broker_settings.DEFAULT_REPLICATION_FACTOR],
@@ -313,10 +341,14 @@ class Controller:
         refused: KafkaError | None = None
         if not self._config[broker_settings.DELETE_TOPIC_ENABLE]:
             refused = TopicDeletionDisabled() if api_version >= 3 else InvalidRequest()
+        from ottla.core.metadata.topics import delete_topics
+
         return await self.submit(lambda image: delete_topics(image, request, refused))
 
     async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
         """CreatePartitions: errors are in the response, topic by topic."""
+        from ottla.core.metadata.partitions import create_partitions
+
         return await self.submit(lambda image: create_partitions(image, request, self._random))
 
     async def allocate_producer_ids(self) -> ProducerIdBlock:
@@ -343,12 +375,9 @@ class Controller:
         partitions, factor, segment_bytes = INTERNAL_TOPIC_SIZES[name]
         brokers = max(1, len(self.image.brokers))
         configs = {
-            "cleanup.policy": "delete" if name == SHARE_TOPIC else "compact",
-            "compression.type": "producer",
+            **INTERNAL_TOPIC_CONFIGS[name],
             "segment.bytes": str(self._config[segment_bytes]),
         }
-        if name == SHARE_TOPIC:
-            configs["retention.ms"] = "-1"
         min_isr = INTERNAL_TOPIC_MIN_ISR.get(name)
         if min_isr is not None:
             configs["min.insync.replicas"] = str(min(self._config[min_isr], brokers))
@@ -375,14 +404,14 @@ class Controller:
             if self._failure is not None:
                 raise NotController("the controller has stopped")
             if self._syncing is None:
-                self._syncing = self._spawn_sync()
+                self._syncing = self._start_task("metadata-sync", self._sync())
             # Shielded: a client that goes away must not undo the sync that others wait for.
             await asyncio.wait([self._syncing])
 
-    def _spawn_sync(self) -> asyncio.Task[Any]:
+    def _start_task(self, name: str, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[Any]:
         if self._spawn is not None:
-            return self._spawn("metadata-sync", self._sync())
-        return asyncio.get_running_loop().create_task(self._sync(), name="metadata-sync")
+            return self._spawn(name, coroutine)
+        return asyncio.get_running_loop().create_task(coroutine, name=name)
 
     async def _sync(self) -> None:
         """Make everything appended durable, then apply it and tell the listeners."""
@@ -399,11 +428,25 @@ class Controller:
                 self._config.follow(self.image)
             for listener in self._listeners:
                 listener(delta)
+            if self._snapshotting is None and not self._closed and self._log.snapshot_due(self._now_ms()):
+                self._snapshotting = self._start_task("metadata-snapshot", self._write_snapshot())
         except BaseException as failure:
             self._failure = failure
             raise
         finally:
             self._syncing = None
+
+    async def _write_snapshot(self) -> None:
+        """Write a snapshot of everything durable, then drop what it replaces."""
+        image, now_ms = self.image.copy(), self._now_ms()
+        snapshot = SnapshotId(image.last_offset + 1, image.last_epoch)
+        self._log.begin_snapshot(now_ms)
+        try:
+            await asyncio.to_thread(self._log.write_snapshot, snapshot, image_records(image), now_ms)
+            self._log.clean(now_ms)
+            log.info("metadata snapshot written file=%s", snapshot.file_name)
+        finally:
+            self._snapshotting = None
 
     def _apply(
         self, image: MetadataImage, first: int, records: list[Message], delta: MetadataDelta | None = None

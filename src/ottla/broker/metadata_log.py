@@ -14,13 +14,17 @@ higher epoch is made durable in `quorum-state` before any record of that epoch i
 is ever led twice. What is appended counts when it is synced; a torn tail was never acknowledged, and
 recovery cuts it. Below the recovery point, which is checkpointed with those of the partitions' logs, nothing
 is cut: topics would be forgotten with it.
+
+A snapshot may be written of anything that is durable; once it is there, older snapshots and the segments
+below the oldest snapshot that is left may go. So at any time the oldest snapshot and the log after it make
+all of the metadata.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
@@ -30,6 +34,8 @@ from ottla.broker.metadata_snapshots import (
     SnapshotId,
     latest_snapshot,
     read_snapshot,
+    remove_snapshot,
+    snapshots,
     write_snapshot,
 )
 from ottla.core.metadata.decisions import record_version
@@ -74,6 +80,11 @@ class MetadataLogLimits:
     segment_bytes: int
     segment_ms: int
     max_batch_bytes: int
+    max_retention_bytes: int
+    max_retention_ms: int
+    snapshot_after_bytes: int
+    snapshot_after_ms: int
+    file_delete_delay_ms: int
 
 
 class MetadataLog:
@@ -86,6 +97,8 @@ class MetadataLog:
         self.epoch = epoch
         self.snapshot: SnapshotId | None = None
         self.voters: VotersRecord | None = None
+        self._bytes_since_snapshot = 0
+        self._snapshot_ms = 0
 
     @classmethod
     def open(
@@ -110,9 +123,10 @@ class MetadataLog:
                 segment_ms=limits.segment_ms,
                 retention_ms=-1,
                 retention_bytes=-1,
+                file_delete_delay_ms=limits.file_delete_delay_ms,
             ),
             now_ms=now_ms,
-            log_start_offset=0,
+            log_start_offset=snapshots(path)[0].end_offset if snapshots(path) else 0,
             recovery_point=directory.read_recovery_points().get((METADATA_TOPIC, 0), 0),
             clean_shutdown=directory.clean_shutdown,
             topic_id=METADATA_TOPIC_ID,
@@ -120,6 +134,12 @@ class MetadataLog:
         )
         opened = cls(storage, node_id, _last_epoch(path, storage), limits)
         opened.snapshot = latest_snapshot(path)
+        opened._snapshot_ms = now_ms
+        if opened.snapshot is not None and opened.snapshot.end_offset > opened.end_offset:
+            raise LogDirectoryError(
+                f"the metadata log {path} ends at offset {opened.end_offset}, before its snapshot "
+                f"{opened.snapshot.file_name}: put a good copy in its place"
+            )
         return opened
 
     # -- reading --------------------------------------------------------------------------------------
@@ -163,7 +183,8 @@ class MetadataLog:
                 else:
                     yield self.snapshot.end_offset - 1, self.snapshot.epoch, message
             start = max(start, self.snapshot.end_offset)
-        for header, batch in self._log.iterate_batches(min(start, self.end_offset)):
+        for header, batch in self._log.iterate_batches(start):
+            self._bytes_since_snapshot += header.size_bytes
             try:
                 for record in decode_records(batch):
                     if header.is_control:
@@ -244,7 +265,51 @@ class MetadataLog:
             headers.append(parse_batch_header(batch))
             offset += len(group)
         self._log.append(bytes(batches), headers, now_ms=now_ms)
+        self._bytes_since_snapshot += len(batches)
         return first
+
+    def snapshot_due(self, now_ms: int) -> bool:
+        """Whether enough was written, or time has passed since something was, for a new snapshot."""
+        if self._bytes_since_snapshot >= self._limits.snapshot_after_bytes:
+            return True
+        interval_ms = self._limits.snapshot_after_ms
+        return self._bytes_since_snapshot > 0 and 0 < interval_ms <= now_ms - self._snapshot_ms
+
+    def begin_snapshot(self, now_ms: int) -> None:
+        """A snapshot of everything so far is about to be written; the next one is due after more."""
+        self._bytes_since_snapshot = 0
+        self._snapshot_ms = now_ms
+
+    def write_snapshot(self, snapshot: SnapshotId, records: Iterable[Message], now_ms: int) -> None:
+        """Write a snapshot; runs in any thread. Raises OSError."""
+        write_snapshot(
+            self.directory / snapshot.file_name,
+            records,
+            voters=self.voters,
+            timestamp_ms=now_ms,
+            last_timestamp_ms=now_ms,
+        )
+
+    def clean(self, now_ms: int) -> None:
+        """Remove the oldest snapshots that are too much or too old, and the segments before the next one."""
+        self._log.remove_deleted_files(now_ms)
+        kept = snapshots(self.directory)
+        while len(kept) > 1 and (
+            self._size_with(kept) > self._limits.max_retention_bytes or self._old(kept[0], now_ms)
+        ):
+            remove_snapshot(self.directory, kept.pop(0))
+            self._log.advance_log_start_offset(kept[0].end_offset)
+            self._log.enforce_retention(now_ms, self._log.recovery_point)
+        self.snapshot = kept[-1] if kept else None
+
+    def _size_with(self, kept: Sequence[SnapshotId]) -> int:
+        sizes = ((self.directory / each.file_name).stat().st_size for each in kept)
+        return self._log.size_bytes + sum(sizes)
+
+    def _old(self, snapshot: SnapshotId, now_ms: int) -> bool:
+        limit_ms = self._limits.max_retention_ms
+        written_ms = int((self.directory / snapshot.file_name).stat().st_mtime * 1000)
+        return 0 <= limit_ms < now_ms - written_ms
 
     def prepare_flush(self) -> FlushTask | None:
         """What is to be synced so that everything appended is durable; run it in a thread."""

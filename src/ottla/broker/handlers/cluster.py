@@ -78,9 +78,7 @@ def describe_cluster(
 def describe_quorum(
     broker: Broker, context: RequestContext, request: DescribeQuorumRequest
 ) -> DescribeQuorumResponse:
-    """The quorum of this node alone. Whoever asks for anything else than the metadata's partition is told that
-    no such thing is known.
-    """
+    """The quorum of this node alone. Only the metadata's partition has one, and only it may be asked for."""
     asked = [
         (topic.topic_name, each.partition_index) for topic in request.topics for each in topic.partitions
     ]

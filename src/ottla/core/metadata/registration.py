@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from ottla.core.metadata.features import SUPPORTED_FEATURES
+from ottla.core.metadata.features import ELIGIBLE_LEADER_REPLICAS, SUPPORTED_FEATURES
 from ottla.core.metadata.image import NO_LEADER, EndpointImage, MetadataImage, PartitionImage, TopicImage
 from ottla.protocol.records.broker_registration_change_record import BrokerRegistrationChangeRecord
 from ottla.protocol.records.partition_change_record import PartitionChangeRecord
@@ -23,6 +23,7 @@ from ottla.protocol.records.register_controller_record import (
 )
 from ottla.protocol.schema import Message
 
+FENCE = 1
 UNFENCE = -1
 
 
@@ -83,6 +84,37 @@ def register_broker(
         ),
         BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=UNFENCE),
     ]
+
+
+def shut_down_broker(image: MetadataImage, broker_id: int) -> list[Message]:
+    """The records of a broker that stops cleanly: it leads nothing any more, and is fenced.
+
+    It stays eligible for what it led (KIP-966), so that the next start, of this broker or of Apache Kafka on
+    the same directory, elects it at once. Without that feature it stays the only one in sync.
+    """
+    broker = image.brokers[broker_id]
+    has_elr = bool(image.features.get(ELIGIBLE_LEADER_REPLICAS))
+    records: list[Message] = [
+        BrokerRegistrationChangeRecord(
+            broker_id=broker_id, broker_epoch=broker.broker_epoch, in_controlled_shutdown=1
+        )
+    ]
+    for _, topic in sorted(image.topics.items()):
+        for _, partition in sorted(topic.partitions.items()):
+            if partition.leader != broker_id:
+                continue
+            change = PartitionChangeRecord(
+                partition_id=partition.partition_id, topic_id=topic.topic_id, leader=NO_LEADER
+            )
+            if has_elr and partition.isr == (broker_id,):
+                change.isr = []
+                change.eligible_leader_replicas = [*partition.elr, broker_id]
+                change.last_known_elr = [broker_id]
+            records.append(change)
+    records.append(
+        BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch, fenced=FENCE)
+    )
+    return records
 
 
 def elect_after_start(
