@@ -22,6 +22,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--oracle", action="store_true", help="run the conformance tests on Apache Kafka 4.3.1 too"
     )
     group.addoption("--oracle-only", action="store_true", help="... and on nothing else")
+    group.addoption("--record", action="store_true", help="write the transcripts again, with --oracle-only")
 
 
 def pytest_configure(config: pytest.Config) -> None:
