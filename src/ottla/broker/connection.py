@@ -9,6 +9,9 @@ the bytes that arrive (64 KiB, or four times what is there), never with the size
 A request that can't be answered at once (a waiting fetch, a join) makes the connection busy: reading
 pauses, frames that had arrived already wait in `_backlog`, bounded by the receive buffer. A client that does
 not read its answers is not read from either.
+
+A client with several requests in flight sends them faster than they are answered, so one read brings a few.
+Their answers leave together: a write to a socket costs as much as handling a small request.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ log = logging.getLogger("ottla.broker")
 RECEIVE_BUFFER_BYTES = 256 * 1024
 FRAME_GROWTH_BYTES = 64 * 1024
 WRITE_HIGH_WATER_BYTES = 4 * 1024 * 1024
+#: Answers gathered up to here leave at once, so that the limit above holds for them.
+GATHER_LIMIT_BYTES = 64 * 1024
 _SIZE = struct.Struct(">i")
 
 Buffers = Sequence[bytes | bytearray | memoryview]
@@ -51,6 +56,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         "_fill",
         "_frame",
         "_frame_bytes",
+        "_gathered",
+        "_gathered_bytes",
         "_loop",
         "_max_request_bytes",
         "_on_close",
@@ -86,6 +93,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._fill = 0
         self._frame_bytes = 0
         self._backlog: deque[memoryview] = deque()
+        # The answers to the requests of one read, while these are handled; None with a single request.
+        self._gathered: list[bytes | bytearray | memoryview] | None = None
+        self._gathered_bytes = 0
         self._busy = False
         self._task: asyncio.Future[Reply] | None = None
         self._write_paused = False
@@ -161,25 +171,38 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self._busy
 
     def close(self) -> None:
-        """Hang up."""
+        """Hang up; answers that are ready are still sent."""
         if self._transport is not None:
+            if self._gathered:
+                self._send_gathered()
             self._transport.close()
 
     # -- frames -------------------------------------------------------------------------------------
 
     def _split(self, data: memoryview, *, owned: bool) -> None:
         """Handle every complete frame in `data` and keep the rest."""
+        try:
+            self._handle_frames(data, owned)
+        finally:
+            if self._gathered is not None:
+                self._send_gathered()
+                self._gathered = None
+
+    def _handle_frames(self, data: memoryview, owned: bool) -> None:
         position, end = 0, len(data)
         while not self._closed and end - position >= 4:
             (size,) = _SIZE.unpack_from(data, position)
             if not 0 < size <= self._max_request_bytes:
                 self._refuse(f"a request of {size} bytes, allowed are 1 to {self._max_request_bytes}")
                 return
-            if end - position - 4 < size:
+            following = position + 4 + size
+            if following > end:
                 self._begin_frame(data[position:], size + 4)
                 return
-            self._accept(data[position + 4 : position + 4 + size], owned=owned)
-            position += 4 + size
+            if following < end and self._gathered is None:
+                self._gathered = []
+            self._accept(data[position + 4 : following], owned=owned)
+            position = following
         if position < end and not self._closed:
             self._begin_frame(data[position:], 0)
 
@@ -257,6 +280,23 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _write(self, reply: Buffers) -> None:
+        if self._gathered is None:
+            self._send(reply)
+            return
+        self._gathered += reply
+        for part in reply:
+            self._gathered_bytes += len(part)
+        if self._gathered_bytes > GATHER_LIMIT_BYTES:
+            self._send_gathered()
+
+    def _send_gathered(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        small = self._gathered_bytes <= GATHER_LIMIT_BYTES
+        self._gathered_bytes = 0
+        if gathered:
+            self._send((b"".join(gathered),) if small and len(gathered) > 1 else gathered)
+
+    def _send(self, reply: Buffers) -> None:
         if self._transport is None:
             return
         if len(reply) == 1:

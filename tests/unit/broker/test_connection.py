@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.connection import RECEIVE_BUFFER_BYTES, ClientConnection, CloseConnection, Reply
+from ottla.broker.connection import (
+    GATHER_LIMIT_BYTES,
+    RECEIVE_BUFFER_BYTES,
+    ClientConnection,
+    CloseConnection,
+    Reply,
+)
 
 MAX_REQUEST_BYTES = 1024 * 1024
 
@@ -19,7 +25,7 @@ class FakeTransport(asyncio.Transport):
 
     def __init__(self) -> None:
         super().__init__()
-        self.written: list[bytes] = []
+        self.writes: list[bytes] = []
         self.closed = False
         self.reading = True
 
@@ -30,10 +36,15 @@ class FakeTransport(asyncio.Transport):
         pass
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.written.append(bytes(data))
+        self.writes.append(bytes(data))
 
     def writelines(self, list_of_data: object) -> None:
-        self.written.append(b"".join(bytes(each) for each in list_of_data))  # type: ignore[attr-defined]
+        self.writes.append(b"".join(bytes(each) for each in list_of_data))  # type: ignore[attr-defined]
+
+    @property
+    def written(self) -> bytes:
+        """Everything written so far."""
+        return b"".join(self.writes)
 
     def pause_reading(self) -> None:
         self.reading = False
@@ -79,7 +90,7 @@ def framed(payload: bytes) -> bytes:
 
 
 def echo(frame: bytes) -> Reply:
-    return (frame,)
+    return (framed(frame),)
 
 
 @pytest.fixture
@@ -105,7 +116,7 @@ def test_every_frame_arrives_whole_and_in_order_however_the_bytes_are_cut(
             harness.feed(stream[:cut])
             stream = stream[cut:]
         harness.feed(stream)
-        assert harness.transport.written == frames
+        assert harness.transport.written == b"".join(map(framed, frames))
     finally:
         loop.close()
 
@@ -115,14 +126,14 @@ def test_a_large_frame_grows_with_its_bytes_not_with_its_claim(loop: asyncio.Abs
     harness.feed((MAX_REQUEST_BYTES).to_bytes(4, "big") + b"x" * 10)
     assert len(harness.connection.get_buffer(-1)) <= MAX_REQUEST_BYTES
     harness.feed(b"x" * (MAX_REQUEST_BYTES - 10))
-    assert harness.transport.written == [b"x" * MAX_REQUEST_BYTES]
+    assert harness.transport.written == framed(b"x" * MAX_REQUEST_BYTES)
 
 
 @pytest.mark.parametrize("size", [0, -1, MAX_REQUEST_BYTES + 1, 2**31 - 1])
 def test_an_impossible_size_closes_the_connection(loop: asyncio.AbstractEventLoop, size: int) -> None:
     harness = Harness(loop, echo)
     harness.feed(framed(b"fine") + size.to_bytes(4, "big", signed=True) + b"rest")
-    assert harness.transport.written == [b"fine"]
+    assert harness.transport.written == framed(b"fine")
     assert harness.transport.closed
 
 
@@ -132,22 +143,22 @@ def test_a_handler_that_gives_up_closes_the_connection(loop: asyncio.AbstractEve
 
     harness = Harness(loop, refuse)
     harness.feed(framed(b"a") + framed(b"b"))
-    assert harness.transport.closed and harness.transport.written == []
+    assert harness.transport.closed and harness.transport.written == b""
 
 
 def test_requests_behind_a_waiting_one_wait_and_keep_their_order(loop: asyncio.AbstractEventLoop) -> None:
     # Given a request that waits, and two that arrive behind it in the same read
     waiting: asyncio.Future[Reply] = loop.create_future()
-    harness = Harness(loop, lambda frame: waiting if frame == b"wait" else (frame,))
+    harness = Harness(loop, lambda frame: waiting if frame == b"wait" else (frame + b" ",))
     harness.feed(framed(b"wait") + framed(b"second") + framed(b"third"))
-    assert harness.transport.written == [] and not harness.transport.reading
+    assert harness.transport.written == b"" and not harness.transport.reading
 
     # When the first is answered
-    waiting.set_result((b"first",))
+    waiting.set_result((b"first ",))
     loop.run_until_complete(asyncio.sleep(0))
 
     # Then all answers come in the order of the requests, and reading goes on
-    assert harness.transport.written == [b"first", b"second", b"third"]
+    assert harness.transport.written == b"first second third "
     assert harness.transport.reading
 
 
@@ -155,12 +166,51 @@ def test_a_client_that_does_not_read_is_not_read_from(loop: asyncio.AbstractEven
     harness = Harness(loop, echo)
     harness.connection.pause_writing()
     harness.feed(framed(b"a"))
-    assert harness.transport.written == [] and not harness.transport.reading
+    assert harness.transport.written == b"" and not harness.transport.reading
     harness.connection.resume_writing()
-    assert harness.transport.written == [b"a"] and harness.transport.reading
+    assert harness.transport.written == framed(b"a") and harness.transport.reading
 
 
 def test_no_answer_is_written_for_a_request_without_one(loop: asyncio.AbstractEventLoop) -> None:
     harness = Harness(loop, lambda _: None)
     harness.feed(framed(b"acks=0"))
-    assert harness.transport.written == [] and not harness.transport.closed
+    assert harness.transport.written == b"" and not harness.transport.closed
+
+
+def test_the_answers_to_one_read_leave_together(loop: asyncio.AbstractEventLoop) -> None:
+    harness = Harness(loop, echo)
+    harness.feed(framed(b"a") + framed(b"b") + framed(b"c"))
+    assert harness.transport.writes == [framed(b"a") + framed(b"b") + framed(b"c")]
+    harness.feed(framed(b"d"))
+    assert harness.transport.writes[1:] == [framed(b"d")]
+
+
+def test_large_answers_do_not_wait_for_each_other(loop: asyncio.AbstractEventLoop) -> None:
+    # Given answers of which two are more than may be gathered
+    answer = b"x" * (GATHER_LIMIT_BYTES * 2 // 3)
+    harness = Harness(loop, lambda _: (answer,))
+    # When five requests come in one read
+    harness.feed(framed(b"?") * 5)
+    # Then no write has more than two answers, and none is lost
+    assert [len(write) // len(answer) for write in harness.transport.writes] == [2, 2, 1]
+
+
+def test_answers_that_are_ready_are_sent_before_hanging_up(loop: asyncio.AbstractEventLoop) -> None:
+    def refuse_third(frame: bytes) -> Reply:
+        if frame == b"c":
+            raise CloseConnection("no")
+        return echo(frame)
+
+    harness = Harness(loop, refuse_third)
+    harness.feed(framed(b"a") + framed(b"b") + framed(b"c") + framed(b"d"))
+    assert harness.transport.written == framed(b"a") + framed(b"b") and harness.transport.closed
+
+
+def test_a_waiting_request_does_not_hold_back_the_answers_before_it(loop: asyncio.AbstractEventLoop) -> None:
+    waiting: asyncio.Future[Reply] = loop.create_future()
+    harness = Harness(loop, lambda frame: waiting if frame == b"wait" else echo(frame))
+    harness.feed(framed(b"a") + framed(b"wait") + framed(b"b"))
+    assert harness.transport.written == framed(b"a")
+    waiting.set_result(echo(b"wait"))
+    loop.run_until_complete(asyncio.sleep(0))
+    assert harness.transport.written == framed(b"a") + framed(b"wait") + framed(b"b")
