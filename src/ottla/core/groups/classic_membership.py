@@ -1,4 +1,4 @@
-"""Decides the classic group protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup and their deadlines.
+"""Decides the requests of the classic group protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
 Versions and edges (KIP numbers name the change):
     JoinGroup 0-9   4: a new dynamic member is first given an id and must come back with it (KIP-394);
@@ -7,18 +7,7 @@ Versions and edges (KIP numbers name the change):
     Heartbeat 0-4   answers REBALANCE_IN_PROGRESS while the group gathers, which is how members learn of it
     LeaveGroup 0-5  3: several members at once, static ones by instance id alone (KIP-345)
 
-Theory of operation. A rebalance gathers everybody: JoinGroups are parked until every member (and everybody
-who was given an id) has joined, or the largest rebalance timeout has passed, and then all are answered with
-the new generation. The first rebalance of an empty group waits initial_rebalance_delay_ms instead, and
-again while new members come, up to the rebalance timeout. Then SyncGroups are parked until the leader's
-brings the assignment, the assignment is in the log, and the group is STABLE.
-
-Four deadlines: `session` (a member's silence; a member with a parked request cannot be silent, unless its
-first join is so old that nobody can be there), `join` (the gathering), `sync` (members who joined but never
-synced hold up the others' offsets and are taken out), `append` (outbox.py).
-
-Where Kafka leaves a request without an answer (a parked join that the same member repeats, a parked sync of
-a member that is removed) we answer it: REBALANCE_IN_PROGRESS and UNKNOWN_MEMBER_ID make clients rejoin.
+How the rebalances that these requests cause go on is in classic_rebalance.py.
 """
 
 from __future__ import annotations
@@ -28,19 +17,22 @@ import uuid
 from ottla.core.groups import coordinator_records
 from ottla.core.groups.api import Client, RequestReceived
 from ottla.core.groups.classic_group import ClassicGroup, ClassicMember, GroupState, Protocols
+from ottla.core.groups.classic_rebalance import (
+    NO_MEMBER_ID,
+    ClassicRebalance,
+    assigned,
+    join_error,
+    joined,
+)
 from ottla.core.groups.outbox import Outbox, answer_for
-from ottla.core.groups.timers import TimerKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.heartbeat_request import HeartbeatRequest
 from ottla.protocol.messages.heartbeat_response import HeartbeatResponse
 from ottla.protocol.messages.join_group_request import JoinGroupRequest
-from ottla.protocol.messages.join_group_response import JoinGroupResponse, JoinGroupResponseMember
 from ottla.protocol.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from ottla.protocol.messages.leave_group_response import LeaveGroupResponse, MemberResponse
 from ottla.protocol.messages.sync_group_request import SyncGroupRequest
-from ottla.protocol.messages.sync_group_response import SyncGroupResponse
 
-NO_MEMBER_ID = ""
 FIRST_VERSION_REQUIRING_A_MEMBER_ID = 4
 FIRST_VERSION_THAT_SKIPS_ASSIGNMENT = 9
 FIRST_SYNC_VERSION_WITH_PROTOCOL = 5
@@ -49,10 +41,11 @@ FIRST_SYNC_VERSION_WITH_PROTOCOL = 5
 class ClassicMembership:
     """Acts on the classic groups in `groups`, which it shares with the shard."""
 
-    def __init__(self, outbox: Outbox, groups: dict[str, ClassicGroup]) -> None:
+    def __init__(self, outbox: Outbox, groups: dict[str, ClassicGroup], rebalance: ClassicRebalance) -> None:
         self._outbox = outbox
         self._settings = outbox.settings
         self._groups = groups
+        self._rebalance = rebalance
 
     # JoinGroup
 
@@ -61,16 +54,16 @@ class ClassicMembership:
         protocols = _protocols_of(request)
         error = self._check_join(group, request, protocols)
         if error:
-            self._outbox.reply(event.request_id, _join_error(request.member_id, error))
+            self._outbox.reply(event.request_id, join_error(request.member_id, error))
             return
         group = group or self._create(request.group_id)
         if not self._has_room_for(group, request.member_id):
-            self._remove(group, request.member_id, ErrorCode.GROUP_MAX_SIZE_REACHED)
-            self._outbox.reply(event.request_id, _join_error(NO_MEMBER_ID, ErrorCode.GROUP_MAX_SIZE_REACHED))
-            self._maybe_complete_join(group)
+            self._rebalance.remove(group, request.member_id, ErrorCode.GROUP_MAX_SIZE_REACHED)
+            self._outbox.reply(event.request_id, join_error(NO_MEMBER_ID, ErrorCode.GROUP_MAX_SIZE_REACHED))
+            self._rebalance.maybe_complete_join(group)
         elif not group.supports(request.protocol_type, protocols):
             self._outbox.reply(
-                event.request_id, _join_error(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+                event.request_id, join_error(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             )
         elif request.member_id == NO_MEMBER_ID:
             self._join_as_new(event, request, group, protocols)
@@ -127,8 +120,8 @@ class ClassicMembership:
             self._replace_static(event, request, group, protocols, member_id)
         elif instance_id is None and event.client.api_version >= FIRST_VERSION_REQUIRING_A_MEMBER_ID:
             group.pending_joins.add(member_id)
-            self._restart_session(group, member_id, request.session_timeout_ms)
-            self._outbox.reply(event.request_id, _join_error(member_id, ErrorCode.MEMBER_ID_REQUIRED))
+            self._rebalance.restart_session(group, member_id, request.session_timeout_ms)
+            self._outbox.reply(event.request_id, join_error(member_id, ErrorCode.MEMBER_ID_REQUIRED))
         else:
             self._add_member(event, request, group, protocols, member_id)
 
@@ -141,23 +134,25 @@ class ClassicMembership:
             return
         error = check_member(group, member_id, request.group_instance_id)
         if error:
-            outbox.reply(event.request_id, _join_error(member_id, error))
+            outbox.reply(event.request_id, join_error(member_id, error))
             return
         member = group.members[member_id]
         is_leader = group.is_leader(member_id)
         unchanged = protocols == member.protocols
         if group.state is GroupState.COMPLETING_REBALANCE and unchanged:
             # The answer to its first JoinGroup was lost on the way, perhaps.
-            outbox.reply(event.request_id, _joined(group, member_id, with_members=is_leader))
+            outbox.reply(event.request_id, joined(group, member_id, with_members=is_leader))
         elif group.state is GroupState.STABLE and unchanged and not is_leader:
-            outbox.reply(event.request_id, _joined(group, member_id, with_members=False))
+            outbox.reply(event.request_id, joined(group, member_id, with_members=False))
         else:
             # The leader asks for a rebalance by joining again when something outside the group has changed,
             # such as the number of a topic's partitions.
             what = "leader" if is_leader else "member"
             group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
-            self._park_join(group, member_id, event.request_id)
-            self._rebalance_or_complete(group, f"{what} {member_id} joins again{_reason(request.reason)}")
+            self._rebalance.park_join(group, member_id, event.request_id)
+            self._rebalance.rebalance_or_complete(
+                group, f"{what} {member_id} joins again{_reason(request.reason)}"
+            )
 
     def _add_member(
         self,
@@ -171,10 +166,10 @@ class ClassicMembership:
         if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
             group.new_member_added = True
         group.add(member, request.protocol_type)
-        self._park_join(group, member_id, event.request_id)
+        self._rebalance.park_join(group, member_id, event.request_id)
         # It cannot heartbeat before it has an answer, and its connection may be long gone.
-        self._restart_session(group, member_id, self._settings.new_member_join_timeout_ms)
-        self._rebalance_or_complete(group, f"new member {member_id}{_reason(request.reason)}")
+        self._rebalance.restart_session(group, member_id, self._settings.new_member_join_timeout_ms)
+        self._rebalance.rebalance_or_complete(group, f"new member {member_id}{_reason(request.reason)}")
 
     def _replace_static(
         self,
@@ -189,18 +184,18 @@ class ClassicMembership:
         assert instance_id is not None
         old_member_id = group.static_members[instance_id]
         old_leader = group.leader
-        self._fence(group, old_member_id)
-        self._outbox.timers.cancel(_session_key(group, old_member_id))
+        self._rebalance.fence(group, old_member_id)
+        self._rebalance.end_session(group, old_member_id)
         member = group.rename(old_member_id, member_id)
         before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
         group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
-        self._park_join(group, member_id, event.request_id)
-        self._restart_session(group, member_id, member.session_timeout_ms)
+        self._rebalance.park_join(group, member_id, event.request_id)
+        self._rebalance.restart_session(group, member_id, member.session_timeout_ms)
         if group.state is not GroupState.STABLE:
             # The leader may know the old id already; its assignment would miss the new one.
-            self._rebalance_or_complete(group, f"static member {instance_id} restarted")
+            self._rebalance.rebalance_or_complete(group, f"static member {instance_id} restarted")
         elif group.select_protocol() != group.protocol_name:
-            self._rebalance_or_complete(group, f"static member {instance_id} changed the protocol")
+            self._rebalance.rebalance_or_complete(group, f"static member {instance_id} changed the protocol")
         else:
             self._persist_replacement(event, group, old_member_id, member_id, old_leader, before)
 
@@ -228,15 +223,15 @@ class ClassicMembership:
             if not untouched():
                 return
             del group.waiting_joins[member_id]
-            self._restart_session(group, member_id, group.members[member_id].session_timeout_ms)
+            self._rebalance.restart_session(group, member_id, group.members[member_id].session_timeout_ms)
             is_leader = group.is_leader(member_id)
             if event.client.api_version >= FIRST_VERSION_THAT_SKIPS_ASSIGNMENT:
-                response = _joined(group, member_id, is_leader)
+                response = joined(group, member_id, is_leader)
                 response.skip_assignment = is_leader
             else:
                 # A restarted leader must not compute a new assignment, and these versions can only be
                 # kept from it by being told that somebody else (its old self) leads.
-                response = _joined(group, member_id, False)
+                response = joined(group, member_id, False)
                 response.leader = old_leader or ""
             self._outbox.reply(event.request_id, response)
 
@@ -244,114 +239,15 @@ class ClassicMembership:
             if not untouched():
                 return
             del group.waiting_joins[member_id]
-            self._outbox.timers.cancel(_session_key(group, member_id))
+            self._rebalance.end_session(group, member_id)
             group.update(group.members[member_id], *before)
             member = group.rename(member_id, old_member_id)
-            self._restart_session(group, old_member_id, member.session_timeout_ms)
-            self._outbox.reply(event.request_id, _join_error(NO_MEMBER_ID, answer_for(error)))
+            self._rebalance.restart_session(group, old_member_id, member.session_timeout_ms)
+            self._outbox.reply(event.request_id, join_error(NO_MEMBER_ID, answer_for(error)))
 
         assignments = {key: member.assignment for key, member in group.members.items()}
         record = coordinator_records.group_metadata(group.group_id, group.to_record_value(assignments))
         self._outbox.append([record], done, failed)
-
-    # The rebalance
-
-    def _rebalance_or_complete(self, group: ClassicGroup, reason: str) -> None:
-        if group.state is GroupState.PREPARING_REBALANCE:
-            self._maybe_complete_join(group)
-        else:
-            self.prepare_rebalance(group, reason)
-
-    def prepare_rebalance(self, group: ClassicGroup, reason: str) -> None:
-        """Start gathering the members of a STABLE, COMPLETING_REBALANCE or EMPTY group."""
-        outbox = self._outbox
-        if group.state is GroupState.COMPLETING_REBALANCE:
-            self._drop_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS)
-        group.pending_syncs.clear()
-        outbox.timers.cancel(_sync_key(group))
-        is_first = group.state is GroupState.EMPTY
-        group.transition_to(GroupState.PREPARING_REBALANCE, outbox.now.wall_ms)
-        outbox.note(
-            "rebalancing group group=%s generation=%d members=%d reason=%s",
-            group.group_id,
-            group.generation,
-            len(group.members),
-            reason,
-        )
-        if is_first:
-            delay_ms = self._settings.initial_rebalance_delay_ms
-            self._wait_for_more(group, delay_ms, max(group.rebalance_timeout_ms() - delay_ms, 0))
-        elif group.all_joined():
-            self._complete_join(group)
-        else:
-            outbox.set_timer(_join_key(group), group.rebalance_timeout_ms())
-
-    def _wait_for_more(self, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
-        group.new_member_added = False
-        group.initial_delay_ms = delay_ms
-        group.initial_remaining_ms = remaining_ms
-        self._outbox.set_timer(_join_key(group), delay_ms)
-
-    def on_join_deadline(self, group_id: str) -> None:
-        """The gathering has lasted long enough."""
-        group = self._groups.get(group_id)
-        if group is None or group.state is not GroupState.PREPARING_REBALANCE:
-            return
-        is_first = group.previous_state is GroupState.EMPTY
-        if is_first and group.new_member_added and group.initial_remaining_ms:
-            remaining_ms = group.initial_remaining_ms
-            delay_ms = min(self._settings.initial_rebalance_delay_ms, remaining_ms)
-            self._wait_for_more(group, delay_ms, max(remaining_ms - group.initial_delay_ms, 0))
-        else:
-            self._complete_join(group)
-
-    def _maybe_complete_join(self, group: ClassicGroup) -> None:
-        if (
-            group.state is GroupState.PREPARING_REBALANCE
-            and group.previous_state is not GroupState.EMPTY
-            and group.all_joined()
-        ):
-            self._complete_join(group)
-
-    def _complete_join(self, group: ClassicGroup) -> None:
-        """Start the next generation with those who have joined."""
-        outbox = self._outbox
-        outbox.timers.cancel(_join_key(group))
-        for member in group.not_rejoined():
-            # A static member keeps its place until its session ends: its absence is a restart, probably.
-            if member.group_instance_id is None:
-                self._remove(group, member.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
-                outbox.note(
-                    "member did not rejoin in time group=%s member=%s", group.group_id, member.member_id
-                )
-        if group.members and not group.elect_joined_leader():
-            # Static members only, none of them here: wait until one comes or their sessions end.
-            outbox.set_timer(_join_key(group), group.rebalance_timeout_ms())
-            return
-        group.next_generation(outbox.now.wall_ms)
-        if not group.members:
-            outbox.note("group is empty group=%s generation=%d", group.group_id, group.generation)
-            record = coordinator_records.group_metadata(group.group_id, group.to_record_value({}))
-            # Should this not be written, the last generation's members come back after a change of
-            # coordinator, and their sessions end there.
-            outbox.append([record], _nothing, _ignore_error)
-            return
-        outbox.note(
-            "group joined group=%s generation=%d members=%d protocol=%s leader=%s",
-            group.group_id,
-            group.generation,
-            len(group.members),
-            group.protocol_name,
-            group.leader,
-        )
-        for member in group.members.values():
-            request_id = group.waiting_joins.pop(member.member_id, None)
-            if request_id is not None:
-                outbox.reply(request_id, _joined(group, member.member_id, group.is_leader(member.member_id)))
-            member.is_new = False
-            group.pending_syncs.add(member.member_id)
-            self._restart_session(group, member.member_id, member.session_timeout_ms)
-        outbox.set_timer(_sync_key(group), group.rebalance_timeout_ms())
 
     # SyncGroup
 
@@ -362,9 +258,9 @@ class ClassicMembership:
             self._outbox.fail(event.request_id, error)
             return
         member = group.members[request.member_id]
-        self._synced(group, member.member_id)
+        self._rebalance.synced(group, member.member_id)
         if group.state is GroupState.STABLE:
-            self._outbox.reply(event.request_id, _assigned(group, member))
+            self._outbox.reply(event.request_id, assigned(group, member))
             return
         earlier = group.waiting_syncs.pop(member.member_id, None)
         if earlier is not None:
@@ -372,11 +268,6 @@ class ClassicMembership:
         group.waiting_syncs[member.member_id] = event.request_id
         if group.is_leader(member.member_id) and group.stored_generation != group.generation:
             self._store_assignment(group, request)
-
-    def _synced(self, group: ClassicGroup, member_id: str) -> None:
-        group.pending_syncs.discard(member_id)
-        if not group.pending_syncs:
-            self._outbox.timers.cancel(_sync_key(group))
 
     def _store_assignment(self, group: ClassicGroup, request: SyncGroupRequest) -> None:
         """The leader has decided who reads what: once it is in the log, everybody may know."""
@@ -395,39 +286,18 @@ class ClassicMembership:
                 member.assignment = assignments[member_id]
                 request_id = group.waiting_syncs.pop(member_id, None)
                 if request_id is not None:
-                    self._outbox.reply(request_id, _assigned(group, member))
-                    self._restart_session(group, member_id, member.session_timeout_ms)
+                    self._outbox.reply(request_id, assigned(group, member))
+                    self._rebalance.restart_session(group, member_id, member.session_timeout_ms)
             self._outbox.note("group is stable group=%s generation=%d", group.group_id, generation)
 
         def failed(error: ErrorCode) -> None:
             if not still_waiting():
                 return
-            self._drop_assignment(group, answer_for(error))
-            self.prepare_rebalance(group, f"its assignment could not be stored: {error.name}")
+            self._rebalance.drop_assignment(group, answer_for(error))
+            self._rebalance.prepare(group, f"its assignment could not be stored: {error.name}")
 
         record = coordinator_records.group_metadata(group.group_id, group.to_record_value(assignments))
         self._outbox.append([record], done, failed)
-
-    def _drop_assignment(self, group: ClassicGroup, error: ErrorCode) -> None:
-        """No assignment will come in this generation: those who wait for it must join again."""
-        for member_id, member in group.members.items():
-            member.assignment = b""
-            request_id = group.waiting_syncs.pop(member_id, None)
-            if request_id is not None:
-                self._outbox.fail(request_id, error)
-                self._restart_session(group, member_id, member.session_timeout_ms)
-
-    def on_sync_deadline(self, group_id: str) -> None:
-        """Members that joined the generation but never asked for their assignment are gone."""
-        group = self._groups.get(group_id)
-        if group is None or group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
-            return
-        missing = sorted(group.pending_syncs)
-        if not missing:
-            return
-        for member_id in missing:
-            self._remove(group, member_id, ErrorCode.UNKNOWN_MEMBER_ID)
-        self.prepare_rebalance(group, f"no SyncGroup in time from {', '.join(missing)}")
 
     # Heartbeat and LeaveGroup
 
@@ -447,7 +317,7 @@ class ClassicMembership:
             return error
         if request.generation_id != group.generation:
             return ErrorCode.ILLEGAL_GENERATION
-        self.keep_session(group, request.member_id)
+        self._rebalance.keep_session(group, request.member_id)
         if group.state is GroupState.PREPARING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
@@ -489,9 +359,9 @@ class ClassicMembership:
         """Members were taken out: go on without them. The append's id, if that leaves the group empty."""
         newest = self._outbox.last_append_id()
         if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-            self.prepare_rebalance(group, reason)
+            self._rebalance.prepare(group, reason)
         else:
-            self._maybe_complete_join(group)
+            self._rebalance.maybe_complete_join(group)
         append_id = self._outbox.last_append_id()
         return None if append_id == newest else append_id
 
@@ -506,82 +376,11 @@ class ClassicMembership:
             error = check_member(group, member_id, instance_id)
             if error:
                 return error
-        self._remove(group, member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+        self._rebalance.remove(group, member_id, ErrorCode.UNKNOWN_MEMBER_ID)
         self._outbox.note(
             "member left group=%s member=%s%s", group.group_id, member_id, _reason(leaver.reason)
         )
         return ErrorCode.NONE
-
-    # Sessions
-
-    def keep_session(self, group: ClassicGroup, member_id: str) -> None:
-        """The member was heard of: its session starts anew."""
-        self._restart_session(group, member_id, group.members[member_id].session_timeout_ms)
-
-    def on_loaded(self, group: ClassicGroup) -> None:
-        """Give every member of a freshly loaded group a whole session to find this coordinator."""
-        for member_id in group.members:
-            self.keep_session(group, member_id)
-        if len(group.members) > self._settings.max_size:
-            self.prepare_rebalance(group, f"it has {len(group.members)} members, over group.max.size")
-
-    def on_session_expired(self, group_id: str, member_id: str) -> None:
-        """A member has been silent for its session timeout."""
-        group = self._groups.get(group_id)
-        if group is None:
-            return
-        member = group.members.get(member_id)
-        if member is not None and group.is_waiting(member_id) and not member.is_new:
-            return  # Its session starts anew when its parked request is answered.
-        if member is None and member_id not in group.pending_joins:
-            return
-        self._outbox.note("session timed out group=%s member=%s", group_id, member_id)
-        self._remove(group, member_id, ErrorCode.UNKNOWN_MEMBER_ID)
-        if member is not None and group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-            self.prepare_rebalance(group, f"session of member {member_id} timed out")
-        elif group.state is GroupState.PREPARING_REBALANCE and group.all_joined():
-            self._complete_join(group)
-
-    def _restart_session(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
-        self._outbox.set_timer(_session_key(group, member_id), timeout_ms)
-
-    def forget(self, group: ClassicGroup) -> None:
-        """The group is gone: so are its deadlines."""
-        for member_id in [*group.members, *group.pending_joins]:
-            self._outbox.timers.cancel(_session_key(group, member_id))
-        self._cancel_rebalance(group)
-
-    def _cancel_rebalance(self, group: ClassicGroup) -> None:
-        self._outbox.timers.cancel(_join_key(group))
-        self._outbox.timers.cancel(_sync_key(group))
-
-    # Parked requests
-
-    def _park_join(self, group: ClassicGroup, member_id: str, request_id: int) -> None:
-        earlier = group.waiting_joins.pop(member_id, None)
-        if earlier is not None:
-            self._outbox.fail(earlier, ErrorCode.REBALANCE_IN_PROGRESS)
-        group.waiting_joins[member_id] = request_id
-
-    def _remove(self, group: ClassicGroup, member_id: str, error: ErrorCode) -> None:
-        """Take a member (or a pending id) out, and answer what it waits for; `error` says why."""
-        request_id = group.waiting_joins.pop(member_id, None)
-        if request_id is not None:
-            self._outbox.reply(request_id, _join_error(NO_MEMBER_ID, error))
-        request_id = group.waiting_syncs.pop(member_id, None)
-        if request_id is not None:
-            self._outbox.fail(request_id, error)
-        self._outbox.timers.cancel(_session_key(group, member_id))
-        group.remove(member_id)
-
-    def _fence(self, group: ClassicGroup, member_id: str) -> None:
-        """Another process has taken over a static member's instance id."""
-        request_id = group.waiting_joins.pop(member_id, None)
-        if request_id is not None:
-            self._outbox.reply(request_id, _join_error(member_id, ErrorCode.FENCED_INSTANCE_ID))
-        request_id = group.waiting_syncs.pop(member_id, None)
-        if request_id is not None:
-            self._outbox.fail(request_id, ErrorCode.FENCED_INSTANCE_ID)
 
 
 def check_member(group: ClassicGroup, member_id: str, instance_id: str | None) -> ErrorCode:
@@ -623,36 +422,6 @@ def _differ(name: str | None, group_name: str | None) -> bool:
     return name is not None and group_name is not None and name != group_name
 
 
-def _join_error(member_id: str, error: ErrorCode) -> JoinGroupResponse:
-    return JoinGroupResponse(error_code=error, member_id=member_id)
-
-
-def _joined(group: ClassicGroup, member_id: str, with_members: bool) -> JoinGroupResponse:
-    """The answer to a join: the generation, and for the leader what every member wants."""
-    members = [
-        JoinGroupResponseMember(
-            member_id=member.member_id,
-            group_instance_id=member.group_instance_id,
-            metadata=member.metadata(group.protocol_name),
-        )
-        for member in (group.members.values() if with_members else ())
-    ]
-    return JoinGroupResponse(
-        generation_id=group.generation,
-        protocol_type=group.protocol_type,
-        protocol_name=group.protocol_name,
-        leader=group.leader or "",
-        member_id=member_id,
-        members=members,
-    )
-
-
-def _assigned(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
-    return SyncGroupResponse(
-        protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment
-    )
-
-
 def _protocols_of(request: JoinGroupRequest) -> Protocols:
     """The protocols of a join; of several with one name, the first counts."""
     protocols: dict[str, bytes] = {}
@@ -678,18 +447,6 @@ def _new_member(
 
 def _reason(reason: str | None) -> str:
     return f" ({reason})" if reason else ""
-
-
-def _session_key(group: ClassicGroup, member_id: str) -> TimerKey:
-    return TimerKey("session", group.group_id, member_id)
-
-
-def _join_key(group: ClassicGroup) -> TimerKey:
-    return TimerKey("join", group.group_id)
-
-
-def _sync_key(group: ClassicGroup) -> TimerKey:
-    return TimerKey("sync", group.group_id)
 
 
 def _nothing() -> None:

@@ -25,7 +25,8 @@ from typing import TypeAlias
 from ottla.core.groups import coordinator_records
 from ottla.core.groups.api import DeletedTopic, RequestReceived
 from ottla.core.groups.classic_group import ClassicGroup, GroupState
-from ottla.core.groups.classic_membership import ClassicMembership, check_member
+from ottla.core.groups.classic_membership import check_member
+from ottla.core.groups.classic_rebalance import ClassicRebalance
 from ottla.core.groups.coordinator_records import NO_TIMESTAMP, CommittedOffset, CoordinatorRecord
 from ottla.core.groups.outbox import Outbox, answer_for
 from ottla.core.groups.responses import offset_commit_error
@@ -123,13 +124,13 @@ class Offsets:
         self,
         outbox: Outbox,
         groups: dict[str, ClassicGroup],
-        membership: ClassicMembership,
+        rebalance: ClassicRebalance,
         store: OffsetStore,
     ) -> None:
         self._outbox = outbox
         self._settings = outbox.settings
         self._groups = groups
-        self._membership = membership
+        self._rebalance = rebalance
         self._store = store
 
     # OffsetCommit
@@ -143,7 +144,7 @@ class Offsets:
             return
         if group is not None and request.member_id in group.members:
             # A member that commits is alive. (While the leader assigns, commits are refused.)
-            self._membership.keep_session(group, request.member_id)
+            self._rebalance.keep_session(group, request.member_id)
         records: list[CoordinatorRecord] = []
         topics = []
         for topic in request.topics:

@@ -7,7 +7,7 @@ which the property tests check. What is not durable (who waits for which answer,
 when) dies with the shard: `Resigned` answers everybody NOT_COORDINATOR, and clients go on with the next one.
 
 Groups of other types (KIP-848 consumer groups, share groups, streams groups) get their own modules beside
-classic_membership.py and their own cases in `_handle` and `replay`; until then their records are kept in
+the classic one's and their own cases in `_handle` and `replay`; until then their records are kept in
 the log and otherwise passed over.
 """
 
@@ -29,6 +29,7 @@ from ottla.core.groups.api import (
 )
 from ottla.core.groups.classic_group import ClassicGroup, ClassicMember, GroupState
 from ottla.core.groups.classic_membership import ClassicMembership
+from ottla.core.groups.classic_rebalance import ClassicRebalance
 from ottla.core.groups.coordinator_records import CommittedOffset, CoordinatorRecord
 from ottla.core.groups.offsets import Offsets, OffsetStore
 from ottla.core.groups.outbox import Outbox, answer_for
@@ -76,8 +77,9 @@ class Shard:
         self.groups: dict[str, ClassicGroup] = {}
         self._stored: dict[str, GroupMetadataValue] = {}
         self._store = OffsetStore()
-        self._membership = ClassicMembership(self._outbox, self.groups)
-        self._offsets = Offsets(self._outbox, self.groups, self._membership, self._store)
+        self._rebalance = ClassicRebalance(self._outbox, self.groups)
+        self._membership = ClassicMembership(self._outbox, self.groups, self._rebalance)
+        self._offsets = Offsets(self._outbox, self.groups, self._rebalance, self._store)
 
     @property
     def durable_state(self) -> DurableState:
@@ -233,7 +235,7 @@ class Shard:
         groups = [self.groups[group_id] for group_id in group_ids]
         empty_since = [group.state_timestamp_ms for group in groups]
         for group in groups:
-            self._membership.forget(group)
+            self._rebalance.forget(group)
             group.pending_joins.clear()
             group.transition_to(GroupState.DEAD, now_ms)
 
@@ -251,7 +253,7 @@ class Shard:
         """A group's tombstone was replayed; a group that lives on (its deletion came late) stays."""
         group = self.groups.get(group_id)
         if group is not None and group.state in (GroupState.DEAD, GroupState.EMPTY):
-            self._membership.forget(group)
+            self._rebalance.forget(group)
             del self.groups[group_id]
 
     def _topics_deleted(self, event: TopicsDeleted) -> None:
@@ -302,11 +304,11 @@ class Shard:
         while (key := outbox.timers.pop_due(outbox.now.steady_ms)) is not None:
             match key.kind:
                 case "session":
-                    self._membership.on_session_expired(key.group_id, key.member_id)
+                    self._rebalance.on_session_expired(key.group_id, key.member_id)
                 case "join":
-                    self._membership.on_join_deadline(key.group_id)
+                    self._rebalance.on_join_deadline(key.group_id)
                 case "sync":
-                    self._membership.on_sync_deadline(key.group_id)
+                    self._rebalance.on_sync_deadline(key.group_id)
                 case "append":
                     outbox.on_append_timeout(key.number)
                 case "expire":
@@ -318,7 +320,7 @@ class Shard:
         now_ms = self._outbox.now.wall_ms
         for group_id, value in self._stored.items():
             group = self.groups[group_id] = ClassicGroup.restore(group_id, value, now_ms)
-            self._membership.on_loaded(group)
+            self._rebalance.on_loaded(group)
         self._restart_expiry()
 
     def _restart_expiry(self) -> None:
