@@ -25,7 +25,7 @@ def descendants(pid: int) -> dict[int, str]:
 def wait_until_gone(processes: dict[int, str], timeout_seconds: float = 60) -> dict[int, str]:
     """Wait for processes to end; returns those that have not."""
     deadline = time.monotonic() + timeout_seconds
-    left = dict(processes)
+    left = {pid: command for pid, command in processes.items() if command}
     while left and time.monotonic() < deadline:
         left = {pid: command for pid, command in left.items() if _command(pid) == command}
         time.sleep(0.05)

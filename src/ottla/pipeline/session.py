@@ -14,6 +14,7 @@ the next start waits for it to be gone, so that two JVMs never write to one chec
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import signal
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 LOCK_TIMEOUT_SECONDS = 60.0
 CLOSE_TIMEOUT_SECONDS = 30.0
+
+log = logging.getLogger("ottla.pipeline")
 
 _QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _LOG4J2 = """\
@@ -175,6 +178,8 @@ def _launch(
         lock = _lock_directory(gateway, directory / "spark.lock")
         _empty(directory / "scratch")
         context = SparkContext(conf=conf, gateway=gateway)
+        # Its server of accumulators prints a traceback to standard error when the JVM goes away.
+        context._accumulatorServer.handle_error = _log_lost_connection  # type: ignore[method-assign]
         spark = SparkSession(context)
     except BaseException as error:
         SparkContext._gateway = None
@@ -256,6 +261,10 @@ def _lock_directory(gateway: Any, path: Path) -> Any:
             raise SparkError(f"another Spark uses {path.parent}: stop it, or give another directory")
         time.sleep(0.1)
     return channel, lock
+
+
+def _log_lost_connection(request: object, client_address: object) -> None:
+    log.debug("connection with the JVM lost", exc_info=True)
 
 
 def _empty(directory: Path) -> None:
