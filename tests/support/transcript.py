@@ -10,6 +10,7 @@ well (many come out of hash tables).
 
 from __future__ import annotations
 
+import difflib
 import re
 import uuid
 from collections.abc import Callable
@@ -67,7 +68,11 @@ class Transcript:
         if record:
             path.parent.mkdir(exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        assert text.splitlines() == path.read_text(encoding="utf-8").splitlines()
+        recorded = path.read_text(encoding="utf-8")
+        changes = difflib.unified_diff(
+            recorded.splitlines(), text.splitlines(), "Apache Kafka", "this broker", lineterm="", n=1
+        )
+        assert text == recorded, "\n".join(changes)
 
     def _fields(self, struct: Struct, sort: bool) -> str:
         default = type(struct)()
