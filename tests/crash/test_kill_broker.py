@@ -17,12 +17,20 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.messages.delete_records_request import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
 from ottla.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from ottla.protocol.messages.list_offsets_request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -497,3 +505,44 @@ def test_acknowledged_topics_survive_a_kill_at_once(tmp_path: Path) -> None:
             broker.restart()
             with WireClient.connect(broker.bootstrap) as client:
                 assert set(names) <= {topic.name for topic in all_topics(client)}
+
+
+@pytest.mark.slow
+def test_what_an_admin_was_told_survives_a_kill_at_once(tmp_path: Path) -> None:
+    producer_ids: list[int] = []
+    with OttlaBroker.start(tmp_path / "data", settings=BUSY_SETTINGS) as broker:
+        create_topic(broker, "changed", 1)
+        for round_number in range(1, 6):
+            # when
+            with WireClient.connect(broker.bootstrap) as client:
+                for _ in range(3):
+                    answer = client.call(InitProducerIdRequest(transactional_id=None), 4)
+                    assert (answer.error_code, answer.producer_epoch) == (0, 0)
+                    producer_ids.append(answer.producer_id)
+                assert client.produce("changed", 0, batch(10)).base_offset == 10 * (round_number - 1)
+                more = CreatePartitionsTopic(name="changed", count=round_number + 1, assignments=None)
+                answer = client.call(CreatePartitionsRequest(topics=[more], timeout_ms=10_000))
+                assert answer.results[0].error_code == 0
+                change = AlterableConfig(
+                    name="retention.ms", config_operation=0, value=str(round_number * 10**9)
+                )
+                resource = AlterConfigsResource(resource_type=2, resource_name="changed", configs=[change])
+                answer = client.call(IncrementalAlterConfigsRequest(resources=[resource]))
+                assert answer.responses[0].error_code == 0
+                start = DeleteRecordsPartition(partition_index=0, offset=10 * round_number - 5)
+                topics = [DeleteRecordsTopic(name="changed", partitions=[start])]
+                answer = client.call(DeleteRecordsRequest(timeout_ms=10_000, topics=topics))
+                assert answer.topics[0].partitions[0].error_code == 0
+            broker.kill()
+            broker.restart()
+            # then
+            with WireClient.connect(broker.bootstrap) as client:
+                (topic,) = client.topic_metadata("changed").topics
+                assert len(topic.partitions) == round_number + 1
+                assert log_range(client, "changed") == (10 * round_number - 5, 10 * round_number)
+                wanted = DescribeConfigsResource(
+                    resource_type=2, resource_name="changed", configuration_keys=["retention.ms"]
+                )
+                described = client.call(DescribeConfigsRequest(resources=[wanted])).results[0]
+                assert [each.value for each in described.configs] == [str(round_number * 10**9)]
+    assert len(set(producer_ids)) == len(producer_ids)
