@@ -55,11 +55,19 @@ def read_listeners(config: Config, given: Callable[[str], bool], refuse: Refuse)
     own = tuple(listener for listener in listeners if listener.name not in controller_names)
     if not own:
         raise refuse("listeners", "a broker needs a listener that is not one of controller.listener.names")
-    advertised = _advertised(config, own, protocols, refuse)
+    advertised = _advertised(config, listeners, protocols, refuse)
+    clients = tuple(listener for listener in advertised if listener.name not in controller_names)
+    if not clients:
+        raise refuse("advertised.listeners", "a broker needs one that is not of controller.listener.names")
+    controllers = [listener for listener in advertised if listener.name in controller_names]
     return Listeners(
         broker=own,
-        advertised=advertised,
-        controller=_controller(listeners, controller_names, advertised[0]),
+        advertised=clients,
+        controller=(
+            controllers[0]
+            if controllers
+            else Listener(controller_names[0], clients[0].host, DEFAULT_CONTROLLER_PORT)
+        ),
         inter_broker_name=_inter_broker_name(config, given, own, refuse),
     )
 
@@ -107,31 +115,31 @@ def _parse(
 
 
 def _advertised(
-    config: Config, own: tuple[Listener, ...], protocols: dict[str, str], refuse: Refuse
+    config: Config, listeners: tuple[Listener, ...], protocols: dict[str, str], refuse: Refuse
 ) -> tuple[Listener, ...]:
-    texts = config[broker_settings.ADVERTISED_LISTENERS]
-    advertised = own if texts is None else _parse(texts, "advertised.listeners", protocols, refuse)
-    names = {listener.name for listener in own}
+    """What is advertised; a listener of the controller that is left out is advertised as it listens."""
+    texts: tuple[str, ...] | None = config[broker_settings.ADVERTISED_LISTENERS]
+    if texts is None:
+        setting, advertised = "listeners", listeners
+    else:
+        setting = "advertised.listeners"
+        given = _parse(texts, setting, protocols, refuse)
+        controller_names: tuple[str, ...] = config[broker_settings.CONTROLLER_LISTENER_NAMES]
+        names = {listener.name for listener in given}
+        left_out = (each for each in listeners if each.name in controller_names and each.name not in names)
+        advertised = (*given, *left_out)
+    listening = {listener.name for listener in listeners}
     for listener in advertised:
-        if listener.name not in names:
-            raise refuse("advertised.listeners", f"{listener.name} is not one of the broker's listeners")
+        if listener.name not in listening:
+            raise refuse(setting, f"{listener.name} is not one of the broker's listeners")
         if listener.host in META_ADDRESSES:
             raise refuse(
-                "advertised.listeners" if texts is not None else "listeners",
-                f"clients can't connect to {listener.host}: set advertised.listeners to an address they can",
+                setting,
+                f"nobody can connect to {listener.host}: set advertised.listeners to addresses that they can",
             )
     return tuple(
         listener if listener.host else replace(listener, host=socket.gethostname()) for listener in advertised
     )
-
-
-def _controller(
-    listeners: Sequence[Listener], controller_names: Sequence[str], advertised: Listener
-) -> Listener:
-    for listener in listeners:
-        if listener.name in controller_names:
-            return replace(listener, host=listener.host or advertised.host)
-    return Listener(controller_names[0], advertised.host, DEFAULT_CONTROLLER_PORT)
 
 
 def _inter_broker_name(

@@ -269,9 +269,9 @@ def delete_topics(
         )
         results.append(result)
         try:
-            found = _find(image, name, topic_id, names_twice, ids_twice)
             if refused is not None:
                 raise refused
+            found = _find(image, name, topic_id, names_twice, ids_twice)
             if found in deleted:
                 raise InvalidRequest("The provided topic name maps to an ID that was already supplied.")
         except KafkaError as error:

@@ -1,0 +1,111 @@
+"""Metadata for tests: randomness from a seed, images made by records, batches of decisions."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from ottla.core.metadata.config_layers import BrokerLayers
+from ottla.core.metadata.decisions import Decision
+from ottla.core.metadata.features import INITIAL_FEATURES
+from ottla.core.metadata.image import EndpointImage, MetadataDelta, MetadataImage
+from ottla.core.metadata.registration import register_broker
+from ottla.core.metadata.topics import TopicDefaults, create_topics
+from ottla.protocol.messages.create_topics_request import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from ottla.protocol.messages.create_topics_response import CreateTopicsResponse
+from ottla.protocol.records.feature_level_record import FeatureLevelRecord
+from ottla.protocol.schema import Message
+
+T = TypeVar("T")
+
+NOTHING_CONFIGURED = BrokerLayers({})
+DEFAULTS = TopicDefaults(num_partitions=1, replication_factor=1)
+
+
+class SeededRandomness:
+    """The core's random choices, the same ones for the same seed."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._random = random.Random(seed)
+
+    def below(self, limit: int) -> int:
+        return self._random.randrange(limit)
+
+    def topic_id(self) -> uuid.UUID:
+        return uuid.UUID(int=self._random.getrandbits(128), version=4)
+
+
+def directory_of(broker_id: int) -> uuid.UUID:
+    return uuid.UUID(int=1000 + broker_id)
+
+
+def apply(image: MetadataImage, records: Iterable[Message]) -> MetadataDelta:
+    """Apply records, and say what they changed."""
+    delta = MetadataDelta()
+    for record in records:
+        image.apply(record, delta)
+    return delta
+
+
+def decided(image: MetadataImage, decision: Decision[T]) -> T:
+    """Take a decision over and return its answer."""
+    apply(image, decision.records)
+    return decision.response
+
+
+def image_with_brokers(broker_ids: Sequence[int] = (1,), racks: Sequence[str | None] = ()) -> MetadataImage:
+    """A cluster with running brokers and the features of a new one."""
+    image = MetadataImage()
+    apply(image, [FeatureLevelRecord(name=name, feature_level=level) for name, level in INITIAL_FEATURES])
+    for position, broker_id in enumerate(broker_ids):
+        rack = racks[position] if racks else None
+        endpoints = [EndpointImage("PLAINTEXT", f"host-{broker_id}", 9092)]
+        incarnation = uuid.UUID(int=broker_id)
+        apply(
+            image,
+            register_broker(
+                broker_id, 100 + broker_id, incarnation, endpoints, rack, directory_of(broker_id)
+            ),
+        )
+    return image
+
+
+def topic(
+    name: str,
+    partitions: int = -1,
+    replication_factor: int = -1,
+    *,
+    configs: dict[str, str | None] | None = None,
+    assignments: dict[int, list[int]] | None = None,
+) -> CreatableTopic:
+    """A topic as a client asks for it."""
+    return CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=index, broker_ids=broker_ids)
+            for index, broker_ids in (assignments or {}).items()
+        ],
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
+    )
+
+
+def create(
+    image: MetadataImage,
+    *topics: CreatableTopic,
+    validate_only: bool = False,
+    defaults: TopicDefaults = DEFAULTS,
+    seed: int = 0,
+) -> CreateTopicsResponse:
+    """Create topics in the image and return the answer."""
+    request = CreateTopicsRequest(topics=list(topics), validate_only=validate_only)
+    decision = create_topics(image, request, defaults, NOTHING_CONFIGURED, SeededRandomness(seed))
+    return decided(image, decision)

@@ -1,0 +1,226 @@
+"""A broker's configuration: what it reads, what stops the start and with which words."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.config import BrokerConfig, ConfigError
+from ottla.broker.listeners import Listener
+from ottla.core.metadata import broker_settings, group_settings, topic_settings
+from ottla.core.metadata.image import MetadataImage
+from ottla.protocol.records.config_record import ConfigRecord
+from ottla.protocol.schema import Message
+from support.metadata import apply
+
+KAFKA_S_OWN_FILE = """\
+process.roles=broker,controller
+node.id=7
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+num.network.threads=3
+log.dirs=logs/combined
+num.partitions=1
+log.retention.hours=168
+"""
+
+
+def configured(**values: str) -> BrokerConfig:
+    """A configuration of these values; underscores stand for dots."""
+    return BrokerConfig.from_mapping({name.replace("_", "."): value for name, value in values.items()})
+
+
+def problem(**values: str) -> str:
+    with pytest.raises(ConfigError) as refused:
+        configured(**values)
+    return str(refused.value)
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+# -- reading ------------------------------------------------------------------------------------------
+
+
+def test_a_file_with_overrides(tmp_path: Path) -> None:
+    file = write(tmp_path / "server.properties", "num.partitions=3\nlog.retention.hours=1\n")
+    config = BrokerConfig.load(file, ["num.partitions=5", "broker.rack= east"])
+    assert config[broker_settings.NUM_PARTITIONS] == 5
+    assert config[broker_settings.LOG_RETENTION_HOURS] == 1
+    assert config.rack == "east"
+
+
+def test_nothing_at_all_is_a_single_node() -> None:
+    config = BrokerConfig.load()
+    assert config.node_id == 1
+    assert config[broker_settings.PROCESS_ROLES] == ("broker", "controller")
+    assert config.listener == Listener("PLAINTEXT", "", 9092)
+
+
+def test_the_file_that_kafka_comes_with(tmp_path: Path) -> None:
+    config = BrokerConfig.load(write(tmp_path / "server.properties", KAFKA_S_OWN_FILE))
+    assert config.node_id == 7
+    assert config.listeners == (Listener("PLAINTEXT", "", 9092),)
+    assert config.advertised_listeners == (Listener("PLAINTEXT", "localhost", 9092),)
+    assert config.controller_listener == Listener("CONTROLLER", "localhost", 9093)
+    assert config.inter_broker_listener_name == "PLAINTEXT"
+    assert config.log_directory == Path("logs/combined")
+
+
+def test_unknown_keys_are_named_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        config = configured(zookeeper_connect="x:2181", num_partition="3", listener_name_x_ssl_protocol="TLS")
+    (record,) = caplog.records
+    assert record.getMessage() == "unknown settings are ignored keys=num.partition,zookeeper.connect"
+    assert config.static["zookeeper.connect"] == "x:2181"
+
+
+# -- what stops the start -------------------------------------------------------------------------------
+
+
+def test_a_wrong_value_is_named_with_its_place(tmp_path: Path) -> None:
+    file = write(tmp_path / "server.properties", "\n# how many\nnum.partitions=0\n")
+    with pytest.raises(ConfigError) as refused:
+        BrokerConfig.load(file)
+    assert str(refused.value) == f"{file}:3: num.partitions=0: Value must be at least 1"
+
+
+def test_a_wrong_override_is_named_as_one() -> None:
+    with pytest.raises(ConfigError, match=r"^--set num\.partitions=x: Not a number of type INT$"):
+        BrokerConfig.load(None, ["num.partitions=x"])
+    with pytest.raises(ConfigError, match="write it as key=value"):
+        BrokerConfig.load(None, ["num.partitions"])
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="can't read it: No such file"):
+        BrokerConfig.load(tmp_path / "nowhere")
+    with pytest.raises(ConfigError, match="can't read it: Is a directory"):
+        BrokerConfig.load(tmp_path)
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="not a text in UTF-8"):
+        BrokerConfig.load(tmp_path / "binary")
+    with pytest.raises(ConfigError, match=r"escape:2: .*hexadecimal"):
+        BrokerConfig.load(write(tmp_path / "escape", "a=1\nb=\\u00zz"))
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"process_roles": "broker"}, "process.roles=broker: a node has both roles"),
+        ({"process_roles": "broker,cook"}, "String must be one of: broker, controller"),
+        ({"node_id": "1", "broker_id": "2"}, "broker.id=2: it must be the same as node.id=1"),
+        ({"node_id": "-1"}, "node.id=-1: Value must be at least 0"),
+        ({"log_dirs": "a,b"}, "log.dirs=a,b: one data directory is served"),
+        ({"log_dir": "a", "metadata_log_dir": "b"}, "metadata.log.dir=b"),
+        ({"controller_quorum_voters": "1@a:1,2@b:1"}, "a quorum of several nodes is not served"),
+        ({"controller_quorum_voters": "a:1"}, "'a:1' is not id@host:port"),
+        ({"controller_quorum_bootstrap_servers": "a:1,b:1"}, "a quorum of several nodes is not served"),
+        ({"controller_quorum_bootstrap_servers": "a"}, "'a' is not host:port"),
+        ({"authorizer_class_name": "Kafka.Auth"}, "authorization is not served"),
+        ({"listeners": "SSL://:9093"}, "listener SSL speaks SSL, only PLAINTEXT is served"),
+        ({"listeners": "SASL_SSL://:9093"}, "only PLAINTEXT is served"),
+        ({"listeners": "INSIDE://:9092"}, "no entry in listener.security.protocol.map"),
+        ({"listeners": "9092"}, "'9092' is not NAME://host:port"),
+        ({"listeners": "PLAINTEXT://:99999"}, "is not NAME://host:port"),
+        ({"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, "each listener must have a different name"),
+        ({"listeners": "CONTROLLER://:9093"}, "a broker needs a listener that is not one of"),
+        ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, "set advertised.listeners"),
+        ({"listeners": "PLAINTEXT://a:1,CONTROLLER://0.0.0.0:2"}, "set advertised.listeners"),
+        (
+            {"listeners": "PLAINTEXT://a:1,CONTROLLER://a:2", "advertised_listeners": "CONTROLLER://a:2"},
+            "a broker needs one that is not of controller.listener.names",
+        ),
+        ({"advertised_listeners": "CONTROLLER://a:1"}, "CONTROLLER is not one of the broker's listeners"),
+        ({"advertised_listeners": "OTHER://a:1"}, "no entry in listener.security.protocol.map"),
+        ({"advertised_listeners": "SSL://a:1"}, "only PLAINTEXT is served"),
+        ({"inter_broker_listener_name": "OTHER"}, "OTHER is not one of the broker's listeners"),
+        ({"security_inter_broker_protocol": "SSL"}, "SSL is not served"),
+        (
+            {"inter_broker_listener_name": "PLAINTEXT", "security_inter_broker_protocol": "PLAINTEXT"},
+            "set only one of",
+        ),
+        ({"listener_security_protocol_map": "A"}, "'A' is not NAME:PROTOCOL"),
+        ({"listener_security_protocol_map": "A:TCP"}, "TCP is not one of PLAINTEXT, SSL"),
+        ({"listener_security_protocol_map": "A:SSL,a:SSL"}, "a is given twice"),
+    ],
+)
+def test_what_stops_the_start(values: dict[str, str], words: str) -> None:
+    assert words in problem(**values)
+
+
+def test_two_listeners_on_one_port() -> None:
+    listeners = {
+        "listeners": "A://:9092,B://:9092",
+        "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT",
+    }
+    with pytest.raises(ConfigError, match="each listener must have a different port"):
+        BrokerConfig.from_mapping(listeners)
+
+
+# -- listeners ------------------------------------------------------------------------------------------
+
+
+def test_several_listeners() -> None:
+    config = BrokerConfig.from_mapping(
+        {
+            "listeners": "inside://[::1]:9092, OUTSIDE://0.0.0.0:9192",
+            "advertised.listeners": "INSIDE://[::1]:9092,OUTSIDE://kafka.example.org:443",
+            "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+            "inter.broker.listener.name": "INSIDE",
+        }
+    )
+    assert config.listener == Listener("INSIDE", "::1", 9092)
+    assert config.advertised_listeners[1] == Listener("OUTSIDE", "kafka.example.org", 443)
+    assert config.inter_broker_listener_name == "INSIDE"
+    assert config.controller_listener == Listener("CONTROLLER", "::1", 9093)
+
+
+def test_every_interface_is_advertised_by_the_hosts_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "otter")
+    assert configured(listeners="PLAINTEXT://:9092").advertised_listeners[0].host == "otter"
+
+
+def test_broker_id_is_an_older_name_of_node_id() -> None:
+    config = configured(broker_id="5")
+    assert config.node_id == 5
+    assert config.static["node.id"] == "5"
+
+
+# -- what changes while it runs -------------------------------------------------------------------------
+
+
+def change(resource_type: int, resource_name: str, name: str, value: str) -> Message:
+    return ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
+
+
+def test_dynamic_values_are_followed() -> None:
+    config = configured(node_id="3", log_retention_ms="30")
+    image = MetadataImage()
+    apply(image, [change(4, "", "log.retention.ms", "20"), change(4, "9", "log.retention.ms", "9")])
+    config.follow(image)
+    assert config[broker_settings.LOG_RETENTION_MS] == 20
+    apply(image, [change(4, "3", "log.retention.ms", "10")])
+    config.follow(image)
+    assert config[broker_settings.LOG_RETENTION_MS] == 10
+    assert config.for_topic("orders", image)[topic_settings.RETENTION_MS] == 10
+
+
+def test_topics_and_groups_have_their_own() -> None:
+    config = configured()
+    image = MetadataImage()
+    apply(
+        image,
+        [change(2, "orders", "retention.ms", "5"), change(32, "g", "share.session.timeout.ms", "50000")],
+    )
+    assert config.for_topic("orders", image)[topic_settings.RETENTION_MS] == 5
+    assert config.for_topic("others", image)[topic_settings.RETENTION_MS] == 604_800_000
+    assert config.for_group("g", image)[group_settings.SHARE_SESSION_TIMEOUT_MS] == 50_000
