@@ -6,12 +6,16 @@ import itertools
 import re
 import shutil
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from support.apache_kafka import ApacheKafka
 from support.cluster import Cluster
 from support.ottla_broker import OttlaBroker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _LEFT_OUT: dict[str, set[str]] = {}
 
@@ -46,6 +50,17 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     start = {"ottla": OttlaBroker.start, "apache-kafka": ApacheKafka.start}[request.param]
     with start(directory / "data") as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local Spark with the Kafka connector. Streaming queries need checkpoints of their own."""
+    from ottla.pipeline.session import SparkSettings, start_session
+
+    directory = tmp_path_factory.mktemp("spark")
+    session = start_session(SparkSettings("ottla tests", directory, shuffle_partitions=2, quick_start=True))
+    yield session.spark
+    session.close()
 
 
 _numbers = itertools.count(1)

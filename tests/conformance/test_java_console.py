@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.messages.api_versions_request import ApiVersionsRequest
 from support.cluster import Cluster
 from support.confluent import create_topic, eventually, produce, read_all, topic_exists
 from support.java_tools import java_process, run_java
+from support.wire import WireClient
 
 pytestmark = pytest.mark.java
 
@@ -270,12 +273,22 @@ def test_verifiable_producer_and_consumer(cluster: Cluster, unique_name: str) ->
 
 def test_client_compatibility(cluster: Cluster, unique_name: str) -> None:
     create_topic(cluster.bootstrap, unique_name)
-    yes_to = ("offsets-for-times", "cluster-id", "create-topics", "describe-configs", "idempotent-producer")
-    arguments = [argument for name in yes_to for argument in (f"--{name}-supported", "True")]
+    with WireClient.connect(cluster.bootstrap) as wire:
+        request = ApiVersionsRequest(client_software_name="wire", client_software_version="1")
+        served = {api.api_key for api in wire.call(request, 3).api_keys}
+    supported = {
+        "offsets-for-times": True,
+        "cluster-id": True,
+        "create-topics": True,
+        "describe-acls": ApiKey.DESCRIBE_ACLS in served,
+        "describe-configs": True,
+        "idempotent-producer": True,
+    }
+    arguments = [text for name, yes in supported.items() for text in (f"--{name}-supported", str(yes))]
     printed = tool(
         cluster,
         "ClientCompatibilityTest",
-        *("--topic", unique_name, *arguments, "--describe-acls-supported", "True"),
+        *("--topic", unique_name, *arguments),
         *("--expect-record-too-large-exception", "False", "--num-cluster-nodes", "1"),
     )
     assert "success" in printed.lower() or printed == ""
