@@ -14,8 +14,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.log_manager import LogManager
 from ottla.broker.partition import Partition
@@ -47,12 +46,12 @@ GROUP_TOPIC = "__consumer_offsets"
 NO_TIMESTAMP = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """Where a produced batch landed (offsets of the first append, if this one is a duplicate)."""
 
     base_offset: int
     log_append_time_ms: int
+    log_start_offset: int
 
 
 class ReplicaManager:
@@ -128,11 +127,12 @@ class ReplicaManager:
         if header.producer_id >= 0:
             duplicate = partition.log.producers.check(header)
             if duplicate is not None:
-                return Appended(duplicate.base_offset, NO_TIMESTAMP)
+                return Appended(duplicate.base_offset, NO_TIMESTAMP, partition.log.log_start_offset)
         result = partition.append(batch, (header,), now_ms)
         if result.rolled or result.flush_due:
             self._logs.flush_soon()
-        return Appended(result.base_offset, now_ms if rules.log_append_time else NO_TIMESTAMP)
+        append_time_ms = now_ms if rules.log_append_time else NO_TIMESTAMP
+        return Appended(result.base_offset, append_time_ms, partition.log.log_start_offset)
 
     async def append_records(
         self, topic: str, index: int, records: Sequence[NewRecord], *, codec: Codec = Codec.NONE

@@ -19,21 +19,26 @@ from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from ottla.broker.connection import CloseConnection, Reply
 from ottla.broker.context import RequestContext
+from ottla.broker.replica_manager import Appended
 from ottla.broker.replies import frame_reply
 from ottla.core.metadata.topic_names import is_internal
+from ottla.protocol import single_partition_produce
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.batch_validation import RejectedRecords, RejectedTimestamps
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
-from ottla.protocol.messages.produce_request import PartitionProduceData, ProduceRequest
+from ottla.protocol.messages.produce_request import ProduceRequest
 from ottla.protocol.messages.produce_response import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
 )
+from ottla.protocol.schema import Buffer
+from ottla.protocol.single_partition_produce import SinglePartition
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -53,7 +58,11 @@ def handle(broker: Broker, context: RequestContext, body: memoryview) -> Reply:
     version = context.api_version
     if version < FIRST_VERSION_SERVED:
         raise CloseConnection(f"Produce v{version} carries a message format that Kafka 4 no longer takes")
+    single = single_partition_produce.decode(body, version)
+    if single is not None:
+        return _handle_single(broker, context, single)
     request, _ = ProduceRequest.decode_prefix(body, version)
+    by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS
     response = ProduceResponse(responses=[])
     failures = 0
     for topic_data in request.topic_data:
@@ -61,57 +70,83 @@ def handle(broker: Broker, context: RequestContext, body: memoryview) -> Reply:
             name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=[]
         )
         response.responses.append(topic_response)
-        name = topic_data.name
-        by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS
-        if by_id:
-            known = broker.image.topics_by_id.get(topic_data.topic_id)
-            name = known.name if known is not None else ""
+        topic = topic_data.topic_id if by_id else topic_data.name
         for data in topic_data.partition_data:
-            if by_id and not name:
-                answer = _failed(data.index, ErrorCode.UNKNOWN_TOPIC_ID, None)
+            outcome = _append(broker, context, request.acks, topic, data.index, data.records)
+            if isinstance(outcome, Appended):
+                outcome = _succeeded(data.index, outcome)
             else:
-                answer = _append(broker, context, request, name, data)
-            failures += answer.error_code != 0
-            topic_response.partition_responses.append(answer)
+                failures += 1
+            topic_response.partition_responses.append(outcome)
     if request.acks == 0:
-        if failures:
-            raise CloseConnection("a produce with acks=0 failed, closing is the only way to say so")
-        return None
+        return _unanswered(failures)
     return frame_reply(ApiKey.PRODUCE, version, context.correlation_id, response)
 
 
+def _handle_single(broker: Broker, context: RequestContext, single: SinglePartition) -> Reply:
+    """The same for the commonest request: its success does without the messages."""
+    acks, topic, index, records = single
+    outcome = _append(broker, context, acks, topic, index, records)
+    if acks == 0:
+        return _unanswered(not isinstance(outcome, Appended))
+    if isinstance(outcome, Appended):
+        return (single_partition_produce.encode_answer(topic, index, context.correlation_id, *outcome),)
+    topic_response = TopicProduceResponse(partition_responses=[outcome])
+    if isinstance(topic, UUID):
+        topic_response.topic_id = topic
+    else:
+        topic_response.name = topic
+    response = ProduceResponse(responses=[topic_response])
+    return frame_reply(ApiKey.PRODUCE, context.api_version, context.correlation_id, response)
+
+
+def _unanswered(failures: int) -> Reply:
+    if failures:
+        raise CloseConnection("a produce with acks=0 failed, closing is the only way to say so")
+    return None
+
+
 def _append(
-    broker: Broker, context: RequestContext, request: ProduceRequest, topic: str, data: PartitionProduceData
-) -> PartitionProduceResponse:
-    if request.acks not in VALID_ACKS:
-        return _failed(data.index, ErrorCode.INVALID_REQUIRED_ACKS, None)
+    broker: Broker, context: RequestContext, acks: int, topic: str | UUID, index: int, records: Buffer | None
+) -> Appended | PartitionProduceResponse:
+    """Append one partition's batch: where it landed, or the answer that says why not."""
+    if isinstance(topic, UUID):
+        known = broker.image.topics_by_id.get(topic)
+        if known is None:
+            return _failed(index, ErrorCode.UNKNOWN_TOPIC_ID, None)
+        topic = known.name
+    if acks not in VALID_ACKS:
+        return _failed(index, ErrorCode.INVALID_REQUIRED_ACKS, None)
     try:
-        partition = broker.replicas.partition(topic, data.index)
+        partition = broker.replicas.partition(topic, index)
         if is_internal(topic) and context.client_id != ADMIN_CLIENT_ID:
-            return _failed(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is the cluster's own")
-        appended = broker.replicas.append_produced(
-            partition, data.records, zstd_allowed=context.api_version >= FIRST_VERSION_WITH_ZSTD
+            return _failed(index, ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is the cluster's own")
+        return broker.replicas.append_produced(
+            partition, records, zstd_allowed=context.api_version >= FIRST_VERSION_WITH_ZSTD
         )
     except (RejectedRecords, RejectedTimestamps) as rejected:
-        response = _failed(data.index, rejected.code, str(rejected))
+        response = _failed(index, rejected.code, str(rejected))
         response.record_errors = [
             BatchIndexAndErrorMessage(batch_index=each.batch_index, batch_index_error_message=each.message)
             for each in rejected.record_errors
         ]
         return response
     except KafkaError as error:
-        return _failed(data.index, error.code, str(error) or None)
+        return _failed(index, error.code, str(error) or None)
     except ProtocolError as problem:
-        return _failed(data.index, ErrorCode.CORRUPT_MESSAGE, str(problem))
+        return _failed(index, ErrorCode.CORRUPT_MESSAGE, str(problem))
     except OSError as problem:
-        log.error("append failed topic=%s partition=%d error=%s", topic, data.index, problem)
-        return _failed(data.index, ErrorCode.KAFKA_STORAGE_ERROR, str(problem))
+        log.error("append failed topic=%s partition=%d error=%s", topic, index, problem)
+        return _failed(index, ErrorCode.KAFKA_STORAGE_ERROR, str(problem))
+
+
+def _succeeded(index: int, appended: Appended) -> PartitionProduceResponse:
     return PartitionProduceResponse(
-        index=data.index,
+        index=index,
         error_code=0,
         base_offset=appended.base_offset,
         log_append_time_ms=appended.log_append_time_ms,
-        log_start_offset=partition.log.log_start_offset,
+        log_start_offset=appended.log_start_offset,
     )
 
 
