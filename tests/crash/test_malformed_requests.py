@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import socket
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +19,8 @@ from ottla.protocol.messages.api_versions_request import ApiVersionsRequest
 from ottla.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.schema import Struct
+from support.messages import random_message, tame_message
 from support.ottla_broker import OttlaBroker
 from support.wire import TIMEOUT_S, WireClient, batch, produce_request
 
@@ -33,6 +37,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaBroker]:
         with WireClient.connect(running.bootstrap) as client:
             client.create_topic(TOPIC)
         yield running
+        running.stop()
+        # whatever came, it was foreseen: no request ended in an exception of the broker
+        assert "Traceback" not in running.server.log_path.read_text(encoding="utf-8")
 
 
 @pytest.fixture(autouse=True)
@@ -327,3 +334,55 @@ def sample_request(api_key: int, version: int) -> bytes:
     else:
         request = request_class(ApiKey(api_key))()
     return encode_request(ApiKey(api_key), version, 3, "spoiler", request)
+
+
+NAMES = ("victim", "nonsense", "__consumer_offsets", "__cluster_metadata", "", "..", "a/b", "x" * 300)
+NUMBERS = (0, 0, 1, 1, -1, 2, 100)
+
+
+def make_plausible(message: Struct, dice: random.Random) -> None:
+    """Put names and numbers that exist in many places of a message, so that it gets past the first checks."""
+    for field in type(message).FIELDS:
+        value = getattr(message, field.name)
+        setattr(message, field.name, _plausible(value, dice))
+
+
+def _plausible(value: Any, dice: random.Random) -> Any:
+    match value:
+        case Struct():
+            make_plausible(value, dice)
+        case list():
+            return [_plausible(each, dice) for each in value]
+        case bool():
+            pass
+        case str() if dice.random() < 0.7:
+            return dice.choice(NAMES)
+        case int() if dice.random() < 0.6:
+            return dice.choice(NUMBERS)
+        case bytes() if dice.random() < 0.5:
+            return batch(2, producer_id=dice.choice((-1, 5)), producer_epoch=0, base_sequence=1)
+    return value
+
+
+@pytest.mark.slow
+def test_well_formed_nonsense_of_every_api_is_answered_or_refused(broker: OttlaBroker) -> None:
+    dice = random.Random(3)
+    with WireClient.connect(broker.bootstrap) as client:
+        client.create_topic("victim")
+        served = client.call(ApiVersionsRequest(), 0).api_keys
+    for _ in range(12):
+        for api in served:
+            message_class = request_class(ApiKey(api.api_key))
+            version = dice.randint(max(api.min_version, message_class.MIN_VERSION), api.max_version)
+            make = dice.choice((random_message, tame_message))
+            message = make(message_class, version, dice)
+            make_plausible(message, dice)
+            try:
+                request = encode_request(ApiKey(api.api_key), version, 3, dice.choice((None, "odd")), message)
+            except (ValueError, struct.error):
+                continue  # a value that does not fit its field
+            with connection(broker) as link:
+                link.settimeout(0.3)
+                send_quietly(link, frame(request))
+                with contextlib.suppress(TimeoutError):  # acks=0 has no answer, a join may wait for long
+                    _receive(link)
