@@ -9,13 +9,14 @@ when `compression.type` names one. Otherwise the header and the CRC decide:
 - with a producer id also an epoch and a sequence; no transaction without a producer id,
 - timestamps of the producer, the newest within `message.timestamp.after.max.ms`.
 
-Errors are Kafka's of the same case. Where single records are at fault the error lists them.
+Errors are Kafka's of the same case. Where single records are at fault the error lists the first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 from ottla.protocol.batch_rewriting import recompress_batch
 from ottla.protocol.compression import Codec
@@ -41,6 +42,8 @@ from ottla.protocol.record_batch import (
 from ottla.protocol.record_queries import null_key_indexes, record_timestamps
 
 NO_LIMIT_MS = (1 << 63) - 1
+MAX_RECORD_ERRORS = 1000
+"""A batch of 1 MB may unfold to millions of records: the errors of the first ones say enough."""
 OLD_MAGICS = (0, 1)
 
 
@@ -71,9 +74,7 @@ class RejectedRecords(InvalidRecord):
 
     def __init__(self, record_errors: Iterable[RecordError]) -> None:
         self.record_errors = tuple(record_errors)
-        super().__init__(
-            f"{len(self.record_errors)} records were refused, the first: {self.record_errors[0].message}"
-        )
+        super().__init__(f"one or more records were refused, the first: {self.record_errors[0].message}")
 
     @property
     def batch_indexes(self) -> tuple[int, ...]:
@@ -170,7 +171,7 @@ def _check_header(header: BatchHeader, zstd_allowed: bool) -> None:
 
 def _check_records(batch: memoryview, header: BatchHeader, rules: BatchRules, now_ms: int) -> None:
     if rules.compacted:
-        keyless = tuple(null_key_indexes(batch, 0, header))
+        keyless = tuple(islice(null_key_indexes(batch, 0, header), MAX_RECORD_ERRORS))
         if keyless:
             raise RejectedRecords(
                 RecordError(index, "a record without a key cannot be written to a compacted topic")
@@ -184,11 +185,12 @@ def _check_records(batch: memoryview, header: BatchHeader, rules: BatchRules, no
 
 
 def _check_timestamps(batch: memoryview, header: BatchHeader, oldest: int, newest: int) -> None:
-    errors = [
+    outside = (
         RecordError(index, f"the timestamp {timestamp} is outside {oldest} to {newest}")
         for index, (_offset, timestamp) in enumerate(record_timestamps(batch, 0, header))
         if timestamp != NO_TIMESTAMP and not oldest <= timestamp <= newest
-    ]
+    )
+    errors = tuple(islice(outside, MAX_RECORD_ERRORS))
     if errors:
         raise RejectedTimestamps(errors)
     if header.max_timestamp > newest:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from ottla.protocol.batch_validation import (
+    MAX_RECORD_ERRORS,
     BatchRules,
     RejectedRecords,
     RejectedTimestamps,
@@ -141,6 +142,14 @@ def test_compacted_topics_take_no_record_without_a_key(codec: Codec) -> None:
         validate_produced(produced(codec, mixed), rules, NOW_MS)
     assert caught.value.batch_indexes == (0, 2)
     assert caught.value.code.name == "INVALID_RECORD"
+
+
+def test_the_errors_of_a_batch_of_many_bad_records_are_bounded() -> None:
+    many = produced(Codec.ZSTD, [NewRecord(None, None, 0)] * (MAX_RECORD_ERRORS + 50))
+    for rules in (BatchRules(compacted=True), BatchRules(timestamp_before_max_ms=1)):
+        with pytest.raises((RejectedRecords, RejectedTimestamps)) as caught:
+            validate_produced(many, rules, NOW_MS)
+        assert caught.value.batch_indexes == tuple(range(MAX_RECORD_ERRORS))
 
 
 @pytest.mark.parametrize("codec", list(Codec))
