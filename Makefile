@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: install install-dev run test lint types contracts conformance simulate bench clean
+.PHONY: install install-dev run test lint types contracts conformance bench clean
 
 install: .venv/.runtime
 install-dev: .venv/.dev
@@ -29,7 +29,7 @@ run: install
 	$(BIN)/ottla demo
 
 test: install-dev lint types contracts
-	$(BIN)/python -m pytest tests/unit tests/property tests/simulation tests/crash tests/conformance tests/pipeline
+	$(BIN)/python -m pytest
 
 lint: install-dev
 	$(BIN)/ruff check src tests bench tools
