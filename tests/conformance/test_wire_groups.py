@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import struct
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
+
+import pytest
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_groups_request import DeleteGroupsRequest
@@ -33,8 +36,10 @@ from ottla.protocol.messages.offset_fetch_request import (
 )
 from ottla.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.protocol.records.consumer_protocol_subscription import ConsumerProtocolSubscription
+from ottla.protocol.schema import Message
+from support.cluster import Cluster
 from support.transcript import Transcript
-from support.wire import wait_for
+from support.wire import WireClient, wait_for
 
 Begin = Callable[[str], Transcript]
 UNKNOWN_ID = uuid.UUID(int=12345)
@@ -64,21 +69,39 @@ def subscription(topic: str) -> bytes:
 
 
 class Group:
-    """One group's requests; every one is said in the conversation."""
+    """One group as one client sees it; every request and answer is written down."""
 
-    def __init__(self, conversation: Transcript, name: str) -> None:
+    def __init__(
+        self, conversation: Transcript, name: str, who: str = "", wire: WireClient | None = None
+    ) -> None:
         self.conversation = conversation
         self.name = f"{conversation.prefix}-{name}" if name else ""
         self.topic = conversation.prefix
+        self.who = who
+        self.wire = wire if wire is not None else conversation.wire
+        self._waits = True
+
+    def say(self, request: Message, version: int) -> Any:
+        self.conversation.ask(self.who, self.wire, request, version)
+        return self.answer() if self._waits else None
+
+    def later(self) -> Group:
+        """The same, but a request's answer is waited for by `answer`."""
+        other = copy.copy(self)
+        other._waits = False
+        return other
+
+    def answer(self) -> Any:
+        return self.conversation.answer(self.who)
 
     def join(self, member_id: str = "", *, version: int = 9, **fields: Any) -> Any:
         protocols = fields.pop("protocols", {"range": subscription(self.topic)})
-        return self.conversation.say(
+        return self.say(
             JoinGroupRequest(
                 group_id=self.name,
                 member_id=member_id,
                 session_timeout_ms=fields.pop("session_timeout_ms", 60_000),
-                rebalance_timeout_ms=3_000,
+                rebalance_timeout_ms=fields.pop("rebalance_timeout_ms", 20_000),
                 protocol_type=fields.pop("protocol_type", "consumer"),
                 protocols=[JoinGroupRequestProtocol(name=n, metadata=m) for n, m in protocols.items()],
                 **fields,
@@ -107,13 +130,13 @@ class Group:
             assignments=assignments,
             **fields,
         )
-        return self.conversation.say(request, version)
+        return self.say(request, version)
 
     def heartbeat(self, member_id: str, generation: int, version: int = 4, **fields: Any) -> Any:
         request = HeartbeatRequest(
             group_id=self.name, generation_id=generation, member_id=member_id, **fields
         )
-        return self.conversation.say(request, version)
+        return self.say(request, version)
 
     def leave(self, *members: tuple[str, str | None], version: int = 5) -> Any:
         request = LeaveGroupRequest(group_id=self.name)
@@ -121,10 +144,10 @@ class Group:
             request.members = [MemberIdentity(member_id=m, group_instance_id=i) for m, i in members]
         else:
             ((request.member_id, _),) = members
-        return self.conversation.say(request, version)
+        return self.say(request, version)
 
     def describe(self, version: int = 6, **fields: Any) -> Any:
-        return self.conversation.say(DescribeGroupsRequest(groups=[self.name], **fields), version)
+        return self.say(DescribeGroupsRequest(groups=[self.name], **fields), version)
 
     def commit(self, offset: int = 5, *, version: int = 9, **fields: Any) -> Any:
         topic = fields.pop("topic", self.topic)
@@ -136,9 +159,7 @@ class Group:
         )
         named = {"topic_id": topic} if version >= 10 else {"name": topic}
         topics = [OffsetCommitRequestTopic(**named, partitions=[partition])]
-        return self.conversation.say(
-            OffsetCommitRequest(group_id=self.name, topics=topics, **fields), version
-        )
+        return self.say(OffsetCommitRequest(group_id=self.name, topics=topics, **fields), version)
 
     def fetch_offsets(self, asked: dict[Any, list[int]] | None, *, version: int = 9, **fields: Any) -> Any:
         if version < 8:
@@ -146,18 +167,18 @@ class Group:
             request = OffsetFetchRequest(
                 group_id=self.name, topics=None if asked is None else topics, **fields
             )
-            return self.conversation.say(request, version)
+            return self.say(request, version)
         by = "topic_id" if version >= 10 else "name"
         groups_topics = [
             OffsetFetchRequestTopics(**{by: name}, partition_indexes=p) for name, p in (asked or {}).items()
         ]
         group = OffsetFetchRequestGroup(group_id=self.name, topics=None if asked is None else groups_topics)
-        return self.conversation.say(OffsetFetchRequest(groups=[group], **fields), version)
+        return self.say(OffsetFetchRequest(groups=[group], **fields), version)
 
     def delete_offset(self, topic: str, partition: int = 0) -> Any:
         partitions = [OffsetDeleteRequestPartition(partition_index=partition)]
         topics = [OffsetDeleteRequestTopic(name=topic, partitions=partitions)]
-        return self.conversation.say(OffsetDeleteRequest(group_id=self.name, topics=topics), 0)
+        return self.say(OffsetDeleteRequest(group_id=self.name, topics=topics), 0)
 
     def become_stable(self) -> str:
         """One member joins and assigns itself."""
@@ -352,3 +373,163 @@ def test_listing(transcript: Begin) -> None:
         talk.say(ListGroupsRequest(states_filter=states), 4, mine)
     for types in (["classic"], ["Classic"], ["consumer"]):
         talk.say(ListGroupsRequest(types_filter=types), 5, mine)
+
+
+class TestSeveralMembers:
+    """Clients `a` and `b` on connections of their own."""
+
+    @pytest.fixture
+    def connections(self, cluster: Cluster) -> Iterator[tuple[WireClient, WireClient]]:
+        with WireClient.connect(cluster.bootstrap) as a, WireClient.connect(cluster.bootstrap) as b:
+            yield a, b
+
+    def begin(
+        self, transcript: Begin, name: str, connections: tuple[WireClient, WireClient]
+    ) -> tuple[Transcript, Group, Group]:
+        talk = begin_with_coordinator(transcript, name)
+        talk.wire.create_topic(talk.prefix)
+        a, b = connections
+        return talk, Group(talk, "group", "a", a), Group(talk, "group", "b", b)
+
+    def both_stable(self, a: Group, b: Group, **fields: Any) -> tuple[str, str]:
+        """`a` leads generation 2 and has given each its part."""
+        member_a = str(a.join(**fields).member_id)
+        a.join(member_a, **fields)
+        a.sync(member_a, 1, {member_a: b"all"})
+        member_b = str(b.join(**fields).member_id)
+        b.later().join(member_b, **fields)
+        until_rebalancing(a, member_a, 1)
+        a.join(member_a, **fields)
+        b.answer()
+        b.later().sync(member_b, 2)
+        a.sync(member_a, 2, {member_a: b"half", member_b: b"other half"})
+        b.answer()
+        return member_a, member_b
+
+    def test_second_member(self, transcript: Begin, connections: tuple[WireClient, WireClient]) -> None:
+        talk, a, b = self.begin(transcript, "second_member", connections)
+        member_a = a.become_stable()
+        talk.title("b joins: its answer waits for a, who learns it by its heartbeat")
+        member_b = str(b.join().member_id)
+        b.later().join(member_b)
+        until_rebalancing(a, member_a, 1)
+        a.heartbeat(member_a, 1)
+        a.describe()
+        talk.title("a may still commit for the old generation, but not sync")
+        a.commit(generation_id_or_member_epoch=1, member_id=member_a)
+        a.sync(member_a, 1)
+        talk.title("a joins again: both are answered")
+        a.join(member_a)
+        b.answer()
+        talk.title("nobody has an assignment until the leader gives them")
+        b.later().sync(member_b, 2)
+        a.heartbeat(member_a, 2)
+        a.commit(generation_id_or_member_epoch=2, member_id=member_a)
+        a.sync(member_a, 2, {member_a: b"half", member_b: b"other half", "nobody": b"lost"})
+        b.answer()
+        a.describe()
+
+    def test_joining_again(self, transcript: Begin, connections: tuple[WireClient, WireClient]) -> None:
+        talk, a, b = self.begin(transcript, "joining_again", connections)
+        member_a, member_b = self.both_stable(a, b)
+        talk.title("a follower that comes back unchanged gets what it had")
+        b.join(member_b)
+        b.sync(member_b, 2)
+        talk.title("the leader that comes back begins a generation")
+        a.later().join(member_a)
+        until_rebalancing(b, member_b, 2)
+        b.join(member_b)
+        a.answer()
+        b.later().sync(member_b, 3)
+        a.sync(member_a, 3, {member_a: b"a", member_b: b"b"})
+        b.answer()
+        talk.title("a follower with other metadata does too")
+        changed = {"range": subscription("t" * 13)}
+        b.later().join(member_b, protocols=changed)
+        until_rebalancing(a, member_a, 3)
+        a.join(member_a)
+        b.answer()
+        talk.title("and while assignments are waited for, coming back unchanged changes nothing")
+        b.join(member_b, protocols=changed)
+        a.join(member_a)
+
+    def test_a_member_leaves(self, transcript: Begin, connections: tuple[WireClient, WireClient]) -> None:
+        talk, a, b = self.begin(transcript, "a_member_leaves", connections)
+        member_a, member_b = self.both_stable(a, b)
+        talk.title("the leader leaves: the other leads")
+        a.leave((member_a, None))
+        b.heartbeat(member_b, 2)
+        b.join(member_b)
+        b.sync(member_b, 3, {member_b: b"all"})
+        a.heartbeat(member_a, 2)
+        a.commit(generation_id_or_member_epoch=2, member_id=member_a)
+        talk.title("the last one leaves")
+        b.leave((member_b, None))
+        b.describe()
+
+    def test_slow_member(self, transcript: Begin, connections: tuple[WireClient, WireClient]) -> None:
+        talk, a, b = self.begin(transcript, "slow_member", connections)
+        quick = {"rebalance_timeout_ms": 500}
+        member_a, member_b = self.both_stable(a, b, **quick)
+        talk.title("b does not come to the rebalance in time: it is out")
+        a.later().join(member_a, **quick)
+        a.answer()
+        b.heartbeat(member_b, 2)
+        b.join(member_b, **quick)
+        a.sync(member_a, 3, {member_a: b"all"})
+        a.describe()
+
+    def test_slow_leader(self, transcript: Begin, connections: tuple[WireClient, WireClient]) -> None:
+        talk, a, _ = self.begin(transcript, "slow_leader", connections)
+        quick = {"rebalance_timeout_ms": 500}
+        member_a = str(a.join(**quick).member_id)
+        a.join(member_a, **quick)
+        talk.title("the leader never assigns: it is out, the group empty")
+        wait_until_empty(a)
+        a.sync(member_a, 1, {member_a: b"late"})
+        a.describe()
+
+    def test_protocol_that_all_know(
+        self, transcript: Begin, connections: tuple[WireClient, WireClient]
+    ) -> None:
+        talk, a, b = self.begin(transcript, "protocol_that_all_know", connections)
+        metadata = subscription(talk.prefix)
+        all_three = {"range": metadata, "sticky": metadata, "roundrobin": metadata}
+        one_less = {"roundrobin": metadata, "sticky": metadata}
+        member_a = str(a.join(protocols=all_three).member_id)
+        a.join(member_a, protocols=all_three)
+        a.sync(member_a, 1, {member_a: b"all"})
+        talk.title("b does not know range; of the others each votes for its first")
+        member_b = str(b.join(protocols=one_less).member_id)
+        b.later().join(member_b, protocols=one_less)
+        until_rebalancing(a, member_a, 1)
+        a.join(member_a, protocols=all_three)
+        b.answer()
+        talk.title("who knows neither is refused")
+        Group(talk, "group").join(protocols={"range": metadata})
+
+    def test_static_member_in_a_rebalance(
+        self, transcript: Begin, connections: tuple[WireClient, WireClient]
+    ) -> None:
+        talk, a, b = self.begin(transcript, "static_member_in_a_rebalance", connections)
+        first = a.join(group_instance_id="a")
+        a.sync(first.member_id, 1, {first.member_id: b"all"}, group_instance_id="a")
+        talk.title("b joins, and a is restarted meanwhile")
+        b.later().join(group_instance_id="b")
+        until_rebalancing(a, first.member_id, 1, group_instance_id="a")
+        restarted = a.join(group_instance_id="a")
+        b.answer()
+        a.heartbeat(first.member_id, 2, group_instance_id="a")
+        a.heartbeat(restarted.member_id, 2, group_instance_id="a")
+        a.describe()
+
+
+def until_rebalancing(group: Group, member_id: str, generation: int, **fields: Any) -> None:
+    """Heartbeats, not written down, until the group has begun to rebalance."""
+    request = HeartbeatRequest(group_id=group.name, generation_id=generation, member_id=member_id, **fields)
+    wait_for(lambda: group.wire.call(request, 4).error_code == ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+def wait_until_empty(group: Group) -> None:
+    request = DescribeGroupsRequest(groups=[group.name])
+    wait_for(lambda: group.wire.call(request, 5).groups[0].members == [])

@@ -1,9 +1,10 @@
 """Conversations with a broker as text: recorded from Apache Kafka, replayed and compared with any broker.
 
-A line `> Name vN …` is a request, the line `< …` below it the response. Fields with their default value are
-left out, so a response that says only that all is well is `< ok`. What differs from run to run has a
-stand-in: names, ids, ports. Texts of error messages are a broker's own and left out, the order of lists as
-well (many come out of hash tables).
+A line `> Name vN …` is a request, the line `< …` below it the response; with several clients each has a name
+before these signs, and an answer may come later. Fields with their default value are left out, so a response
+that says only that all is well is `< ok`. What differs from run to run has a stand-in: names, ids, ports.
+Texts of error messages are a broker's own and left out, the order of lists as well (many come out of hash
+tables).
 
 `pytest tests/conformance --oracle-only --record` writes the texts again from Apache Kafka's answers.
 """
@@ -21,7 +22,7 @@ from typing import Any
 from ottla.protocol.apis import APIS, ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.schema import Message, Struct
-from support.wire import ConnectionClosed, WireClient
+from support.wire import WireClient
 
 DIRECTORY = Path(__file__).parent.parent / "conformance" / "transcripts"
 LEFT_OUT = {"throttle_time_ms", "error_message", "log_dir", "host"}
@@ -37,6 +38,7 @@ class Transcript:
     wire: WireClient
     prefix: str
     lines: list[str] = field(default_factory=list)
+    _asked: dict[str, tuple[WireClient, Message, int, int]] = field(default_factory=dict)
     _members: dict[str, str] = field(default_factory=dict)
     _topic_ids: dict[uuid.UUID, str] = field(default_factory=dict)
 
@@ -47,18 +49,24 @@ class Transcript:
         self, request: Message, version: int | None = None, keep: Callable[[Any], None] | None = None
     ) -> Any:
         """Send a request, write both down, return the response. `keep` may cut from it what others did."""
+        self.ask("", self.wire, request, version)
+        return self.answer("", keep)
+
+    def ask(self, who: str, wire: WireClient, request: Message, version: int | None = None) -> None:
+        """Send a request as `who`, whose answer comes later: other things may be said meanwhile."""
         assert request.API_KEY is not None
         api = APIS[ApiKey(request.API_KEY)]
-        shown = api.latest_stable_version if version is None else version
-        self.lines.append(f"> {api.name} v{shown} {self._fields(request, sort=False)}".rstrip())
-        try:
-            response = self.wire.call(request, version)
-        except ConnectionClosed:
-            self.lines.append("< (connection closed)")
-            raise
+        chosen = api.latest_stable_version if version is None else version
+        self.lines.append(f"{who}> {api.name} v{chosen} {self._fields(request, sort=False)}".rstrip())
+        self._asked[who] = (wire, request, wire.send(request, chosen), chosen)
+
+    def answer(self, who: str, keep: Callable[[Any], None] | None = None) -> Any:
+        """Wait for the answer to what `who` asked, and write it down."""
+        wire, request, correlation_id, version = self._asked.pop(who)
+        response = wire.receive(request, correlation_id, version)
         if keep is not None:
             keep(response)
-        self.lines.append(f"< {self._fields(response, sort=True) or 'ok'}")
+        self.lines.append(f"{who}< {self._fields(response, sort=True) or 'ok'}")
         return response
 
     def check(self, name: str, record: bool) -> None:
