@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ottla.broker.java_properties import MalformedProperties, parse_properties
 from ottla.broker.listeners import Listener, Listeners, parse_address, read_listeners
@@ -39,8 +38,7 @@ class ConfigError(Exception):
     """A configuration that the broker can't start with; one line that says what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
+class _Given(NamedTuple):
     """A static value and where it stands, for messages."""
 
     text: str

@@ -16,14 +16,14 @@ import asyncio
 import logging
 import random
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from ottla.broker.config import BrokerConfig, ConfigError
 from ottla.broker.listeners import Listener
 from ottla.broker.metadata_log import MetadataLog, MetadataLogLimits
 from ottla.broker.metadata_snapshots import SnapshotId
-from ottla.core.metadata import broker_settings
+from ottla.core.metadata import broker_settings, topic_settings
 from ottla.core.metadata.decisions import Decision
 from ottla.core.metadata.features import (
     LATEST_METADATA_VERSION,
@@ -80,6 +80,9 @@ Spawn = Callable[[str, Coroutine[Any, Any, Any]], "asyncio.Task[Any]"]
 
 #: A new cluster's settings are one transaction of this name, as in Kafka.
 BOOTSTRAP_TRANSACTION = "Bootstrap records"
+
+#: A topic of many partitions by default must not make the topics of one request too much for one batch.
+AUTO_CREATED_AT_ONCE = 100
 
 #: topic -> settings of its partitions, replication factor and segment size.
 INTERNAL_TOPIC_SIZES = {
@@ -209,6 +212,7 @@ class Controller:
                     f"the metadata log {self._log.directory} makes no sense at offset {offset}: {error}"
                 ) from error
             image.last_offset, image.last_epoch = offset, epoch
+        self._config.follow(image)
         level = image.features.get(METADATA_VERSION)
         if level is not None and level != LATEST_METADATA_VERSION:
             name = METADATA_VERSION_NAMES.get(level, f"level {level}")
@@ -238,16 +242,16 @@ class Controller:
             self._directory.directory_id,
         )
         records += elect_after_start(
-            self.image,
-            config.node_id,
-            self._directory.directory_id,
-            config[broker_settings.UNCLEAN_LEADER_ELECTION_ENABLE],
+            self.image, config.node_id, self._directory.directory_id, self._may_elect_uncleanly
         )
         first = self._log.append(records, now_ms)
         self._log.flush()
         self._apply(self.image, first, records)
         self._ahead = self.image.copy()
         self._config.follow(self.image)
+
+    def _may_elect_uncleanly(self, topic: str) -> bool:
+        return self._config.for_topic(topic, self.image)[topic_settings.UNCLEAN_LEADER_ELECTION_ENABLE]
 
     def _bootstrap_records(self) -> list[Message]:
         min_insync_replicas = self._config[broker_settings.MIN_INSYNC_REPLICAS]
@@ -359,12 +363,26 @@ class Controller:
 
     async def auto_create_topic(self, name: str) -> None:
         """A topic with the defaults, unless it exists (by now). Raises KafkaError."""
-        if name in INTERNAL_TOPIC_SIZES:
-            await self.create_internal_topic(name)
-        else:
-            await self._create_unless_exists(
+        failed = await self.auto_create_topics([name])
+        for error in failed.values():
+            raise error_class(error)()
+
+    async def auto_create_topics(self, names: Sequence[str]) -> dict[str, ErrorCode]:
+        """Topics with the defaults, unless they exist (by now); the errors of those that can't be made."""
+        failed: dict[str, ErrorCode] = {}
+        for name in INTERNAL_TOPIC_SIZES:
+            if name in names:
+                await self.create_internal_topic(name)
+        wanted = [name for name in dict.fromkeys(names) if name not in INTERNAL_TOPIC_SIZES]
+        for first in range(0, len(wanted), AUTO_CREATED_AT_ONCE):
+            topics = [
                 CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
-            )
+                for name in wanted[first : first + AUTO_CREATED_AT_ONCE]
+            ]
+            for result in (await self.create_topics(CreateTopicsRequest(topics=topics))).topics:
+                if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                    failed[result.name] = ErrorCode(result.error_code)
+        return failed
 
     async def create_internal_topic(self, name: str) -> None:
         """A coordinator's topic with the sizes of its settings, unless it exists (by now). Raises KafkaError.
@@ -381,18 +399,13 @@ class Controller:
         min_isr = INTERNAL_TOPIC_MIN_ISR.get(name)
         if min_isr is not None:
             configs["min.insync.replicas"] = str(min(self._config[min_isr], brokers))
-        await self._create_unless_exists(
-            CreatableTopic(
-                name=name,
-                num_partitions=self._config[partitions],
-                replication_factor=min(self._config[factor], brokers),
-                configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
-            )
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=self._config[partitions],
+            replication_factor=min(self._config[factor], brokers),
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
         )
-
-    async def _create_unless_exists(self, topic: CreatableTopic) -> None:
-        response = await self.create_topics(CreateTopicsRequest(topics=[topic]))
-        result = response.topics[0]
+        result = (await self.create_topics(CreateTopicsRequest(topics=[topic]))).topics[0]
         if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             raise error_class(result.error_code)(result.error_message or "")
 
@@ -445,6 +458,8 @@ class Controller:
             await asyncio.to_thread(self._log.write_snapshot, snapshot, image_records(image), now_ms)
             self._log.clean(now_ms)
             log.info("metadata snapshot written file=%s", snapshot.file_name)
+        except OSError as error:  # the log has everything: the next snapshot may do better
+            log.warning("metadata snapshot failed file=%s error=%s", snapshot.file_name, error)
         finally:
             self._snapshotting = None
 

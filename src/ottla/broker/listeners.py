@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ottla.core.metadata import broker_settings
 from ottla.core.metadata.settings import Config
@@ -26,8 +26,7 @@ _ADDRESS = re.compile(r"(?P<host>\[[^\]]+\]|[^:\[\]\s]+):(?P<port>\d{1,5})")
 Refuse = Callable[[str, str], Exception]
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
+class Listener(NamedTuple):
     """One endpoint. An empty host is every interface; port 0 is any free one."""
 
     name: str
@@ -36,8 +35,7 @@ class Listener:
     security_protocol: str = PLAINTEXT
 
 
-@dataclass(frozen=True, slots=True)
-class Listeners:
+class Listeners(NamedTuple):
     """All endpoints of a node, checked against each other."""
 
     broker: tuple[Listener, ...]
@@ -138,7 +136,7 @@ def _advertised(
                 f"nobody can connect to {listener.host}: set advertised.listeners to addresses that they can",
             )
     return tuple(
-        listener if listener.host else replace(listener, host=socket.gethostname()) for listener in advertised
+        listener if listener.host else listener._replace(host=socket.gethostname()) for listener in advertised
     )
 
 

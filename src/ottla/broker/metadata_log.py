@@ -25,8 +25,8 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from uuid import UUID
 
 from ottla.broker.listeners import Listener
@@ -73,8 +73,7 @@ NO_VOTE = -1
 NO_DIRECTORY_ID = UUID(int=0)
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataLogLimits:
+class MetadataLogLimits(NamedTuple):
     """Sizes of the metadata log."""
 
     segment_bytes: int

@@ -80,7 +80,7 @@ class ControllerRequests(RuleBasedStateMachine):
         self.epoch += 1
         endpoints = [EndpointImage("PLAINTEXT", "host", 9092)]
         directory = directory_of(broker_id)
-        elected = elect_after_start(self.image, broker_id, directory, unclean=False)
+        elected = elect_after_start(self.image, broker_id, directory, lambda _: False)
         incarnation = uuid.UUID(int=self.epoch)
         self.append(register_broker(broker_id, self.epoch, incarnation, endpoints, None, directory) + elected)
 

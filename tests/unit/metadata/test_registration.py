@@ -28,7 +28,7 @@ def restart(
 ) -> None:
     directory = directory or directory_of(1)
     registered = register_broker(1, epoch, uuid.uuid4(), ENDPOINTS, None, directory)
-    apply(image, [*registered, *elect_after_start(image, 1, directory, unclean)])
+    apply(image, [*registered, *elect_after_start(image, 1, directory, lambda _: unclean)])
 
 
 def test_a_registered_broker_runs() -> None:

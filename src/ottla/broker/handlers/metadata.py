@@ -13,7 +13,7 @@ on from.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
@@ -22,7 +22,7 @@ from ottla.core.metadata import broker_settings
 from ottla.core.metadata.image import MetadataImage, PartitionImage, TopicImage
 from ottla.core.metadata.topic_names import is_internal, topic_name_problem
 from ottla.protocol.apis import ApiKey
-from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.metadata_response import (
     MetadataResponse,
@@ -46,18 +46,30 @@ FIRST_VERSION_WITH_TOPIC_IDS_IN_REQUESTS = 12
 FIRST_VERSION_THAT_TELLS_LISTENER_PROBLEMS = 6
 
 
-async def metadata(broker: Broker, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    """The brokers, and the topics that were asked for."""
+def metadata(
+    broker: Broker, context: RequestContext, request: MetadataRequest
+) -> MetadataResponse | Awaitable[MetadataResponse]:
+    """The brokers, and the topics that were asked for. Waits only to create topics."""
     problem = _problem(request, context.api_version)
     if problem is not None:
         return _refused(request, problem)
-    failed: dict[str, ErrorCode] = {}
-    missing = _missing_names(broker.image, request, context.api_version)
-    if missing:
-        creating = (
-            request.allow_auto_topic_creation and broker.config[broker_settings.AUTO_CREATE_TOPICS_ENABLE]
-        )
-        failed = await _create(broker, missing) if creating else _unknown(missing)
+    missing = _missing_names(broker.image, request)
+    if not missing:
+        return _answers(broker, context, request, {})
+    if request.allow_auto_topic_creation and broker.config[broker_settings.AUTO_CREATE_TOPICS_ENABLE]:
+        return _created(broker, context, request, missing)
+    return _answers(broker, context, request, _unknown(missing))
+
+
+async def _created(
+    broker: Broker, context: RequestContext, request: MetadataRequest, missing: list[str]
+) -> MetadataResponse:
+    return _answers(broker, context, request, await _create(broker, missing))
+
+
+def _answers(
+    broker: Broker, context: RequestContext, request: MetadataRequest, failed: dict[str, ErrorCode]
+) -> MetadataResponse:
     image = broker.image
     view = _View(image, context.listener_name, context.api_version)
     operations = ALL_TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
@@ -112,7 +124,7 @@ def _distinct(topics: list[MetadataRequestTopic]) -> Iterable[MetadataRequestTop
     return {topic.name: topic for topic in topics}.values()
 
 
-def _missing_names(image: MetadataImage, request: MetadataRequest, version: int) -> list[str]:
+def _missing_names(image: MetadataImage, request: MetadataRequest) -> list[str]:
     if request.topics is None or _by_id(request.topics):
         return []
     names = [topic.name for topic in request.topics if topic.topic_id == ZERO_UUID]
@@ -121,16 +133,9 @@ def _missing_names(image: MetadataImage, request: MetadataRequest, version: int)
 
 async def _create(broker: Broker, names: list[str]) -> dict[str, ErrorCode]:
     """Create what can be created; the errors of the others."""
-    failed: dict[str, ErrorCode] = {}
-    for name in names:
-        if topic_name_problem(name) is not None:
-            failed[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
-            continue
-        try:
-            await broker.controller.auto_create_topic(name)
-        except KafkaError as error:
-            failed[name] = error.code
-    return failed
+    invalid = {name for name in names if topic_name_problem(name) is not None}
+    failed = await broker.controller.auto_create_topics([name for name in names if name not in invalid])
+    return failed | dict.fromkeys(invalid, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
 def _unknown(names: list[str]) -> dict[str, ErrorCode]:

@@ -8,7 +8,7 @@ which is what tells clients to check that their offsets still exist (KIP-320).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from ottla.core.metadata.features import ELIGIBLE_LEADER_REPLICAS, SUPPORTED_FEATURES
@@ -118,26 +118,29 @@ def shut_down_broker(image: MetadataImage, broker_id: int) -> list[Message]:
 
 
 def elect_after_start(
-    image: MetadataImage, broker_id: int, directory_id: UUID, unclean: bool
+    image: MetadataImage, broker_id: int, directory_id: UUID, may_elect_uncleanly: Callable[[str], bool]
 ) -> list[Message]:
     """The partitions that a broker leads after its start, as changes of their leader and in-sync set.
 
     `image` is that before the registration. Those that it led keep it, with a new leader epoch; those
-    without a leader get it if it is in sync or eligible (KIP-966), or, with `unclean`, if it is a replica at
-    all. A replica whose directory is another one (the disk was replaced) does not lead by right: only
-    `unclean` lets it.
+    without a leader get it if it is in sync or eligible (KIP-966), or, where the topic allows that, if it is
+    a replica at all. Its data directory is noted where it is another one than before.
     """
     records: list[Message] = []
     for _, topic in sorted(image.topics.items()):
         for _, partition in sorted(topic.partitions.items()):
-            change = _election(topic, partition, broker_id, directory_id, unclean)
+            change = _election(topic, partition, broker_id, directory_id, may_elect_uncleanly)
             if change is not None:
                 records.append(change)
     return records
 
 
 def _election(
-    topic: TopicImage, partition: PartitionImage, broker_id: int, directory_id: UUID, unclean: bool
+    topic: TopicImage,
+    partition: PartitionImage,
+    broker_id: int,
+    directory_id: UUID,
+    may_elect_uncleanly: Callable[[str], bool],
 ) -> PartitionChangeRecord | None:
     if broker_id not in partition.replicas or partition.leader not in (NO_LEADER, broker_id):
         return None
@@ -148,7 +151,7 @@ def _election(
         # Nobody is in sync or eligible: the last leader is as good as it gets (KIP-966's last known leader).
         or (not partition.isr and not partition.elr and partition.last_known_elr == (broker_id,))
     )
-    if not entitled and not unclean:
+    if not entitled and not may_elect_uncleanly(topic.name):
         return None
     change = PartitionChangeRecord(
         partition_id=partition.partition_id, topic_id=topic.topic_id, leader=broker_id

@@ -180,12 +180,17 @@ _PARSERS: dict[ConfigType, Callable[[str], Any]] = {
 # -- what is allowed --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+# Plain classes: they are made at every start, and a dataclass takes the start half a millisecond.
+
+
 class Range:
     """A number between two limits, both included; a missing limit does not bind."""
 
-    smallest: float
-    largest: float | None = None
+    __slots__ = ("largest", "smallest")
+
+    def __init__(self, smallest: float, largest: float | None = None) -> None:
+        self.smallest = smallest
+        self.largest = largest
 
     def __call__(self, value: Any, /) -> str | None:
         if value is None:
@@ -197,12 +202,14 @@ class Range:
         return None
 
 
-@dataclass(frozen=True, slots=True)
 class OneOf:
     """One of a few words."""
 
-    words: tuple[str, ...]
-    ignore_case: bool = False
+    __slots__ = ("ignore_case", "words")
+
+    def __init__(self, words: tuple[str, ...], ignore_case: bool = False) -> None:
+        self.words = words
+        self.ignore_case = ignore_case
 
     def __call__(self, value: Any, /) -> str | None:
         known = value is not None and (
@@ -216,12 +223,14 @@ class OneOf:
         return f"String must be one of{case}: {', '.join(self.words)}"
 
 
-@dataclass(frozen=True, slots=True)
 class ListOf:
     """A list of any words or of the given ones, empty only if `empty` says so."""
 
-    words: tuple[str, ...] = ()
-    empty: bool = True
+    __slots__ = ("empty", "words")
+
+    def __init__(self, words: tuple[str, ...] = (), empty: bool = True) -> None:
+        self.words = words
+        self.empty = empty
 
     def __call__(self, value: Any, /) -> str | None:
         if value is None:
@@ -243,11 +252,13 @@ def not_empty(value: Any, /) -> str | None:
 # -- short ways to declare one ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class _Kind(Generic[U]):
     """Makes settings of one type: `integer("num.partitions", 1, "…", at_least(1))`."""
 
-    type: ConfigType
+    __slots__ = ("type",)
+
+    def __init__(self, type: ConfigType) -> None:
+        self.type = type
 
     def __call__(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container
 
 from ottla.protocol.errors import InvalidTopicException
 
@@ -50,18 +50,6 @@ def normalized(name: str) -> str:
 def may_collide(name: str) -> bool:
     """Whether there can be another name that metrics would see as the same."""
     return "." in name or "_" in name
-
-
-def colliding_topic(name: str, existing: Iterable[str]) -> str | None:
-    """An existing topic that metrics could not tell from `name`, or None."""
-    if not may_collide(name):
-        return None
-    wanted = normalized(name)
-    # Ours first: with thousands of topics, most names fail the length check, which costs nothing.
-    for other in existing:
-        if len(other) == len(name) and normalized(other) == wanted and other != name:
-            return other
-    return None
 
 
 def is_internal(name: str, internal: Container[str] = INTERNAL_TOPICS) -> bool:

@@ -20,7 +20,12 @@ from ottla.core.metadata.config_layers import BrokerLayers
 from ottla.core.metadata.decisions import MAX_RECORDS_PER_REQUEST, Decision, Randomness
 from ottla.core.metadata.image import TOPIC_RESOURCE, MetadataImage
 from ottla.core.metadata.partitions import check_assignment, partition_record, place
-from ottla.core.metadata.topic_names import CLUSTER_METADATA_TOPIC, colliding_topic, validate_topic_name
+from ottla.core.metadata.topic_names import (
+    CLUSTER_METADATA_TOPIC,
+    may_collide,
+    normalized,
+    validate_topic_name,
+)
 from ottla.protocol.errors import (
     ErrorCode,
     InvalidPartitions,
@@ -85,7 +90,8 @@ def create_topics(
 def _partition_count(topic: CreatableTopic, defaults: TopicDefaults) -> int:
     if topic.assignments:
         return len(topic.assignments)
-    return defaults.num_partitions if topic.num_partitions == DEFAULT_COUNT else topic.num_partitions
+    asked = topic.num_partitions
+    return defaults.num_partitions if asked == DEFAULT_COUNT else max(asked, 0)
 
 
 def _check_size(partition_count: int) -> None:
@@ -103,8 +109,7 @@ def _create_each(
     records: list[Message] = []
     results: list[CreatableTopicResult] = []
     duplicates = _duplicates(topic.name for topic in request.topics)
-    # Names of this request count as existing for those after them.
-    taken = _TakenNames(image)
+    taken = _TakenNames(image)  # names of this request count as existing for those after them
     for topic in request.topics:
         if topic.name in duplicates:
             continue
@@ -128,18 +133,27 @@ class _TakenNames:
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
-        self._added: list[str] = []
+        self._as_metrics_see_them: dict[str, str] | None = None
 
     def check(self, name: str) -> None:
+        """Raises InvalidTopicException or TopicAlreadyExists."""
         validate_topic_name(name)
         if name in self._image.topics:
             raise TopicAlreadyExists(f"Topic '{name}' already exists.")
-        collision = colliding_topic(name, self._image.topics) or colliding_topic(name, self._added)
-        if collision is not None:
-            raise InvalidTopicException(f"Topic '{name}' collides with existing topic: {collision}")
+        if may_collide(name):
+            collision = self._seen_by_metrics().get(normalized(name))
+            if collision is not None:
+                raise InvalidTopicException(f"Topic '{name}' collides with existing topic: {collision}")
 
     def add(self, name: str) -> None:
-        self._added.append(name)
+        """The name is taken from now on."""
+        if may_collide(name):
+            self._seen_by_metrics()[normalized(name)] = name
+
+    def _seen_by_metrics(self) -> dict[str, str]:
+        if self._as_metrics_see_them is None:
+            self._as_metrics_see_them = {normalized(name): name for name in self._image.topics}
+        return self._as_metrics_see_them
 
 
 def _duplicates(items: Iterable[T]) -> list[T]:
