@@ -76,7 +76,10 @@ class ControllerRequests(RuleBasedStateMachine):
         self.random = SeededRandomness(seed)
         self.epoch = 0
         self.append([FeatureLevelRecord(name=name, feature_level=level) for name, level in INITIAL_FEATURES])
-        self.start_broker(1)
+        for broker_id in (1, 2):
+            self.start_broker(broker_id)
+        request = CreateTopicsRequest(topics=[topic("first", 2, 1), topic("second", 1, 2)])
+        self.decide(create_topics(self.image, request, DEFAULTS, NOTHING_CONFIGURED, self.random))
 
     def append(self, records: list[Message]) -> None:
         delta = MetadataDelta()
@@ -194,7 +197,7 @@ class ControllerRequests(RuleBasedStateMachine):
                     assert partition.leader in partition.isr
 
 
-ControllerRequests.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+ControllerRequests.TestCase.settings = settings(max_examples=100, stateful_step_count=25, deadline=None)
 TestControllerRequests = ControllerRequests.TestCase
 
 
