@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
 
 import pytest
 
+from support.apache_kafka import ApacheKafka
 from support.cluster import Cluster
+from support.ottla_broker import OttlaBroker
 from support.transcript import Transcript
 from support.wire import WireClient
+
+OwnCluster = OttlaBroker | ApacheKafka
+
+
+@pytest.fixture
+def start_own(cluster: Cluster, tmp_path: Path) -> Callable[..., AbstractContextManager[OwnCluster]]:
+    """Starts a node of the kind under test for one test alone, to be restarted, killed, set up differently.
+
+    The function takes `settings` and returns a context manager.
+    """
+    kinds = {"ottla": OttlaBroker.start, "apache-kafka": ApacheKafka.start}
+    return functools.partial(kinds[cluster.name], tmp_path / "own")
 
 
 @pytest.fixture
