@@ -63,12 +63,19 @@ class BrokerConfig:
         self._validate_security()
 
     @classmethod
-    def load(cls, path: Path | None = None, overrides: Sequence[str] = ()) -> BrokerConfig:
+    def load(
+        cls,
+        path: Path | None = None,
+        overrides: Sequence[str] = (),
+        defaults: Mapping[str, str] | None = None,
+    ) -> BrokerConfig:
         """Read a properties file, if there is one, and `key=value` overrides, of which later ones win.
 
-        Raises ConfigError.
+        `defaults` are for keys that neither has. Raises ConfigError.
         """
-        given = _read_file(path) if path is not None else {}
+        given = {name: _Given(text, "") for name, text in (defaults or {}).items()}
+        if path is not None:
+            given.update(_read_file(path))
         for override in overrides:
             name, separator, value = override.partition("=")
             if not separator or not name.strip():

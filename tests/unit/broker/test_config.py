@@ -58,6 +58,15 @@ def test_a_file_with_overrides(tmp_path: Path) -> None:
     assert config.rack == "east"
 
 
+def test_defaults_are_for_what_nobody_says(tmp_path: Path) -> None:
+    file = write(tmp_path / "server.properties", "num.partitions=3\n")
+    defaults = {"num.partitions": "7", "broker.rack": "west", "log.dir": "here"}
+    config = BrokerConfig.load(file, ["log.dirs=there"], defaults)
+    assert config[broker_settings.NUM_PARTITIONS] == 3
+    assert config.rack == "west"
+    assert config.log_directory == Path("there")
+
+
 def test_nothing_at_all_is_a_single_node() -> None:
     config = BrokerConfig.load()
     assert config.node_id == 1
