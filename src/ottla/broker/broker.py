@@ -1,8 +1,8 @@
 """One broker: starts its parts in order, holds them together, stops them in the reverse order.
 
-Order of the start, so that nothing is written before it is sure to be ours: bind the sockets (a port in
-use is found first), lock and check the data directory, open the metadata log and replay it, open the
-partitions' logs (recovering after a kill), elect, load the coordinators, register, listen, say ready.
+Order of the start, so that nothing is written before it is sure to be ours and sound: bind the sockets (a
+port in use is found first), lock and check the data directory, open the metadata log and replay it, open the
+partitions' logs (recovering after a kill), elect and register, load the coordinators, listen, say ready.
 """
 
 from __future__ import annotations
@@ -62,14 +62,17 @@ class Broker:
     async def start(cls, config: BrokerConfig, on_failure: Callable[[], None]) -> Broker:
         """Start and listen. Raises StartError with one line that says what to do."""
         broker = cls(config, on_failure)
-        sockets: list[socket.socket] = []
+        sockets: dict[str, socket.socket] = {}
         try:
-            sockets = bind(config.listener.name, config.listener.host, config.listener.port)
-            broker.port = sockets[0].getsockname()[1]
-            await broker._open()
-            await broker.server.listen(config.listener.name, sockets)
+            for listener in config.listeners:
+                sockets[listener.name] = bind(listener.name, listener.host, listener.port)
+            ports = {name: bound.getsockname()[1] for name, bound in sockets.items()}
+            broker.port = ports[config.listener.name]
+            await broker._open(ports)
+            for name, bound in sockets.items():
+                await broker.server.listen(name, bound)
         except (ListenError, StorageError, ConfigError, OSError) as problem:
-            for bound in sockets:
+            for bound in sockets.values():
                 bound.close()
             await broker._abandon()
             raise StartError(str(problem)) from problem
@@ -118,18 +121,19 @@ class Broker:
 
     # -- start --------------------------------------------------------------------------------------
 
-    async def _open(self) -> None:
+    async def _open(self, ports: dict[str, int]) -> None:
         config = self.config
         self.log_directory = LogDirectory.open(config.log_directory, node_id=config.node_id)
         self.controller = await Controller.open(
             self.log_directory,
             config,
-            port=self.port,
             now_ms=self.now_ms,
             spawn=self.supervisor.spawn,
         )
         self.replicas = ReplicaManager(self, self.log_directory)
         self.replicas.open()
+        # Only now is anything written: whatever refuses the start has left the directory as it was.
+        self.replicas.on_metadata(self.controller.lead(ports))
         self.producer_ids = ProducerIdSource(self.controller)
         self.groups = GroupCoordinator(self)
         self.controller.add_listener(self.replicas.on_metadata)

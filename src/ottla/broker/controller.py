@@ -7,7 +7,9 @@ meanwhile: one sync at a time, in a thread, many changes in each. Only then are 
 that a crash could take back, and a change that was answered is there after any crash. A sync that fails ends
 the controller: what is on the disk is not known any more, and the next start will find out.
 
-Opening is an election (see `metadata_log`) and the registration of this node: one sync altogether.
+Opening reads; leading is an election (see `metadata_log`) and the registration of this node, one sync
+altogether. Between the two the partitions' logs are opened, so that a corrupt one stops a start that has
+written nothing yet.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import asyncio
 import logging
 import random
 import uuid
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ottla.broker.config import BrokerConfig, ConfigError
@@ -173,15 +175,13 @@ class Controller:
         directory: LogDirectory,
         config: BrokerConfig,
         *,
-        port: int,
         now_ms: Callable[[], int],
         spawn: Spawn | None = None,
     ) -> Controller:
-        """Open (or format) the metadata, become its leader, register this node.
+        """Open (or format) the metadata and read it; `lead` is the next step.
 
-        `port` is the one that was bound where the configuration says 0. `spawn` starts the tasks that sync
-        the log; give the supervisor's, so that a failed sync stops the broker. Raises LogDirectoryError,
-        ConfigError, LogCorruption or OSError.
+        `spawn` starts the tasks that sync the log; give the supervisor's, so that a failed sync stops the
+        broker. Raises LogDirectoryError, ConfigError, LogCorruption or OSError.
         """
         limits = MetadataLogLimits(
             segment_bytes=config[broker_settings.METADATA_LOG_SEGMENT_BYTES],
@@ -198,7 +198,6 @@ class Controller:
         )
         controller = cls(directory, config, metadata_log, now_ms, spawn)
         controller._replay()
-        controller._start(port)
         return controller
 
     def _replay(self) -> None:
@@ -221,8 +220,12 @@ class Controller:
                 f"{METADATA_VERSION_NAMES[LATEST_METADATA_VERSION]}: change it with kafka-features first"
             )
 
-    def _start(self, port: int) -> None:
-        """Begin an epoch and register. Blocks for one sync: nobody is served yet."""
+    def lead(self, ports: Mapping[str, int]) -> MetadataDelta:
+        """Begin an epoch and register this node; returns what that changed.
+
+        `ports` are the bound ones by listener, for those where the configuration says 0. Blocks for one sync:
+        nobody is served yet. What can still refuse the start comes before this first write to the log.
+        """
         config, now_ms = self._config, self._now_ms()
         self._log.elect(self._directory.directory_id, config.controller_listener, now_ms)
         records: list[Message] = []
@@ -230,14 +233,14 @@ class Controller:
             records += self._bootstrap_records()
         incarnation_id = uuid.uuid4()
         records.append(
-            register_controller(config.node_id, incarnation_id, _endpoint(config.controller_listener, port))
+            register_controller(config.node_id, incarnation_id, _endpoint(config.controller_listener, ports))
         )
         self.broker_epoch = self._log.end_offset + len(records)
         records += register_broker(
             config.node_id,
             self.broker_epoch,
             incarnation_id,
-            [_endpoint(listener, port) for listener in config.advertised_listeners],
+            [_endpoint(listener, ports) for listener in config.advertised_listeners],
             config.rack,
             self._directory.directory_id,
         )
@@ -246,9 +249,11 @@ class Controller:
         )
         first = self._log.append(records, now_ms)
         self._log.flush()
-        self._apply(self.image, first, records)
+        delta = MetadataDelta()
+        self._apply(self.image, first, records, delta)
         self._ahead = self.image.copy()
         self._config.follow(self.image)
+        return delta
 
     def _may_elect_uncleanly(self, topic: str) -> bool:
         return self._config.for_topic(topic, self.image)[topic_settings.UNCLEAN_LEADER_ELECTION_ENABLE]
@@ -473,5 +478,5 @@ class Controller:
         image.last_epoch = self._log.epoch
 
 
-def _endpoint(listener: Listener, bound_port: int) -> EndpointImage:
-    return EndpointImage(listener.name, listener.host, listener.port or bound_port)
+def _endpoint(listener: Listener, ports: Mapping[str, int]) -> EndpointImage:
+    return EndpointImage(listener.name, listener.host, listener.port or ports.get(listener.name, 0))

@@ -28,25 +28,25 @@ class ServerLimits:
     backlog: int
 
 
-def bind(listener_name: str, host: str, port: int) -> list[socket.socket]:
-    """Bind every address that `host` stands for; nothing listens yet. Raises ListenError.
+def bind(listener_name: str, host: str, port: int) -> socket.socket:
+    """Bind the first address that `host` stands for; nothing listens yet. Raises ListenError.
 
     Binding comes first when a broker starts: a port in use is found before anything is written.
     """
-    sockets: list[socket.socket] = []
+    listener = None
     try:
         addresses = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE if not host else 0
         )
-        # One address will do for a name such as localhost that stands for several loopback ones.
-        for family, kind, protocol, _, address in addresses[:1]:
-            listener = socket.socket(family, kind, protocol)
-            sockets.append(listener)
-            if sys.platform != "win32":
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
+        # A name such as localhost stands for several: IPv4 first, which every client tries.
+        addresses.sort(key=lambda each: each[0] != socket.AF_INET)
+        family, kind, protocol, _, address = addresses[0]
+        listener = socket.socket(family, kind, protocol)
+        if sys.platform != "win32":
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
     except OSError as problem:
-        for listener in sockets:
+        if listener is not None:
             listener.close()
         where = f"{host}:{port}"
         if problem.errno == errno.EADDRINUSE:
@@ -57,7 +57,7 @@ def bind(listener_name: str, host: str, port: int) -> list[socket.socket]:
         raise ListenError(
             f"can't listen on {where} (listener {listener_name}): {problem.strerror or problem}"
         ) from problem
-    return sockets
+    return listener
 
 
 class Server:
@@ -75,8 +75,8 @@ class Server:
         """How many clients are connected."""
         return len(self._connections)
 
-    async def listen(self, listener_name: str, sockets: list[socket.socket]) -> None:
-        """Begin to accept on `sockets`."""
+    async def listen(self, listener_name: str, bound: socket.socket) -> None:
+        """Begin to accept on `bound`."""
         loop = asyncio.get_running_loop()
         # Windows' proactor loop reads in the background, into a buffer that nobody else may use meanwhile.
         shared = not type(loop).__name__.startswith("Proactor")
@@ -92,9 +92,8 @@ class Server:
             self._connections.add(connection)
             return connection
 
-        for bound in sockets:
-            server = await loop.create_server(connect, sock=bound, backlog=self._limits.backlog)
-            self._servers.append(server)
+        server = await loop.create_server(connect, sock=bound, backlog=self._limits.backlog)
+        self._servers.append(server)
 
     async def close_idle(self) -> None:
         """Close connections that said nothing for connections.max.idle.ms and wait for nothing."""

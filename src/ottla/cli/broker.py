@@ -16,7 +16,6 @@ from typing import Any
 from ottla.broker.broker import Broker, StartError
 from ottla.broker.config import BrokerConfig, ConfigError
 
-DEFAULT_DATA = Path("ottla-data")
 DEFAULT_LISTEN = "127.0.0.1:9092"
 EVENT_LOOP_VARIABLE = "OTTLA_EVENT_LOOP"
 
@@ -45,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
         "--data",
         type=Path,
         metavar="DIR",
-        help=f"where the logs are kept (default: log.dirs of --config, else ./{DEFAULT_DATA})",
+        help="where the logs are kept (default: log.dirs of --config, else ./ottla-data)",
     )
     parser.add_argument(
         "--listen",
@@ -75,13 +74,7 @@ def _config(options: argparse.Namespace) -> BrokerConfig:
         overrides.append(f"log.dirs={options.data}")
     if options.listen is not None:
         overrides.append(f"listeners=PLAINTEXT://{options.listen}")
-    config = BrokerConfig.load(options.config, overrides)
-    missing = []
-    if "log.dirs" not in config.static and "log.dir" not in config.static:
-        missing.append(f"log.dirs={DEFAULT_DATA}")
-    if "listeners" not in config.static:
-        missing.append(f"listeners=PLAINTEXT://{DEFAULT_LISTEN}")
-    return BrokerConfig.load(options.config, overrides + missing) if missing else config
+    return BrokerConfig.load(options.config, overrides, {"listeners": f"PLAINTEXT://{DEFAULT_LISTEN}"})
 
 
 def _run(main_coroutine: Coroutine[Any, Any, int]) -> int:

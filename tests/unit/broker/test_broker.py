@@ -21,6 +21,7 @@ from ottla.protocol.messages.delete_records_request import (
 )
 from ottla.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.init_producer_id_request import InitProducerIdRequest
+from ottla.protocol.messages.metadata_request import MetadataRequest
 from ottla.protocol.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
@@ -253,3 +254,52 @@ def test_an_idle_connection_is_closed_and_a_busy_one_is_not(tmp_path: Path) -> N
         assert await waiting == (0, [b"a"])
 
     run(tmp_path, scenario, connections_max_idle_ms="20")
+
+
+def test_every_listener_is_served_and_tells_of_itself(tmp_path: Path) -> None:
+    async def scenario(broker: Broker, client: RawClient) -> None:
+        endpoints = broker.image.brokers[broker.node_id].endpoints
+        assert [each.name for each in endpoints] == ["INSIDE", "OUTSIDE"]
+        for endpoint in endpoints:
+            other = RawClient(*await asyncio.open_connection(endpoint.host, endpoint.port))
+            response = await other.call(ApiKey.METADATA, 9, MetadataRequest(topics=None))
+            told = [(each.host, each.port) for each in response.brokers]  # type: ignore[attr-defined]
+            assert told == [(endpoint.host, endpoint.port)]
+            other.close()
+
+    both = "INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0"
+    protocols = "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT"
+    run(
+        tmp_path,
+        scenario,
+        listeners=both,
+        listener_security_protocol_map=protocols,
+        inter_broker_listener_name="INSIDE",
+    )
+
+
+def test_a_corrupt_partition_stops_the_start_before_anything_is_written(tmp_path: Path) -> None:
+    # Given a topic whose first batch is damaged on disk
+    async def fill(broker: Broker, client: RawClient) -> None:
+        await create_topic(broker, "orders")
+        await produce(client, "orders", b"a", b"b")
+        await produce(client, "orders", b"c")
+
+    run(tmp_path, fill)
+    segment = tmp_path / "orders-0" / "00000000000000000000.log"
+    damaged = bytearray(segment.read_bytes())
+    damaged[80] ^= 0xFF
+    segment.write_bytes(damaged)
+    metadata = sorted((tmp_path / "__cluster_metadata-0").glob("*.log"))
+    before = [path.read_bytes() for path in (*metadata, segment)]
+
+    # When a broker starts on it
+    async def start() -> None:
+        values = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}
+        with pytest.raises(StartError, match=r"orders-0.*00000000000000000000\.log"):
+            await Broker.start(BrokerConfig.from_mapping(values), on_failure=lambda: None)
+
+    asyncio.run(start())
+
+    # Then it says where, and neither the log nor the metadata has changed
+    assert [path.read_bytes() for path in (*metadata, segment)] == before

@@ -44,7 +44,8 @@ async def running(
     )
     directory = LogDirectory.open(path, node_id=config.node_id, cluster_id=cluster_id)
     try:
-        controller = await Controller.open(directory, config, port=19092, now_ms=lambda: NOW_MS)
+        controller = await Controller.open(directory, config, now_ms=lambda: NOW_MS)
+        controller.lead({"PLAINTEXT": 19092})
         yield controller
         if clean:
             await controller.close()
