@@ -246,7 +246,9 @@ def test_static_member_keeps_its_partitions(cluster: Cluster, unique_name: str) 
         first_listener, second_listener = Rebalances(), Rebalances()
         first, second = await member("first", first_listener), await member("second", second_listener)
         try:
-            await until(lambda: len(first.assignment()) == 1 and len(second.assignment()) == 1)
+            # the listeners hear of an assignment a moment after the consumers have it
+            heard = (first_listener.assigned, second_listener.assigned)
+            await until(lambda: [len(assigned[-1]) for assigned in heard if assigned] == [1, 1])
             owned, rebalances = set(second.assignment()), len(first_listener.assigned)
             await second.stop()
             second = await member("second", second_listener)

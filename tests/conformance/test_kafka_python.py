@@ -34,6 +34,8 @@ def reader(cluster: Cluster, *topics: str, **settings: Any) -> KafkaConsumer:
             "session_timeout_ms": 6000,
             "heartbeat_interval_ms": 200,
             "fetch_max_wait_ms": 100,
+            # a group's leader may assign before it knows a new topic's partitions, and again when it does
+            "metadata_max_age_ms": 1000,
             **settings,
         },
     )
