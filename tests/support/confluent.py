@@ -16,8 +16,11 @@ TIMEOUT_S = 20.0
 
 @functools.lru_cache(maxsize=4)
 def admin_client(bootstrap: str) -> AdminClient:
-    """One client an address: a client that is garbage-collected fails its own futures."""
-    return AdminClient({"bootstrap.servers": bootstrap})
+    """One client an address: a client that is garbage-collected fails its own futures.
+
+    It outlives its broker, and says nothing of that.
+    """
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
 
 
 def create_topic(
