@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from bench import java_output, processes
@@ -91,10 +91,19 @@ def create_topic(server: Server, *, partitions: int = 1, topic: str = TOPIC) -> 
 def end_offset(server: Server, *, topic: str = TOPIC, partition: int = 0) -> int:
     """The high watermark of a partition, by ListOffsets."""
     consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "bench-offsets"})
+    deadline = time.monotonic() + ADMIN_TIMEOUT_SECONDS
     try:
-        _, high = consumer.get_watermark_offsets(
-            TopicPartition(topic, partition), timeout=ADMIN_TIMEOUT_SECONDS
-        )
+        while True:
+            try:
+                _, high = consumer.get_watermark_offsets(
+                    TopicPartition(topic, partition), timeout=ADMIN_TIMEOUT_SECONDS
+                )
+                break
+            except KafkaException as error:
+                # A topic just created may not have its leader yet.
+                not_ready = error.args[0].code() == KafkaError.NOT_LEADER_FOR_PARTITION
+                if not not_ready or time.monotonic() > deadline:
+                    raise
     except KafkaException as error:
         raise BenchError(f"no offsets from {server.system.title}: {error}") from error
     finally:
