@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections import deque
 
-from ottla.core.groups.api import (
+from ottla.core.coordination.api import (
     Append,
     AppendDone,
     AppendFailed,
     Client,
-    DeletedTopic,
-    Event,
     Loaded,
     Moment,
     Reply,
     RequestReceived,
     Resigned,
     Tick,
-    TopicsDeleted,
 )
-from ottla.core.groups.coordinator_records import CoordinatorRecord
-from ottla.core.groups.settings import GroupSettings
+from ottla.core.coordination.records import CoordinatorRecord
+from ottla.core.groups.api import DeletedTopic, Event, TopicsDeleted
+from ottla.core.groups.settings import GroupSettings, Settings
 from ottla.core.groups.shard import Shard
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.schema import ZERO_UUID, Message
@@ -115,7 +113,7 @@ class ShardDriver:
                 self.append_done()
 
     def _loaded_shard(self) -> Shard:
-        shard = Shard(self.settings)
+        shard = Shard(Settings(self.settings))
         for record in self.log:
             shard.replay(record)
         shard.step(Loaded(self.now))

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
-from ottla.core.groups.partitioning import partition_for
+from ottla.core.coordination.partitioning import partition_for
 from ottla.core.metadata import broker_settings
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.schema import Message

@@ -19,14 +19,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
-from ottla.core.groups.api import (
+from ottla.core.coordination.api import (
     Append,
     AppendDone,
     AppendFailed,
     Client,
-    DeletedTopic,
-    Effect,
-    Event,
     Loaded,
     Moment,
     Note,
@@ -34,10 +31,10 @@ from ottla.core.groups.api import (
     RequestReceived,
     Resigned,
     Tick,
-    TopicsDeleted,
 )
-from ottla.core.groups.coordinator_records import CoordinatorRecord
-from ottla.core.groups.settings import GroupSettings
+from ottla.core.coordination.records import CoordinatorRecord
+from ottla.core.groups.api import DeletedTopic, Effect, Event, TopicsDeleted
+from ottla.core.groups.settings import GroupSettings, Settings
 from ottla.core.groups.shard import Shard
 from ottla.core.metadata import broker_settings
 from ottla.protocol.apis import ApiKey
@@ -88,7 +85,7 @@ class ShardRunner:
         self._loop = asyncio.get_running_loop()
         self._reload = reload
         self._codec = Codec(broker.config[broker_settings.OFFSETS_TOPIC_COMPRESSION_CODEC])
-        self._shard = Shard(group_settings(broker))
+        self._shard = Shard(Settings(group_settings(broker)))
         self._resigned = False
         self._deleted_while_loading: list[str] = []
         self._next_request_id = 0

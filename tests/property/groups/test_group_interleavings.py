@@ -24,9 +24,9 @@ from hypothesis.stateful import (
     rule,
 )
 
-from ottla.core.groups.classic_group import ClassicGroup, GroupState
+from ottla.core.coordination.timers import TimerKey
+from ottla.core.groups.classic.group import ClassicGroup, GroupState
 from ottla.core.groups.settings import GroupSettings
-from ottla.core.groups.timers import TimerKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_groups_request import DeleteGroupsRequest
 from ottla.protocol.messages.heartbeat_request import HeartbeatRequest

@@ -6,11 +6,11 @@ import uuid
 
 import pytest
 
+from ottla.core.coordination.partitioning import java_string_hash, partition_for
+from ottla.core.coordination.timers import TimerKey, Timers
 from ottla.core.groups import coordinator_records
-from ottla.core.groups.classic_group import ClassicGroup, ClassicMember, GroupState, parse_subscribed_topics
+from ottla.core.groups.classic.group import ClassicGroup, ClassicMember, GroupState, parse_subscribed_topics
 from ottla.core.groups.coordinator_records import CommittedOffset
-from ottla.core.groups.partitioning import java_string_hash, partition_for
-from ottla.core.groups.timers import TimerKey, Timers
 from ottla.protocol.records.framing import encode_coordinator_key, encode_coordinator_value
 
 TOPIC_ID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")

@@ -1,80 +1,30 @@
-"""What goes into a group shard and what comes out of it: its events and its effects.
+"""The events that only a group shard knows, beside those of every coordinator (core/coordination/api.py).
 
-The shell turns a socket's request into a `RequestReceived`, performs every effect of the list that `step`
-returns, in order, and feeds back how each `Append` ended. It also feeds a `Tick` no later than
-`Shard.next_wake_ms()`. Appends of one shard end in the order they were asked for.
+Requests for several groups come split by shard. OffsetFetch comes in its form of version 8 and later
+(`groups`), LeaveGroup in its form of version 3 and later (`members`), with topic names and, where known,
+topic ids filled in, and without topics that do not exist.
 """
 
 from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
-from ottla.core.groups.coordinator_records import CoordinatorRecord
-from ottla.protocol.errors import ErrorCode
-from ottla.protocol.schema import Message
-
-
-class Moment(NamedTuple):
-    """When an event happened, by two clocks.
-
-    Deadlines go by the steady one: a laptop that slept, or a wall clock that was set, must not end every
-    session. Timestamps in records go by the wall clock.
-    """
-
-    steady_ms: int
-    wall_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Client:
-    """Who sent a request, as the coordinator stores and shows it."""
-
-    client_id: str
-    client_host: str
-    api_version: int
-
-
-@dataclass(frozen=True, slots=True)
-class RequestReceived:
-    """A request for a group of this shard. `random_bits` (128 of them) are needed by JoinGroup only.
-
-    Requests for several groups come split by shard. OffsetFetch comes in its form of version 8 and later
-    (`groups`), LeaveGroup in its form of version 3 and later (`members`), with topic names and, where
-    known, topic ids filled in, and without topics that do not exist.
-    """
-
-    at: Moment
-    request_id: int
-    request: Message
-    client: Client
-    random_bits: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """Time has passed: run what is due."""
-
-    at: Moment
-
-
-@dataclass(frozen=True, slots=True)
-class AppendDone:
-    """The records of an `Append` are in the log and below the high watermark, from `base_offset` on."""
-
-    at: Moment
-    append_id: int
-    base_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class AppendFailed:
-    """None of the records of an `Append` were written. (If that is not certain, reload the shard.)"""
-
-    at: Moment
-    append_id: int
-    error: ErrorCode
+from ottla.core.coordination.api import (
+    Append,
+    AppendDone,
+    AppendFailed,
+    Loaded,
+    Moment,
+    Note,
+    Reply,
+    RequestReceived,
+    Resigned,
+    Tick,
+)
+from ottla.core.groups.settings import Settings
+from ottla.core.groups.topics import TopicsView
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,44 +42,31 @@ class TopicsDeleted:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
-    """Every record of the log has been replayed: restart the members' sessions and serve requests."""
+class TopicsChanged:
+    """The cluster's topics are now these; comes before `Loaded` too. `changed` names the ones that differ."""
 
     at: Moment
+    topics: TopicsView
+    changed: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Resigned:
-    """This broker no longer leads the partition: answer what is waiting. The shard ends with this event."""
+class SettingsChanged:
+    """The settings of the broker or of some groups have changed."""
 
     at: Moment
+    settings: Settings
 
 
-Event: TypeAlias = RequestReceived | Tick | AppendDone | AppendFailed | TopicsDeleted | Loaded | Resigned
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """Answer a request. Every request is answered exactly once."""
-
-    request_id: int
-    response: Message
-
-
-@dataclass(frozen=True, slots=True)
-class Append:
-    """Append the records to the shard's partition, all or none, and report the end with `append_id`."""
-
-    append_id: int
-    records: tuple[CoordinatorRecord, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """Something worth a line in the broker's log: a %-style message and its arguments."""
-
-    message: str
-    arguments: tuple[object, ...] = ()
-
-
+Event: TypeAlias = (
+    RequestReceived
+    | Tick
+    | AppendDone
+    | AppendFailed
+    | TopicsDeleted
+    | TopicsChanged
+    | SettingsChanged
+    | Loaded
+    | Resigned
+)
 Effect: TypeAlias = Reply | Append | Note

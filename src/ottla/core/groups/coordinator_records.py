@@ -1,7 +1,6 @@
 """The records of `__consumer_offsets` that the classic protocol writes and reads, in Kafka 4.3's versions.
 
-A record's key is an int16 record type followed by the key's fields; its value is an int16 version followed
-by the value's fields; no value (a tombstone) deletes what the key names. Kafka 4.3 writes OffsetCommitValue
+Kafka 4.3 writes OffsetCommitValue
 in version 4 (version 1 when the commit carries an expiry time of its own, which only that version has) and
 GroupMetadataValue in version 3.
 """
@@ -11,27 +10,19 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
+from ottla.core.coordination.records import CoordinatorRecord
 from ottla.protocol.records.group_metadata_key import GroupMetadataKey
 from ottla.protocol.records.group_metadata_value import GroupMetadataValue
 from ottla.protocol.records.legacy_offset_commit_key import LegacyOffsetCommitKey
 from ottla.protocol.records.legacy_offset_commit_value import LegacyOffsetCommitValue
 from ottla.protocol.records.offset_commit_key import OffsetCommitKey
 from ottla.protocol.records.offset_commit_value import OffsetCommitValue
-from ottla.protocol.schema import ZERO_UUID, Message
+from ottla.protocol.schema import ZERO_UUID
 
 OFFSET_COMMIT_VALUE_VERSION = 4
 OFFSET_COMMIT_VALUE_VERSION_WITH_EXPIRY = 1
 GROUP_METADATA_VALUE_VERSION = 3
 NO_TIMESTAMP = -1
-
-
-@dataclass(frozen=True, slots=True)
-class CoordinatorRecord:
-    """One record to append: `value` is None for a tombstone; `value_version` is how to encode it."""
-
-    key: Message
-    value: Message | None = None
-    value_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,13 +22,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
+from ottla.core.coordination.api import RequestReceived
+from ottla.core.coordination.outbox import answer_for
+from ottla.core.coordination.records import CoordinatorRecord
 from ottla.core.groups import coordinator_records
-from ottla.core.groups.api import DeletedTopic, RequestReceived
-from ottla.core.groups.classic_group import ClassicGroup, GroupState
-from ottla.core.groups.classic_membership import check_member
-from ottla.core.groups.classic_rebalance import ClassicRebalance
-from ottla.core.groups.coordinator_records import NO_TIMESTAMP, CommittedOffset, CoordinatorRecord
-from ottla.core.groups.outbox import Outbox, answer_for
+from ottla.core.groups.api import DeletedTopic
+from ottla.core.groups.classic.group import ClassicGroup, GroupState
+from ottla.core.groups.classic.membership import check_member
+from ottla.core.groups.classic.rebalance import ClassicRebalance
+from ottla.core.groups.context import ShardContext
+from ottla.core.groups.coordinator_records import NO_TIMESTAMP, CommittedOffset
 from ottla.core.groups.responses import offset_commit_error
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestPartition
@@ -120,16 +123,10 @@ class OffsetStore:
 class Offsets:
     """Decides the offset APIs over `store` and the shard's groups."""
 
-    def __init__(
-        self,
-        outbox: Outbox,
-        groups: dict[str, ClassicGroup],
-        rebalance: ClassicRebalance,
-        store: OffsetStore,
-    ) -> None:
-        self._outbox = outbox
-        self._settings = outbox.settings
-        self._groups = groups
+    def __init__(self, context: ShardContext, rebalance: ClassicRebalance, store: OffsetStore) -> None:
+        self._context = context
+        self._outbox = context.outbox
+        self._groups = context.classic
         self._rebalance = rebalance
         self._store = store
 
@@ -151,7 +148,10 @@ class Offsets:
             results = []
             for partition in topic.partitions:
                 error = ErrorCode.NONE
-                if len(partition.committed_metadata or "") > self._settings.offset_metadata_max_bytes:
+                if (
+                    len(partition.committed_metadata or "")
+                    > self._context.broker_settings.offset_metadata_max_bytes
+                ):
                     error = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 else:
                     offset = self._offset_of(partition, topic.topic_id, request.retention_time_ms)
@@ -315,7 +315,7 @@ class Offsets:
         since = _expiry_base(group)
         if since is None:
             return [], False
-        now_ms, retention_ms = self._outbox.now.wall_ms, self._settings.offsets_retention_ms
+        now_ms, retention_ms = self._outbox.now.wall_ms, self._context.broker_settings.offsets_retention_ms
         records = []
         all_expired = nothing_pending
         for topic, partitions in topics.items():

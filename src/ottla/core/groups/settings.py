@@ -1,8 +1,15 @@
-"""The settings a group shard works by, as plain numbers; names and defaults are Kafka's broker settings."""
+"""The settings a group shard works by, as plain values; names and defaults are Kafka's broker settings.
+
+`Settings.of(group_id)` gives a group's own: the broker's with the group's overrides (configs of the resource
+GROUP) laid over them.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+MAX_INT = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,10 +19,71 @@ class GroupSettings:
     initial_rebalance_delay_ms: int = 3_000  # group.initial.rebalance.delay.ms
     min_session_timeout_ms: int = 6_000  # group.min.session.timeout.ms
     max_session_timeout_ms: int = 1_800_000  # group.max.session.timeout.ms
-    max_size: int = 2**31 - 1  # group.max.size
+    max_size: int = MAX_INT  # group.max.size
     offset_metadata_max_bytes: int = 4_096  # offset.metadata.max.bytes
     offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1_000  # offsets.retention.minutes
     offsets_retention_check_interval_ms: int = 600_000  # offsets.retention.check.interval.ms
     commit_timeout_ms: int = 5_000  # offsets.commit.timeout.ms
     new_member_join_timeout_ms: int = 300_000
     """How long a member whose first join is still waiting may stay silent; fixed in Kafka too."""
+
+    # group.consumer.*
+    consumer_session_timeout_ms: int = 45_000
+    consumer_heartbeat_interval_ms: int = 5_000
+    consumer_assignment_interval_ms: int = 1_000
+    consumer_max_size: int = MAX_INT
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    consumer_migration_policy: str = "bidirectional"
+    consumer_regex_refresh_interval_ms: int = 600_000
+
+    # group.share.*
+    share_session_timeout_ms: int = 45_000
+    share_heartbeat_interval_ms: int = 5_000
+    share_assignment_interval_ms: int = 1_000
+    share_max_size: int = 200
+    share_auto_offset_reset: str = "latest"  # of groups only
+
+    # group.streams.*
+    streams_session_timeout_ms: int = 45_000
+    streams_heartbeat_interval_ms: int = 5_000
+    streams_assignment_interval_ms: int = 1_000
+    streams_max_size: int = MAX_INT
+    streams_num_standby_replicas: int = 0
+    streams_initial_rebalance_delay_ms: int = 3_000
+
+
+#: The configs of the resource GROUP that a shard works by -> the field they override.
+OVERRIDABLE: dict[str, str] = {
+    "consumer.session.timeout.ms": "consumer_session_timeout_ms",
+    "consumer.heartbeat.interval.ms": "consumer_heartbeat_interval_ms",
+    "consumer.assignment.interval.ms": "consumer_assignment_interval_ms",
+    "share.session.timeout.ms": "share_session_timeout_ms",
+    "share.heartbeat.interval.ms": "share_heartbeat_interval_ms",
+    "share.assignment.interval.ms": "share_assignment_interval_ms",
+    "share.auto.offset.reset": "share_auto_offset_reset",
+    "streams.session.timeout.ms": "streams_session_timeout_ms",
+    "streams.heartbeat.interval.ms": "streams_heartbeat_interval_ms",
+    "streams.assignment.interval.ms": "streams_assignment_interval_ms",
+    "streams.num.standby.replicas": "streams_num_standby_replicas",
+    "streams.initial.rebalance.delay.ms": "streams_initial_rebalance_delay_ms",
+}
+
+
+class Settings:
+    """The broker's settings and those that single groups have of their own; never changed, only replaced."""
+
+    __slots__ = ("_groups", "broker")
+
+    def __init__(
+        self, broker: GroupSettings, overrides: Mapping[str, Mapping[str, int | str]] | None = None
+    ) -> None:
+        """`overrides`: group id -> config name (see OVERRIDABLE) -> parsed value."""
+        self.broker = broker
+        self._groups = {
+            group_id: replace(broker, **{OVERRIDABLE[name]: value for name, value in values.items()})  # type: ignore[arg-type]
+            for group_id, values in (overrides or {}).items()
+        }
+
+    def of(self, group_id: str) -> GroupSettings:
+        """The settings of one group."""
+        return self._groups.get(group_id, self.broker)

@@ -15,26 +15,19 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from ottla.core.coordination.api import AppendDone, AppendFailed, Loaded, RequestReceived, Resigned, Tick
+from ottla.core.coordination.outbox import answer_for
+from ottla.core.coordination.records import CoordinatorRecord
+from ottla.core.coordination.timers import TimerKey
 from ottla.core.groups import coordinator_records
-from ottla.core.groups.api import (
-    AppendDone,
-    AppendFailed,
-    Effect,
-    Event,
-    Loaded,
-    RequestReceived,
-    Resigned,
-    Tick,
-    TopicsDeleted,
-)
-from ottla.core.groups.classic_group import ClassicGroup, ClassicMember, GroupState
-from ottla.core.groups.classic_membership import ClassicMembership
-from ottla.core.groups.classic_rebalance import ClassicRebalance
-from ottla.core.groups.coordinator_records import CommittedOffset, CoordinatorRecord
+from ottla.core.groups.api import Effect, Event, SettingsChanged, TopicsChanged, TopicsDeleted
+from ottla.core.groups.classic.group import ClassicGroup, ClassicMember, GroupState
+from ottla.core.groups.classic.membership import ClassicMembership
+from ottla.core.groups.classic.rebalance import ClassicRebalance
+from ottla.core.groups.context import GroupKind, ShardContext
+from ottla.core.groups.coordinator_records import CommittedOffset
 from ottla.core.groups.offsets import Offsets, OffsetStore
-from ottla.core.groups.outbox import Outbox, answer_for
-from ottla.core.groups.settings import GroupSettings
-from ottla.core.groups.timers import TimerKey
+from ottla.core.groups.settings import Settings
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_groups_request import DeleteGroupsRequest
 from ottla.protocol.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
@@ -60,7 +53,6 @@ from ottla.protocol.records.legacy_offset_commit_value import LegacyOffsetCommit
 from ottla.protocol.records.offset_commit_key import OffsetCommitKey
 from ottla.protocol.records.offset_commit_value import OffsetCommitValue
 
-CLASSIC_TYPE = "classic"
 UNATTENDED_RECORDS_AN_APPEND = 1_000
 FIRST_DESCRIBE_VERSION_WITH_GROUP_ID_NOT_FOUND = 6
 
@@ -72,14 +64,15 @@ DurableState: TypeAlias = tuple[
 class Shard:
     """One partition's groups. Single-threaded; `step` is the only way in once it is loaded."""
 
-    def __init__(self, settings: GroupSettings) -> None:
-        self._outbox = Outbox(settings)
-        self.groups: dict[str, ClassicGroup] = {}
+    def __init__(self, settings: Settings) -> None:
+        self._context = context = ShardContext.of(settings)
+        self._outbox = context.outbox
+        self.groups = context.classic
         self._stored: dict[str, GroupMetadataValue] = {}
         self._store = OffsetStore()
-        self._rebalance = ClassicRebalance(self._outbox, self.groups)
-        self._membership = ClassicMembership(self._outbox, self.groups, self._rebalance)
-        self._offsets = Offsets(self._outbox, self.groups, self._rebalance, self._store)
+        self._rebalance = ClassicRebalance(context)
+        self._membership = ClassicMembership(context, self._rebalance)
+        self._offsets = Offsets(context, self._rebalance, self._store)
 
     @property
     def durable_state(self) -> DurableState:
@@ -121,6 +114,10 @@ class Shard:
                 self._append_failed(event.append_id, event.error)
             case TopicsDeleted():
                 self._topics_deleted(event)
+            case TopicsChanged():
+                self._context.topics = event.topics
+            case SettingsChanged():
+                self._context.settings = event.settings
             case Loaded():
                 self._loaded()
             case Resigned():
@@ -190,10 +187,11 @@ class Shard:
                 group_id=group.group_id,
                 protocol_type=group.protocol_type or "",
                 group_state=group.state.value,
-                group_type=CLASSIC_TYPE,
+                group_type=GroupKind.CLASSIC.value,
             )
             for group in self.groups.values()
-            if (not states or group.state.value.lower() in states) and (not types or CLASSIC_TYPE in types)
+            if (not states or group.state.value.lower() in states)
+            and (not types or GroupKind.CLASSIC.value in types)
         ]
         self._outbox.reply(event.request_id, ListGroupsResponse(groups=listed))
 
@@ -291,6 +289,8 @@ class Shard:
             self.replay(record)
         for continuation in pending.continuations:
             continuation.done()
+        for action in pending.at_end:
+            action()
 
     def _append_failed(self, append_id: int, error: ErrorCode) -> None:
         pending = self._outbox.take_append(append_id)
@@ -298,6 +298,8 @@ class Shard:
         self._outbox.note("append to the group log failed append_id=%d error=%s", append_id, error.name)
         for continuation in pending.continuations:
             continuation.failed(error)
+        for action in pending.at_end:
+            action()
 
     def _run_timers(self) -> None:
         outbox = self._outbox
@@ -324,7 +326,7 @@ class Shard:
         self._restart_expiry()
 
     def _restart_expiry(self) -> None:
-        interval_ms = self._outbox.settings.offsets_retention_check_interval_ms
+        interval_ms = self._context.broker_settings.offsets_retention_check_interval_ms
         self._outbox.set_timer(TimerKey("expire"), interval_ms)
 
 

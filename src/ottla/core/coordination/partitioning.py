@@ -1,4 +1,4 @@
-"""Which partition of `__consumer_offsets` a group lives in."""
+"""Which partition of a coordinator's topic a name (a group id, a transactional id) lives in."""
 
 from __future__ import annotations
 

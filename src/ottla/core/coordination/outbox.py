@@ -10,13 +10,11 @@ they are still replayed, because they are in the log.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from ottla.core.groups.api import Append, Effect, Moment, Note, Reply, RequestReceived
-from ottla.core.groups.coordinator_records import CoordinatorRecord
-from ottla.core.groups.responses import coordinator_error
-from ottla.core.groups.settings import GroupSettings
-from ottla.core.groups.timers import TimerKey, Timers
+from ottla.core.coordination.api import Append, Moment, Note, ProducerStamp, Reply, RequestReceived
+from ottla.core.coordination.records import CoordinatorRecord
+from ottla.core.coordination.timers import TimerKey, Timers
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.schema import Message
 
@@ -35,21 +33,28 @@ class PendingAppend:
 
     records: tuple[CoordinatorRecord, ...]
     continuations: list[Continuation]
+    producer: ProducerStamp | None
+    at_end: list[Callable[[], None]] = field(default_factory=list)
+
+
+Refusal = Callable[[Message, ErrorCode], Message]
+"""Makes the answer to a request that says nothing but an error, in the place where its API carries it."""
 
 
 class Outbox:
     """Collects the effects of one step; keeps the open requests, the pending appends and the clock."""
 
-    def __init__(self, settings: GroupSettings) -> None:
-        self.settings = settings
+    def __init__(self, commit_timeout_ms: int, refusal: Refusal) -> None:
         self.timers = Timers()
+        self._commit_timeout_ms = commit_timeout_ms
+        self._refusal = refusal
         self.now = Moment(0, 0)
         self._pending_appends: dict[int, PendingAppend] = {}
         self._open_requests: dict[int, RequestReceived] = {}
-        self._effects: list[Effect] = []
+        self._effects: list[Reply | Append | Note] = []
         self._next_append_id = 0
 
-    def take_effects(self) -> list[Effect]:
+    def take_effects(self) -> list[Reply | Append | Note]:
         effects, self._effects = self._effects, []
         return effects
 
@@ -72,11 +77,11 @@ class Outbox:
     def reply_all(self, error: ErrorCode) -> None:
         """Answer every open request with `error`."""
         for request_id, event in list(self._open_requests.items()):
-            self.reply(request_id, coordinator_error(event.request, error))
+            self.reply(request_id, self._refusal(event.request, error))
 
     def fail(self, request_id: int, error: ErrorCode) -> None:
         """Answer an open request with `error` and nothing else."""
-        self.reply(request_id, coordinator_error(self._open_requests[request_id].request, error))
+        self.reply(request_id, self._refusal(self._open_requests[request_id].request, error))
 
     def note(self, message: str, *arguments: object) -> None:
         self._effects.append(Note(message, arguments))
@@ -86,13 +91,16 @@ class Outbox:
         records: Sequence[CoordinatorRecord],
         done: Callable[[], None],
         failed: Callable[[ErrorCode], None],
+        producer: ProducerStamp | None = None,
     ) -> int:
         """Ask for `records` to be appended; one of the continuations will run. Returns the append's id."""
         append_id = self._next_append_id
         self._next_append_id += 1
-        self._pending_appends[append_id] = PendingAppend(tuple(records), [Continuation(done, failed)])
-        self.set_timer(TimerKey("append", number=append_id), self.settings.commit_timeout_ms)
-        self._effects.append(Append(append_id, tuple(records)))
+        self._pending_appends[append_id] = PendingAppend(
+            tuple(records), [Continuation(done, failed)], producer
+        )
+        self.set_timer(TimerKey("append", number=append_id), self._commit_timeout_ms)
+        self._effects.append(Append(append_id, tuple(records), producer))
         return append_id
 
     def last_append_id(self) -> int | None:
@@ -105,8 +113,12 @@ class Outbox:
         """Also run one of these when an append ends, after the continuations that it has already."""
         self._pending_appends[append_id].continuations.append(Continuation(done, failed))
 
+    def at_end(self, append_id: int, action: Callable[[], None]) -> None:
+        """Run `action` when an append has really ended, after its continuations; a timeout is no end."""
+        self._pending_appends[append_id].at_end.append(action)
+
     def take_append(self, append_id: int) -> PendingAppend:
-        """An append has ended: forget it and its timeout."""
+        """An append has ended: forget it and its timeout. The caller runs its continuations and `at_end`."""
         oldest = next(iter(self._pending_appends), None)
         assert oldest == append_id, f"append {append_id} ended before append {oldest}"
         self.timers.cancel(TimerKey("append", number=append_id))

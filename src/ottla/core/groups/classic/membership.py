@@ -7,24 +7,25 @@ Versions and edges (KIP numbers name the change):
     Heartbeat 0-4   answers REBALANCE_IN_PROGRESS while the group gathers, which is how members learn of it
     LeaveGroup 0-5  3: several members at once, static ones by instance id alone (KIP-345)
 
-How the rebalances that these requests cause go on is in classic_rebalance.py.
+How the rebalances that these requests cause go on is in rebalance.py.
 """
 
 from __future__ import annotations
 
 import uuid
 
+from ottla.core.coordination.api import Client, RequestReceived
+from ottla.core.coordination.outbox import answer_for
 from ottla.core.groups import coordinator_records
-from ottla.core.groups.api import Client, RequestReceived
-from ottla.core.groups.classic_group import ClassicGroup, ClassicMember, GroupState, Protocols
-from ottla.core.groups.classic_rebalance import (
+from ottla.core.groups.classic.group import ClassicGroup, ClassicMember, GroupState, Protocols
+from ottla.core.groups.classic.rebalance import (
     NO_MEMBER_ID,
     ClassicRebalance,
     assigned,
     join_error,
     joined,
 )
-from ottla.core.groups.outbox import Outbox, answer_for
+from ottla.core.groups.context import ShardContext
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.heartbeat_request import HeartbeatRequest
 from ottla.protocol.messages.heartbeat_response import HeartbeatResponse
@@ -39,12 +40,12 @@ FIRST_SYNC_VERSION_WITH_PROTOCOL = 5
 
 
 class ClassicMembership:
-    """Acts on the classic groups in `groups`, which it shares with the shard."""
+    """Acts on the classic groups of a shard."""
 
-    def __init__(self, outbox: Outbox, groups: dict[str, ClassicGroup], rebalance: ClassicRebalance) -> None:
-        self._outbox = outbox
-        self._settings = outbox.settings
-        self._groups = groups
+    def __init__(self, context: ShardContext, rebalance: ClassicRebalance) -> None:
+        self._context = context
+        self._outbox = context.outbox
+        self._groups = context.classic
         self._rebalance = rebalance
 
     # JoinGroup
@@ -74,7 +75,7 @@ class ClassicMembership:
         self, group: ClassicGroup | None, request: JoinGroupRequest, protocols: Protocols
     ) -> ErrorCode:
         """What is wrong with a join before any member is looked at."""
-        settings = self._settings
+        settings = self._context.broker_settings
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
         if (
@@ -104,9 +105,14 @@ class ClassicMembership:
         """Whether the join keeps to group.max.size; while gathering, whoever joins first has the place."""
         match group.state:
             case GroupState.PREPARING_REBALANCE:
-                return member_id in group.waiting_joins or len(group.waiting_joins) < self._settings.max_size
+                return (
+                    member_id in group.waiting_joins
+                    or len(group.waiting_joins) < self._context.broker_settings.max_size
+                )
             case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
-                return member_id in group.members or len(group.members) < self._settings.max_size
+                return (
+                    member_id in group.members or len(group.members) < self._context.broker_settings.max_size
+                )
             case _:
                 return True
 
@@ -168,7 +174,9 @@ class ClassicMembership:
         group.add(member, request.protocol_type)
         self._rebalance.park_join(group, member_id, event.request_id)
         # It cannot heartbeat before it has an answer, and its connection may be long gone.
-        self._rebalance.restart_session(group, member_id, self._settings.new_member_join_timeout_ms)
+        self._rebalance.restart_session(
+            group, member_id, self._context.broker_settings.new_member_join_timeout_ms
+        )
         self._rebalance.rebalance_or_complete(group, f"new member {member_id}{_reason(request.reason)}")
 
     def _replace_static(

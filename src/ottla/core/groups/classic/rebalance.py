@@ -16,10 +16,10 @@ a member that is removed) we answer it: REBALANCE_IN_PROGRESS and UNKNOWN_MEMBER
 
 from __future__ import annotations
 
+from ottla.core.coordination.timers import TimerKey
 from ottla.core.groups import coordinator_records
-from ottla.core.groups.classic_group import ClassicGroup, ClassicMember, GroupState
-from ottla.core.groups.outbox import Outbox
-from ottla.core.groups.timers import TimerKey
+from ottla.core.groups.classic.group import ClassicGroup, ClassicMember, GroupState
+from ottla.core.groups.context import ShardContext
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group_response import JoinGroupResponse, JoinGroupResponseMember
 from ottla.protocol.messages.sync_group_response import SyncGroupResponse
@@ -30,12 +30,12 @@ SHORTEST_FURTHER_WAIT_MS = 1_000
 
 
 class ClassicRebalance:
-    """Acts on the classic groups in `groups`, which it shares with the shard."""
+    """Acts on the classic groups of a shard."""
 
-    def __init__(self, outbox: Outbox, groups: dict[str, ClassicGroup]) -> None:
-        self._outbox = outbox
-        self._settings = outbox.settings
-        self._groups = groups
+    def __init__(self, context: ShardContext) -> None:
+        self._context = context
+        self._outbox = context.outbox
+        self._groups = context.classic
 
     def rebalance_or_complete(self, group: ClassicGroup, reason: str) -> None:
         """Somebody came, left or changed: start a rebalance, or see whether the one under way is complete."""
@@ -61,7 +61,7 @@ class ClassicRebalance:
             reason,
         )
         if is_first:
-            delay_ms = self._settings.initial_rebalance_delay_ms
+            delay_ms = self._context.broker_settings.initial_rebalance_delay_ms
             self._wait_for_more(group, delay_ms, max(group.rebalance_timeout_ms() - delay_ms, 0))
         elif group.all_joined():
             self._complete_join(group)
@@ -82,7 +82,7 @@ class ClassicRebalance:
         is_first = group.previous_state is GroupState.EMPTY
         if is_first and group.new_member_added and group.initial_remaining_ms:
             remaining_ms = group.initial_remaining_ms
-            delay_ms = min(self._settings.initial_rebalance_delay_ms, remaining_ms)
+            delay_ms = min(self._context.broker_settings.initial_rebalance_delay_ms, remaining_ms)
             self._wait_for_more(group, delay_ms, max(remaining_ms - group.initial_delay_ms, 0))
         else:
             self._complete_join(group)
@@ -173,7 +173,7 @@ class ClassicRebalance:
         """Give every member of a freshly loaded group a whole session to find this coordinator."""
         for member_id in group.members:
             self.keep_session(group, member_id)
-        if len(group.members) > self._settings.max_size:
+        if len(group.members) > self._context.broker_settings.max_size:
             self.prepare(group, f"it has {len(group.members)} members, over group.max.size")
 
     def on_session_expired(self, group_id: str, member_id: str) -> None:

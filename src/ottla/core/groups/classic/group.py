@@ -13,7 +13,7 @@ Only the generation, the protocol, the leader and the members with their assignm
 when a generation becomes STABLE or EMPTY (and when a static member gets a new id). Who is waiting for which
 answer is not: after a change of coordinator, clients ask again.
 
-This module changes state and answers nobody; classic_membership.py decides and answers.
+This module changes state and answers nobody; membership.py decides and answers.
 """
 
 from __future__ import annotations

@@ -1,0 +1,120 @@
+"""What goes into any coordinator's shard and what comes out of it.
+
+The shell turns a socket's request into a `RequestReceived`, performs every effect of the list that `step`
+returns, in order, and feeds back how each `Append` ended. It also feeds a `Tick` no later than the shard's
+`next_wake_ms()`. Appends of one shard end in the order they were asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ottla.core.coordination.records import CoordinatorRecord
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.schema import Message
+
+
+class Moment(NamedTuple):
+    """When an event happened, by two clocks.
+
+    Deadlines go by the steady one: a laptop that slept, or a wall clock that was set, must not end every
+    session. Timestamps in records go by the wall clock.
+    """
+
+    steady_ms: int
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Who sent a request, as the coordinator stores and shows it."""
+
+    client_id: str
+    client_host: str
+    api_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestReceived:
+    """A request for this shard. `random_bits` (128 of them) are for those requests that need an id made."""
+
+    at: Moment
+    request_id: int
+    request: Message
+    client: Client
+    random_bits: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed: run what is due."""
+
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class AppendDone:
+    """The records of an `Append` are in the log and below the high watermark, from `base_offset` on."""
+
+    at: Moment
+    append_id: int
+    base_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendFailed:
+    """None of the records of an `Append` were written. (If that is not certain, reload the shard.)"""
+
+    at: Moment
+    append_id: int
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Every record of the log has been replayed: start the clocks and serve requests."""
+
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Resigned:
+    """This broker no longer leads the partition: answer what is waiting. The shard ends with this event."""
+
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer a request. Every request is answered exactly once."""
+
+    request_id: int
+    response: Message
+
+
+class ProducerStamp(NamedTuple):
+    """The producer on whose behalf records are appended: they count when its transaction commits."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Append the records to the shard's partition, all or none, and report the end with `append_id`.
+
+    With a `producer` they go into a transactional batch of that producer.
+    """
+
+    append_id: int
+    records: tuple[CoordinatorRecord, ...]
+    producer: ProducerStamp | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something worth a line in the broker's log: a %-style message and its arguments."""
+
+    message: str
+    arguments: tuple[object, ...] = ()

@@ -1,0 +1,6 @@
+"""Groups of the classic protocol, where a member assigns the partitions.
+
+group.py       the state of one group: members, generation, protocols, states
+membership.py  JoinGroup, SyncGroup, Heartbeat, LeaveGroup
+rebalance.py   the rebalances that follow from them, sessions and other deadlines
+"""

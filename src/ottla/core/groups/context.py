@@ -1,0 +1,53 @@
+"""What the parts of a group shard share: the outbox, the turns, the settings, the topics, and every group.
+
+A group id names one group, whatever its kind. Each kind has its own dictionary here, which the modules of
+that kind fill and empty; the others only look.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from ottla.core.coordination.outbox import Outbox
+from ottla.core.coordination.turns import Turns
+from ottla.core.groups.classic.group import ClassicGroup
+from ottla.core.groups.responses import coordinator_error
+from ottla.core.groups.settings import GroupSettings, Settings
+from ottla.core.groups.topics import NO_TOPICS, TopicsView
+
+
+class GroupKind(enum.Enum):
+    """The value is the name that clients are shown (KIP-848, KIP-932, KIP-1071)."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
+
+
+@dataclass(slots=True)
+class ShardContext:
+    """Held by the shard and given to each of its parts; `settings` and `topics` are replaced as they change."""
+
+    outbox: Outbox
+    turns: Turns
+    settings: Settings
+    topics: TopicsView = NO_TOPICS
+    classic: dict[str, ClassicGroup] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, settings: Settings) -> ShardContext:
+        outbox = Outbox(settings.broker.commit_timeout_ms, coordinator_error)
+        return cls(outbox, Turns(outbox), settings)
+
+    @property
+    def broker_settings(self) -> GroupSettings:
+        """The settings that no group has of its own."""
+        return self.settings.broker
+
+    def kind_of(self, group_id: str) -> GroupKind | None:
+        """Which kind of group `group_id` is; None if there is no such group."""
+        if group_id in self.classic:
+            return GroupKind.CLASSIC
+        return None

@@ -1,0 +1,44 @@
+"""The cluster's topics as group coordinators see them: names, ids, partitions and where their replicas are."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+
+class TopicDescription(NamedTuple):
+    """One topic. `racks[p]` are the racks of partition p's replicas (those that are known)."""
+
+    topic_id: uuid.UUID
+    name: str
+    racks: tuple[frozenset[str], ...]
+
+    @property
+    def partition_count(self) -> int:
+        return len(self.racks)
+
+
+class TopicsView:
+    """All topics at one moment; never changed, only replaced."""
+
+    __slots__ = ("_by_id", "_by_name")
+
+    def __init__(self, topics: Mapping[str, TopicDescription]) -> None:
+        self._by_name = dict(topics)
+        self._by_id = {topic.topic_id: topic for topic in self._by_name.values()}
+
+    def named(self, name: str) -> TopicDescription | None:
+        return self._by_name.get(name)
+
+    def with_id(self, topic_id: uuid.UUID) -> TopicDescription | None:
+        return self._by_id.get(topic_id)
+
+    def names(self) -> Iterator[str]:
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+
+NO_TOPICS = TopicsView({})
