@@ -28,7 +28,7 @@ class GroupKind(enum.Enum):
 
 @dataclass(slots=True)
 class ShardContext:
-    """Held by the shard and given to each of its parts; `settings` and `topics` are replaced as they change."""
+    """Held by the shard and given to its parts; `settings` and `topics` are replaced as they change."""
 
     outbox: Outbox
     turns: Turns

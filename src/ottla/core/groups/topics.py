@@ -1,4 +1,4 @@
-"""The cluster's topics as group coordinators see them: names, ids, partitions and where their replicas are."""
+"""The cluster's topics as group coordinators see them: names, ids, partitions and the replicas' racks."""
 
 from __future__ import annotations
 
