@@ -111,6 +111,29 @@ def end_offset(server: Server, *, topic: str = TOPIC, partition: int = 0) -> int
     return int(high)
 
 
+def wait_for_end_offset(server: Server, expected: int, *, timeout_seconds: float) -> float:
+    """When (perf_counter) ListOffsets said that the partition ends at `expected`.
+
+    Raises BenchError for another end, and after `timeout_seconds`.
+    """
+    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "bench-offsets", "log_level": 0})
+    deadline = time.perf_counter() + timeout_seconds
+    try:
+        while time.perf_counter() < deadline:
+            server.check_running()
+            try:
+                _, high = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=1.0)
+            except KafkaException:
+                time.sleep(0.005)  # not up yet: asked again until the deadline
+                continue
+            if high == expected:
+                return time.perf_counter()
+            raise BenchError(f"{server.system.title} ends at offset {high} where {expected} was acknowledged")
+    finally:
+        consumer.close()
+    raise BenchError(f"{server.system.title} has no end offset after {timeout_seconds} s")
+
+
 @dataclass(frozen=True, slots=True)
 class ProducerRun:
     """A run of ProducerPerformance: its summary, and the client run it came from."""

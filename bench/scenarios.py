@@ -11,7 +11,7 @@ from pathlib import Path
 from bench import clients
 from bench.errors import BenchError
 from bench.figures import Bound, Measure, Target
-from bench.servers import Server, System, serve
+from bench.servers import Ending, Server, System, prepare, run, serve
 
 RECORD_BYTES = 100
 BATCHED_RECORDS = 5_000_000
@@ -19,7 +19,9 @@ BATCHED_WARMUP_RECORDS = 3_000_000
 LATENCY_RECORDS = 20_000
 LATENCY_WARMUP_RECORDS = 20_000
 IDLE_SETTLE_SECONDS = 5.0
+RECOVERY_TIMEOUT_SECONDS = 600.0
 BYTES_PER_GIGABYTE = 1e9
+BYTES_PER_GIBIBYTE = 1 << 30
 BYTES_PER_MEBIBYTE = 1 << 20
 
 # Kafka 4's own defaults, said out loud: they decide the size of a batch.
@@ -61,6 +63,7 @@ class Scenario:
 
 
 AT_LEAST_HALF_AS_FAST_AGAIN = Target(Bound.RATIO_AT_LEAST, 1.5)
+NO_SLOWER = Target(Bound.RATIO_AT_MOST, 1.0)
 AT_MOST_FOUR_FIFTHS = Target(Bound.RATIO_AT_MOST, 0.8)
 
 _RATE = Measure("records_per_second", "records", "records/s", AT_LEAST_HALF_AS_FAST_AGAIN)
@@ -151,6 +154,24 @@ def _consume(turn: Turn) -> dict[str, float]:
         "records_per_second": summary.fetch_records_per_second,
         "cpu_seconds_per_gigabyte": client.server_cpu_seconds / gigabytes,
     }
+
+
+def _recovery(turn: Turn) -> dict[str, float]:
+    # Without checkpoints of what was synced the whole log is to be checked, on both sides alike.
+    settings = {"log.flush.offset.checkpoint.interval.ms": "86400000"}
+    record_bytes = 1_000
+    records = turn.size(10) * BYTES_PER_GIBIBYTE // record_bytes
+    prepared = prepare(
+        turn.system, turn.workspace, settings=settings, ottla_python_flags=turn.ottla_python_flags
+    )
+    with run(prepared, ending=Ending.KILLED) as server:
+        clients.create_topic(server)
+        clients.producer_performance(
+            server, {**BATCHED, "acks": "1"}, records=records, warmup_records=0, record_bytes=record_bytes
+        )
+    with run(prepared, start_timeout_seconds=RECOVERY_TIMEOUT_SECONDS) as server:
+        served_at = clients.wait_for_end_offset(server, records, timeout_seconds=RECOVERY_TIMEOUT_SECONDS)
+        return {"recovery_seconds": served_at - server.started_at}
 
 
 def _start(turn: Turn) -> dict[str, float]:
@@ -250,6 +271,14 @@ SCENARIOS: Mapping[str, Scenario] = {
                 Measure("format_seconds", "format", "s", apache_kafka_only=True),
             ),
             _start,
+        ),
+        Scenario(
+            "recovery",
+            "10 GiB of 1,000-byte records in 1 partition (ProducerPerformance, batched), then kill -9: from "
+            "the start of the process to the partition's right end offset by ListOffsets. The checkpoint of what "
+            "was synced is put off on both sides, so that both check all of the log.",
+            (Measure("recovery_seconds", "recovery", "s", NO_SLOWER),),
+            _recovery,
         ),
         Scenario(
             "memory",

@@ -6,7 +6,7 @@ import enum
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +47,9 @@ class System(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A broker that runs and has answered. start_seconds: from the process's start to its first answered
+    """A broker that runs and has answered.
+
+    started_at: when (perf_counter) its process was started. start_seconds: from there to its first answered
     Metadata request. format_seconds: what formatting the directory took before that, None where there is no
     such step.
     """
@@ -56,6 +58,7 @@ class Server:
     port: int
     process: subprocess.Popen[bytes]
     log_path: Path
+    started_at: float
     start_seconds: float
     format_seconds: float | None
 
@@ -76,57 +79,112 @@ class Server:
         return processes.cpu_seconds(self.process.pid)
 
 
-@contextmanager
-def serve(system: System, workspace: Path, *, ottla_python_flags: Sequence[str] = ()) -> Iterator[Server]:
-    """A broker for the length of the block, on an empty directory inside `workspace`.
+class Ending(enum.Enum):
+    """How a broker's run ends."""
 
-    `ottla_python_flags` go between the interpreter and `-m ottla`, to run it under a profiler. Raises
-    BenchError when it does not start, dies inside the block, or does not stop by SIGTERM.
+    STOPPED = "SIGTERM, and a clean exit"
+    KILLED = "SIGKILL"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A broker that can be started, again and again, on one directory."""
+
+    system: System
+    port: int
+    command: Sequence[str]
+    log_path: Path
+    format_seconds: float | None
+
+
+def prepare(
+    system: System,
+    workspace: Path,
+    *,
+    settings: Mapping[str, str] | None = None,
+    ottla_python_flags: Sequence[str] = (),
+) -> Prepared:
+    """Make an empty directory inside `workspace` ready for a broker; `settings` go over BROKER_SETTINGS.
+
+    `ottla_python_flags` go between the interpreter and `-m ottla`, to run it under a profiler.
     """
+    merged = {**BROKER_SETTINGS, **(settings or {})}
     log_path = workspace / "server.log"
-    format_seconds: float | None = None
     match system:
         case System.KAFKA:
             before = time.perf_counter()
-            port, command = _prepare_kafka(workspace)
-            format_seconds = time.perf_counter() - before
+            port, command = _prepare_kafka(workspace, merged)
+            return Prepared(system, port, command, log_path, time.perf_counter() - before)
         case System.OTTLA:
-            port, command = _prepare_ottla(workspace, ottla_python_flags)
-    with log_path.open("wb") as log:
+            port, command = _prepare_ottla(workspace, merged, ottla_python_flags)
+            return Prepared(system, port, command, log_path, None)
+
+
+@contextmanager
+def run(
+    prepared: Prepared,
+    *,
+    ending: Ending = Ending.STOPPED,
+    start_timeout_seconds: float = START_TIMEOUT_SECONDS,
+) -> Iterator[Server]:
+    """A broker for the length of the block.
+
+    Raises BenchError when it does not start, dies inside the block, or does not stop by SIGTERM.
+    """
+    system, log_path = prepared.system, prepared.log_path
+    with log_path.open("ab") as log:
         started_at = time.perf_counter()
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        process = subprocess.Popen(prepared.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
         answered_at = metadata_client.wait_for_metadata(
-            port,
-            timeout_seconds=START_TIMEOUT_SECONDS,
+            prepared.port,
+            timeout_seconds=start_timeout_seconds,
             still_running=lambda: _check_running(system, process, log_path),
         )
-        server = Server(system, port, process, log_path, answered_at - started_at, format_seconds)
+        server = Server(
+            system,
+            prepared.port,
+            process,
+            log_path,
+            started_at,
+            answered_at - started_at,
+            prepared.format_seconds,
+        )
         yield server
         server.check_running()
-        _stop(server)
+        if ending is Ending.STOPPED:
+            _stop(server)
     finally:
         if process.poll() is None:
             process.kill()
             process.wait()
 
 
-def _prepare_kafka(workspace: Path) -> tuple[int, Sequence[str]]:
+@contextmanager
+def serve(system: System, workspace: Path, *, ottla_python_flags: Sequence[str] = ()) -> Iterator[Server]:
+    """A broker for the length of the block, on an empty directory inside `workspace`; see `run`."""
+    with run(prepare(system, workspace, ottla_python_flags=ottla_python_flags)) as server:
+        yield server
+
+
+def _prepare_kafka(workspace: Path, settings: Mapping[str, str]) -> tuple[int, Sequence[str]]:
     """Write server.properties and format the directory as the tests do, without the tests' settings."""
     try:
         kafka = ApacheKafka.prepare(
-            workspace / "data", settings=BROKER_SETTINGS, heap=KAFKA_HEAP, conformance_settings=False
+            workspace / "data", settings=settings, heap=KAFKA_HEAP, conformance_settings=False
         )
     except ServerError as error:
         raise BenchError(f"Apache Kafka: {error}") from error
     return kafka.port, kafka.server.command
 
 
-def _prepare_ottla(workspace: Path, python_flags: Sequence[str]) -> tuple[int, Sequence[str]]:
+def _prepare_ottla(
+    workspace: Path, settings: Mapping[str, str], python_flags: Sequence[str]
+) -> tuple[int, Sequence[str]]:
     port = free_port()
     command = [sys.executable, *python_flags, "-m", "ottla", "broker", "--data", str(workspace / "data")]
     command += ["--listen", f"{HOST}:{port}"]
-    for name, value in BROKER_SETTINGS.items():
+    for name, value in settings.items():
         command += ["--set", f"{name}={value}"]
     return port, command
 
