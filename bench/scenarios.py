@@ -275,8 +275,8 @@ SCENARIOS: Mapping[str, Scenario] = {
         Scenario(
             "recovery",
             "10 GiB of 1,000-byte records in 1 partition (ProducerPerformance, batched), then kill -9: from "
-            "the start of the process to the partition's right end offset by ListOffsets. The checkpoint of what "
-            "was synced is put off on both sides, so that both check all of the log.",
+            "the start of the process to the partition's right end offset by ListOffsets. The checkpoint of "
+            "what was synced is put off on both sides, so that both check all of the log.",
             (Measure("recovery_seconds", "recovery", "s", NO_SLOWER),),
             _recovery,
         ),

@@ -151,6 +151,7 @@ def test_the_scenarios_of_the_targets_are_there():
         "produce-one-record-a-request",
         "produce-one-record-a-request-1-in-flight",
         "end-to-end-latency",
+        "recovery",
         "start",
         "memory",
     }
