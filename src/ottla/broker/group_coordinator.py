@@ -1,83 +1,74 @@
-"""Which groups this broker coordinates, and the way to each one's shard.
-
-Every partition of `__consumer_offsets` that this broker leads has a `ShardRunner` (group_shard.py), made
-when the partition is won and ended when it is lost. That module and the state machine behind it are
-imported at the first such partition: a broker without groups starts without them.
-"""
+"""Which groups this broker coordinates, and the way to each one's shard (coordinator_routing.py)."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
-from ottla.core.coordination.partitioning import partition_for
+from ottla.broker.coordinator_routing import CoordinatorRouting
 from ottla.core.metadata import broker_settings
-from ottla.protocol.errors import ErrorCode
-from ottla.protocol.schema import Message
+from ottla.protocol.records.framing import Coordinator
+from ottla.protocol.schema import ZERO_UUID, Message
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-    from ottla.broker.group_shard import ShardRunner
+    from ottla.broker.coordinator_shard import ShardFamily
 
-log = logging.getLogger("ottla.broker.groups")
-
-GROUP_TOPIC = "__consumer_offsets"
+GROUP_TOPIC = Coordinator.GROUP.value
 
 
 class GroupCoordinator:
     """All groups whose partition this broker leads. Used on the event loop only."""
 
     def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._runners: dict[int, ShardRunner] = {}
+        def family() -> ShardFamily:
+            from ottla.broker.group_shard import group_family
 
-    # -- leadership, told by the replica manager ----------------------------------------------------
+            return group_family(broker)
+
+        self.shards = CoordinatorRouting(
+            broker, Coordinator.GROUP, broker_settings.OFFSETS_TOPIC_NUM_PARTITIONS, family
+        )
+
+    # -- told by the replica manager ----------------------------------------------------------------
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
         """This broker leads the partition now: load its groups in the background."""
-        from ottla.broker.group_shard import ShardRunner
-
-        self.on_resigned(partition)
-        runner = ShardRunner(self._broker, partition, leader_epoch, self._reload)
-        self._runners[partition] = runner
-        self._broker.supervisor.spawn(f"load-groups-{partition}", runner.load())
+        self.shards.on_elected(partition, leader_epoch)
 
     def on_resigned(self, partition: int) -> None:
         """This broker leads the partition no more; unknown partitions are no error."""
-        runner = self._runners.pop(partition, None)
-        if runner is not None:
-            runner.resign()
+        self.shards.on_resigned(partition)
+
+    def on_transaction_end(
+        self, partition: int, offset: int, producer_id: int, producer_epoch: int, committed: bool
+    ) -> None:
+        """A transaction marker was appended to the partition, at `offset`: its offsets count, or never do."""
+        self.shards.on_transaction_end(partition, offset, producer_id, producer_epoch, committed)
 
     def on_topics_deleted(self, topics: Iterable[str]) -> None:
         """Drop the offsets committed for these topics."""
         names = [name for name in topics if name != GROUP_TOPIC]
-        for runner in self._runners.values():
-            runner.topics_deleted(names)
+        if names and self.shards.partitions():
+            from ottla.core.groups.api import DeletedTopic, TopicsDeleted
+
+            deleted = tuple(DeletedTopic(name, ZERO_UUID) for name in names)
+            self.shards.tell_all(lambda at: TopicsDeleted(at, deleted))
 
     async def stop(self) -> None:
         """Answer everybody who waits."""
-        for partition in list(self._runners):
-            self.on_resigned(partition)
-
-    def _reload(self, runner: ShardRunner) -> None:
-        """The runner's state may differ from the log: start again from there."""
-        if self._runners.get(runner.partition) is runner:
-            self.on_elected(runner.partition, runner.leader_epoch)
+        self.shards.stop()
 
     # -- requests -----------------------------------------------------------------------------------
 
     def partition_for(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that holds a group."""
-        topic = self._broker.image.topics.get(GROUP_TOPIC)
-        if topic is not None:
-            return partition_for(group_id, len(topic.partitions))
-        return partition_for(group_id, self._broker.config[broker_settings.OFFSETS_TOPIC_NUM_PARTITIONS])
+        return self.shards.partition_for(group_id)
 
     def partitions(self) -> list[int]:
         """The partitions whose groups this broker coordinates."""
-        return list(self._runners)
+        return self.shards.partitions()
 
     def request(
         self, group_id: str, request: Message, context: RequestContext
@@ -86,17 +77,10 @@ class GroupCoordinator:
 
         Errors come in the response: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS and the shard's own.
         """
-        return self.request_of_partition(self.partition_for(group_id), request, context)
+        return self.shards.request(group_id, request, context)
 
     def request_of_partition(
         self, partition: int, request: Message, context: RequestContext
     ) -> Message | Awaitable[Message]:
         """Ask the shard of a partition, see `request`."""
-        from ottla.core.groups.responses import coordinator_error
-
-        runner = self._runners.get(partition)
-        if runner is None:
-            return coordinator_error(request, ErrorCode.NOT_COORDINATOR)
-        if runner.loading:
-            return coordinator_error(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return runner.request(request, context)
+        return self.shards.request_of_partition(partition, request, context)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.log_manager import LogManager
 from ottla.broker.partition import Partition
+from ottla.core.coordination.api import ProducerStamp
 from ottla.core.metadata import broker_settings, topic_settings
 from ottla.core.metadata.config_layers import TopicConfig
 from ottla.core.metadata.image import MetadataDelta, PartitionImage, TopicImage
@@ -31,7 +32,14 @@ from ottla.protocol.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from ottla.protocol.record_batch import NewRecord, Record, decode_records, encode_batch, parse_batch_header
+from ottla.protocol.record_batch import (
+    BatchHeader,
+    NewRecord,
+    Record,
+    decode_records,
+    encode_batch,
+    parse_batch_header,
+)
 from ottla.protocol.schema import Buffer
 from ottla.storage.log import LogConfig
 from ottla.storage.log_directory import LogDirectory
@@ -135,24 +143,40 @@ class ReplicaManager:
         return Appended(result.base_offset, append_time_ms, partition.log.log_start_offset)
 
     async def append_records(
-        self, topic: str, index: int, records: Sequence[NewRecord], *, codec: Codec = Codec.NONE
+        self,
+        topic: str,
+        index: int,
+        records: Sequence[NewRecord],
+        *,
+        codec: Codec = Codec.NONE,
+        producer: ProducerStamp | None = None,
     ) -> int:
         """Append records of this broker's own as one batch; returns its base offset once committed.
 
-        Raises UnknownTopicOrPartition, NotLeaderOrFollower, or OSError when the disk refuses.
+        With a `producer` they are part of its transaction. Raises UnknownTopicOrPartition,
+        NotLeaderOrFollower, or OSError when the disk refuses.
         """
         partition = self.partition(topic, index)
-        batch = memoryview(bytearray(encode_batch(records, codec=codec)))
+        if producer is None:
+            encoded = encode_batch(records, codec=codec)
+        else:
+            encoded = encode_batch(
+                records,
+                codec=codec,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                transactional=True,
+            )
+        batch = memoryview(bytearray(encoded))
         return partition.append(batch, (parse_batch_header(batch),), self._broker.now_ms()).base_offset
 
-    def iterate_records(self, topic: str, index: int) -> Iterator[list[Record]]:
-        """The committed records of a partition, batch by batch, control batches left out."""
+    def iterate_batches(self, topic: str, index: int) -> Iterator[tuple[BatchHeader, list[Record]]]:
+        """The committed batches of a partition with their records, control batches too."""
         partition = self.partition(topic, index)
         for header, batch in partition.log.iterate_batches(partition.log.log_start_offset):
             if header.base_offset >= partition.high_watermark:
                 return
-            if not header.is_control:
-                yield decode_records(batch)
+            yield header, decode_records(batch)
 
     # -- metadata -----------------------------------------------------------------------------------
 

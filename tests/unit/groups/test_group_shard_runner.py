@@ -29,7 +29,14 @@ from ottla.protocol.messages.offset_commit_request import (
     OffsetCommitRequestTopic,
 )
 from ottla.protocol.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
-from ottla.protocol.record_batch import NewRecord, Record
+from ottla.protocol.record_batch import (
+    BatchHeader,
+    NewRecord,
+    Record,
+    decode_records,
+    encode_batch,
+    parse_batch_header,
+)
 from ottla.protocol.records.framing import encode_coordinator_key, encode_coordinator_value
 
 GROUP = "g"
@@ -63,13 +70,11 @@ class FakeLog:
             raise error
         return base_offset
 
-    def iterate_records(self, topic: str, index: int) -> Iterator[list[Record]]:
+    def iterate_batches(self, topic: str, index: int) -> Iterator[tuple[BatchHeader, list[Record]]]:
         offset = 0
         for batch in list(self.batches):
-            yield [
-                Record(offset + place, record.timestamp, record.key, record.value)
-                for place, record in enumerate(batch)
-            ]
+            encoded = encode_batch(batch, base_offset=offset)
+            yield parse_batch_header(encoded), decode_records(encoded)
             offset += len(batch)
 
 

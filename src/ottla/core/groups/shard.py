@@ -15,7 +15,15 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from ottla.core.coordination.api import AppendDone, AppendFailed, Loaded, RequestReceived, Resigned, Tick
+from ottla.core.coordination.api import (
+    AppendDone,
+    AppendFailed,
+    Loaded,
+    ProducerStamp,
+    RequestReceived,
+    Resigned,
+    Tick,
+)
 from ottla.core.coordination.outbox import answer_for
 from ottla.core.coordination.records import CoordinatorRecord
 from ottla.core.coordination.timers import TimerKey
@@ -83,7 +91,7 @@ class Shard:
         """When to send a `Tick`, at the latest; None when nothing is due ever."""
         return self._outbox.timers.next_wake_ms()
 
-    def replay(self, record: CoordinatorRecord) -> None:
+    def replay(self, record: CoordinatorRecord, producer: ProducerStamp | None = None) -> None:
         """Take over one record of the log, in the log's order."""
         match record.key, record.value:
             case LegacyOffsetCommitKey() as key, LegacyOffsetCommitValue() | None as legacy:
@@ -98,6 +106,9 @@ class Shard:
             case GroupMetadataKey() as key, None:
                 self._stored.pop(key.group, None)
                 self._forget_deleted(key.group)
+
+    def replay_transaction_end(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
+        """A transaction marker of the log: what was replayed for the producer counts now, or never."""
 
     def step(self, event: Event) -> list[Effect]:
         """Decide what follows from one event."""
