@@ -136,6 +136,8 @@ class Broker:
         self.replicas.on_metadata(self.controller.lead(ports))
         self.producer_ids = ProducerIdSource(self.controller)
         self.groups = GroupCoordinator(self)
+        # Groups first: a shard hears of a topic's end before it hears that its offsets go.
+        self.controller.add_listener(self.groups.on_metadata)
         self.controller.add_listener(self.replicas.on_metadata)
         await self.replicas.elect_all()
         self.server = Server(

@@ -9,11 +9,15 @@ from ottla.broker.context import RequestContext
 from ottla.broker.coordinator_routing import CoordinatorRouting
 from ottla.core.metadata import broker_settings
 from ottla.protocol.records.framing import Coordinator
-from ottla.protocol.schema import ZERO_UUID, Message
+from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from ottla.broker.broker import Broker
     from ottla.broker.coordinator_shard import ShardFamily
+    from ottla.broker.group_inputs import GroupInputs
+    from ottla.core.metadata.image import MetadataDelta
 
 GROUP_TOPIC = Coordinator.GROUP.value
 
@@ -22,10 +26,16 @@ class GroupCoordinator:
     """All groups whose partition this broker leads. Used on the event loop only."""
 
     def __init__(self, broker: Broker) -> None:
+        self._inputs: GroupInputs | None = None
+        """Made with the first shard."""
+
         def family() -> ShardFamily:
+            from ottla.broker.group_inputs import GroupInputs
             from ottla.broker.group_shard import group_family
 
-            return group_family(broker)
+            if self._inputs is None:
+                self._inputs = GroupInputs(broker.config, broker.image)
+            return group_family(broker, self._inputs)
 
         self.shards = CoordinatorRouting(
             broker, Coordinator.GROUP, broker_settings.OFFSETS_TOPIC_NUM_PARTITIONS, family
@@ -47,13 +57,19 @@ class GroupCoordinator:
         """A transaction marker was appended to the partition, at `offset`: its offsets count, or never do."""
         self.shards.on_transaction_end(partition, offset, producer_id, producer_epoch, committed)
 
-    def on_topics_deleted(self, topics: Iterable[str]) -> None:
+    def on_metadata(self, delta: MetadataDelta) -> None:
+        """Tell the shards of topics and settings that changed."""
+        if self._inputs is not None:
+            for make_event in self._inputs.changes(delta, has_shards=bool(self.shards.partitions())):
+                self.shards.tell_all(make_event)
+
+    def on_topics_deleted(self, topics: Iterable[tuple[UUID, str]]) -> None:
         """Drop the offsets committed for these topics."""
-        names = [name for name in topics if name != GROUP_TOPIC]
-        if names and self.shards.partitions():
+        found = [(topic_id, name) for topic_id, name in topics if name != GROUP_TOPIC]
+        if found and self.shards.partitions():
             from ottla.core.groups.api import DeletedTopic, TopicsDeleted
 
-            deleted = tuple(DeletedTopic(name, ZERO_UUID) for name in names)
+            deleted = tuple(DeletedTopic(name, topic_id) for topic_id, name in found)
             self.shards.tell_all(lambda at: TopicsDeleted(at, deleted))
 
     async def stop(self) -> None:

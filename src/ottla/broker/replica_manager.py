@@ -199,7 +199,7 @@ class ReplicaManager:
         for topic_id, name in delta.deleted_topics:
             self._drop(topic_id, name)
         if delta.deleted_topics:
-            self._broker.groups.on_topics_deleted([name for _, name in delta.deleted_topics])
+            self._broker.groups.on_topics_deleted(delta.deleted_topics)
         for topic_id, index in delta.changed_partitions:
             topic = image.topics_by_id.get(topic_id)
             if topic is not None and index in topic.partitions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections import deque
 from collections.abc import Iterator, Sequence
 
@@ -308,7 +309,7 @@ def test_topics_deleted_while_the_groups_load_lose_their_offsets_too() -> None:
         broker.replicas.batches.append([stored(4)])
         broker.groups.on_elected(broker.partition, 0)
         # when
-        broker.groups.on_topics_deleted(["t"])
+        broker.groups.on_topics_deleted([(uuid.UUID(int=7), "t")])
         # then
         await settled()
         assert await broker.fetch() == -1

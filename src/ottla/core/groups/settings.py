@@ -72,18 +72,24 @@ OVERRIDABLE: dict[str, str] = {
 class Settings:
     """The broker's settings and those that single groups have of their own; never changed, only replaced."""
 
-    __slots__ = ("_groups", "broker")
+    __slots__ = ("_groups", "_overrides", "broker")
 
     def __init__(
         self, broker: GroupSettings, overrides: Mapping[str, Mapping[str, int | str]] | None = None
     ) -> None:
-        """`overrides`: group id -> config name (see OVERRIDABLE) -> parsed value."""
+        """`overrides`: group id -> config name (see OVERRIDABLE) -> parsed value; not changed afterwards."""
         self.broker = broker
-        self._groups = {
-            group_id: replace(broker, **{OVERRIDABLE[name]: value for name, value in values.items()})  # type: ignore[arg-type]
-            for group_id, values in (overrides or {}).items()
-        }
+        self._overrides = overrides or {}
+        self._groups: dict[str, GroupSettings] = {}
+        """Made when a group is first asked for; as many as there are overrides."""
 
     def of(self, group_id: str) -> GroupSettings:
         """The settings of one group."""
-        return self._groups.get(group_id, self.broker)
+        values = self._overrides.get(group_id)
+        if values is None:
+            return self.broker
+        settings = self._groups.get(group_id)
+        if settings is None:
+            fields = {OVERRIDABLE[name]: value for name, value in values.items()}
+            settings = self._groups[group_id] = replace(self.broker, **fields)  # type: ignore[arg-type]
+        return settings

@@ -28,6 +28,19 @@ class TopicsView:
         self._by_name = dict(topics)
         self._by_id = {topic.topic_id: topic for topic in self._by_name.values()}
 
+    def with_changes(self, changed: Mapping[str, TopicDescription | None]) -> TopicsView:
+        """These topics with some of them replaced; None for one that is gone."""
+        view = TopicsView.__new__(TopicsView)
+        view._by_name, view._by_id = self._by_name.copy(), self._by_id.copy()
+        for name, topic in changed.items():
+            before = view._by_name.pop(name, None)
+            if before is not None:
+                del view._by_id[before.topic_id]
+            if topic is not None:
+                view._by_name[name] = topic
+                view._by_id[topic.topic_id] = topic
+        return view
+
     def named(self, name: str) -> TopicDescription | None:
         return self._by_name.get(name)
 

@@ -244,21 +244,24 @@ def check_group_config(layers: BrokerLayers, values: Mapping[str, str]) -> None:
     """Whether a group may have these values: the broker's settings limit them. Raises InvalidConfig."""
     parsed = _parse_all(values, group_settings.GROUP_SETTINGS, "Unknown group config name: {}")
     for name, value in parsed.items():
-        protocol, _, rest = name.partition(".")
-        smallest = BROKER_SETTINGS.get(f"group.{protocol}.min.{rest}")
+        smallest, largest = group_setting_bounds(name)
         if smallest is not None and value < layers[smallest]:
             raise InvalidConfig(f"{name} must be greater than or equal to {smallest.name}")
-        largest = BROKER_SETTINGS.get(
-            "group.streams.max.standby.replicas"
-            if name == "streams.num.standby.replicas"
-            else f"group.{protocol}.max.{rest}"
-        )
         if largest is not None and value > layers[largest]:
             raise InvalidConfig(f"{name} must be less than or equal to {largest.name}")
     group = GroupConfig(layers, values)
     for session, heartbeat in _SESSIONS:
         if group[session] <= group[heartbeat]:
             raise InvalidConfig(f"{session.name} must be greater than {heartbeat.name}")
+
+
+def group_setting_bounds(name: str) -> tuple[Setting[int] | None, Setting[int] | None]:
+    """The broker settings that bound a group's setting below and above."""
+    protocol, _, rest = name.partition(".")
+    largest = f"group.{protocol}.max.{rest}"
+    if name == "streams.num.standby.replicas":
+        largest = "group.streams.max.standby.replicas"
+    return BROKER_SETTINGS.get(f"group.{protocol}.min.{rest}"), BROKER_SETTINGS.get(largest)
 
 
 _SESSIONS = (
