@@ -17,6 +17,7 @@ from ottla.storage.log_config import LogConfig
 from ottla.storage.producer_states import ProducerSnapshots
 from ottla.storage.recovery import (
     DirectoryContents,
+    first_damaged_transaction_index,
     first_unflushed,
     load_segments,
     read_directory,
@@ -31,7 +32,11 @@ log = logging.getLogger("ottla.storage")
 
 @dataclass(frozen=True, slots=True)
 class LoadedLog:
-    """The parts of a log. `recovered`: it was not closed cleanly; `created`: its segment is new."""
+    """The parts of a log. `recovered`: it was not closed cleanly; `created`: its segment is new.
+
+    `transactions_from`: from the segment with this base offset on the transaction indexes are to be made
+    again, with the state of the producers before it.
+    """
 
     segments: list[Segment]
     epochs: LeaderEpochs
@@ -40,6 +45,7 @@ class LoadedLog:
     recovery_point: int
     recovered: bool
     created: bool
+    transactions_from: int | None
 
 
 def load_log(
@@ -55,19 +61,29 @@ def load_log(
     """Load what is in `directory`; `clean_check_bytes` None: after an unclean stop. Raises LogCorruption."""
 
     def segment(base_offset: int, size_bytes: int) -> Segment:
-        return Segment(str(directory), base_offset, config, open_files, size_bytes=size_bytes, now_ms=now_ms)
+        return Segment(
+            str(directory),
+            base_offset,
+            config,
+            open_files,
+            size_bytes=size_bytes,
+            now_ms=now_ms,
+            has_transaction_index=base_offset in contents.transaction_indexed,
+        )
 
     contents = settle_leftovers(directory, read_directory(directory))
     segments = [segment(base_offset, size) for base_offset, size in sorted(contents.logs.items())]
     epochs = LeaderEpochs(directory)
     recovered = bool(segments) and clean_check_bytes is None
+    transactions_from: int | None = None
     if segments:
         epochs = _load_epochs(directory)
-        _check_segments(segments, epochs, contents, recovery_point, clean_check_bytes)
+        transactions_from = _check_segments(segments, epochs, contents, recovery_point, clean_check_bytes)
     snapshots = ProducerSnapshots(directory, contents.snapshots)
     if segments and segments[-1].end_offset < log_start_offset:
         _remove_all(segments, snapshots, log_start_offset)
         segments = []
+        transactions_from = None
     created = not segments
     if created:
         segments = [segment(log_start_offset, 0)]
@@ -92,6 +108,7 @@ def load_log(
         end_offset if clean_check_bytes is not None else min(recovery_point, end_offset),
         recovered,
         created,
+        transactions_from,
     )
 
 
@@ -109,8 +126,11 @@ def _check_segments(
     contents: DirectoryContents,
     recovery_point: int,
     clean_check_bytes: int | None,
-) -> None:
-    """Check what is not believed, make again what is derived and missing. Sets the segments' end offsets."""
+) -> int | None:
+    """Check what is not believed, make again what is derived and missing. Sets the segments' end offsets.
+
+    Returns from which segment on the transaction indexes are to be made again, None if they are right.
+    """
     believed = segments
     if clean_check_bytes is None:
         believed = segments[: first_unflushed(segments, recovery_point)]
@@ -121,8 +141,10 @@ def _check_segments(
             segment.rebuild_indexes()
     if clean_check_bytes is not None:
         load_segments(segments, clean_check_bytes)
-    else:
-        recover_segments(segments, recovery_point, epochs)
+        return first_damaged_transaction_index(segments)
+    unflushed = recover_segments(segments, recovery_point, epochs)
+    damaged = first_damaged_transaction_index(believed)
+    return unflushed if damaged is None else damaged
 
 
 def _remove_all(segments: list[Segment], snapshots: ProducerSnapshots, log_start_offset: int) -> None:

@@ -6,8 +6,9 @@ they are replicated (the high watermark) is the broker's business and comes in w
 
 What is on disk when, so that a kill at any line is survivable:
 
-    append      leader epoch file (if the epoch is new), then the batches, then memory (producers, indexes).
-                An epoch without batches is dropped at the next start.
+    append      leader epoch file (if the epoch is new), then the batches, then memory (producers, indexes)
+                and the entry of a transaction that they abort. An epoch without batches is dropped at the
+                next start; the entries of segments that were not flushed are made again.
     roll        the closed segment's indexes, the producer snapshot, then the new segment. A FlushTask syncs
                 the closed one (in a thread if the broker likes); only `complete_flush` after it moves the
                 recovery point, which the broker checkpoints.
@@ -55,8 +56,10 @@ from ottla.storage.producer_states import ProducerStates, TransactionMarker
 from ottla.storage.recovery import CLEAN_CHECK_BYTES
 from ottla.storage.segment import LogSlice, Segment
 from ottla.storage.timestamp_search import TimestampedOffset, find_max_timestamp, find_offset_by_timestamp
+from ottla.storage.transaction_index import AbortedTransaction, aborted_transaction
 
 __all__ = [
+    "AbortedTransaction",
     "AppendResult",
     "FlushTask",
     "Log",
@@ -169,20 +172,39 @@ class Log:
             clean_check_bytes=clean_check_bytes if clean_shutdown else None,
         )
         opened = cls(directory, config, known, open_files, loaded)
-        opened._restore_producers(now_ms)
+        opened._restore_producers(now_ms, loaded.transactions_from)
         return opened
 
-    def _restore_producers(self, now_ms: int) -> None:
-        """The newest snapshot, then the batches after it."""
-        offset = self._snapshots.load_newest(self.producers, self.log_end_offset, now_ms)
+    def _restore_producers(self, now_ms: int, transactions_from: int | None = None) -> None:
+        """The newest snapshot, then the batches after it.
+
+        From the segment with base offset `transactions_from` on the transaction indexes are made again.
+        """
+        rebuild = transactions_from is not None
+        at_most = self.log_end_offset if transactions_from is None else transactions_from
+        offset = self._snapshots.load_newest(self.producers, at_most, now_ms)
         start = (
             self._segments[0].base_offset if offset is None else max(offset, self._segments[0].base_offset)
         )
+        aborted: list[AbortedTransaction] = []
         if start < self.log_end_offset:
             for header, data in self._iterate(start):
                 if header.producer_id >= 0:
-                    self.producers.update(header, _marker(header, data))
+                    completed = self.producers.update(header, _marker(header, data))
+                    if rebuild and completed is not None and completed.aborted:
+                        aborted.append(aborted_transaction(completed))
             self.producers.expire(now_ms)
+        if transactions_from is not None:
+            self._rebuild_transaction_indexes(transactions_from, aborted)
+
+    def _rebuild_transaction_indexes(self, first: int, aborted: list[AbortedTransaction]) -> None:
+        for segment in self._segments:
+            if segment.base_offset >= first:
+                segment.transaction_index.replace(
+                    entry
+                    for entry in aborted
+                    if segment.base_offset <= entry.last_offset < segment.end_offset
+                )
 
     def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
         segment = Segment(
@@ -277,7 +299,9 @@ class Log:
         position = 0
         for header in headers:
             if header.producer_id >= 0:
-                self.producers.update(header, _marker(header, memoryview(batches)[position:]))
+                completed = self.producers.update(header, _marker(header, memoryview(batches)[position:]))
+                if completed is not None and completed.aborted:
+                    self._active.transaction_index.append(aborted_transaction(completed))
             position += header.batch_length + 12
         return AppendResult(
             first.base_offset,
@@ -387,6 +411,30 @@ class Log:
     def find_max_timestamp(self) -> TimestampedOffset | None:
         """The first record that has the largest timestamp of the log (KIP-734). None without timestamps."""
         return find_max_timestamp(self._segments)
+
+    def aborted_transactions(self, start_offset: int, upper_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions that may have records in start_offset..upper_offset (exclusive).
+
+        In the order of their markers. Kafka's rule: the indexes are read from the segment with `start_offset`
+        on, until an entry says that no transaction before `upper_offset` was open any more.
+        """
+        found: list[AbortedTransaction] = []
+        segments = self._segments
+        for slot in range(max(0, _slot(segments, start_offset)), len(segments)):
+            entries, complete = segments[slot].transaction_index.collect(start_offset, upper_offset)
+            found += entries
+            if complete:
+                break
+        return found
+
+    def upper_bound_of(self, piece: LogSlice) -> int:
+        """An offset that no batch of `piece` reaches: the next in the index, or where its segment ends."""
+        segments = self._segments
+        slot = max(0, _slot(segments, piece.first_batch_offset))
+        indexed = segments[slot].offset_indexed_from(piece.position + piece.size_bytes)
+        if indexed is not None:
+            return indexed
+        return segments[slot + 1].base_offset if slot + 1 < len(segments) else self.log_end_offset
 
     # --- shortening -----------------------------------------------------------------------------------
 

@@ -30,7 +30,14 @@ from pathlib import Path
 from struct import Struct
 
 from ottla.protocol.errors import CorruptBatch
-from ottla.protocol.record_batch import BATCH_HEADER_BYTES, MAGIC, BatchHeader, crc_valid, parse_batch_header
+from ottla.protocol.record_batch import (
+    BATCH_HEADER_BYTES,
+    CONTROL,
+    MAGIC,
+    BatchHeader,
+    crc_valid,
+    parse_batch_header,
+)
 from ottla.storage.errors import LogCorruption
 from ottla.storage.indexes import MAX_RELATIVE_OFFSET, CorruptIndex
 from ottla.storage.leader_epochs import LeaderEpochs
@@ -40,6 +47,7 @@ from ottla.storage.segment import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
+    TRANSACTION_INDEX_SUFFIX,
     BatchPosition,
     Segment,
 )
@@ -65,6 +73,7 @@ class DirectoryContents:
     logs: dict[int, int] = field(default_factory=dict)
     snapshots: list[int] = field(default_factory=list)
     indexed: set[int] = field(default_factory=set)
+    transaction_indexed: set[int] = field(default_factory=set)
     others: dict[int, list[str]] = field(default_factory=dict)
     leftovers: list[str] = field(default_factory=list)
 
@@ -98,6 +107,8 @@ def read_directory(directory: Path) -> DirectoryContents:
                 contents.others.setdefault(offset, []).append(name)
                 if suffix == INDEX_SUFFIX:
                     contents.indexed.add(offset)
+                elif suffix == TRANSACTION_INDEX_SUFFIX:
+                    contents.transaction_indexed.add(offset)
     return contents
 
 
@@ -174,11 +185,15 @@ def _end_of_file(path: Path, base_offset: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """How far a segment is valid. `problem` says what is wrong at `valid_bytes`, None if nothing is."""
+    """How far a segment is valid. `problem` says what is wrong at `valid_bytes`, None if nothing is.
+
+    `has_control`: there are control batches, so that transactions may end here.
+    """
 
     valid_bytes: int
     next_offset: int
     problem: str | None
+    has_control: bool = False
 
 
 def check_segment(
@@ -187,6 +202,7 @@ def check_segment(
     """Check every batch from `position` on; hand the leader epochs to `epochs`. Changes nothing on disk."""
     if segment.size_bytes <= position:
         return Checked(position, next_offset, None)
+    control = 0
     with (
         mmap.mmap(segment.file().fd, segment.size_bytes, access=mmap.ACCESS_READ) as content,
         memoryview(content) as data,
@@ -194,12 +210,13 @@ def check_segment(
         while position < len(data):
             found = _check_batch(data, position, next_offset, segment.base_offset)
             if isinstance(found, str):
-                return Checked(position, next_offset, found)
+                return Checked(position, next_offset, found, control != 0)
+            control |= found.attributes & CONTROL
             if epochs is not None:
                 epochs.restore(found.partition_leader_epoch, found.base_offset)
             position += found.size_bytes
             next_offset = found.next_offset
-    return Checked(position, next_offset, None)
+    return Checked(position, next_offset, None, control != 0)
 
 
 def _check_batch(data: memoryview, position: int, next_offset: int, base_offset: int) -> BatchHeader | str:
@@ -251,13 +268,15 @@ def first_unflushed(segments: list[Segment], recovery_point: int) -> int:
     )
 
 
-def recover_segments(segments: list[Segment], recovery_point: int, epochs: LeaderEpochs) -> None:
+def recover_segments(segments: list[Segment], recovery_point: int, epochs: LeaderEpochs) -> int | None:
     """After an unclean stop: check the segments from the recovery point on, cut a torn tail, index them.
 
-    Sets the segments' end offsets. Raises LogCorruption, and then has changed nothing.
+    Sets the segments' end offsets. Returns the base offset of the first one whose transaction index is to
+    be made again, None if no transaction ended. Raises LogCorruption, and then has changed nothing.
     """
     first = first_unflushed(segments, recovery_point)
     active = segments[-1]
+    transactions_from: int | None = None
     for segment in segments[first:]:
         checked = check_segment(segment, epochs, next_offset=segment.base_offset)
         if checked.problem is not None:
@@ -279,9 +298,12 @@ def recover_segments(segments: list[Segment], recovery_point: int, epochs: Leade
             )  # fmt: skip
             segment.cut(position, offset)
         segment.opened_at(checked.next_offset)
+        if transactions_from is None and (checked.has_control or segment.transaction_index.exists):
+            transactions_from = segment.base_offset
     for segment in segments[first:]:
         segment.rebuild_indexes()
     _set_ends(segments[: first + 1])
+    return transactions_from
 
 
 def load_segments(segments: list[Segment], check_bytes: int) -> None:
@@ -314,6 +336,18 @@ def load_segments(segments: list[Segment], check_bytes: int) -> None:
         checked = check_segment(segment, None, next_offset=segment.base_offset)
         if checked.problem is not None:
             raise segment.corruption(checked.valid_bytes, checked.next_offset, checked.problem)
+
+
+def first_damaged_transaction_index(segments: list[Segment]) -> int | None:
+    """The base offset of the first segment whose transaction index cannot be its own. Ends must be known."""
+    for segment in segments:
+        if segment.transaction_index.exists:
+            try:
+                segment.transaction_index.check(segment.end_offset)
+            except CorruptIndex as error:
+                log.warning("transaction index made again reason=%s", error)
+                return segment.base_offset
+    return None
 
 
 def _near_the_end(segment: Segment, check_bytes: int) -> tuple[int, BatchPosition | None]:

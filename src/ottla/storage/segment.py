@@ -1,4 +1,4 @@
-"""One segment of a log: a file of record batches with its two indexes.
+"""One segment of a log: a file of record batches with its indexes.
 
 The file holds batches back to back and nothing else; positions are bytes from its start. Batches are
 appended verbatim, one write each time. Reads never touch a record: they find the position of the first
@@ -36,6 +36,7 @@ from ottla.storage.indexes import (
     TimeIndex,
 )
 from ottla.storage.log_config import LogConfig
+from ottla.storage.transaction_index import TransactionIndex
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -141,6 +142,7 @@ class Segment:
         "size_bytes",
         "tail",
         "time_index",
+        "transaction_index",
     )
 
     def __init__(
@@ -152,6 +154,7 @@ class Segment:
         *,
         size_bytes: int,
         now_ms: int,
+        has_transaction_index: bool = False,
     ) -> None:
         self._prefix = f"{directory}{os.sep}{base_offset:020d}"
         self._open_files = open_files
@@ -163,6 +166,9 @@ class Segment:
         self.recently_used = True
         self.offset_index = OffsetIndex(self._prefix + INDEX_SUFFIX, base_offset, config.segment_index_bytes)
         self.time_index = TimeIndex(self._prefix + TIME_INDEX_SUFFIX, base_offset, config.segment_index_bytes)
+        self.transaction_index = TransactionIndex(
+            self._prefix + TRANSACTION_INDEX_SUFFIX, base_offset, exists=has_transaction_index
+        )
         self.indexes_full = False
         self._index_interval_bytes = config.index_interval_bytes
         self._bytes_since_index_entry = 0
@@ -393,6 +399,15 @@ class Segment:
             end = batch.end
         return end
 
+    def offset_indexed_from(self, position: int) -> int | None:
+        """The offset of the first index entry at or behind `position`; None if the index has none."""
+        index = self.offset_index
+        entries = index.file.entries()
+        count = len(entries) // OFFSET_ENTRY.size
+        unpack = OFFSET_ENTRY.unpack_from
+        slot = bisect_left(range(count), position, key=lambda slot: unpack(entries, slot * 8)[1])
+        return None if slot == count else self.base_offset + int(unpack(entries, slot * 8)[0])
+
     def _remember(self, offset: int, position: int) -> None:
         """The next read of a consumer that catches up will start here."""
         if len(self._hints) >= _HINTS:
@@ -439,12 +454,14 @@ class Segment:
             self.time_index.append_if_larger(*self.largest())
         self.offset_index.file.write_out()
         self.time_index.file.write_out()
+        self.transaction_index.write_out()
 
     def sync(self, handle: FileHandle) -> None:
         """fsync log and indexes; `handle` is this segment's. Safe in a thread."""
         handle.sync()
         self.offset_index.file.sync()
         self.time_index.file.sync()
+        self.transaction_index.sync()
 
     # --- shortening and deleting ----------------------------------------------------------------------
 
@@ -461,6 +478,7 @@ class Segment:
         self.cut(first_cut.position, self.end_offset)
         self.offset_index.truncate_to(self.end_offset)
         self.time_index.truncate_to(self.end_offset)
+        self.transaction_index.truncate_to(self.end_offset)
         self.indexes_full = False
         self._bytes_since_index_entry = 0
         last_timestamp, last_offset = self.time_index.last()
@@ -491,6 +509,7 @@ class Segment:
         """The files are about to be deleted: a flush in another thread must not make them again."""
         self.offset_index.file.discard()
         self.time_index.file.discard()
+        self.transaction_index.discard()
         self.handle = None
 
     def rename_for_deletion(self) -> list[Path]:

@@ -1,0 +1,198 @@
+"""The aborted transactions of a segment, in Kafka's `<base offset>.txnindex` files.
+
+A transaction that was aborted has an entry in the index of the segment that holds its marker. Entries are
+34 bytes, in the order of the markers:
+
+    version int16 (0) | producer id int64 | first offset int64 | last offset int64 | last stable offset int64
+
+The last offset is the marker's; the last stable offset is the log's when the marker was written: up to there
+no earlier transaction was open, so a reader need not look at later entries for what lies below it.
+
+A segment without aborted transactions has no file. An entry goes to the file after its marker is in the log
+and before anything else is; the index can always be derived from the log, so one that is damaged, or whose
+segment was not flushed, is made again (see `loading`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from bisect import bisect_left
+from collections.abc import Iterable
+from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
+
+from ottla.storage.files import append_to_file, open_for_reading, replace_file, sync_file
+from ottla.storage.indexes import CorruptIndex
+from ottla.storage.producer_states import CompletedTransaction
+
+_VERSION = 0
+_ENTRY = Struct(">hqqqq")
+ENTRY_BYTES = _ENTRY.size
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction that a marker at `last_offset` aborted."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def aborted_transaction(completed: CompletedTransaction) -> AbortedTransaction:
+    """The entry of an aborted transaction that has just ended."""
+    return AbortedTransaction(
+        completed.producer_id, completed.first_offset, completed.last_offset, completed.last_stable_offset
+    )
+
+
+def encode_entries(entries: Iterable[AbortedTransaction]) -> bytes:
+    """The content of an index file."""
+    return b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries)
+
+
+class TransactionIndex:
+    """One segment's aborted transactions. `collect` is safe in other threads than the one that appends."""
+
+    __slots__ = ("_content", "_discarded", "_lock", "_written", "base_offset", "path")
+
+    def __init__(self, path: str, base_offset: int, *, exists: bool) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        # All entries as on file; None: the file was not read yet. Replaced, never changed.
+        self._content: bytes | None = None if exists else b""
+        self._written = -1 if exists else 0  # bytes that the file has, -1: as many as there are
+        self._discarded = False
+        self._lock = threading.Lock()
+
+    def _load(self) -> bytes:
+        content = self._content
+        if content is not None:
+            return content
+        with self._lock:
+            if self._content is None:
+                self._content = self._read_file()
+                self._written = len(self._content)
+            return self._content
+
+    def _read_file(self) -> bytes:
+        try:
+            handle = open_for_reading(self.path)
+        except FileNotFoundError:
+            return b""
+        return handle.read(os.fstat(handle.fd).st_size, 0)
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is anything: entries, or a file that was not read yet."""
+        return self._content is None or self._content != b""
+
+    def __len__(self) -> int:
+        return len(self._load()) // ENTRY_BYTES
+
+    def entries(self) -> list[AbortedTransaction]:
+        """All entries, in the order of their markers."""
+        return [self._at(self._load(), at) for at in range(len(self))]
+
+    @staticmethod
+    def _at(content: bytes, at: int) -> AbortedTransaction:
+        return AbortedTransaction(*_ENTRY.unpack_from(content, at * ENTRY_BYTES)[1:])
+
+    def check(self, end_offset: int) -> None:
+        """Raise CorruptIndex unless every entry can be of this segment, which ends with `end_offset`."""
+        content = self._load()
+        if len(content) % ENTRY_BYTES:
+            raise CorruptIndex(f"{self.path} has {len(content)} bytes, not a multiple of {ENTRY_BYTES}")
+        previous = self.base_offset - 1
+        for version, _, first_offset, last_offset, _ in _ENTRY.iter_unpack(content):
+            if version != _VERSION or not first_offset <= last_offset or not previous < last_offset:
+                raise CorruptIndex(f"{self.path} has an entry of version {version} for {last_offset}")
+            previous = last_offset
+        if previous >= end_offset:
+            raise CorruptIndex(f"{self.path} has an entry for {previous}, the segment ends at {end_offset}")
+
+    def append(self, entry: AbortedTransaction) -> None:
+        """Note a transaction whose marker is in the log. Raises ValueError if its marker is not the newest.
+
+        A disk that refuses is no error: the entry is kept, and written with the next one or on flush.
+        """
+        content = self._load()
+        if content and self._at(content, len(content) // ENTRY_BYTES - 1).last_offset >= entry.last_offset:
+            raise ValueError(f"a marker at {entry.last_offset} is not after the last one in {self.path}")
+        self._content = content + _ENTRY.pack(_VERSION, *entry)
+        with contextlib.suppress(OSError):
+            self.write_out()
+
+    def write_out(self) -> None:
+        """Put what is not on file there. Raises OSError."""
+        with self._lock:
+            content = self._content
+            if content is None or self._discarded or len(content) == self._written:
+                return
+            try:
+                append_to_file(self.path, content[self._written :])
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.truncate(self.path, self._written)  # a full disk takes a part of the bytes
+                raise
+            self._written = len(content)
+
+    def sync(self) -> None:
+        """Return when every entry is on the disk; nothing happens to a file that is being deleted."""
+        self.write_out()
+        if not self._discarded and self._written:
+            with contextlib.suppress(FileNotFoundError):
+                sync_file(self.path)
+
+    def collect(self, start_offset: int, upper_offset: int) -> tuple[list[AbortedTransaction], bool]:
+        """The aborted transactions with records in start_offset..upper_offset (exclusive), and whether
+        that is all there are: False if the next segment's index may have more.
+        """
+        content = self._load()
+        if not content:
+            return [], False
+        count = len(content) // ENTRY_BYTES
+        found = []
+        first = bisect_left(range(count), start_offset, key=lambda at: self._at(content, at).last_offset)
+        for at in range(first, count):
+            entry = self._at(content, at)
+            if entry.first_offset < upper_offset:
+                found.append(entry)
+            if entry.last_stable_offset >= upper_offset:
+                return found, True
+        return found, False
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the transactions whose marker is at or above `offset`."""
+        content = self._load()
+        count = len(content) // ENTRY_BYTES
+        kept = bisect_left(range(count), offset, key=lambda at: self._at(content, at).last_offset)
+        if kept == count:
+            return
+        with self._lock:
+            self._content = content[: kept * ENTRY_BYTES]
+            self._written = min(self._written, len(self._content))
+            with contextlib.suppress(FileNotFoundError):
+                os.truncate(self.path, self._written)
+
+    def replace(self, entries: Iterable[AbortedTransaction]) -> None:
+        """Put these entries in the place of all, valid or not; without one the file goes."""
+        content = encode_entries(entries)
+        self._load()
+        with self._lock:
+            if content == self._content and self._written == len(content):
+                return
+            if content:
+                replace_file(Path(self.path), content, sync=False)
+            else:
+                Path(self.path).unlink(missing_ok=True)
+            self._content = content
+            self._written = len(content)
+
+    def discard(self) -> None:
+        """The file is about to be deleted: never make it again."""
+        with self._lock:
+            self._discarded = True
