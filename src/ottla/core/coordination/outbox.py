@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ottla.core.coordination.api import Append, Moment, Note, ProducerStamp, Reply, RequestReceived
 from ottla.core.coordination.records import CoordinatorRecord
@@ -51,12 +52,16 @@ class Outbox:
         self.now = Moment(0, 0)
         self._pending_appends: dict[int, PendingAppend] = {}
         self._open_requests: dict[int, RequestReceived] = {}
-        self._effects: list[Reply | Append | Note] = []
+        self._effects: list[Any] = []
         self._next_append_id = 0
 
-    def take_effects(self) -> list[Reply | Append | Note]:
+    def take_effects(self) -> list[Any]:
         effects, self._effects = self._effects, []
         return effects
+
+    def emit(self, effect: object) -> None:
+        """An effect that only this kind of coordinator has; its shell performs it."""
+        self._effects.append(effect)
 
     def set_timer(self, key: TimerKey, delay_ms: int) -> None:
         """Give `key` a deadline `delay_ms` from now, in place of any it had."""

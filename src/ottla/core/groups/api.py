@@ -24,6 +24,7 @@ from ottla.core.coordination.api import (
     Tick,
 )
 from ottla.core.groups.settings import Settings
+from ottla.core.groups.share.api import AskShareCoordinator, ShareCoordinatorAnswered
 from ottla.core.groups.topics import TopicsView
 
 
@@ -66,7 +67,8 @@ Event: TypeAlias = (
     | TopicsDeleted
     | TopicsChanged
     | SettingsChanged
+    | ShareCoordinatorAnswered
     | Loaded
     | Resigned
 )
-Effect: TypeAlias = Reply | Append | Note
+Effect: TypeAlias = Reply | Append | Note | AskShareCoordinator

@@ -14,6 +14,7 @@ from ottla.core.coordination.turns import Turns
 from ottla.core.groups.classic.group import ClassicGroup
 from ottla.core.groups.responses import coordinator_error
 from ottla.core.groups.settings import GroupSettings, Settings
+from ottla.core.groups.share.group import ShareGroup
 from ottla.core.groups.topics import NO_TOPICS, TopicsView
 
 
@@ -35,6 +36,7 @@ class ShardContext:
     settings: Settings
     topics: TopicsView = NO_TOPICS
     classic: dict[str, ClassicGroup] = field(default_factory=dict)
+    share: dict[str, ShareGroup] = field(default_factory=dict)
 
     @classmethod
     def of(cls, settings: Settings) -> ShardContext:
@@ -50,4 +52,6 @@ class ShardContext:
         """Which kind of group `group_id` is; None if there is no such group."""
         if group_id in self.classic:
             return GroupKind.CLASSIC
+        if group_id in self.share:
+            return GroupKind.SHARE
         return None

@@ -1,0 +1,37 @@
+"""What a group shard asks of the share coordinator, and the event that brings the answer.
+
+The shell sends the request through the persister (broker/share_persister.py) and feeds back its response,
+which has an error code for every partition that was asked about. If the broker ends in between, nobody
+answers: the group's records say which partitions were asked for, and they are asked for again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ottla.core.coordination.api import Moment
+from ottla.protocol.messages.delete_share_group_state_request import DeleteShareGroupStateRequest
+from ottla.protocol.messages.delete_share_group_state_response import DeleteShareGroupStateResponse
+from ottla.protocol.messages.initialize_share_group_state_request import InitializeShareGroupStateRequest
+from ottla.protocol.messages.initialize_share_group_state_response import InitializeShareGroupStateResponse
+
+ShareStateRequest: TypeAlias = InitializeShareGroupStateRequest | DeleteShareGroupStateRequest
+ShareStateResponse: TypeAlias = InitializeShareGroupStateResponse | DeleteShareGroupStateResponse
+
+
+@dataclass(frozen=True, slots=True)
+class AskShareCoordinator:
+    """Effect: begin or end the delivery state of share partitions, and report with `call_id`."""
+
+    call_id: int
+    request: ShareStateRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ShareCoordinatorAnswered:
+    """Event: the answer to an `AskShareCoordinator`. Answers come in any order."""
+
+    at: Moment
+    call_id: int
+    response: ShareStateResponse
