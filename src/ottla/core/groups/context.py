@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from ottla.core.coordination.outbox import Outbox
 from ottla.core.coordination.turns import Turns
 from ottla.core.groups.classic.group import ClassicGroup
+from ottla.core.groups.offset_rules import OffsetRules
 from ottla.core.groups.responses import coordinator_error
 from ottla.core.groups.settings import GroupSettings, Settings
 from ottla.core.groups.share.group import ShareGroup
@@ -38,6 +39,9 @@ class ShardContext:
     classic: dict[str, ClassicGroup] = field(default_factory=dict)
     share: dict[str, ShareGroup] = field(default_factory=dict)
 
+    rules: dict[GroupKind, OffsetRules] = field(default_factory=dict)
+    """Each kind registers what it says about offsets and the ends of groups."""
+
     @classmethod
     def of(cls, settings: Settings) -> ShardContext:
         outbox = Outbox(settings.broker.commit_timeout_ms, coordinator_error)
@@ -55,3 +59,8 @@ class ShardContext:
         if group_id in self.share:
             return GroupKind.SHARE
         return None
+
+    def rules_of(self, group_id: str) -> OffsetRules | None:
+        """The rules of the group's kind; None if there is no such group."""
+        kind = self.kind_of(group_id)
+        return None if kind is None else self.rules[kind]

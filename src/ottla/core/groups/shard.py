@@ -31,6 +31,7 @@ from ottla.core.groups import coordinator_records
 from ottla.core.groups.api import Effect, Event, SettingsChanged, TopicsChanged, TopicsDeleted
 from ottla.core.groups.classic.group import ClassicGroup, ClassicMember, GroupState
 from ottla.core.groups.classic.membership import ClassicMembership
+from ottla.core.groups.classic.offset_rules import ClassicOffsetRules
 from ottla.core.groups.classic.rebalance import ClassicRebalance
 from ottla.core.groups.context import GroupKind, ShardContext
 from ottla.core.groups.coordinator_records import CommittedOffset
@@ -80,6 +81,7 @@ class Shard:
         self._store = OffsetStore()
         self._rebalance = ClassicRebalance(context)
         self._membership = ClassicMembership(context, self._rebalance)
+        context.rules[GroupKind.CLASSIC] = ClassicOffsetRules(context.classic, self._rebalance)
         self._offsets = Offsets(context, self._rebalance, self._store)
 
     @property

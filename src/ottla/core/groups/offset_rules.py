@@ -1,0 +1,80 @@
+"""What each kind of group says about its groups' offsets: who may commit, read and delete, what expires.
+
+Theory of operation. Committed offsets (offsets.py) and deletions (shard.py) know no kind of group. They ask
+the rules of the group's kind, which the kind's package makes and registers in `ShardContext.rules`; a group id
+that no kind knows has no rules. Rules look and never decide: nothing is appended or changed here, but that a
+member was heard of. `CLASSIC` is implemented in classic/offset_rules.py.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol, TypeAlias
+
+from ottla.core.coordination.records import CoordinatorRecord
+from ottla.core.groups.coordinator_records import CommittedOffset
+from ottla.protocol.errors import ErrorCode
+
+NO_EPOCH = -1
+
+
+class Committer(NamedTuple):
+    """Who commits offsets, as OffsetCommit and TxnOffsetCommit say it."""
+
+    member_id: str
+    instance_id: str | None
+    epoch: int
+    """The generation or the member epoch; negative for nobody's member."""
+    transactional: bool
+    api_version: int
+    """Of OffsetCommit, or of TxnOffsetCommit when `transactional`."""
+
+    @property
+    def is_no_member(self) -> bool:
+        """Whether it claims nothing about a group: a producer before KIP-447 commits so in a transaction."""
+        return self.epoch < 0 and not self.member_id and self.instance_id is None
+
+
+Target: TypeAlias = tuple[str, uuid.UUID, int]
+"""A partition that an offset is committed for: topic, topic id (zero if the topic is gone), partition."""
+
+ExpiryBase: TypeAlias = Callable[[CommittedOffset], int]
+"""From when (ms, wall clock) the retention of an offset counts."""
+
+
+class OffsetRules(Protocol):
+    """The rules of one kind of group. `group_id` is always a group of that kind."""
+
+    def check_commit(self, group_id: str, committer: Committer, targets: Iterable[Target]) -> ErrorCode:
+        """Whether the committer may commit for these partitions; an error refuses the whole request.
+
+        A transactional commit is told ILLEGAL_GENERATION for the caller's STALE_MEMBER_EPOCH.
+        """
+
+    def on_commit(self, group_id: str, committer: Committer) -> None:
+        """A plain commit was allowed: its member is alive, where heartbeats alone do not say so."""
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Whether these may read the offsets (OffsetFetch 9 and later name a member; KIP-848).
+
+        GROUP_ID_NOT_FOUND means that the group has no offsets, and is no error to the client.
+        """
+
+    def check_offset_delete(self, group_id: str) -> ErrorCode:
+        """Whether single offsets may be deleted (KIP-496)."""
+
+    def is_subscribed_to(self, group_id: str, topic: str) -> bool:
+        """Whether a member reads the topic: its offsets then neither expire nor can be deleted."""
+
+    def expiry_base(self, group_id: str) -> ExpiryBase | None:
+        """From when the retention of the group's offsets counts; None when they do not expire now."""
+
+    def may_end(self, group_id: str) -> bool:
+        """Whether the group goes with its last offset: it has no members, and its kind lets it."""
+
+    def check_delete(self, group_id: str) -> ErrorCode:
+        """Whether the group may be deleted by an administrator: NON_EMPTY_GROUP while it has members."""
+
+    def tombstones(self, group_id: str) -> list[CoordinatorRecord]:
+        """What removes the group itself; its offsets' tombstones come before these in the same append."""
