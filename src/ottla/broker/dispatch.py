@@ -50,6 +50,7 @@ FAMILIES: dict[ApiKey, str] = {
     ApiKey.DELETE_RECORDS: "delete_records",
     ApiKey.INIT_PRODUCER_ID: "producer_ids",
     ApiKey.OFFSET_FOR_LEADER_EPOCH: "leader_epochs",
+    ApiKey.WRITE_TXN_MARKERS: "transaction_markers",
     ApiKey.DESCRIBE_CONFIGS: "configs",
     ApiKey.ALTER_CONFIGS: "configs",
     ApiKey.DESCRIBE_LOG_DIRS: "log_dirs",
@@ -62,6 +63,7 @@ FAMILIES: dict[ApiKey, str] = {
     ApiKey.DESCRIBE_QUORUM: "cluster",
     ApiKey.UPDATE_FEATURES: "cluster",
     ApiKey.DESCRIBE_CLUSTER: "cluster",
+    ApiKey.DESCRIBE_PRODUCERS: "describe_producers",
     ApiKey.LIST_CONFIG_RESOURCES: "configs",
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: "metadata",
 }

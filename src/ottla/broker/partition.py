@@ -49,7 +49,10 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """The first offset that read_committed may not read."""
-        return last_stable_offset(self.leader.high_watermark, self.log.producers.first_unstable_offset)
+        unstable = self.log.producers.first_unstable_offset
+        if unstable is None:
+            return self.leader.high_watermark
+        return last_stable_offset(self.leader.high_watermark, max(unstable, self.log.log_start_offset))
 
     def append(self, batches: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> AppendResult:
         """Give the batches their offsets and epoch in place and append them verbatim.

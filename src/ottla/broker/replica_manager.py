@@ -14,7 +14,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.log_manager import LogManager
 from ottla.broker.partition import Partition
@@ -38,11 +38,13 @@ from ottla.protocol.record_batch import (
     Record,
     decode_records,
     encode_batch,
+    encode_end_transaction_marker,
     parse_batch_header,
 )
 from ottla.protocol.schema import Buffer
 from ottla.storage.log import LogConfig
 from ottla.storage.log_directory import LogDirectory
+from ottla.storage.producer_states import Verification
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.broker")
 
 GROUP_TOPIC = "__consumer_offsets"
+#: topic -> the broker's attribute that coordinates what is in it
+COORDINATORS = {GROUP_TOPIC: "groups", "__share_group_state": "share_coordinator"}
 NO_TIMESTAMP = -1
 
 
@@ -73,6 +77,9 @@ class ReplicaManager:
         self._rules: dict[str, BatchRules] = {}
         self._log_configs: dict[str, LogConfig] = {}
         self.fetch_max_bytes = broker.config[broker_settings.FETCH_MAX_BYTES]
+        self.verifies_transactions: bool = broker.config[
+            broker_settings.TRANSACTION_PARTITION_VERIFICATION_ENABLE
+        ]
 
     # -- look-up ------------------------------------------------------------------------------------
 
@@ -122,18 +129,26 @@ class ReplicaManager:
     # -- append and read ----------------------------------------------------------------------------
 
     def append_produced(
-        self, partition: Partition, records: Buffer | None, *, zstd_allowed: bool = True
+        self,
+        partition: Partition,
+        records: Buffer | None,
+        *,
+        zstd_allowed: bool = True,
+        verification: Verification | None = None,
     ) -> Appended:
         """Check one produced batch and append it.
 
-        Raises KafkaError for what the client did wrong, ProtocolError for a corrupt batch, OSError when
-        the disk refuses.
+        `verification` is the one that the coordinator has confirmed, for a batch that begins a transaction in
+        the partition. Raises KafkaError for what the client did wrong, ProtocolError for a corrupt batch,
+        OSError when the disk refuses.
         """
         now_ms = self._broker.now_ms()
         rules = self._rules[partition.topic]
         header, batch = validate_produced(records, rules, now_ms, zstd_allowed=zstd_allowed)
         if header.producer_id >= 0:
-            duplicate = partition.log.producers.check(header)
+            duplicate = partition.log.producers.check(
+                header, verification, must_verify=self.verifies_transactions
+            )
             if duplicate is not None:
                 return Appended(duplicate.base_offset, NO_TIMESTAMP, partition.log.log_start_offset)
         result = partition.append(batch, (header,), now_ms)
@@ -141,6 +156,47 @@ class ReplicaManager:
             self._logs.flush_soon()
         append_time_ms = now_ms if rules.log_append_time else NO_TIMESTAMP
         return Appended(result.base_offset, append_time_ms, partition.log.log_start_offset)
+
+    def append_end_transaction_marker(
+        self,
+        topic: str,
+        index: int,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        committed: bool,
+        *,
+        transaction_version: int,
+    ) -> int:
+        """End a producer's transaction in a partition; returns the marker's offset.
+
+        Raises UnknownTopicOrPartition, NotLeaderOrFollower, InvalidProducerEpoch,
+        TransactionCoordinatorFenced, or OSError when the disk refuses.
+        """
+        partition = self.partition(topic, index)
+        partition.log.producers.check_marker(
+            producer_id, producer_epoch, coordinator_epoch, transaction_version
+        )
+        now_ms = self._broker.now_ms()
+        batch = memoryview(
+            bytearray(
+                encode_end_transaction_marker(
+                    committed=committed,
+                    coordinator_epoch=coordinator_epoch,
+                    producer_id=producer_id,
+                    producer_epoch=producer_epoch,
+                    timestamp=now_ms,
+                )
+            )
+        )
+        result = partition.append(batch, (parse_batch_header(batch),), now_ms)
+        if result.rolled or result.flush_due:
+            self._logs.flush_soon()
+        if topic == GROUP_TOPIC:
+            transaction_ended = getattr(self._broker.groups, "on_transaction_end", None)
+            if transaction_ended is not None:
+                transaction_ended(index, producer_id, producer_epoch, committed)
+        return result.base_offset
 
     async def append_records(
         self,
@@ -154,7 +210,7 @@ class ReplicaManager:
         """Append records of this broker's own as one batch; returns its base offset once committed.
 
         With a `producer` they are part of its transaction. Raises UnknownTopicOrPartition,
-        NotLeaderOrFollower, or OSError when the disk refuses.
+        NotLeaderOrFollower, InvalidProducerEpoch, or OSError when the disk refuses.
         """
         partition = self.partition(topic, index)
         if producer is None:
@@ -168,7 +224,10 @@ class ReplicaManager:
                 transactional=True,
             )
         batch = memoryview(bytearray(encoded))
-        return partition.append(batch, (parse_batch_header(batch),), self._broker.now_ms()).base_offset
+        header = parse_batch_header(batch)
+        if producer is not None:
+            partition.log.producers.check(header)
+        return partition.append(batch, (header,), self._broker.now_ms()).base_offset
 
     def iterate_batches(self, topic: str, index: int) -> Iterator[tuple[BatchHeader, list[Record]]]:
         """The committed batches of a partition with their records, control batches too."""
@@ -190,8 +249,10 @@ class ReplicaManager:
 
     async def elect_all(self) -> None:
         """Let the coordinators take the partitions of their topics that this broker leads."""
-        for index, partition in sorted(self._partitions.get(GROUP_TOPIC, {}).items()):
-            self._broker.groups.on_elected(index, partition.leader.leader_epoch)
+        for topic in COORDINATORS:
+            coordinator = self._coordinator_of(topic)
+            for index, partition in sorted(self._partitions.get(topic, {}).items()):
+                coordinator.on_elected(index, partition.leader.leader_epoch)
 
     def on_metadata(self, delta: MetadataDelta) -> None:
         """Make the partitions follow committed metadata. Called by the controller after each change."""
@@ -200,6 +261,7 @@ class ReplicaManager:
             self._drop(topic_id, name)
         if delta.deleted_topics:
             self._broker.groups.on_topics_deleted(delta.deleted_topics)
+            self._broker.share_coordinator.on_topics_deleted(delta.deleted_topics)
         for topic_id, index in delta.changed_partitions:
             topic = image.topics_by_id.get(topic_id)
             if topic is not None and index in topic.partitions:
@@ -208,6 +270,9 @@ class ReplicaManager:
             self._configure(name)
         if delta.broker_configs_changed:
             self.fetch_max_bytes = self._broker.config[broker_settings.FETCH_MAX_BYTES]
+            self.verifies_transactions = self._broker.config[
+                broker_settings.TRANSACTION_PARTITION_VERIFICATION_ENABLE
+            ]
             for name in list(self._partitions):
                 self._configure(name)
 
@@ -248,9 +313,14 @@ class ReplicaManager:
         )
 
     def _elected(self, topic: str, image: PartitionImage) -> None:
-        groups = getattr(self._broker, "groups", None)  # not there yet while the broker starts, see elect_all
-        if topic == GROUP_TOPIC and groups is not None:
-            groups.on_elected(image.partition_id, image.leader_epoch)
+        coordinator = self._coordinator_of(topic)
+        if coordinator is not None:  # not there yet while the broker starts, see elect_all
+            coordinator.on_elected(image.partition_id, image.leader_epoch)
+
+    def _coordinator_of(self, topic: str) -> Any:
+        """Who coordinates what is in the partitions of a coordinator's topic; None for other topics."""
+        name = COORDINATORS.get(topic)
+        return None if name is None else getattr(self._broker, name, None)
 
     def _drop(self, topic_id: uuid.UUID, name: str) -> None:
         by_index = self._by_id.pop(topic_id, {})
@@ -258,8 +328,8 @@ class ReplicaManager:
         self._rules.pop(name, None)
         self._log_configs.pop(name, None)
         for partition in by_index.values():
-            if name == GROUP_TOPIC:
-                self._broker.groups.on_resigned(partition.index)
+            if name in COORDINATORS:
+                self._coordinator_of(name).on_resigned(partition.index)
             self._logs.delete(partition.log)
             partition.wake_all()
 

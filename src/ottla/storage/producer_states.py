@@ -2,16 +2,21 @@
 
 For every producer id: the epoch, the last five batches (sequences, offsets, timestamps), the first offset
 of an open transaction, and the epoch of the coordinator that ended the last one. `check` judges a batch
-that a client wants to append; `update` takes over a batch that was appended. Nothing else changes the
-state, so a replay of the log's batches gives the same one.
+that a client wants to append, `check_marker` the end of a transaction; `update` takes over a batch that was
+appended. Nothing else changes the state, so a replay of the log's batches gives the same one.
 
-Rules (KIP-98, KIP-360, KIP-447, as in Apache Kafka):
+Rules (KIP-98, KIP-360, KIP-447, KIP-890, KIP-1228, as in Apache Kafka):
 - the exact sequence range of one of the last five batches of this epoch is a duplicate: answered with the
   offset it got the first time;
 - an older epoch is fenced; a newer one must begin with sequence 0;
 - otherwise the first sequence follows the last one; 0 follows 2^31-1;
 - a producer that the log knows nothing of (any more) may begin anywhere;
-- within a transaction, batches that are not transactional are refused.
+- within a transaction, batches that are not transactional are refused;
+- a batch that begins a transaction here must bring a `Verification`, made before the coordinator was asked
+  and void once any transactional batch or marker of the producer was appended; nothing below the lowest
+  sequence seen meanwhile may be skipped; in transactions v2 a producer without batches begins with 0;
+- a marker has at least the producer's epoch, in transactions v2 a newer one, unless it only repeats the end
+  of a transaction; and at least the epoch of the coordinator that wrote the last one.
 
 Snapshots are Kafka's `<offset>.snapshot` files: the state before that offset. One is written whenever a
 segment is rolled and when the log is closed; they only save replaying, so a damaged one is dropped and
@@ -30,7 +35,12 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from ottla.protocol.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
+from ottla.protocol.errors import (
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    OutOfOrderSequenceNumber,
+    TransactionCoordinatorFenced,
+)
 from ottla.protocol.record_batch import BatchHeader, decrement_sequence, increment_sequence
 from ottla.storage.errors import StorageError
 from ottla.storage.files import replace_file
@@ -39,6 +49,8 @@ SNAPSHOT_SUFFIX = ".snapshot"
 BATCHES_KEPT = 5
 NO_EPOCH = -1
 NO_SEQUENCE = -1
+LAST_EPOCH = 2**15 - 1
+TRANSACTIONS_V2 = 2
 
 _SNAPSHOT_VERSION = 1
 _SNAPSHOT_START = Struct(">hIi")  # version, CRC-32C of all that follows it, number of entries
@@ -80,6 +92,27 @@ class ProducerState:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
 
+@dataclass(slots=True, eq=False)
+class Verification:
+    """A question to the coordinator under way: whether a producer's transaction includes this partition.
+
+    Only this very object lets a batch begin the transaction; `started_ms` is for its expiry.
+    """
+
+    epoch: int
+    lowest_sequence: int
+    started_ms: int
+    transactions_v2: bool
+
+    def seen(self, epoch: int, sequence: int) -> None:
+        """Another batch of the producer asks while the first one waits."""
+        if epoch > self.epoch:
+            self.epoch = epoch
+            self.lowest_sequence = sequence
+        elif epoch == self.epoch:
+            self.lowest_sequence = min(self.lowest_sequence, sequence)
+
+
 class TransactionMarker(NamedTuple):
     """The record of a control batch that ends a transaction."""
 
@@ -100,12 +133,13 @@ class CompletedTransaction(NamedTuple):
 class ProducerStates:
     """All producers of one log."""
 
-    __slots__ = ("_expiration_ms", "_ongoing", "_producers", "_unreplicated")
+    __slots__ = ("_expiration_ms", "_ongoing", "_producers", "_unreplicated", "_verifications")
 
     def __init__(self, expiration_ms: int) -> None:
         self._expiration_ms = expiration_ms
         self._producers: dict[int, ProducerState] = {}
         self._ongoing: dict[int, int] = {}  # first offset of an open transaction -> producer id, in log order
+        self._verifications: dict[int, Verification] = {}
         self._unreplicated: dict[int, int] = {}  # first offset of an ended one -> offset of its marker
 
     def __len__(self) -> int:
@@ -122,22 +156,30 @@ class ProducerStates:
 
     # --- a client's batch -----------------------------------------------------------------------------
 
-    def check(self, header: BatchHeader) -> ProducedBatch | None:
+    def check(
+        self, header: BatchHeader, verification: Verification | None = None, *, must_verify: bool = False
+    ) -> ProducedBatch | None:
         """Whether a client's batch may be appended: None if so, or the batch that it duplicates.
 
-        Raises InvalidProducerEpoch, OutOfOrderSequenceNumber or InvalidTxnState. Batches without a producer
-        id or with control records pass.
+        `must_verify`: a batch that begins a transaction needs the `verification` that is under way. Raises
+        InvalidProducerEpoch, OutOfOrderSequenceNumber or InvalidTxnState. Batches without a producer id or
+        with control records pass.
         """
         state = self._producers.get(header.producer_id)
-        if state is None or header.is_control:
+        if header.is_control:
             return None
         epoch = header.producer_epoch
         sequence = header.base_sequence
-        if epoch == state.epoch:
+        if state is not None and epoch == state.epoch:
             last_sequence = header.last_sequence
             for batch in state.batches:
                 if batch.last_sequence == last_sequence and batch.base_sequence == sequence:
                     return batch
+        if header.is_transactional:
+            self._check_verified(header, state, verification, must_verify)
+        if state is None:
+            return None
+        if epoch == state.epoch:
             expected = increment_sequence(state.last_sequence, 1)
             if sequence != expected and sequence != NO_SEQUENCE:
                 raise OutOfOrderSequenceNumber(
@@ -157,6 +199,81 @@ class ProducerStates:
             )
         return None
 
+    def _check_verified(
+        self,
+        header: BatchHeader,
+        state: ProducerState | None,
+        verification: Verification | None,
+        must_verify: bool,
+    ) -> None:
+        if state is not None:
+            if header.producer_epoch < state.epoch:
+                return  # which is refused for that
+            if state.current_txn_first_offset >= 0 and state.epoch == header.producer_epoch:
+                return
+        producer_id = header.producer_id
+        current = self._verifications.get(producer_id)
+        if must_verify and (current is None or current is not verification):
+            raise InvalidTxnState(f"producer {producer_id} has no transaction that includes the partition")
+        sequence = header.base_sequence
+        if current is None or sequence == NO_SEQUENCE:
+            return
+        if current.transactions_v2 and sequence != 0 and (state is None or not state.batches):
+            raise OutOfOrderSequenceNumber(
+                f"producer {producer_id}: sequence {sequence}, but nothing is known of it: expected 0"
+            )
+        if sequence > current.lowest_sequence:
+            raise OutOfOrderSequenceNumber(
+                f"producer {producer_id}: sequence {sequence}, but {current.lowest_sequence} was seen before"
+            )
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, *, now_ms: int, transactions_v2: bool
+    ) -> Verification | None:
+        """A transactional batch is about to come; None if its transaction is open in this log already.
+
+        Otherwise the coordinator is to be asked, and what is returned here passed to `check`. Raises
+        InvalidProducerEpoch.
+        """
+        state = self._producers.get(producer_id)
+        if state is not None:
+            if epoch < state.epoch:
+                raise InvalidProducerEpoch(
+                    f"producer {producer_id}: epoch {epoch} is older than {state.epoch}"
+                )
+            if state.current_txn_first_offset >= 0 and state.epoch == epoch:
+                return None
+        current = self._verifications.get(producer_id)
+        if current is None:
+            current = Verification(epoch, sequence, now_ms, transactions_v2)
+            self._verifications[producer_id] = current
+        else:
+            current.seen(epoch, sequence)
+        return current
+
+    def check_marker(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int
+    ) -> None:
+        """Whether a coordinator may end a transaction. Raises InvalidProducerEpoch (for the producer's
+        epoch) or TransactionCoordinatorFenced (for an older coordinator).
+        """
+        state = self._producers.get(producer_id)
+        if state is None:
+            return
+        is_open = state.current_txn_first_offset >= 0
+        stale = epoch < state.epoch
+        if transaction_version >= TRANSACTIONS_V2 and epoch == state.epoch:
+            stale = is_open and epoch != LAST_EPOCH
+        if stale:
+            raise InvalidProducerEpoch(
+                f"a marker of producer {producer_id} has epoch {epoch}, the producer {state.epoch}"
+            )
+        if coordinator_epoch < state.coordinator_epoch:
+            raise TransactionCoordinatorFenced(
+                f"a marker of producer {producer_id} is of coordinator epoch {coordinator_epoch}, "
+                f"the last one was of {state.coordinator_epoch}"
+            )
+
     # --- appended batches -----------------------------------------------------------------------------
 
     def update(
@@ -167,6 +284,10 @@ class ProducerStates:
         Returns the transaction that it ended, if any.
         """
         producer_id = header.producer_id
+        if header.is_transactional and self._verifications:
+            self._verifications.pop(producer_id, None)
+        if marker is None and header.is_control:
+            return None  # compaction left an empty control batch
         state = self._producers.get(producer_id)
         if state is None:
             state = self._producers[producer_id] = ProducerState(producer_id)
@@ -174,7 +295,7 @@ class ProducerStates:
             state.epoch = header.producer_epoch
             state.batches.clear()
         state.last_timestamp = header.max_timestamp
-        if header.is_control:
+        if marker is not None:
             return self._end_transaction(state, header, marker)
         last_offset = header.base_offset + header.last_offset_delta
         state.batches.append(
@@ -186,10 +307,8 @@ class ProducerStates:
         return None
 
     def _end_transaction(
-        self, state: ProducerState, header: BatchHeader, marker: TransactionMarker | None
+        self, state: ProducerState, header: BatchHeader, marker: TransactionMarker
     ) -> CompletedTransaction | None:
-        if marker is None:
-            return None  # compaction left an empty control batch
         state.coordinator_epoch = marker.coordinator_epoch
         first_offset = state.current_txn_first_offset
         state.current_txn_first_offset = -1
@@ -197,7 +316,7 @@ class ProducerStates:
             return None
         self._ongoing.pop(first_offset, None)
         self._unreplicated[first_offset] = header.base_offset
-        stable = min(self._ongoing, default=header.base_offset + 1)
+        stable = next(iter(self._ongoing), header.base_offset + 1)
         return CompletedTransaction(
             state.producer_id, first_offset, header.base_offset, not marker.committed, stable
         )
@@ -205,7 +324,7 @@ class ProducerStates:
     @property
     def first_unstable_offset(self) -> int | None:
         """The first offset of a transaction that is open, or whose marker is not replicated yet."""
-        ongoing = min(self._ongoing) if self._ongoing else None
+        ongoing = next(iter(self._ongoing)) if self._ongoing else None
         if not self._unreplicated:
             return ongoing
         unreplicated = min(self._unreplicated)
@@ -219,7 +338,10 @@ class ProducerStates:
                 del self._unreplicated[first]
 
     def expire(self, now_ms: int) -> int:
-        """Forget the producers that wrote nothing for long and have no open transaction. How many."""
+        """Forget the producers that wrote nothing for long and have no open transaction. How many.
+
+        Questions to the coordinator that led to no batch go as well.
+        """
         limit = now_ms - self._expiration_ms
         expired = [
             state.producer_id
@@ -228,12 +350,17 @@ class ProducerStates:
         ]
         for producer_id in expired:
             del self._producers[producer_id]
+        for producer_id in [
+            each for each, verification in self._verifications.items() if verification.started_ms <= limit
+        ]:
+            del self._verifications[producer_id]
         return len(expired)
 
     def clear(self) -> None:
         self._producers.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
+        self._verifications.clear()
 
     # --- snapshots ------------------------------------------------------------------------------------
 
@@ -277,8 +404,13 @@ class ProducerStates:
             if last_offset >= 0:
                 state.batches.append(ProducedBatch(last_sequence, last_offset, delta, timestamp))
             self._producers[producer_id] = state
-            if first >= 0:
-                self._ongoing[first] = producer_id
+        self._ongoing.update(
+            sorted(
+                (state.current_txn_first_offset, state.producer_id)
+                for state in self._producers.values()
+                if state.current_txn_first_offset >= 0
+            )
+        )
         self.expire(now_ms)
 
 

@@ -33,6 +33,7 @@ from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError, NotLeaderOrFollower
 from ottla.protocol.messages.fetch_request import FetchRequest
 from ottla.protocol.messages.fetch_response import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
@@ -249,6 +250,11 @@ class _Fetch:
                 at_least_one_batch=self.read_bytes == 0,
             )
             data.records = piece.read()
+            if committed and data.records:
+                data.aborted_transactions = [
+                    AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+                    for each in stored.aborted_transactions(offset, stored.upper_bound_of(piece))
+                ]
         except OffsetOutOfRange:
             data.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
             data.high_watermark = data.last_stable_offset = data.log_start_offset = -1

@@ -3,7 +3,8 @@
 Each partition's records must be one batch of magic 2 (KIP-98). The batch is checked by its header and
 its CRC, its base offset and leader epoch are patched in place, and its bytes are appended as they are;
 records are looked at only where a topic asks for it (compacted topics refuse keyless records,
-LogAppendTime topics stamp the batch).
+LogAppendTime topics stamp the batch). A batch that begins a transaction in its partition waits for the
+transaction coordinator's word; nothing else awaits.
 
     v3   transactional id            v9   flexible
     v5   log start offset            v10  current leader on NOT_LEADER_OR_FOLLOWER (KIP-951)
@@ -18,6 +19,7 @@ replica that is the same moment.
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -25,6 +27,12 @@ from ottla.broker.connection import CloseConnection, Reply
 from ottla.broker.context import RequestContext
 from ottla.broker.replica_manager import Appended
 from ottla.broker.replies import frame_reply
+from ottla.broker.transaction_verification import (
+    NOT_TRANSACTIONAL,
+    TransactionalAppends,
+    Verified,
+    find_transactional_appends,
+)
 from ottla.core.metadata.topic_names import is_internal
 from ottla.protocol import single_partition_produce
 from ottla.protocol.apis import ApiKey
@@ -53,7 +61,7 @@ FIRST_VERSION_WITH_ZSTD = 7
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 
 
-def handle(broker: Broker, context: RequestContext, body: memoryview) -> Reply:
+def handle(broker: Broker, context: RequestContext, body: memoryview) -> Reply | Awaitable[Reply]:
     """Append what the request carries and answer."""
     version = context.api_version
     if version < FIRST_VERSION_SERVED:
@@ -62,6 +70,31 @@ def handle(broker: Broker, context: RequestContext, body: memoryview) -> Reply:
     if single is not None:
         return _handle_single(broker, context, single)
     request, _ = ProduceRequest.decode_prefix(body, version)
+    appends = find_transactional_appends(broker, request, version)
+    if appends is None:
+        return _append_all(broker, context, request, NOT_TRANSACTIONAL)
+    if not appends.unverified:
+        return _append_all(broker, context, request, appends.outcome)
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None:  # the bytes are in a buffer that is read into again meanwhile
+                data.records = memoryview(bytearray(data.records))
+    return _append_verified(broker, context, request, appends)
+
+
+async def _append_verified(
+    broker: Broker, context: RequestContext, request: ProduceRequest, appends: TransactionalAppends
+) -> Reply:
+    return _append_all(broker, context, request, await appends.verify())
+
+
+def _append_all(
+    broker: Broker,
+    context: RequestContext,
+    request: ProduceRequest,
+    verified: Mapping[tuple[str | UUID, int], Verified],
+) -> Reply:
+    version = context.api_version
     by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS
     response = ProduceResponse(responses=[])
     failures = 0
@@ -72,7 +105,15 @@ def handle(broker: Broker, context: RequestContext, body: memoryview) -> Reply:
         response.responses.append(topic_response)
         topic = topic_data.topic_id if by_id else topic_data.name
         for data in topic_data.partition_data:
-            outcome = _append(broker, context, request.acks, topic, data.index, data.records)
+            outcome = _append(
+                broker,
+                context,
+                request.acks,
+                topic,
+                data.index,
+                data.records,
+                verified.get((topic, data.index)),
+            )
             if isinstance(outcome, Appended):
                 outcome = _succeeded(data.index, outcome)
             else:
@@ -107,7 +148,13 @@ def _unanswered(failures: int) -> Reply:
 
 
 def _append(
-    broker: Broker, context: RequestContext, acks: int, topic: str | UUID, index: int, records: Buffer | None
+    broker: Broker,
+    context: RequestContext,
+    acks: int,
+    topic: str | UUID,
+    index: int,
+    records: Buffer | None,
+    verified: Verified | None = None,
 ) -> Appended | PartitionProduceResponse:
     """Append one partition's batch: where it landed, or the answer that says why not."""
     if isinstance(topic, UUID):
@@ -121,8 +168,13 @@ def _append(
         partition = broker.replicas.partition(topic, index)
         if is_internal(topic) and context.client_id != ADMIN_CLIENT_ID:
             return _failed(index, ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is the cluster's own")
+        zstd_allowed = context.api_version >= FIRST_VERSION_WITH_ZSTD
+        if verified is None:
+            return broker.replicas.append_produced(partition, records, zstd_allowed=zstd_allowed)
+        if verified.error is not None:
+            return _failed(index, verified.error, verified.message)
         return broker.replicas.append_produced(
-            partition, records, zstd_allowed=context.api_version >= FIRST_VERSION_WITH_ZSTD
+            partition, records, zstd_allowed=zstd_allowed, verification=verified.verification
         )
     except (RejectedRecords, RejectedTimestamps) as rejected:
         response = _failed(index, rejected.code, str(rejected))
