@@ -21,6 +21,8 @@ from ottla.broker.group_coordinator import GroupCoordinator
 from ottla.broker.producer_ids import ProducerIdSource
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.server import ListenError, Server, ServerLimits, bind
+from ottla.broker.share_coordinator import ShareCoordinator
+from ottla.broker.share_persister import ShareStatePersister
 from ottla.broker.supervisor import Supervisor
 from ottla.core.metadata import broker_settings
 from ottla.core.metadata.image import MetadataImage
@@ -54,6 +56,8 @@ class Broker:
         self.controller: Controller
         self.replicas: ReplicaManager
         self.groups: GroupCoordinator
+        self.share_coordinator: ShareCoordinator
+        self.share_state: ShareStatePersister
         self.producer_ids: ProducerIdSource
         self.server: Server
         self.port = 0
@@ -114,6 +118,7 @@ class Broker:
         """Stop cleanly: hang up, let the coordinators go, close every log, mark the shutdown clean."""
         await self.server.stop()
         await self.groups.stop()
+        await self.share_coordinator.stop()
         await self.controller.close()
         await self.supervisor.stop()
         await self.replicas.close()
@@ -136,6 +141,8 @@ class Broker:
         self.replicas.on_metadata(self.controller.lead(ports))
         self.producer_ids = ProducerIdSource(self.controller)
         self.groups = GroupCoordinator(self)
+        self.share_coordinator = ShareCoordinator(self)
+        self.share_state = ShareStatePersister(self)
         # Groups first: a shard hears of a topic's end before it hears that its offsets go.
         self.controller.add_listener(self.groups.on_metadata)
         self.controller.add_listener(self.replicas.on_metadata)

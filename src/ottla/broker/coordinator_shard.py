@@ -388,8 +388,9 @@ def decode_record(coordinator: Coordinator, record: Record, partition: int) -> C
     try:
         key = decode_coordinator_key(coordinator, record.key)
         if record.value is None:
-            return CoordinatorRecord(key)
-        return CoordinatorRecord(key, decode_coordinator_value(coordinator, key, record.value))
+            return CoordinatorRecord(key, offset=record.offset)
+        value = decode_coordinator_value(coordinator, key, record.value)
+        return CoordinatorRecord(key, value, offset=record.offset)
     except UnsupportedApiVersion as problem:
         log.warning(
             "unknown record topic=%s partition=%d offset=%d: %s", where, partition, record.offset, problem

@@ -66,6 +66,11 @@ FAMILIES: dict[ApiKey, str] = {
     ApiKey.DESCRIBE_PRODUCERS: "describe_producers",
     ApiKey.LIST_CONFIG_RESOURCES: "configs",
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: "metadata",
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: "share_state",
+    ApiKey.READ_SHARE_GROUP_STATE: "share_state",
+    ApiKey.WRITE_SHARE_GROUP_STATE: "share_state",
+    ApiKey.DELETE_SHARE_GROUP_STATE: "share_state",
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: "share_state",
 }
 
 

@@ -1,0 +1,13 @@
+"""Share groups' deliveries (KIP-932): the share coordinator, the leader of a share partition, share sessions.
+
+keys.py             a group's share of a partition, and its name at the coordinator
+state_batches.py    delivery states of ranges of offsets, and how later ones go over earlier ones
+state_records.py    a share partition's durable state and the records of `__share_group_state`
+coordinator.py      the share coordinator: state machine of one partition of `__share_group_state`
+responses.py        requests to it with one partition each, and their answers
+pruning.py          up to where the coordinator's log holds nothing that is needed
+in_flight.py        the records between a share partition's start and end, by batch or by offset
+acquisition.py      which of them a fetch gets
+share_partition.py  the leader's state machine: fetch, acknowledge, release, time out, persist
+sessions.py         which partitions a member fetches (as KIP-227's sessions do)
+"""
