@@ -206,6 +206,9 @@ def _of_kinds(config: BrokerConfig) -> dict[str, Any]:
         "share_heartbeat_interval_ms": config[broker_settings.GROUP_SHARE_HEARTBEAT_INTERVAL_MS],
         "share_assignment_interval_ms": _assignment_interval_ms(config, "share"),
         "share_max_size": config[broker_settings.GROUP_SHARE_MAX_SIZE],
+        "share_initialize_retry_interval_ms": config[
+            broker_settings.GROUP_SHARE_INITIALIZE_RETRY_INTERVAL_MS
+        ],
         "streams_session_timeout_ms": config[broker_settings.GROUP_STREAMS_SESSION_TIMEOUT_MS],
         "streams_heartbeat_interval_ms": config[broker_settings.GROUP_STREAMS_HEARTBEAT_INTERVAL_MS],
         "streams_assignment_interval_ms": _assignment_interval_ms(config, "streams"),

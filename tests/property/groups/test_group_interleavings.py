@@ -256,7 +256,7 @@ class Conversations(RuleBasedStateMachine):
     def acknowledged_commits_are_there(self) -> None:
         if not hasattr(self, "driver"):
             return
-        _, offsets = self.driver.shard.durable_state
+        offsets = self.driver.shard.durable_state[1]
         committed = offsets.get(GROUP, {}).get("t", {}).get(0)
         if self.acknowledged >= 0:
             assert committed is not None

@@ -1,9 +1,9 @@
 """What each kind of group says about its groups' offsets: who may commit, read and delete, what expires.
 
-Theory of operation. Committed offsets (offsets.py) and deletions (shard.py) know no kind of group. They ask
-the rules of the group's kind, which the kind's package makes and registers in `ShardContext.rules`; a group id
-that no kind knows has no rules. Rules look and never decide: nothing is appended or changed here, but that a
-member was heard of. `CLASSIC` is implemented in classic/offset_rules.py.
+Theory of operation. Committed offsets (offsets.py) and deletions (deletion.py) know no kind of group. They
+ask the rules of the group's kind, which the kind's package makes and registers in `ShardContext.rules`; a
+group id that no kind knows has no rules. Rules look and decide nothing: no record is appended here. The
+classic ones are in classic/offset_rules.py.
 """
 
 from __future__ import annotations
@@ -70,6 +70,9 @@ class OffsetRules(Protocol):
     def expiry_base(self, group_id: str) -> ExpiryBase | None:
         """From when the retention of the group's offsets counts; None when they do not expire now."""
 
+    def with_expiring_offsets(self) -> list[str]:
+        """The groups to look at when offsets expire: all of the kind, if its groups have offsets here."""
+
     def may_end(self, group_id: str) -> bool:
         """Whether the group goes with its last offset: it has no members, and its kind lets it."""
 
@@ -78,3 +81,10 @@ class OffsetRules(Protocol):
 
     def tombstones(self, group_id: str) -> list[CoordinatorRecord]:
         """What removes the group itself; its offsets' tombstones come before these in the same append."""
+
+    def begin_end(self, group_id: str) -> Callable[[], None]:
+        """The tombstones are on their way; the result takes back what this changed, should they fail.
+
+        It is the group's turn until they are in the log (coordination/turns.py): a kind whose decisions all
+        take turns has nothing to do here.
+        """

@@ -1,38 +1,40 @@
-"""Committed offsets of every group of a shard: OffsetCommit, OffsetFetch, OffsetDelete and expiry.
+"""Committed offsets of every group of a shard: OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete.
 
 Versions and edges:
     OffsetCommit 2-10   2-4: retention_time_ms gives the offset an expiry of its own; 6: leader epoch
                         (KIP-320); 7: instance id (KIP-345); 9: GROUP_ID_NOT_FOUND; 10: topic ids
-    OffsetFetch 1-10    2: every topic with null; 7: require_stable (KIP-447); 8: many groups (KIP-709);
-                        10: topic ids
+    TxnOffsetCommit 0-5 2: leader epoch; 3: member, instance and generation (KIP-447); 4-5: KIP-890, see the
+                        handler. Nobody waits here for a rebalance to end, as the transaction would
+    OffsetFetch 1-10    2: every topic with null; 7: require_stable (KIP-447): UNSTABLE_OFFSET_COMMIT for what
+                        an open transaction may still change; 8: many groups (KIP-709); 9: member and epoch
+                        (KIP-848); 10: topic ids
     OffsetDelete 0      KIP-496; a topic that members read answers GROUP_SUBSCRIBED_TO_TOPIC
 
-Theory of operation. Only replayed records change the offsets here, so a fetch sees what is committed and
-nothing else. Commits on their way to the log are counted per partition: require_stable waits for them, and
-whoever deletes offsets writes a tombstone for them too, since the log keeps the order.
+Theory of operation. Only replayed records and markers change the offsets (offset_store.py), so a fetch sees
+what is committed and nothing else. Commits on their way to the log are counted per partition: require_stable
+waits for them, and whoever deletes offsets writes a tombstone for them too, since the log keeps the order.
+Offsets of open transactions are kept from expiry and taken along by every deletion.
 
-An offset expires (KIP-211) when its group has been EMPTY for offsets.retention.minutes; for a simple group,
-or a topic that a stable group no longer reads, when the offset has not been committed for that long.
+What is particular to a kind of group (who may commit, what is read, what expires when) is asked of its
+`OffsetRules`. An offset expires (KIP-211) when offsets.retention.minutes have passed since the moment that
+the rules name, unless it was committed with an expiry of its own.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from ottla.core.coordination.api import RequestReceived
+from ottla.core.coordination.api import ProducerStamp, RequestReceived
 from ottla.core.coordination.outbox import answer_for
 from ottla.core.coordination.records import CoordinatorRecord
 from ottla.core.groups import coordinator_records
 from ottla.core.groups.api import DeletedTopic
-from ottla.core.groups.classic.group import ClassicGroup, GroupState
-from ottla.core.groups.classic.membership import check_member
-from ottla.core.groups.classic.rebalance import ClassicRebalance
 from ottla.core.groups.context import ShardContext
 from ottla.core.groups.coordinator_records import NO_TIMESTAMP, CommittedOffset
-from ottla.core.groups.responses import offset_commit_error
+from ottla.core.groups.offset_rules import Committer, OffsetRules, Target
+from ottla.core.groups.offset_store import OffsetStore
+from ottla.core.groups.responses import offset_commit_error, txn_offset_commit_error
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestPartition
 from ottla.protocol.messages.offset_commit_response import (
@@ -53,107 +55,55 @@ from ottla.protocol.messages.offset_fetch_response import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from ottla.protocol.records.offset_commit_key import OffsetCommitKey
-from ottla.protocol.records.offset_commit_value import OffsetCommitValue
+from ottla.protocol.messages.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+)
+from ottla.protocol.messages.txn_offset_commit_response import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 from ottla.protocol.schema import ZERO_UUID
 
 NO_OFFSET = -1
 NO_RETENTION_TIME = -1
-NO_GENERATION = -1
 FIRST_COMMIT_VERSION_WITH_GROUP_ID_NOT_FOUND = 9
-
-PartitionKey: TypeAlias = tuple[str, int]
-
-
-class OffsetStore:
-    """What is committed, and which commits are on their way; changed by replay and by the outbox only."""
-
-    def __init__(self) -> None:
-        self.committed: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
-        """group id -> topic -> partition -> offset"""
-        self._pending: dict[str, Counter[PartitionKey]] = {}
-
-    def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
-        if value is not None:
-            topics = self.committed.setdefault(key.group, {})
-            topics.setdefault(key.topic, {})[key.partition] = coordinator_records.committed_offset(value)
-            return
-        topics = self.committed.get(key.group, {})
-        partitions = topics.get(key.topic, {})
-        partitions.pop(key.partition, None)
-        if not partitions:
-            topics.pop(key.topic, None)
-        if not topics:
-            self.committed.pop(key.group, None)
-
-    def append_begins(self, records: Iterable[CoordinatorRecord]) -> None:
-        for record in records:
-            if isinstance(record.key, OffsetCommitKey):
-                key = record.key
-                self._pending.setdefault(key.group, Counter())[key.topic, key.partition] += 1
-
-    def append_ends(self, records: Iterable[CoordinatorRecord]) -> None:
-        for record in records:
-            if isinstance(record.key, OffsetCommitKey):
-                pending = self._pending[record.key.group]
-                partition = record.key.topic, record.key.partition
-                pending[partition] -= 1
-                if not pending[partition]:
-                    del pending[partition]
-                if not pending:
-                    del self._pending[record.key.group]
-
-    def has_pending(self, group_id: str) -> bool:
-        return group_id in self._pending
-
-    def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        return (topic, partition) in self._pending.get(group_id, ())
-
-    def partitions_of(self, group_id: str) -> list[PartitionKey]:
-        """Every partition with an offset that is committed or on its way."""
-        topics = self.committed.get(group_id, {})
-        found = dict.fromkeys((topic, partition) for topic, held in topics.items() for partition in held)
-        found.update(dict.fromkeys(self._pending.get(group_id, ())))
-        return list(found)
-
-    def groups(self) -> set[str]:
-        return {*self.committed, *self._pending}
 
 
 class Offsets:
     """Decides the offset APIs over `store` and the shard's groups."""
 
-    def __init__(self, context: ShardContext, rebalance: ClassicRebalance, store: OffsetStore) -> None:
+    def __init__(self, context: ShardContext, store: OffsetStore) -> None:
         self._context = context
         self._outbox = context.outbox
-        self._groups = context.classic
-        self._rebalance = rebalance
         self._store = store
 
     # OffsetCommit
 
     def commit(self, event: RequestReceived, request: OffsetCommitRequest) -> None:
         outbox = self._outbox
-        group = self._groups.get(request.group_id)
-        error = _check_commit(group, request, event.client.api_version)
+        committer = Committer(
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id_or_member_epoch,
+            transactional=False,
+            api_version=event.client.api_version,
+        )
+        error = self._check_commit(request.group_id, committer, _targets(request))
         if error:
             outbox.reply(event.request_id, offset_commit_error(request, error))
             return
-        if group is not None and request.member_id in group.members:
-            # A member that commits is alive. (While the leader assigns, commits are refused.)
-            self._rebalance.keep_session(group, request.member_id)
+        rules = self._context.rules_of(request.group_id)
+        if rules is not None:
+            rules.on_commit(request.group_id, committer)
         records: list[CoordinatorRecord] = []
         topics = []
         for topic in request.topics:
             results = []
             for partition in topic.partitions:
-                error = ErrorCode.NONE
-                if (
-                    len(partition.committed_metadata or "")
-                    > self._context.broker_settings.offset_metadata_max_bytes
-                ):
-                    error = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                else:
+                error = self._check_metadata(partition.committed_metadata)
+                if not error:
                     offset = self._offset_of(partition, topic.topic_id, request.retention_time_ms)
                     records.append(
                         coordinator_records.offset_commit(
@@ -176,8 +126,30 @@ class Offsets:
         else:
             outbox.reply(event.request_id, response)
 
+    def _check_commit(self, group_id: str, committer: Committer, targets: Iterable[Target]) -> ErrorCode:
+        rules = self._context.rules_of(group_id)
+        if rules is not None:
+            error = rules.check_commit(group_id, committer, targets)
+            if committer.transactional and error is ErrorCode.STALE_MEMBER_EPOCH:
+                return ErrorCode.ILLEGAL_GENERATION  # All that transactional producers know.
+            return error
+        # Without a generation it is a consumer that manages itself, or an administrator: a simple group.
+        if committer.epoch < 0:
+            return ErrorCode.NONE
+        if committer.transactional or committer.api_version < FIRST_COMMIT_VERSION_WITH_GROUP_ID_NOT_FOUND:
+            return ErrorCode.ILLEGAL_GENERATION
+        return ErrorCode.GROUP_ID_NOT_FOUND
+
+    def _check_metadata(self, metadata: str | None) -> ErrorCode:
+        if metadata and len(metadata) > self._context.broker_settings.offset_metadata_max_bytes:
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        return ErrorCode.NONE
+
     def _offset_of(
-        self, partition: OffsetCommitRequestPartition, topic_id: uuid.UUID, retention_time_ms: int
+        self,
+        partition: OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition,
+        topic_id: uuid.UUID = ZERO_UUID,
+        retention_time_ms: int = NO_RETENTION_TIME,
     ) -> CommittedOffset:
         now_ms = self._outbox.now.wall_ms
         return CommittedOffset(
@@ -191,6 +163,58 @@ class Offsets:
             topic_id=topic_id,
         )
 
+    # TxnOffsetCommit
+
+    def commit_in_transaction(self, event: RequestReceived, request: TxnOffsetCommitRequest) -> None:
+        """Append the offsets to the producer's transaction; they count when it commits.
+
+        That the transaction is open and has this partition was made sure of before (see the handler).
+        """
+        outbox = self._outbox
+        committer = Committer(
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id,
+            transactional=True,
+            api_version=event.client.api_version,
+        )
+        error = self._check_commit(request.group_id, committer, self._targets_by_name(request))
+        if error:
+            outbox.reply(event.request_id, txn_offset_commit_error(request, error))
+            return
+        records: list[CoordinatorRecord] = []
+        topics = []
+        for topic in request.topics:
+            results = []
+            for partition in topic.partitions:
+                index = partition.partition_index
+                error = self._check_metadata(partition.committed_metadata)
+                if not error:
+                    # The request names no topic ids, and as in Kafka the record has none.
+                    offset = self._offset_of(partition)
+                    records.append(
+                        coordinator_records.offset_commit(request.group_id, topic.name, index, offset)
+                    )
+                results.append(TxnOffsetCommitResponsePartition(partition_index=index, error_code=error))
+            topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=results))
+        response = TxnOffsetCommitResponse(topics=topics)
+        if not records:
+            outbox.reply(event.request_id, response)
+            return
+
+        def failed(error: ErrorCode) -> None:
+            outbox.reply(event.request_id, txn_offset_commit_error(request, answer_for(error)))
+
+        producer = ProducerStamp(request.producer_id, request.producer_epoch)
+        self.append(records, lambda: outbox.reply(event.request_id, response), failed, producer)
+
+    def _targets_by_name(self, request: TxnOffsetCommitRequest) -> Iterator[Target]:
+        for topic in request.topics:
+            known = self._context.topics.named(topic.name)
+            topic_id = ZERO_UUID if known is None else known.topic_id
+            for partition in topic.partitions:
+                yield topic.name, topic_id, partition.partition_index
+
     # OffsetFetch
 
     def fetch(self, event: RequestReceived, request: OffsetFetchRequest) -> None:
@@ -198,7 +222,7 @@ class Offsets:
         outbox = self._outbox
 
         def answer() -> None:
-            groups = [self._fetch_group(group) for group in request.groups]
+            groups = [self._fetch_group(group, request.require_stable) for group in request.groups]
             outbox.reply(event.request_id, OffsetFetchResponse(groups=groups))
 
         def answer_without(_: ErrorCode) -> None:
@@ -208,59 +232,78 @@ class Offsets:
         if (
             request.require_stable
             and last_append_id is not None
-            and any(self._store.has_pending(group.group_id) for group in request.groups)
+            and any(self._store.has_in_flight(group.group_id) for group in request.groups)
         ):
             outbox.when_ended(last_append_id, answer, answer_without)
         else:
             answer()
 
-    def _fetch_group(self, wanted: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-        group = self._groups.get(wanted.group_id)
+    def _fetch_group(self, wanted: OffsetFetchRequestGroup, require_stable: bool) -> OffsetFetchResponseGroup:
+        group_id = wanted.group_id
+        rules = self._context.rules_of(group_id)
+        error = (
+            ErrorCode.GROUP_ID_NOT_FOUND
+            if rules is None
+            else rules.check_fetch(group_id, wanted.member_id, wanted.member_epoch)
+        )
         held: dict[str, dict[int, CommittedOffset]] = {}
-        if group is not None and group.state is not GroupState.DEAD:
-            held = self._store.committed.get(wanted.group_id, {})
+        if not error:
+            held = self._store.committed.get(group_id, {})
+        elif error is not ErrorCode.GROUP_ID_NOT_FOUND:
+            return OffsetFetchResponseGroup(group_id=group_id, error_code=error)
+        unstable = self._store.open_partitions(group_id) if require_stable else {}
+
+        def fetched(topic: str, index: int, offset: CommittedOffset | None) -> OffsetFetchResponsePartitions:
+            return _unstable(index) if (topic, index) in unstable else _fetched(index, offset)
+
         if wanted.topics is None:
             topics = [
                 OffsetFetchResponseTopics(
                     name=topic,
-                    partitions=[_fetched(index, offset) for index, offset in sorted(partitions.items())],
+                    partitions=[fetched(topic, index, each) for index, each in sorted(partitions.items())],
                 )
                 for topic, partitions in held.items()
             ]
         else:
             topics = []
             for topic_wanted in wanted.topics:
-                partitions = held.get(topic_wanted.name, {})
+                name, topic_id = topic_wanted.name, topic_wanted.topic_id
+                partitions = held.get(name, {})
                 topics.append(
                     OffsetFetchResponseTopics(
-                        name=topic_wanted.name,
-                        topic_id=topic_wanted.topic_id,
+                        name=name,
+                        topic_id=topic_id,
                         partitions=[
-                            _fetched(index, _of_topic(partitions.get(index), topic_wanted.topic_id))
+                            fetched(name, index, _of_topic(partitions.get(index), topic_id))
                             for index in topic_wanted.partition_indexes
                         ],
                     )
                 )
-        return OffsetFetchResponseGroup(group_id=wanted.group_id, topics=topics)
+        return OffsetFetchResponseGroup(group_id=group_id, topics=topics)
 
     # OffsetDelete
 
     def delete(self, event: RequestReceived, request: OffsetDeleteRequest) -> None:
         outbox = self._outbox
-        group = self._groups.get(request.group_id)
-        error = _check_delete(group, request.group_id)
-        if error or group is None:
+        group_id = request.group_id
+        rules = self._context.rules_of(group_id)
+        if rules is None:
+            unknown = ErrorCode.GROUP_ID_NOT_FOUND if group_id else ErrorCode.INVALID_GROUP_ID
+            outbox.fail(event.request_id, unknown)
+            return
+        error = rules.check_offset_delete(group_id)
+        if error:
             outbox.fail(event.request_id, error)
             return
-        present = set(self._store.partitions_of(request.group_id))
+        present = set(self._store.partitions_of(group_id))
         records: list[CoordinatorRecord] = []
         topics = []
         for topic in request.topics:
-            subscribed = group.is_subscribed_to(topic.name)
+            subscribed = rules.is_subscribed_to(group_id, topic.name)
             for partition in topic.partitions:
                 index = partition.partition_index
                 if not subscribed and (topic.name, index) in present:
-                    records.append(coordinator_records.offset_tombstone(request.group_id, topic.name, index))
+                    records.append(coordinator_records.offset_tombstone(group_id, topic.name, index))
             topics.append(
                 OffsetDeleteResponseTopic(
                     name=topic.name,
@@ -297,37 +340,39 @@ class Offsets:
         deleted = {topic.name: topic.topic_id for topic in topics}
         records = []
         for group_id in self._store.groups():
-            committed = self._store.committed.get(group_id, {})
             for topic, partition in self._store.partitions_of(group_id):
-                if topic not in deleted:
-                    continue
-                offset = committed.get(topic, {}).get(partition)
-                if offset is None or _of_topic(offset, deleted[topic]) is not None:
+                if topic in deleted and any(
+                    offset is None or _of_topic(offset, deleted[topic]) is not None
+                    for offset in self._store.offsets_of(group_id, topic, partition)
+                ):
                     records.append(coordinator_records.offset_tombstone(group_id, topic, partition))
         return records
 
-    def expired(self, group: ClassicGroup) -> tuple[list[CoordinatorRecord], bool]:
+    def expired(self, group_id: str, rules: OffsetRules) -> tuple[list[CoordinatorRecord], bool]:
         """The tombstones of a group's expired offsets, and whether no offset remains after them."""
-        topics = self._store.committed.get(group.group_id, {})
-        nothing_pending = not self._store.has_pending(group.group_id)
+        store = self._store
+        topics = store.committed.get(group_id, {})
+        all_expired = not store.has_in_flight(group_id) and not store.has_open(group_id)
         if not topics:
-            return [], nothing_pending
-        since = _expiry_base(group)
+            return [], all_expired
+        since = rules.expiry_base(group_id)
         if since is None:
             return [], False
         now_ms, retention_ms = self._outbox.now.wall_ms, self._context.broker_settings.offsets_retention_ms
+        open_partitions = store.open_partitions(group_id)
         records = []
-        all_expired = nothing_pending
         for topic, partitions in topics.items():
-            subscribed = group.is_subscribed_to(topic)
+            subscribed = rules.is_subscribed_to(group_id, topic)
             for partition, offset in partitions.items():
                 if offset.expire_timestamp_ms != NO_TIMESTAMP:
                     is_old = now_ms >= offset.expire_timestamp_ms
                 else:
                     is_old = now_ms - since(offset) >= retention_ms
-                pending = self._store.is_pending(group.group_id, topic, partition)
-                if is_old and not subscribed and not pending:
-                    records.append(coordinator_records.offset_tombstone(group.group_id, topic, partition))
+                is_changing = (topic, partition) in open_partitions or store.is_in_flight(
+                    group_id, topic, partition
+                )
+                if is_old and not subscribed and not is_changing:
+                    records.append(coordinator_records.offset_tombstone(group_id, topic, partition))
                 else:
                     all_expired = False
         return records, all_expired
@@ -337,55 +382,28 @@ class Offsets:
         records: Sequence[CoordinatorRecord],
         done: Callable[[], None],
         failed: Callable[[ErrorCode], None],
+        producer: ProducerStamp | None = None,
     ) -> int:
         """Append records of which some are of offsets; returns the append's id."""
         self._store.append_begins(records)
-        return self._outbox.append(records, done, failed)
+        return self._outbox.append(records, done, failed, producer)
+
+    def append_in_turn(
+        self,
+        group_id: str,
+        records: Sequence[CoordinatorRecord],
+        done: Callable[[], None],
+        failed: Callable[[ErrorCode], None],
+    ) -> int:
+        """The same for a decision about a group, see `Turns.append`."""
+        self._store.append_begins(records)
+        return self._context.turns.append(group_id, records, done, failed)
 
 
-def _check_commit(group: ClassicGroup | None, request: OffsetCommitRequest, version: int) -> ErrorCode:
-    generation = request.generation_id_or_member_epoch
-    if group is None:
-        # Without a generation it is a consumer that manages itself, or an administrator: a simple group.
-        if generation < 0:
-            return ErrorCode.NONE
-        if version >= FIRST_COMMIT_VERSION_WITH_GROUP_ID_NOT_FOUND:
-            return ErrorCode.GROUP_ID_NOT_FOUND
-        return ErrorCode.ILLEGAL_GENERATION
-    if group.state is GroupState.DEAD:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if generation < 0 and group.state is GroupState.EMPTY:
-        return ErrorCode.NONE
-    if generation < 0 and not request.member_id and request.group_instance_id is None:
-        return ErrorCode.UNKNOWN_MEMBER_ID  # Not while the group has members.
-    error = check_member(group, request.member_id, request.group_instance_id)
-    if error:
-        return error
-    if generation != group.generation:
-        return ErrorCode.ILLEGAL_GENERATION
-    if group.state is GroupState.COMPLETING_REBALANCE:
-        return ErrorCode.REBALANCE_IN_PROGRESS
-    return ErrorCode.NONE
-
-
-def _check_delete(group: ClassicGroup | None, group_id: str) -> ErrorCode:
-    if not group_id:
-        return ErrorCode.INVALID_GROUP_ID
-    if group is None or group.state is GroupState.DEAD:
-        return ErrorCode.GROUP_ID_NOT_FOUND
-    if group.state is not GroupState.EMPTY and not group.uses_consumer_protocol():
-        return ErrorCode.NON_EMPTY_GROUP  # What its members read is unknown.
-    return ErrorCode.NONE
-
-
-def _expiry_base(group: ClassicGroup) -> Callable[[CommittedOffset], int] | None:
-    """From when an offset's retention counts; None when the group's offsets do not expire now."""
-    if group.protocol_type is not None and group.state is GroupState.EMPTY:
-        return lambda offset: group.state_timestamp_ms
-    knows_topics = group.state is GroupState.STABLE and group.subscribed_topics is not None
-    if group.protocol_type is None or knows_topics:
-        return lambda offset: offset.commit_timestamp_ms
-    return None
+def _targets(request: OffsetCommitRequest) -> Iterator[Target]:
+    for topic in request.topics:
+        for partition in topic.partitions:
+            yield topic.name, topic.topic_id, partition.partition_index
 
 
 def _of_topic(offset: CommittedOffset | None, topic_id: uuid.UUID) -> CommittedOffset | None:
@@ -405,4 +423,14 @@ def _fetched(partition: int, offset: CommittedOffset | None) -> OffsetFetchRespo
         committed_offset=offset.offset,
         committed_leader_epoch=offset.leader_epoch,
         metadata=offset.metadata,
+    )
+
+
+def _unstable(partition: int) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=NO_OFFSET,
+        committed_leader_epoch=-1,
+        metadata="",
+        error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
     )

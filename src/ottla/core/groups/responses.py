@@ -27,6 +27,12 @@ from ottla.protocol.messages.offset_fetch_request import OffsetFetchRequest
 from ottla.protocol.messages.offset_fetch_response import OffsetFetchResponse, OffsetFetchResponseGroup
 from ottla.protocol.messages.sync_group_request import SyncGroupRequest
 from ottla.protocol.messages.sync_group_response import SyncGroupResponse
+from ottla.protocol.messages.txn_offset_commit_request import TxnOffsetCommitRequest
+from ottla.protocol.messages.txn_offset_commit_response import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 from ottla.protocol.schema import Message
 
 
@@ -43,6 +49,8 @@ def coordinator_error(request: Message, error: ErrorCode) -> Message:
             return LeaveGroupResponse(error_code=error)
         case OffsetCommitRequest():
             return offset_commit_error(request, error)
+        case TxnOffsetCommitRequest():
+            return txn_offset_commit_error(request, error)
         case OffsetFetchRequest():
             return OffsetFetchResponse(
                 groups=[
@@ -78,6 +86,24 @@ def offset_commit_error(request: OffsetCommitRequest, error: ErrorCode) -> Offse
                 topic_id=topic.topic_id,
                 partitions=[
                     OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def txn_offset_commit_error(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
+    """Every partition of the request with the same error."""
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=partition.partition_index, error_code=error
+                    )
                     for partition in topic.partitions
                 ],
             )

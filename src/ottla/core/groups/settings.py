@@ -41,6 +41,7 @@ class GroupSettings:
     share_heartbeat_interval_ms: int = 5_000
     share_assignment_interval_ms: int = 1_000
     share_max_size: int = 200
+    share_initialize_retry_interval_ms: int = 30_000
     share_auto_offset_reset: str = "latest"  # of groups only
 
     # group.streams.*

@@ -24,9 +24,7 @@ from ottla.core.coordination.api import (
     Resigned,
     Tick,
 )
-from ottla.core.coordination.outbox import answer_for
 from ottla.core.coordination.records import CoordinatorRecord
-from ottla.core.coordination.timers import TimerKey
 from ottla.core.groups import coordinator_records
 from ottla.core.groups.api import Effect, Event, SettingsChanged, TopicsChanged, TopicsDeleted
 from ottla.core.groups.classic.group import ClassicGroup, ClassicMember, GroupState
@@ -35,11 +33,12 @@ from ottla.core.groups.classic.offset_rules import ClassicOffsetRules
 from ottla.core.groups.classic.rebalance import ClassicRebalance
 from ottla.core.groups.context import GroupKind, ShardContext
 from ottla.core.groups.coordinator_records import CommittedOffset
-from ottla.core.groups.offsets import Offsets, OffsetStore
+from ottla.core.groups.deletion import GroupDeletion
+from ottla.core.groups.offset_store import CommittedOffsets, OffsetKey, OffsetStore
+from ottla.core.groups.offsets import Offsets
 from ottla.core.groups.settings import Settings
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_groups_request import DeleteGroupsRequest
-from ottla.protocol.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 from ottla.protocol.messages.describe_groups_request import DescribeGroupsRequest
 from ottla.protocol.messages.describe_groups_response import (
     DescribedGroup,
@@ -55,6 +54,7 @@ from ottla.protocol.messages.offset_commit_request import OffsetCommitRequest
 from ottla.protocol.messages.offset_delete_request import OffsetDeleteRequest
 from ottla.protocol.messages.offset_fetch_request import OffsetFetchRequest
 from ottla.protocol.messages.sync_group_request import SyncGroupRequest
+from ottla.protocol.messages.txn_offset_commit_request import TxnOffsetCommitRequest
 from ottla.protocol.records.group_metadata_key import GroupMetadataKey
 from ottla.protocol.records.group_metadata_value import GroupMetadataValue
 from ottla.protocol.records.legacy_offset_commit_key import LegacyOffsetCommitKey
@@ -62,11 +62,10 @@ from ottla.protocol.records.legacy_offset_commit_value import LegacyOffsetCommit
 from ottla.protocol.records.offset_commit_key import OffsetCommitKey
 from ottla.protocol.records.offset_commit_value import OffsetCommitValue
 
-UNATTENDED_RECORDS_AN_APPEND = 1_000
 FIRST_DESCRIBE_VERSION_WITH_GROUP_ID_NOT_FOUND = 6
 
 DurableState: TypeAlias = tuple[
-    dict[str, GroupMetadataValue], dict[str, dict[str, dict[int, CommittedOffset]]]
+    dict[str, GroupMetadataValue], CommittedOffsets, dict[int, dict[OffsetKey, CommittedOffset | None]]
 ]
 
 
@@ -81,13 +80,14 @@ class Shard:
         self._store = OffsetStore()
         self._rebalance = ClassicRebalance(context)
         self._membership = ClassicMembership(context, self._rebalance)
-        context.rules[GroupKind.CLASSIC] = ClassicOffsetRules(context.classic, self._rebalance)
-        self._offsets = Offsets(context, self._rebalance, self._store)
+        context.rules[GroupKind.CLASSIC] = ClassicOffsetRules(context, self._rebalance)
+        self._offsets = Offsets(context, self._store)
+        self._deletion = GroupDeletion(context, self._offsets)
 
     @property
     def durable_state(self) -> DurableState:
-        """What the log says: every group's last record, and every committed offset."""
-        return self._stored, self._store.committed
+        """What the log says: every group's last record, every committed offset, and those that may be."""
+        return self._stored, self._store.committed, self._store.transactional
 
     def next_wake_ms(self) -> int | None:
         """When to send a `Tick`, at the latest; None when nothing is due ever."""
@@ -97,10 +97,10 @@ class Shard:
         """Take over one record of the log, in the log's order."""
         match record.key, record.value:
             case LegacyOffsetCommitKey() as key, LegacyOffsetCommitValue() | None as legacy:
-                self.replay(coordinator_records.from_legacy(key, legacy))
+                self.replay(coordinator_records.from_legacy(key, legacy), producer)
             case OffsetCommitKey() as key, OffsetCommitValue() | None as offset:
-                self._store.replay(key, offset)
-                if offset is not None and key.group not in self.groups:
+                self._store.replay(key, offset, None if producer is None else producer.producer_id)
+                if offset is not None and self._context.kind_of(key.group) is None:
                     # A simple group, unless a record of the group itself follows.
                     self.groups[key.group] = ClassicGroup(key.group, self._outbox.now.wall_ms)
             case GroupMetadataKey() as key, GroupMetadataValue() as metadata:
@@ -111,6 +111,7 @@ class Shard:
 
     def replay_transaction_end(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
         """A transaction marker of the log: what was replayed for the producer counts now, or never."""
+        self._store.end_transaction(producer_id, committed)
 
     def step(self, event: Event) -> list[Effect]:
         """Decide what follows from one event."""
@@ -126,7 +127,7 @@ class Shard:
             case AppendFailed():
                 self._append_failed(event.append_id, event.error)
             case TopicsDeleted():
-                self._topics_deleted(event)
+                self._deletion.topics_deleted(event.topics)
             case TopicsChanged():
                 self._context.topics = event.topics
             case SettingsChanged():
@@ -148,6 +149,8 @@ class Shard:
                 self._membership.heartbeat(event, request)
             case OffsetCommitRequest() as request:
                 self._offsets.commit(event, request)
+            case TxnOffsetCommitRequest() as request:
+                self._offsets.commit_in_transaction(event, request)
             case OffsetFetchRequest() as request:
                 self._offsets.fetch(event, request)
             case JoinGroupRequest() as request:
@@ -161,7 +164,7 @@ class Shard:
             case ListGroupsRequest() as request:
                 self._list(event, request)
             case DeleteGroupsRequest() as request:
-                self._delete(event, request)
+                self._deletion.delete(event, request)
             case OffsetDeleteRequest() as request:
                 self._offsets.delete(event, request)
             case _:
@@ -208,58 +211,6 @@ class Shard:
         ]
         self._outbox.reply(event.request_id, ListGroupsResponse(groups=listed))
 
-    # Deleting groups
-
-    def _delete(self, event: RequestReceived, request: DeleteGroupsRequest) -> None:
-        results = {group_id: self._check_delete(group_id) for group_id in request.groups_names}
-        deleted = [group_id for group_id, error in results.items() if not error]
-
-        def answer(error: ErrorCode = ErrorCode.NONE) -> None:
-            self._outbox.reply(
-                event.request_id,
-                DeleteGroupsResponse(
-                    results=[
-                        DeletableGroupResult(group_id=group_id, error_code=refused or error)
-                        for group_id, refused in results.items()
-                    ]
-                ),
-            )
-
-        if not deleted:
-            answer()
-            return
-        records = [record for group_id in deleted for record in self._offsets.tombstones_of(group_id)]
-        append_id = self._delete_groups(deleted, records)
-        self._outbox.when_ended(append_id, answer, lambda error: answer(answer_for(error)))
-
-    def _check_delete(self, group_id: str) -> ErrorCode:
-        group = self.groups.get(group_id)
-        if group is None or group.state is GroupState.DEAD:
-            return ErrorCode.GROUP_ID_NOT_FOUND
-        if group.state is not GroupState.EMPTY:
-            return ErrorCode.NON_EMPTY_GROUP
-        return ErrorCode.NONE
-
-    def _delete_groups(self, group_ids: list[str], offset_tombstones: list[CoordinatorRecord]) -> int:
-        """Append the end of these EMPTY groups. Until it is committed they are DEAD: clients try again."""
-        now_ms = self._outbox.now.wall_ms
-        groups = [self.groups[group_id] for group_id in group_ids]
-        empty_since = [group.state_timestamp_ms for group in groups]
-        for group in groups:
-            self._rebalance.forget(group)
-            group.pending_joins.clear()
-            group.transition_to(GroupState.DEAD, now_ms)
-
-        def failed(_: ErrorCode) -> None:
-            for group, timestamp_ms in zip(groups, empty_since, strict=True):
-                group.transition_to(GroupState.EMPTY, timestamp_ms)
-
-        records = offset_tombstones + [
-            coordinator_records.group_tombstone(group_id) for group_id in group_ids
-        ]
-        # Replaying the group's tombstone takes it out; nothing is left to do after that.
-        return self._offsets.append(records, lambda: None, failed)
-
     def _forget_deleted(self, group_id: str) -> None:
         """A group's tombstone was replayed; a group that lives on (its deletion came late) stays."""
         group = self.groups.get(group_id)
@@ -267,39 +218,13 @@ class Shard:
             self._rebalance.forget(group)
             del self.groups[group_id]
 
-    def _topics_deleted(self, event: TopicsDeleted) -> None:
-        self._append_unattended(self._offsets.tombstones_of_topics(event.topics))
-
-    def _expire(self) -> None:
-        """Write tombstones for offsets that nobody needs any more, and for groups that have none left."""
-        self._restart_expiry()
-        expired: list[CoordinatorRecord] = []
-        ended = 0
-        for group in list(self.groups.values()):
-            records, all_expired = self._offsets.expired(group)
-            if all_expired and group.state is GroupState.EMPTY and not group.pending_joins:
-                # In one append with its offsets, as offsets without their group could never expire.
-                self._delete_groups([group.group_id], records)
-                ended += 1
-            else:
-                expired += records
-        self._append_unattended(expired)
-        if expired or ended:
-            self._outbox.note("expired offsets=%d groups=%d", len(expired), ended)
-
-    def _append_unattended(self, records: list[CoordinatorRecord]) -> None:
-        """Append something nobody waits for; if it fails, the next check decides anew."""
-        for first in range(0, len(records), UNATTENDED_RECORDS_AN_APPEND):
-            some = records[first : first + UNATTENDED_RECORDS_AN_APPEND]
-            self._offsets.append(some, lambda: None, lambda error: None)
-
     # Appends, timers, loading
 
     def _append_done(self, append_id: int) -> None:
         pending = self._outbox.take_append(append_id)
         self._store.append_ends(pending.records)
         for record in pending.records:
-            self.replay(record)
+            self.replay(record, pending.producer)
         for continuation in pending.continuations:
             continuation.done()
         for action in pending.at_end:
@@ -327,7 +252,7 @@ class Shard:
                 case "append":
                     outbox.on_append_timeout(key.number)
                 case "expire":
-                    self._expire()
+                    self._deletion.expire()
                 case _:
                     raise AssertionError(f"unknown timer {key}")
 
@@ -336,11 +261,7 @@ class Shard:
         for group_id, value in self._stored.items():
             group = self.groups[group_id] = ClassicGroup.restore(group_id, value, now_ms)
             self._rebalance.on_loaded(group)
-        self._restart_expiry()
-
-    def _restart_expiry(self) -> None:
-        interval_ms = self._context.broker_settings.offsets_retention_check_interval_ms
-        self._outbox.set_timer(TimerKey("expire"), interval_ms)
+        self._deletion.restart()
 
 
 def _described_member(member: ClassicMember, metadata: bytes) -> DescribedGroupMember:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ottla.core.coordination.records import CoordinatorRecord
 from ottla.core.groups import coordinator_records
-from ottla.core.groups.classic.group import ClassicGroup, GroupState
+from ottla.core.groups.classic.group import GroupState
 from ottla.core.groups.classic.membership import check_member
 from ottla.core.groups.classic.rebalance import ClassicRebalance
+from ottla.core.groups.context import ShardContext
 from ottla.core.groups.offset_rules import Committer, ExpiryBase, Target
 from ottla.protocol.errors import ErrorCode
 
@@ -16,8 +17,9 @@ from ottla.protocol.errors import ErrorCode
 class ClassicOffsetRules:
     """The rules of classic and of simple groups, see `OffsetRules`."""
 
-    def __init__(self, groups: dict[str, ClassicGroup], rebalance: ClassicRebalance) -> None:
-        self._groups = groups
+    def __init__(self, context: ShardContext, rebalance: ClassicRebalance) -> None:
+        self._outbox = context.outbox
+        self._groups = context.classic
         self._rebalance = rebalance
 
     def check_commit(self, group_id: str, committer: Committer, targets: Iterable[Target]) -> ErrorCode:
@@ -69,6 +71,9 @@ class ClassicOffsetRules:
             return lambda offset: offset.commit_timestamp_ms
         return None
 
+    def with_expiring_offsets(self) -> list[str]:
+        return list(self._groups)
+
     def may_end(self, group_id: str) -> bool:
         group = self._groups[group_id]
         return group.state is GroupState.EMPTY and not group.pending_joins
@@ -84,3 +89,12 @@ class ClassicOffsetRules:
 
     def tombstones(self, group_id: str) -> list[CoordinatorRecord]:
         return [coordinator_records.group_tombstone(group_id)]
+
+    def begin_end(self, group_id: str) -> Callable[[], None]:
+        """The group is DEAD meanwhile: clients try again."""
+        group = self._groups[group_id]
+        empty_since_ms = group.state_timestamp_ms
+        self._rebalance.forget(group)
+        group.pending_joins.clear()
+        group.transition_to(GroupState.DEAD, self._outbox.now.wall_ms)
+        return lambda: group.transition_to(GroupState.EMPTY, empty_since_ms)

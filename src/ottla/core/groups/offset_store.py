@@ -1,0 +1,181 @@
+"""The offsets that a shard's log holds: committed ones, those of open transactions, and those on their way.
+
+Theory of operation. Only replayed records and transaction markers change what is committed. An offset that
+was committed in a transaction waits with its producer until the marker: a commit makes it the partition's
+offset, unless a record that stands later in the log has done so before (a plain commit, or another
+transaction that ended first); an abort drops it. A tombstone removes both. The order of the log is kept as a
+count of transactional offsets, so nothing is kept for what is committed: a plain commit, or a transactional
+one that becomes the partition's offset, strikes out what waits before it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, TypeAlias
+
+from ottla.core.coordination.records import CoordinatorRecord
+from ottla.core.groups import coordinator_records
+from ottla.core.groups.coordinator_records import CommittedOffset
+from ottla.protocol.records.offset_commit_key import OffsetCommitKey
+from ottla.protocol.records.offset_commit_value import OffsetCommitValue
+
+PartitionKey: TypeAlias = tuple[str, int]
+OffsetKey: TypeAlias = tuple[str, str, int]
+"""Group, topic, partition."""
+CommittedOffsets: TypeAlias = dict[str, dict[str, dict[int, CommittedOffset]]]
+"""Group -> topic -> partition -> offset."""
+
+
+class _Waiting(NamedTuple):
+    """An offset of an open transaction; None if a later record of the log has taken its place."""
+
+    sequence: int
+    offset: CommittedOffset | None
+
+
+class OffsetStore:
+    """What is committed, and what may still be; changed by replay and by the outbox only."""
+
+    def __init__(self) -> None:
+        self.committed: CommittedOffsets = {}
+        self._waiting: dict[int, dict[OffsetKey, _Waiting]] = {}
+        """Producer id -> what its open transaction would commit."""
+        self._open: dict[str, dict[PartitionKey, set[int]]] = {}
+        """Group -> partition -> the producers whose transactions have an offset for it."""
+        self._sequence = 0
+        self._in_flight: dict[str, Counter[PartitionKey]] = {}
+
+    # Replay
+
+    def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: int | None) -> None:
+        """Take over one record; with a `producer_id` it is part of that producer's transaction."""
+        if value is None:
+            self._remove(key.group, key.topic, key.partition)
+        elif producer_id is None:
+            self._put(key.group, key.topic, key.partition, coordinator_records.committed_offset(value))
+        else:
+            offset = coordinator_records.committed_offset(value)
+            self._sequence += 1
+            waiting = self._waiting.setdefault(producer_id, {})
+            waiting[key.group, key.topic, key.partition] = _Waiting(self._sequence, offset)
+            partitions = self._open.setdefault(key.group, {})
+            partitions.setdefault((key.topic, key.partition), set()).add(producer_id)
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """The producer's transaction has ended in this partition of the log."""
+        for key, waiting in self._waiting.pop(producer_id, {}).items():
+            self._close(key, producer_id)
+            if committed and waiting.offset is not None:
+                self._put(*key, waiting.offset, waiting.sequence)
+
+    def _put(
+        self, group_id: str, topic: str, partition: int, offset: CommittedOffset, sequence: int | None = None
+    ) -> None:
+        """Make `offset` the partition's. What waits and stands before it in the log has had its time."""
+        topics = self.committed.get(group_id)
+        if topics is None:
+            topics = self.committed[group_id] = {}
+        partitions = topics.get(topic)
+        if partitions is None:
+            partitions = topics[topic] = {}
+        partitions[partition] = offset
+        if self._open and group_id in self._open:
+            key = group_id, topic, partition
+            for producer_id in self._open[group_id].get((topic, partition), ()):
+                waiting = self._waiting[producer_id]
+                if sequence is None or waiting[key].sequence < sequence:
+                    waiting[key] = waiting[key]._replace(offset=None)
+
+    def _remove(self, group_id: str, topic: str, partition: int) -> None:
+        topics = self.committed.get(group_id, {})
+        partitions = topics.get(topic, {})
+        partitions.pop(partition, None)
+        if not partitions:
+            topics.pop(topic, None)
+        if not topics:
+            self.committed.pop(group_id, None)
+        key = group_id, topic, partition
+        for producer_id in list(self._open.get(group_id, {}).get((topic, partition), ())):
+            waiting = self._waiting[producer_id]
+            del waiting[key]
+            if not waiting:
+                del self._waiting[producer_id]
+            self._close(key, producer_id)
+
+    def _close(self, key: OffsetKey, producer_id: int) -> None:
+        group_id, topic, partition = key
+        partitions = self._open[group_id]
+        producers = partitions[topic, partition]
+        producers.discard(producer_id)
+        if not producers:
+            del partitions[topic, partition]
+        if not partitions:
+            del self._open[group_id]
+
+    # Appends on their way
+
+    def append_begins(self, records: Iterable[CoordinatorRecord]) -> None:
+        for record in records:
+            if isinstance(record.key, OffsetCommitKey):
+                key = record.key
+                self._in_flight.setdefault(key.group, Counter())[key.topic, key.partition] += 1
+
+    def append_ends(self, records: Iterable[CoordinatorRecord]) -> None:
+        for record in records:
+            if isinstance(record.key, OffsetCommitKey):
+                key = record.key
+                in_flight = self._in_flight[key.group]
+                in_flight[key.topic, key.partition] -= 1
+                if not in_flight[key.topic, key.partition]:
+                    del in_flight[key.topic, key.partition]
+                if not in_flight:
+                    del self._in_flight[key.group]
+
+    # Questions
+
+    @property
+    def transactional(self) -> dict[int, dict[OffsetKey, CommittedOffset | None]]:
+        """What each producer's open transaction would commit; None where it has been overtaken."""
+        return {
+            producer_id: {key: each.offset for key, each in waiting.items()}
+            for producer_id, waiting in self._waiting.items()
+        }
+
+    def has_in_flight(self, group_id: str) -> bool:
+        """Whether a record about the group's offsets is on its way to the log."""
+        return group_id in self._in_flight
+
+    def is_in_flight(self, group_id: str, topic: str, partition: int) -> bool:
+        return (topic, partition) in self._in_flight.get(group_id, ())
+
+    def has_open(self, group_id: str) -> bool:
+        """Whether an open transaction has an offset for the group."""
+        return group_id in self._open
+
+    def open_partitions(self, group_id: str) -> dict[PartitionKey, set[int]]:
+        """The partitions for which open transactions have an offset, with the producers."""
+        return self._open.get(group_id, {})
+
+    def partitions_of(self, group_id: str) -> list[PartitionKey]:
+        """Every partition with an offset that is committed, waits for its transaction, or is on its way."""
+        topics = self.committed.get(group_id, {})
+        found = dict.fromkeys((topic, partition) for topic, held in topics.items() for partition in held)
+        found.update(dict.fromkeys(self._open.get(group_id, ())))
+        found.update(dict.fromkeys(self._in_flight.get(group_id, ())))
+        return list(found)
+
+    def offsets_of(self, group_id: str, topic: str, partition: int) -> Iterator[CommittedOffset | None]:
+        """The committed offset, and those that wait for their transactions; None for one on its way."""
+        committed = self.committed.get(group_id, {}).get(topic, {}).get(partition)
+        if committed is not None:
+            yield committed
+        for producer_id in self._open.get(group_id, {}).get((topic, partition), ()):
+            waiting = self._waiting[producer_id][group_id, topic, partition].offset
+            if waiting is not None:
+                yield waiting
+        if self.is_in_flight(group_id, topic, partition):
+            yield None
+
+    def groups(self) -> set[str]:
+        return {*self.committed, *self._open, *self._in_flight}
