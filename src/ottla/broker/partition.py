@@ -36,10 +36,15 @@ class Partition:
         self.index = index
         self.topic_id = topic_id
         self.log = log
-        self.leader = leader
         self._loop = loop
         self._waiters: dict[Waiter, None] = {}
         self._wake_scheduled = False
+        self.lead(leader)
+
+    def lead(self, leader: PartitionLeader) -> None:
+        """Begin a leader epoch."""
+        self.leader = leader
+        self.log.producers.on_high_watermark(leader.high_watermark)
 
     @property
     def high_watermark(self) -> int:

@@ -283,7 +283,7 @@ class ReplicaManager:
         held = self._partitions.get(topic.name, {}).get(image.partition_id)
         if held is not None:
             if held.leader.leader_epoch != image.leader_epoch:
-                held.leader = self._lead(held.log.log_end_offset, held.high_watermark, image)
+                held.lead(self._lead(held.log.log_end_offset, held.high_watermark, image))
                 self._elected(topic.name, image)
             return
         if topic.name not in self._log_configs:

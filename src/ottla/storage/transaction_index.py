@@ -108,7 +108,7 @@ class TransactionIndex:
             raise CorruptIndex(f"{self.path} has {len(content)} bytes, not a multiple of {ENTRY_BYTES}")
         previous = self.base_offset - 1
         for version, _, first_offset, last_offset, _ in _ENTRY.iter_unpack(content):
-            if version != _VERSION or not first_offset <= last_offset or not previous < last_offset:
+            if version != _VERSION or not first_offset < last_offset or not previous < last_offset:
                 raise CorruptIndex(f"{self.path} has an entry of version {version} for {last_offset}")
             previous = last_offset
         if previous >= end_offset:

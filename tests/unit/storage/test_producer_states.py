@@ -6,11 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from ottla.protocol.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
+from ottla.protocol.errors import (
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    OutOfOrderSequenceNumber,
+    TransactionCoordinatorFenced,
+)
 from ottla.protocol.record_batch import BatchHeader, encode_end_transaction_marker, parse_batch_header
 from ottla.protocol.records.producer_snapshot import ProducerEntry, ProducerSnapshot
 from ottla.storage.errors import StorageError
-from ottla.storage.producer_states import ProducerSnapshots, ProducerStates, TransactionMarker
+from ottla.storage.producer_states import ProducerSnapshots, ProducerStates, TransactionMarker, Verification
 from support.logs import NOW_MS, append, open_log
 
 DAY_MS = 86_400_000
@@ -303,3 +308,193 @@ def test_snapshots_without_a_segment_go_except_the_newest(tmp_path: Path) -> Non
     snapshots.remove_strays({0, 10}, log_end_offset=30)
 
     assert snapshots.offsets == [10, 30]
+
+
+# --- verification (KIP-890) -------------------------------------------------------------------------------
+
+
+def first_of_transaction(sequence: int = 0, *, offset: int = 0, epoch: int = 0) -> BatchHeader:
+    return batch(sequence, offset=offset, epoch=epoch, transactional=True)
+
+
+def abort(states: ProducerStates, offset: int, *, epoch: int = 0, coordinator_epoch: int = 0) -> None:
+    states.update(
+        batch(-1, offset=offset, epoch=epoch, control=True, transactional=True),
+        TransactionMarker(False, coordinator_epoch),
+    )
+
+
+def verify(states: ProducerStates, sequence: int = 0, *, epoch: int = 0, v2: bool = False) -> Verification:
+    verification = states.begin_verification(9, epoch, sequence, now_ms=NOW_MS, transactions_v2=v2)
+    assert verification is not None
+    return verification
+
+
+def test_the_first_batch_of_a_transaction_needs_a_verification() -> None:
+    states = ProducerStates(DAY_MS)
+    with pytest.raises(InvalidTxnState):
+        states.check(first_of_transaction(), must_verify=True)
+
+    assert states.check(first_of_transaction(), verify(states), must_verify=True) is None
+    assert states.check(first_of_transaction()) is None
+
+
+def test_further_batches_of_an_open_transaction_need_none() -> None:
+    states = states_after(first_of_transaction())
+
+    assert states.begin_verification(9, 0, 1, now_ms=NOW_MS, transactions_v2=False) is None
+    assert states.check(first_of_transaction(1, offset=1), must_verify=True) is None
+
+
+def test_an_open_transaction_of_an_older_epoch_does_not_count() -> None:
+    states = states_after(first_of_transaction())
+
+    with pytest.raises(InvalidTxnState):
+        states.check(first_of_transaction(0, offset=1, epoch=1), must_verify=True)
+
+
+def test_a_duplicate_of_an_ended_transaction_is_answered_without_verification() -> None:
+    states = states_after(first_of_transaction())
+    abort(states, 1)
+
+    found = states.check(first_of_transaction(), must_verify=True)
+
+    assert found is not None and found.base_offset == 0
+
+
+def test_a_marker_between_question_and_answer_voids_the_verification() -> None:
+    states = ProducerStates(DAY_MS)
+    verification = verify(states)
+    abort(states, 0)
+
+    with pytest.raises(InvalidTxnState):
+        states.check(first_of_transaction(), verification, must_verify=True)
+    with pytest.raises(InvalidTxnState):  # nor does the one that was begun after it allow the old one
+        verify(states)
+        states.check(first_of_transaction(), verification, must_verify=True)
+
+
+def test_questions_at_a_time_share_a_verification_and_the_lowest_sequence_goes_first() -> None:
+    states = ProducerStates(DAY_MS)
+    verification = verify(states, 5)
+    assert verify(states, 3) is verification
+
+    with pytest.raises(OutOfOrderSequenceNumber):
+        states.check(first_of_transaction(5), verification, must_verify=True)
+    assert states.check(first_of_transaction(3), verification, must_verify=True) is None
+
+
+def test_a_newer_epoch_sets_the_lowest_sequence_anew() -> None:
+    states = ProducerStates(DAY_MS)
+    verify(states, 0)
+    verification = verify(states, 4, epoch=1)
+
+    assert states.check(first_of_transaction(4, epoch=1), verification, must_verify=True) is None
+
+
+def test_in_transactions_v2_an_unknown_producer_begins_with_sequence_0() -> None:
+    states = ProducerStates(DAY_MS)
+    verification = verify(states, 7, v2=True)
+
+    with pytest.raises(OutOfOrderSequenceNumber):
+        states.check(first_of_transaction(7), verification, must_verify=True)
+    assert ProducerStates(DAY_MS).check(first_of_transaction(7)) is None  # where nobody asked
+
+
+def test_an_old_epoch_is_not_verified() -> None:
+    states = states_after(batch(0, epoch=3))
+
+    with pytest.raises(InvalidProducerEpoch):
+        states.begin_verification(9, 2, 0, now_ms=NOW_MS, transactions_v2=False)
+    with pytest.raises(InvalidProducerEpoch):
+        states.check(first_of_transaction(0, epoch=2), must_verify=True)
+
+
+def test_a_verification_expires_with_the_producer_ids() -> None:
+    states = ProducerStates(DAY_MS)
+    verification = verify(states)
+
+    states.expire(NOW_MS + DAY_MS)
+
+    with pytest.raises(InvalidTxnState):
+        states.check(first_of_transaction(), verification, must_verify=True)
+
+
+# --- markers ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("version", "epoch", "allowed"),
+    [(0, 2, False), (0, 3, True), (0, 4, True), (1, 3, True), (2, 2, False), (2, 3, False), (2, 4, True)],
+)
+def test_the_epoch_of_a_marker_by_the_transactions_version(version: int, epoch: int, allowed: bool) -> None:
+    states = states_after(first_of_transaction(epoch=3))
+
+    if allowed:
+        states.check_marker(9, epoch, 0, version)
+    else:
+        with pytest.raises(InvalidProducerEpoch):
+            states.check_marker(9, epoch, 0, version)
+
+
+def test_in_transactions_v2_a_marker_may_be_repeated() -> None:
+    states = states_after(first_of_transaction(epoch=3))
+    states.check_marker(9, 4, 0, 2)
+    abort(states, 1, epoch=4)
+
+    states.check_marker(9, 4, 0, 2)
+    with pytest.raises(InvalidProducerEpoch):
+        states.check_marker(9, 3, 0, 2)
+
+
+def test_the_last_epoch_of_all_ends_its_own_transactions() -> None:
+    states_after(first_of_transaction(epoch=2**15 - 1)).check_marker(9, 2**15 - 1, 0, 2)
+
+
+def test_an_older_coordinator_is_fenced() -> None:
+    states = states_after(first_of_transaction())
+    abort(states, 1, coordinator_epoch=6)
+
+    states.check_marker(9, 0, 6, 1)
+    with pytest.raises(TransactionCoordinatorFenced):
+        states.check_marker(9, 0, 5, 1)
+
+
+def test_a_marker_of_an_unknown_producer_is_allowed() -> None:
+    ProducerStates(DAY_MS).check_marker(9, 0, 0, 2)
+
+
+def test_after_a_marker_with_a_newer_epoch_sequences_begin_with_0() -> None:
+    states = states_after(first_of_transaction())
+    abort(states, 1, epoch=1)
+
+    with pytest.raises(OutOfOrderSequenceNumber):
+        states.check(first_of_transaction(1, epoch=1))
+    with pytest.raises(InvalidProducerEpoch):
+        states.check(first_of_transaction(1))
+    assert states.check(first_of_transaction(0, epoch=1)) is None
+
+
+def test_an_empty_control_batch_changes_nothing() -> None:
+    states = states_after(first_of_transaction())
+
+    assert states.update(batch(-1, offset=5, epoch=7, control=True, transactional=True)) is None
+
+    state = states.get(9)
+    assert state is not None and (state.epoch, state.current_txn_first_offset) == (0, 0)
+
+
+def test_a_snapshot_keeps_open_transactions_in_the_order_of_the_log() -> None:
+    states = ProducerStates(DAY_MS)
+    states.update(batch(0, producer_id=1, offset=0))
+    states.update(batch(0, producer_id=2, offset=1, transactional=True))
+    states.update(batch(1, producer_id=1, offset=2, transactional=True))
+    restored = ProducerStates(DAY_MS)
+
+    restored.load(states.encode(), NOW_MS)
+
+    assert restored.first_unstable_offset == 1
+    ended = restored.update(
+        batch(-1, producer_id=2, offset=3, control=True, transactional=True), TransactionMarker(False, 0)
+    )
+    assert ended is not None and ended.last_stable_offset == 2
