@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,7 @@ import pytest
 from ottla.protocol.record_batch import parse_batch_header
 from ottla.storage.log import Log, LogConfig, LogCorruption
 from ottla.storage.log_directory import LogDirectory
+from support.kill_points import Report, run_until_killed
 from support.logs import NOW_MS, append, fill, offsets, open_log, read_all
 
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100, file_delete_delay_ms=0)
@@ -48,7 +46,7 @@ def without_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- killed at every file operation -----------------------------------------------------------------------
 
 
-def live_a_life(root: Path, report: Callable[[str, object], None]) -> None:
+def live_a_life(root: Path, report: Report) -> None:
     """All that a broker does to a log. `report` tells what begins and what was acknowledged."""
     directory = LogDirectory.open(root, node_id=1)
     log = open_partition(directory)
@@ -90,51 +88,6 @@ def live_a_life(root: Path, report: Callable[[str, object], None]) -> None:
     directory.close(clean=True)
 
 
-FILE_OPERATIONS = ("write", "pwrite", "replace", "rename", "truncate", "ftruncate", "unlink", "mkdir", "open")
-
-
-def run_until_killed(root: Path, kill_at: int) -> tuple[bool, list[tuple[str, Any]]]:
-    """Live the life in a child that dies at its file operation number `kill_at`, a write half done.
-
-    Returns whether it died before its end, and what it reported.
-    """
-    read_end, write_end = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            real_write = os.write
-            counted = 0
-
-            def dying(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-                def operation(*arguments: Any, **options: Any) -> Any:
-                    nonlocal counted
-                    counted += 1
-                    if counted == kill_at:
-                        if name in ("write", "pwrite"):
-                            real(arguments[0], arguments[1][: len(arguments[1]) // 2], *arguments[2:])
-                        os.kill(os.getpid(), signal.SIGKILL)
-                    return real(*arguments, **options)
-
-                return operation
-
-            for name in FILE_OPERATIONS:
-                setattr(os, name, dying(name, getattr(os, name)))
-
-            def report(what: str, detail: object) -> None:
-                real_write(write_end, f"{json.dumps([what, detail])}\n".encode())
-
-            live_a_life(root, report)
-            os._exit(0)
-        finally:
-            os._exit(1)
-    os.close(write_end)
-    with os.fdopen(read_end) as pipe:
-        reports = [tuple(json.loads(line)) for line in pipe]
-    _, status = os.waitpid(child, 0)
-    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, "the child failed by itself"
-    return os.WIFSIGNALED(status), reports
-
-
 @dataclass
 class Promise:
     """What a log may hold after its writer died: these values, up to `least` at least, `most` at most."""
@@ -172,7 +125,7 @@ def test_a_kill_at_any_file_operation_loses_nothing_that_was_acknowledged(tmp_pa
     while died:
         kill_at += 1
         root = tmp_path / str(kill_at)
-        died, reports = run_until_killed(root, kill_at)
+        died, reports = run_until_killed(live_a_life, root, kill_at)
         promise = Promise.of(reports)
 
         directory = LogDirectory.open(root, node_id=1)

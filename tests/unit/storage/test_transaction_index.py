@@ -39,9 +39,8 @@ def reopened(index: TransactionIndex) -> TransactionIndex:
 
 def write(log: Log, producer_id: int, *values: bytes, sequence: int = 0, epoch: int = 0) -> int:
     """A transactional batch; returns its offset."""
-    return append(
-        log, *values, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, transactional=True
-    ).base_offset  # fmt: skip
+    stamp = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": sequence}
+    return append(log, *values, transactional=True, **stamp).base_offset
 
 
 # --- the file ---------------------------------------------------------------------------------------------
