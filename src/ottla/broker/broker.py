@@ -24,6 +24,7 @@ from ottla.broker.server import ListenError, Server, ServerLimits, bind
 from ottla.broker.share_coordinator import ShareCoordinator
 from ottla.broker.share_persister import ShareStatePersister
 from ottla.broker.supervisor import Supervisor
+from ottla.broker.transaction_coordinator import TransactionCoordinator
 from ottla.core.metadata import broker_settings
 from ottla.core.metadata.image import MetadataImage
 from ottla.core.replica.fetch_sessions import FetchSessionCache
@@ -56,6 +57,7 @@ class Broker:
         self.controller: Controller
         self.replicas: ReplicaManager
         self.groups: GroupCoordinator
+        self.transactions: TransactionCoordinator
         self.share_coordinator: ShareCoordinator
         self.share_state: ShareStatePersister
         self.producer_ids: ProducerIdSource
@@ -118,6 +120,7 @@ class Broker:
         """Stop cleanly: hang up, let the coordinators go, close every log, mark the shutdown clean."""
         await self.server.stop()
         await self.groups.stop()
+        await self.transactions.stop()
         await self.share_coordinator.stop()
         await self.controller.close()
         await self.supervisor.stop()
@@ -141,11 +144,13 @@ class Broker:
         self.replicas.on_metadata(self.controller.lead(ports))
         self.producer_ids = ProducerIdSource(self.controller)
         self.groups = GroupCoordinator(self)
+        self.transactions = TransactionCoordinator(self)
         self.share_coordinator = ShareCoordinator(self)
         self.share_state = ShareStatePersister(self)
         # Groups first: a shard hears of a topic's end before it hears that its offsets go.
         self.controller.add_listener(self.groups.on_metadata)
         self.controller.add_listener(self.replicas.on_metadata)
+        self.controller.add_listener(self.transactions.on_metadata)
         await self.replicas.elect_all()
         self.server = Server(
             Dispatcher(self),

@@ -54,7 +54,11 @@ log = logging.getLogger("ottla.broker")
 
 GROUP_TOPIC = "__consumer_offsets"
 #: topic -> the broker's attribute that coordinates what is in it
-COORDINATORS = {GROUP_TOPIC: "groups", "__share_group_state": "share_coordinator"}
+COORDINATORS = {
+    GROUP_TOPIC: "groups",
+    "__transaction_state": "transactions",
+    "__share_group_state": "share_coordinator",
+}
 NO_TIMESTAMP = -1
 
 
@@ -193,9 +197,9 @@ class ReplicaManager:
         if result.rolled or result.flush_due:
             self._logs.flush_soon()
         if topic == GROUP_TOPIC:
-            transaction_ended = getattr(self._broker.groups, "on_transaction_end", None)
-            if transaction_ended is not None:
-                transaction_ended(index, producer_id, producer_epoch, committed)
+            self._broker.groups.on_transaction_end(
+                index, result.base_offset, producer_id, producer_epoch, committed
+            )
         return result.base_offset
 
     async def append_records(

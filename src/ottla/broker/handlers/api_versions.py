@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.dispatch import FAMILIES
-from ottla.core.metadata.features import KRAFT_VERSION, METADATA_VERSION, SUPPORTED_FEATURES
+from ottla.core.metadata.features import (
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    SUPPORTED_FEATURES,
+    TRANSACTION_VERSION,
+)
 from ottla.protocol.apis import ApiKey, advertised_versions
 from ottla.protocol.errors import ErrorCode, InvalidRequest
 from ottla.protocol.messages.api_versions_request import ApiVersionsRequest
@@ -30,8 +35,8 @@ FIRST_VERSION_WITH_CLIENT_SOFTWARE = 3
 FIRST_VERSION_WITH_FEATURES_FROM_ZERO = 4
 
 #: The features that clients are told of. The metadata finalizes all that Kafka 4.3 does, so that a directory
-#: fits both; a client that saw transaction.version 2 or group.version 1 would use what is not served here.
-SERVED_FEATURES = (KRAFT_VERSION, METADATA_VERSION)
+#: fits both; a client that saw group.version 1, say, would use what is not served here.
+SERVED_FEATURES = (KRAFT_VERSION, METADATA_VERSION, TRANSACTION_VERSION)
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 

@@ -3,10 +3,8 @@
 0: a group's coordinator; 1: key types, 0 for a group, 1 for a transactional id; 4: several keys at once
 (KIP-699); 6: key type 2 for a share group's partition, "group:topic id:partition" (KIP-932).
 
-The first question for a group makes `__consumer_offsets`, once, and is answered when the topic is there:
-clients that asked together need not ask again. Transactions and share groups are not there yet; their keys
-are answered INVALID_REQUEST with a message, which clients show and do not repeat. (COORDINATOR_NOT_AVAILABLE
-would keep a producer trying until it times out, without a word about why.)
+The first question for a key of a type makes the coordinator's topic, once, and is answered when the topic is
+there: clients that asked together need not ask again.
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ import logging
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
-from ottla.broker.group_coordinator import GROUP_TOPIC
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.find_coordinator_request import FindCoordinatorRequest
@@ -25,16 +22,15 @@ from ottla.protocol.messages.find_coordinator_response import Coordinator, FindC
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.broker.coordinator_routing import CoordinatorRouting
 
-log = logging.getLogger("ottla.broker.groups")
+log = logging.getLogger("ottla.broker.coordinators")
 
 NO_NODE = -1
 NO_PORT = -1
 UUID_BYTES = 16
 FIRST_VERSION_WITH_SEVERAL_KEYS = 4
 FIRST_VERSION_WITH_SHARE_KEYS = 6
-NO_TRANSACTIONS = "Transactions are not available in this version of ottla."
-NO_SHARE_GROUPS = "Share groups are not available in this version of ottla."
 
 
 class KeyType(enum.IntEnum):
@@ -65,33 +61,36 @@ async def find_coordinator(
 async def _find(broker: Broker, context: RequestContext, key_type: int, key: str) -> Coordinator:
     match key_type:
         case KeyType.GROUP:
-            return await _find_group(broker, context, key)
+            return await _find_leader(broker, context, key, broker.groups.shards)
         case KeyType.TRANSACTION:
-            return _not_found(key, ErrorCode.INVALID_REQUEST, NO_TRANSACTIONS)
+            return await _find_leader(broker, context, key, broker.transactions.shards)
         case KeyType.SHARE if context.api_version < FIRST_VERSION_WITH_SHARE_KEYS:
             return _not_found(key, ErrorCode.INVALID_REQUEST, "Key type 2 needs version 6 or later.")
         case KeyType.SHARE if not _is_share_key(key):
             return _not_found(key, ErrorCode.INVALID_REQUEST, "A share key is group:topic-id:partition.")
         case KeyType.SHARE:
-            return _not_found(key, ErrorCode.INVALID_REQUEST, NO_SHARE_GROUPS)
+            return await _find_leader(broker, context, key, broker.share_coordinator.shards)
         case _:
             return _not_found(key, ErrorCode.INVALID_REQUEST, f"There is no key type {key_type}.")
 
 
-async def _find_group(broker: Broker, context: RequestContext, group_id: str) -> Coordinator:
-    if GROUP_TOPIC not in broker.image.topics:
+async def _find_leader(
+    broker: Broker, context: RequestContext, key: str, shards: CoordinatorRouting
+) -> Coordinator:
+    """The broker that leads the key's partition of the coordinator's topic."""
+    if shards.topic not in broker.image.topics:
         try:
-            await broker.controller.create_internal_topic(GROUP_TOPIC)
+            await broker.controller.create_internal_topic(shards.topic)
         except KafkaError as problem:
-            log.warning("topic %s could not be created: %s", GROUP_TOPIC, problem)
-            return _not_found(group_id, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(problem))
-    topic = broker.image.topics.get(GROUP_TOPIC)
-    partition = topic and topic.partitions.get(broker.groups.partition_for(group_id))
+            log.warning("topic %s could not be created: %s", shards.topic, problem)
+            return _not_found(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(problem))
+    topic = broker.image.topics.get(shards.topic)
+    partition = topic and topic.partitions.get(shards.partition_for(key))
     leader = partition and broker.image.brokers.get(partition.leader)
     endpoint = leader and not leader.fenced and leader.endpoint(context.listener_name)
     if not leader or not endpoint:
-        return _not_found(group_id, ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")
-    return Coordinator(key=group_id, node_id=leader.broker_id, host=endpoint.host, port=endpoint.port)
+        return _not_found(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")
+    return Coordinator(key=key, node_id=leader.broker_id, host=endpoint.host, port=endpoint.port)
 
 
 def _not_found(key: str, error: ErrorCode, message: str) -> Coordinator:

@@ -1,14 +1,19 @@
-"""InitProducerId (API key 22): versions 0 to 5, a producer id for an idempotent producer (KIP-98).
+"""InitProducerId (API key 22): versions 0 to 5, a producer's id and epoch (KIP-98).
 
-A producer that asks again with its old id and epoch (v3) gets a fresh id as well, as in Kafka: without a
-transactional id nothing ties the two.
+3: a producer that goes on after an error says its id and epoch (KIP-360). 4: PRODUCER_FENCED in place of
+INVALID_PRODUCER_EPOCH (KIP-588). 5: TRANSACTION_ABORTABLE (KIP-890).
+
+Without a transactional id, for an idempotent producer, every request gets a fresh id, as in Kafka: nothing
+ties the new one to the old. With one, the coordinator of the transactional id decides.
 """
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
+from ottla.core.coordination.api import Client
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.init_producer_id_request import InitProducerIdRequest
@@ -18,18 +23,47 @@ from ottla.protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
+FIRST_VERSION_WITH_PRODUCER_FENCED = 4
+
 
 async def init_producer_id(
     broker: Broker, context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
-    """Hand out the next id. A transactional id is refused: this broker has no transaction coordinator."""
+    """Hand out the next id, or the transactional id's next epoch."""
     half_known = (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH)
-    if request.transactional_id is not None or half_known:
-        return InitProducerIdResponse(
-            error_code=ErrorCode.INVALID_REQUEST, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
-        )
-    producer_id = await broker.producer_ids.next_id()
-    return InitProducerIdResponse(error_code=0, producer_id=producer_id, producer_epoch=0)
+    if half_known:
+        return _refused(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is None:
+        producer_id = await broker.producer_ids.next_id()
+        return InitProducerIdResponse(error_code=0, producer_id=producer_id, producer_epoch=0)
+    return await _initialise(broker, context, request)
+
+
+async def _initialise(
+    broker: Broker, context: RequestContext, request: InitProducerIdRequest
+) -> InitProducerIdResponse:
+    from ottla.broker.transaction_shard import transaction_settings
+    from ottla.core.transactions.initialising import check_initialisation
+
+    refusal = check_initialisation(request, transaction_settings(broker))
+    if refusal:
+        return _refused(refusal)
+    client = Client(context.client_id or "", f"/{context.client_host}", context.api_version)
+    answer = broker.transactions.ask(request.transactional_id or "", request, client)
+    response = await answer if inspect.isawaitable(answer) else answer
+    assert isinstance(response, InitProducerIdResponse)
+    if (
+        response.error_code == ErrorCode.PRODUCER_FENCED
+        and context.api_version < FIRST_VERSION_WITH_PRODUCER_FENCED
+    ):
+        response.error_code = ErrorCode.INVALID_PRODUCER_EPOCH
+    return response
+
+
+def _refused(error: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(
+        error_code=error, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
+    )
 
 
 HANDLERS = {ApiKey.INIT_PRODUCER_ID: init_producer_id}

@@ -11,9 +11,11 @@ import enum
 from typing import NamedTuple
 
 from ottla.core.transactions import transaction as transitions
+from ottla.core.transactions.settings import TransactionSettings
 from ottla.core.transactions.states import ENDING, TransactionState
 from ottla.core.transactions.transaction import MAX_CLIENT_EPOCH, Transaction
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from ottla.protocol.record_batch import NO_PRODUCER_EPOCH
 
 
@@ -29,6 +31,19 @@ class Need(enum.Enum):
 
     PRODUCER_ID = "producer id"
     ABORT = "abort"
+
+
+def check_initialisation(request: InitProducerIdRequest, settings: TransactionSettings) -> ErrorCode:
+    """What is wrong with a request for a transactional id, whatever the id's state."""
+    if not request.transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    if request.enable2_pc and not settings.two_phase_commit_enabled:
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if request.keep_prepared_txn:
+        return ErrorCode.UNSUPPORTED_VERSION
+    if request.enable2_pc or 0 < request.transaction_timeout_ms <= settings.max_timeout_ms:
+        return ErrorCode.NONE
+    return ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
 def decide_initialisation(

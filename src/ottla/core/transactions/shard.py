@@ -46,7 +46,12 @@ from ottla.core.transactions.api import (
     WriteMarkers,
 )
 from ottla.core.transactions.ending import Verdict, decide_end
-from ottla.core.transactions.initialising import Expected, Need, decide_initialisation
+from ottla.core.transactions.initialising import (
+    Expected,
+    Need,
+    check_initialisation,
+    decide_initialisation,
+)
 from ottla.core.transactions.responses import (
     coordinator_error,
     partitions_of,
@@ -189,7 +194,7 @@ class Shard:
     def _initialise(
         self, event: RequestReceived, request: InitProducerIdRequest, fresh_producer_id: int | None
     ) -> None:
-        refusal = self._check_initialisation(request)
+        refusal = check_initialisation(request, self._settings)
         name = request.transactional_id or ""
         if not refusal and self._turns.is_taken(name):
             refusal = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -220,17 +225,6 @@ class Shard:
                 self._append(name, following, lambda: self._initialised(event, following), failed)
             case ErrorCode() as error:
                 self._outbox.reply(event.request_id, producer_id_refused(error))
-
-    def _check_initialisation(self, request: InitProducerIdRequest) -> ErrorCode:
-        if not request.transactional_id:
-            return ErrorCode.INVALID_REQUEST
-        if request.enable2_pc and not self._settings.two_phase_commit_enabled:
-            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        if request.keep_prepared_txn:
-            return ErrorCode.UNSUPPORTED_VERSION
-        if request.enable2_pc or 0 < request.transaction_timeout_ms <= self._settings.max_timeout_ms:
-            return ErrorCode.NONE
-        return ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
     def _initialised(self, event: RequestReceived, transaction: Transaction) -> None:
         self._outbox.reply(
