@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple, TypeAlias
 
 from ottla.core.coordination.api import (
     Append,
@@ -11,6 +13,7 @@ from ottla.core.coordination.api import (
     Client,
     Loaded,
     Moment,
+    ProducerStamp,
     Reply,
     RequestReceived,
     Resigned,
@@ -26,13 +29,31 @@ from ottla.protocol.schema import ZERO_UUID, Message
 WALL_MINUS_STEADY_MS = 1_700_000_000_000
 
 
+class LoggedRecord(NamedTuple):
+    """A record of the log, in a batch of `producer`'s transaction if there is one."""
+
+    record: CoordinatorRecord
+    producer: ProducerStamp | None = None
+
+
+class TransactionEnd(NamedTuple):
+    """A transaction marker of the log."""
+
+    producer: ProducerStamp
+    committed: bool
+
+
+LogEntry: TypeAlias = LoggedRecord | TransactionEnd
+
+
 class ShardDriver:
     """Feeds a shard events and keeps what comes out. Appends succeed at once unless `hold_appends` is set."""
 
     def __init__(self, settings: GroupSettings | None = None) -> None:
         self.settings = settings or GroupSettings()
         self.now_ms = 0
-        self.log: list[CoordinatorRecord] = []
+        self.entries: list[LogEntry] = []
+        """The log."""
         self.requests: dict[int, Message] = {}
         self.replies: dict[int, Message] = {}
         self.answered: list[int] = []
@@ -41,6 +62,11 @@ class ShardDriver:
         self.hold_appends = False
         self._next_request_id = 0
         self.shard = self._loaded_shard()
+
+    @property
+    def log(self) -> list[CoordinatorRecord]:
+        """The records of the log."""
+        return [entry.record for entry in self.entries if isinstance(entry, LoggedRecord)]
 
     @property
     def now(self) -> Moment:
@@ -69,13 +95,18 @@ class ShardDriver:
     def append_done(self) -> None:
         """The oldest held append is committed."""
         append = self.held.popleft()
-        base_offset = len(self.log)
-        self.log += append.records
+        base_offset = len(self.entries)
+        self.entries += [LoggedRecord(record, append.producer) for record in append.records]
         self.step(AppendDone(self.now, append.append_id, base_offset))
 
     def append_failed(self, error: ErrorCode) -> None:
         """The oldest held append was refused."""
         self.step(AppendFailed(self.now, self.held.popleft().append_id, error))
+
+    def transaction_ends(self, producer: ProducerStamp, committed: bool) -> None:
+        """The marker of a transaction is written."""
+        self.entries.append(TransactionEnd(producer, committed))
+        self.shard.replay_transaction_end(*producer, committed)
 
     def topic_deleted(self, name: str) -> None:
         self.step(TopicsDeleted(self.now, (DeletedTopic(name, ZERO_UUID),)))
@@ -90,9 +121,9 @@ class ShardDriver:
         self.resign()
         self.shard = self._loaded_shard()
 
-    def reloaded_copy(self) -> Shard:
-        """What a new leader would know now."""
-        return self._loaded_shard()
+    def reloaded_copy(self, entries: Iterable[LogEntry] | None = None) -> Shard:
+        """What a new leader would know now; or would, if these were the log."""
+        return self._loaded_shard(entries)
 
     def waiting(self) -> list[int]:
         """The requests without an answer."""
@@ -112,9 +143,13 @@ class ShardDriver:
             while self.held:
                 self.append_done()
 
-    def _loaded_shard(self) -> Shard:
+    def _loaded_shard(self, entries: Iterable[LogEntry] | None = None) -> Shard:
         shard = Shard(Settings(self.settings))
-        for record in self.log:
-            shard.replay(record)
+        for entry in self.entries if entries is None else entries:
+            match entry:
+                case LoggedRecord(record, producer):
+                    shard.replay(record, producer)
+                case TransactionEnd(producer, committed):
+                    shard.replay_transaction_end(*producer, committed)
         shard.step(Loaded(self.now))
         return shard
