@@ -16,7 +16,7 @@ from ottla.core.coordination.outbox import answer_for
 from ottla.core.coordination.records import CoordinatorRecord
 from ottla.core.coordination.timers import TimerKey
 from ottla.core.groups.api import DeletedTopic
-from ottla.core.groups.context import ShardContext
+from ottla.core.groups.context import GroupKind, ShardContext
 from ottla.core.groups.offset_rules import OffsetRules
 from ottla.core.groups.offsets import Offsets
 from ottla.protocol.errors import ErrorCode
@@ -33,6 +33,8 @@ class GroupDeletion:
         self._context = context
         self._outbox = context.outbox
         self._offsets = offsets
+        self.ways: dict[GroupKind, Callable[[str, Callable[[ErrorCode], None]], None]] = {}
+        """Kinds with more to do than to append tombstones: deletes a group and tells how that ended."""
 
     # DeleteGroups
 
@@ -60,6 +62,10 @@ class GroupDeletion:
         error = ErrorCode.GROUP_ID_NOT_FOUND if rules is None else rules.check_delete(group_id)
         if error or rules is None:
             finished(group_id, error)
+            return
+        kind = self._context.kind_of(group_id)
+        if kind in self.ways:
+            self.ways[kind](group_id, lambda error: finished(group_id, error))
             return
         tombstones = self._offsets.tombstones_of(group_id)
         self._end(group_id, rules, tombstones, lambda error: finished(group_id, error))

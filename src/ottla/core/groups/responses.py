@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.core.groups.share.responses import share_group_error
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_groups_request import DeleteGroupsRequest
 from ottla.protocol.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
@@ -74,7 +75,7 @@ def coordinator_error(request: Message, error: ErrorCode) -> Message:
                 ]
             )
         case _:
-            raise TypeError(f"{type(request).__name__} is not a request to a group coordinator")
+            return share_group_error(request, error)
 
 
 def offset_commit_error(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:

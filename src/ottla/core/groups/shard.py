@@ -37,22 +37,31 @@ from ottla.core.groups.deletion import GroupDeletion
 from ottla.core.groups.offset_store import CommittedOffsets, OffsetKey, OffsetStore
 from ottla.core.groups.offsets import Offsets
 from ottla.core.groups.settings import Settings
+from ottla.core.groups.share.api import ShareCoordinatorAnswered
+from ottla.core.groups.share.coordinator import ShareGroups
+from ottla.core.groups.share.group import DurableGroup, ShareKey
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.alter_share_group_offsets_request import AlterShareGroupOffsetsRequest
 from ottla.protocol.messages.delete_groups_request import DeleteGroupsRequest
+from ottla.protocol.messages.delete_share_group_offsets_request import DeleteShareGroupOffsetsRequest
 from ottla.protocol.messages.describe_groups_request import DescribeGroupsRequest
 from ottla.protocol.messages.describe_groups_response import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsResponse,
 )
+from ottla.protocol.messages.describe_share_group_offsets_request import DescribeShareGroupOffsetsRequest
 from ottla.protocol.messages.heartbeat_request import HeartbeatRequest
 from ottla.protocol.messages.join_group_request import JoinGroupRequest
+from ottla.protocol.messages.join_group_response import JoinGroupResponse
 from ottla.protocol.messages.leave_group_request import LeaveGroupRequest
 from ottla.protocol.messages.list_groups_request import ListGroupsRequest
 from ottla.protocol.messages.list_groups_response import ListedGroup, ListGroupsResponse
 from ottla.protocol.messages.offset_commit_request import OffsetCommitRequest
 from ottla.protocol.messages.offset_delete_request import OffsetDeleteRequest
 from ottla.protocol.messages.offset_fetch_request import OffsetFetchRequest
+from ottla.protocol.messages.share_group_describe_request import ShareGroupDescribeRequest
+from ottla.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from ottla.protocol.messages.sync_group_request import SyncGroupRequest
 from ottla.protocol.messages.txn_offset_commit_request import TxnOffsetCommitRequest
 from ottla.protocol.records.group_metadata_key import GroupMetadataKey
@@ -83,11 +92,18 @@ class Shard:
         context.rules[GroupKind.CLASSIC] = ClassicOffsetRules(context, self._rebalance)
         self._offsets = Offsets(context, self._store)
         self._deletion = GroupDeletion(context, self._offsets)
+        self._share = ShareGroups(context)
+        self._deletion.ways[GroupKind.SHARE] = self._share.delete_group
 
     @property
     def durable_state(self) -> DurableState:
         """What the log says: every group's last record, every committed offset, and those that may be."""
         return self._stored, self._store.committed, self._store.transactional
+
+    @property
+    def durable_share_groups(self) -> dict[str, DurableGroup]:
+        """What the log says of share groups."""
+        return self._share.durable
 
     def next_wake_ms(self) -> int | None:
         """When to send a `Tick`, at the latest; None when nothing is due ever."""
@@ -108,6 +124,8 @@ class Shard:
             case GroupMetadataKey() as key, None:
                 self._stored.pop(key.group, None)
                 self._forget_deleted(key.group)
+            case key, _ if isinstance(key, ShareKey):
+                self._share.replay(record)
 
     def replay_transaction_end(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
         """A transaction marker of the log: what was replayed for the producer counts now, or never."""
@@ -128,10 +146,14 @@ class Shard:
                 self._append_failed(event.append_id, event.error)
             case TopicsDeleted():
                 self._deletion.topics_deleted(event.topics)
+                self._share.on_topics_deleted(event)
             case TopicsChanged():
                 self._context.topics = event.topics
+                self._share.on_topics_changed(event)
             case SettingsChanged():
                 self._context.settings = event.settings
+            case ShareCoordinatorAnswered():
+                self._share.on_answer(event)
             case Loaded():
                 self._loaded()
             case Resigned():
@@ -153,6 +175,9 @@ class Shard:
                 self._offsets.commit_in_transaction(event, request)
             case OffsetFetchRequest() as request:
                 self._offsets.fetch(event, request)
+            case JoinGroupRequest() as request if self._context.kind_of(request.group_id) is GroupKind.SHARE:
+                refused = JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+                self._outbox.reply(event.request_id, refused)
             case JoinGroupRequest() as request:
                 self._membership.join(event, request)
             case SyncGroupRequest() as request:
@@ -167,6 +192,14 @@ class Shard:
                 self._deletion.delete(event, request)
             case OffsetDeleteRequest() as request:
                 self._offsets.delete(event, request)
+            case (
+                ShareGroupHeartbeatRequest()
+                | ShareGroupDescribeRequest()
+                | DescribeShareGroupOffsetsRequest()
+                | AlterShareGroupOffsetsRequest()
+                | DeleteShareGroupOffsetsRequest()
+            ) as request:
+                self._share.handle(event, request)
             case _:
                 raise TypeError(f"{type(event.request).__name__} is not a request to a group coordinator")
 
@@ -208,6 +241,12 @@ class Shard:
             for group in self.groups.values()
             if (not states or group.state.value.lower() in states)
             and (not types or GroupKind.CLASSIC.value in types)
+        ]
+        listed += [
+            group
+            for group in self._share.listed()
+            if (not states or group.group_state.lower() in states)
+            and (not types or group.group_type in types)
         ]
         self._outbox.reply(event.request_id, ListGroupsResponse(groups=listed))
 
@@ -251,6 +290,8 @@ class Shard:
                     self._rebalance.on_sync_deadline(key.group_id)
                 case "append":
                     outbox.on_append_timeout(key.number)
+                case "share-session":
+                    self._share.on_session_expired(key.group_id, key.member_id)
                 case "expire":
                     self._deletion.expire()
                 case _:
@@ -261,6 +302,7 @@ class Shard:
         for group_id, value in self._stored.items():
             group = self.groups[group_id] = ClassicGroup.restore(group_id, value, now_ms)
             self._rebalance.on_loaded(group)
+        self._share.on_loaded()
         self._deletion.restart()
 
 

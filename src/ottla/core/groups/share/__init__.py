@@ -1,5 +1,6 @@
 """Share groups (KIP-932): members that share partitions, and which partitions have delivery state.
 
+coordinator.py     the parts below as one
 group.py           the state of one group, all of it durable, and its replay
 records.py         its records in Kafka's format
 assignor.py        who gets which partitions: the `simple` assignor

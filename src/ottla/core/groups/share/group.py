@@ -118,7 +118,7 @@ class ShareGroup:
         self.subscriptions: Counter[str] = Counter()
         """How many members want each topic; follows from `members`."""
         self.states_since_ms = 0
-        """When `states` was last written, by the steady clock; what is initializing too long is tried again."""
+        """When `states` was last written, by the steady clock: beginning is tried again after a while."""
         self.must_look_at_topics = True
         """The topics may differ from those that `metadata_hash` was made of."""
 
