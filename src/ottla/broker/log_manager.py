@@ -124,7 +124,10 @@ class LogManager:
         cleanup_policy = config[topic_settings.CLEANUP_POLICY]
         return LogConfig(
             segment_bytes=config[topic_settings.SEGMENT_BYTES],
-            segment_ms=config[topic_settings.SEGMENT_MS],
+            # What may not stay uncompacted for long may not stay in the active segment either.
+            segment_ms=min(config[topic_settings.SEGMENT_MS], config[topic_settings.MAX_COMPACTION_LAG_MS])
+            if "compact" in cleanup_policy
+            else config[topic_settings.SEGMENT_MS],
             segment_jitter_ms=random.randrange(jitter_ms) if jitter_ms > 0 else 0,
             segment_index_bytes=config[topic_settings.SEGMENT_INDEX_BYTES],
             index_interval_bytes=config[topic_settings.INDEX_INTERVAL_BYTES],
@@ -135,6 +138,10 @@ class LogManager:
             file_delete_delay_ms=config[topic_settings.FILE_DELETE_DELAY_MS],
             cleanup_policy=frozenset(cleanup_policy),
             producer_id_expiration_ms=self._broker.config[broker_settings.PRODUCER_ID_EXPIRATION_MS],
+            delete_retention_ms=config[topic_settings.DELETE_RETENTION_MS],
+            min_compaction_lag_ms=config[topic_settings.MIN_COMPACTION_LAG_MS],
+            max_compaction_lag_ms=config[topic_settings.MAX_COMPACTION_LAG_MS],
+            min_cleanable_dirty_ratio=config[topic_settings.MIN_CLEANABLE_DIRTY_RATIO],
         )
 
     # -- background work ----------------------------------------------------------------------------

@@ -12,6 +12,9 @@ What is on disk when, so that a kill at any line is survivable:
     roll        the closed segment's indexes, the producer snapshot, then the new segment. A FlushTask syncs
                 the closed one (in a thread if the broker likes); only `complete_flush` after it moves the
                 recovery point, which the broker checkpoints.
+    compaction  `.cleaned` files complete and synced, renamed to `.swap`; then the old segments renamed to
+                `.deleted`, then `.swap` put in place, `.log` first. As soon as a complete set of `.swap` files
+                is there, the next start finishes what is missing; before, it removes them.
     retention   log start offset in memory, then `.log` files renamed oldest first: what remains is always the
                 end of the log, and begins with a segment's base offset.
     truncation  the broker first checkpoints a recovery point not above the offset; then the newest segments
@@ -55,6 +58,7 @@ from ottla.storage.partition_directory import (
 from ottla.storage.producer_states import ProducerStates, TransactionMarker
 from ottla.storage.recovery import CLEAN_CHECK_BYTES
 from ottla.storage.segment import LogSlice, Segment
+from ottla.storage.swapping import promote_cleaned, put_swaps_in_place
 from ottla.storage.timestamp_search import TimestampedOffset, find_max_timestamp, find_offset_by_timestamp
 from ottla.storage.transaction_index import AbortedTransaction, aborted_transaction
 
@@ -98,6 +102,7 @@ class Log:
         "_snapshots",
         "_truncations",
         "_written",
+        "being_cleaned",
         "config",
         "directory",
         "log_end_offset",
@@ -136,6 +141,7 @@ class Log:
         self._truncations = 0
         self._written = loaded.recovered  # whether there is something to write on close
         self._directory_synced = not loaded.created
+        self.being_cleaned = False  # retention waits
 
     # --- opening --------------------------------------------------------------------------------------
 
@@ -233,6 +239,11 @@ class Log:
     @property
     def segment_base_offsets(self) -> list[int]:
         return [segment.base_offset for segment in self._segments]
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """All segments, the active one last."""
+        return tuple(self._segments)
 
     @property
     def latest_epoch(self) -> int | None:
@@ -436,6 +447,43 @@ class Log:
             return indexed
         return segments[slot + 1].base_offset if slot + 1 < len(segments) else self.log_end_offset
 
+    # --- compaction -----------------------------------------------------------------------------------
+
+    def replace_segments(
+        self, old: Sequence[Segment], size_bytes: int, *, has_transaction_index: bool, now_ms: int
+    ) -> None:
+        """Put the complete `.cleaned` files of old[0].base_offset in the place of the segments `old`.
+
+        See the module for the order. Raises StorageError, with everything as it was, if these are not closed
+        segments of this log any more.
+        """
+        segments = self._segments
+        first = next((at for at, each in enumerate(segments) if each is old[0]), len(segments))
+        end = first + len(old)
+        if end >= len(segments) or any(a is not b for a, b in zip(segments[first:end], old, strict=True)):
+            raise StorageError(f"{self.directory}: the segments changed while they were cleaned")
+        base_offset = old[0].base_offset
+        promote_cleaned(self.directory, base_offset)
+        cleaned = Segment(
+            str(self.directory),
+            base_offset,
+            self.config,
+            self._open_files,
+            size_bytes=size_bytes,
+            now_ms=now_ms,
+            has_transaction_index=has_transaction_index,
+        )
+        cleaned.opened_at(old[-1].end_offset)
+        due_ms = now_ms + self.config.file_delete_delay_ms
+        for segment in old:
+            renamed = segment.rename_for_deletion()
+            if segment.base_offset != base_offset:
+                renamed += self._snapshots.rename_for_deletion(segment.base_offset)
+            self._deleted_files += [(due_ms, path) for path in renamed]
+        put_swaps_in_place(self.directory, base_offset)
+        self._set_segments([*segments[:first], cleaned, *segments[end:]])
+        self._directory_synced = False
+
     # --- shortening -----------------------------------------------------------------------------------
 
     def advance_log_start_offset(self, offset: int) -> bool:
@@ -457,9 +505,11 @@ class Log:
         """Delete the oldest segments that are too old, too many or below the log's start.
 
         Never one that reaches above the high watermark. Returns their base offsets; their files are renamed,
-        and removed by `remove_deleted_files` after file.delete.delay.ms.
+        and removed by `remove_deleted_files` after file.delete.delay.ms. Nothing while the log is cleaned.
         """
         config = self.config
+        if self.being_cleaned:
+            return []
         deleted = self._delete_while(
             lambda _, following: following is not None and following.base_offset <= self.log_start_offset,
             now_ms, high_watermark,

@@ -28,6 +28,10 @@ class LogConfig:
     file_delete_delay_ms: int = 60_000
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     producer_id_expiration_ms: int = _DAY_MS
+    delete_retention_ms: int = _DAY_MS
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = MAX_LONG
+    min_cleanable_dirty_ratio: float = 0.5
 
     @property
     def deletes(self) -> bool:

@@ -51,9 +51,8 @@ from ottla.storage.segment import (
     BatchPosition,
     Segment,
 )
+from ottla.storage.swapping import CLEANED_SUFFIX, SWAP_SUFFIX
 
-CLEANED_SUFFIX = ".cleaned"
-SWAP_SUFFIX = ".swap"
 TEMPORARY_SUFFIX = ".tmp"
 
 CLEAN_CHECK_BYTES = 32 * 1024
@@ -150,14 +149,16 @@ def _finish_swaps(directory: Path, contents: DirectoryContents) -> None:
     for name in valid:
         if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
             base = offset_of(name) or 0
-            ranges.append((base, _end_of_file(directory / name, base)))
+            ranges.append((base, max(base + 1, _end_of_file(directory / name, base))))
     if ranges:
         first, end = min(base for base, _ in ranges), max(end for _, end in ranges)
-        for base in contents.logs:
+        # An earlier start may have removed a log and been killed before its indexes went.
+        for base in contents.logs.keys() | contents.others.keys():
             if first <= base < end:
                 for suffix in SEGMENT_SUFFIXES:
                     (directory / f"{base:020d}{suffix}").unlink(missing_ok=True)
-    for name in valid:
+    # Logs first: once they have their names no later start looks for something to replace in their range.
+    for name in sorted(valid, key=lambda name: not name.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
         log.info("finished the compaction that was interrupted path=%s", directory / name)
         os.replace(directory / name, directory / name.removesuffix(SWAP_SUFFIX))
 

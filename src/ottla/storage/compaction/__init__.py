@@ -1,0 +1,25 @@
+"""Log compaction: of every key only the last record stays, at its old offset.
+
+Theory of operation. A cleaning takes the closed segments of one log below its last stable offset, in four
+steps, the first and the last on the event loop, the others in a process of their own:
+
+    selection      which log is dirtiest, how far it may be cleaned, which segments become one
+    key_map        the last offset of every key in the dirty section (what was appended since the last time),
+                   as far as memory goes
+    cleaning       every segment from the log's start to where the map ends is read again and written to
+                   `.cleaned` files, without the records that the map shows to be superseded
+    Log.replace_segments   `.cleaned` -> `.swap`, the old segments -> `.deleted`, `.swap` -> in place
+
+Then `cleaner-offset-checkpoint` says where the next dirty section begins. A kill anywhere leaves the old
+segments or the new ones: see `ottla.storage.recovery` for what the next start does with the files.
+
+What is kept beside the last record of each key, as in Apache Kafka:
+- a tombstone, until `delete.retention.ms` after the first cleaning that met it (the delete horizon in its
+  batch's header, KIP-534),
+- a transaction's marker, until a cleaning met no record of the transaction any more and its horizon passed,
+- the last batch of every producer that the log still knows, if only as an empty one with its sequences,
+- the last batch of the cleaned section, so that offsets do not go back.
+Records of aborted transactions go at once.
+
+The modules here import no asyncio and nothing of the broker: the process that runs them stays small.
+"""

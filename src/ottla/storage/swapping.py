@@ -1,0 +1,55 @@
+"""Puts a compacted segment in the place of others so that a crash at any time is harmless, as Apache Kafka.
+
+    <base>.log.cleaned …   being written, or complete; a start removes them
+    <base>.log.swap …      complete; a start puts them in place of every segment in their range, unless a
+                           `.cleaned` file of the same or a lower offset says that the renaming was not done
+    <base>.log.deleted …   replaced; a start removes them
+
+So a set of files is swapped in as soon as the last of them is renamed from `.cleaned` to `.swap`, and the
+old segments may go only then. `.log` is the first to lose `.swap`: afterwards no start looks for segments in
+the range any more, and the indexes that are still called `.swap` only get their names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from ottla.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
+
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+
+_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+
+def cleaned_path(directory: Path, base_offset: int, suffix: str) -> Path:
+    """Where a file of a segment is written by a cleaning."""
+    return directory / f"{base_offset:020d}{suffix}{CLEANED_SUFFIX}"
+
+
+def remove_cleaned(directory: Path, *, but: int | None = None) -> None:
+    """Remove what cleanings left that did not come to their end; files of the base offset `but` stay."""
+    kept = None if but is None else f"{but:020d}."
+    with contextlib.suppress(FileNotFoundError), os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.name.endswith(CLEANED_SUFFIX) and (kept is None or not entry.name.startswith(kept)):
+                Path(entry.path).unlink(missing_ok=True)
+
+
+def promote_cleaned(directory: Path, base_offset: int) -> None:
+    """`.cleaned` -> `.swap`. Raises OSError, and then nothing is swapped in."""
+    remove_cleaned(directory, but=base_offset)  # or a start would take them for a sign against these
+    for suffix in _SUFFIXES:
+        source = cleaned_path(directory, base_offset, suffix)
+        with contextlib.suppress(FileNotFoundError):  # there may be no index of transactions
+            os.replace(source, str(source).removesuffix(CLEANED_SUFFIX) + SWAP_SUFFIX)
+
+
+def put_swaps_in_place(directory: Path, base_offset: int) -> None:
+    """`.swap` -> the segment's own names."""
+    for suffix in _SUFFIXES:
+        target = directory / f"{base_offset:020d}{suffix}"
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(f"{target}{SWAP_SUFFIX}", target)
