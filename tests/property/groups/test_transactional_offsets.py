@@ -147,6 +147,16 @@ class Transactions(RuleBasedStateMachine):
         # A marker is written when the coordinator has every answer, or the producer has died.
         self.driver.transaction_ends(producer, committed)
 
+    @rule(order=st.permutations(PRODUCERS), commits=st.tuples(*[st.booleans()] * 3))
+    def transactions_about_one_partition(
+        self, order: list[ProducerStamp], commits: tuple[bool, bool, bool]
+    ) -> None:
+        """They commit one after the other, and end in any order."""
+        for producer in PRODUCERS:
+            self.commit_in_transaction(producer, "g1", "t", both=False)
+        for producer, committed in zip(order, commits, strict=True):
+            self.driver.transaction_ends(producer, committed)
+
     @rule(group_id=group_ids, topic=topics, partition=partitions)
     def offset_is_deleted(self, group_id: str, topic: str, partition: int) -> None:
         one = OffsetDeleteRequestPartition(partition_index=partition)
