@@ -15,6 +15,8 @@ from ottla.broker.dispatch import FAMILIES
 from ottla.core.metadata.features import (
     KRAFT_VERSION,
     METADATA_VERSION,
+    SHARE_VERSION,
+    STREAMS_VERSION,
     SUPPORTED_FEATURES,
     TRANSACTION_VERSION,
 )
@@ -36,7 +38,7 @@ FIRST_VERSION_WITH_FEATURES_FROM_ZERO = 4
 
 #: The features that clients are told of. The metadata finalizes all that Kafka 4.3 does, so that a directory
 #: fits both; a client that saw group.version 1, say, would use what is not served here.
-SERVED_FEATURES = (KRAFT_VERSION, METADATA_VERSION, TRANSACTION_VERSION)
+SERVED_FEATURES = (KRAFT_VERSION, METADATA_VERSION, SHARE_VERSION, STREAMS_VERSION, TRANSACTION_VERSION)
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
