@@ -149,9 +149,7 @@ class TransactionalAppends:
         return self.outcome
 
     async def _ask(self) -> Mapping[TopicPartition, ErrorCode]:
-        gate: TransactionGate | None = getattr(self.broker, "transactions", None)
-        if gate is None:  # the broker is still starting
-            return dict.fromkeys(self.unverified, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        gate: TransactionGate = self.broker.transactions
         return await gate.add_partitions(
             self.transactional_id,
             self.producer_id,

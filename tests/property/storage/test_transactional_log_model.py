@@ -254,8 +254,8 @@ class TransactionsAgainstList(RuleBasedStateMachine):
 
 TestTransactionsAgainstList = TransactionsAgainstList.TestCase
 TestTransactionsAgainstList.settings = settings(
-    max_examples=60,
-    stateful_step_count=40,
+    max_examples=120,
+    stateful_step_count=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
