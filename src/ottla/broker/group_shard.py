@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.coordinator_shard import ShardFamily, ShardRunner
+from ottla.broker.streams_topics import create_internal_topics
 from ottla.core.groups.responses import coordinator_error
 from ottla.core.groups.share.api import AskShareCoordinator, ShareCoordinatorAnswered, ShareStateResponse
 from ottla.core.groups.streams.api import CreateInternalTopics

@@ -25,6 +25,7 @@ from ottla.core.coordination.api import (
 )
 from ottla.core.groups.settings import Settings
 from ottla.core.groups.share.api import AskShareCoordinator, ShareCoordinatorAnswered
+from ottla.core.groups.streams.api import CreateInternalTopics, InternalTopicsCreated
 from ottla.core.groups.topics import TopicsView
 
 
@@ -68,7 +69,8 @@ Event: TypeAlias = (
     | TopicsChanged
     | SettingsChanged
     | ShareCoordinatorAnswered
+    | InternalTopicsCreated
     | Loaded
     | Resigned
 )
-Effect: TypeAlias = Reply | Append | Note | AskShareCoordinator
+Effect: TypeAlias = Reply | Append | Note | AskShareCoordinator | CreateInternalTopics

@@ -16,6 +16,7 @@ from ottla.core.groups.offset_rules import OffsetRules
 from ottla.core.groups.responses import coordinator_error
 from ottla.core.groups.settings import GroupSettings, Settings
 from ottla.core.groups.share.group import ShareGroup
+from ottla.core.groups.streams.group import StreamsGroup
 from ottla.core.groups.topics import NO_TOPICS, TopicsView
 
 
@@ -38,6 +39,7 @@ class ShardContext:
     topics: TopicsView = NO_TOPICS
     classic: dict[str, ClassicGroup] = field(default_factory=dict)
     share: dict[str, ShareGroup] = field(default_factory=dict)
+    streams: dict[str, StreamsGroup] = field(default_factory=dict)
 
     rules: dict[GroupKind, OffsetRules] = field(default_factory=dict)
     """Each kind registers what it says about offsets and the ends of groups."""
@@ -58,6 +60,8 @@ class ShardContext:
             return GroupKind.CLASSIC
         if group_id in self.share:
             return GroupKind.SHARE
+        if group_id in self.streams:
+            return GroupKind.STREAMS
         return None
 
     def rules_of(self, group_id: str) -> OffsetRules | None:

@@ -26,6 +26,13 @@ from ottla.protocol.messages.offset_delete_request import OffsetDeleteRequest
 from ottla.protocol.messages.offset_delete_response import OffsetDeleteResponse
 from ottla.protocol.messages.offset_fetch_request import OffsetFetchRequest
 from ottla.protocol.messages.offset_fetch_response import OffsetFetchResponse, OffsetFetchResponseGroup
+from ottla.protocol.messages.streams_group_describe_request import StreamsGroupDescribeRequest
+from ottla.protocol.messages.streams_group_describe_response import (
+    DescribedGroup as DescribedStreamsGroup,
+)
+from ottla.protocol.messages.streams_group_describe_response import StreamsGroupDescribeResponse
+from ottla.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
+from ottla.protocol.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
 from ottla.protocol.messages.sync_group_request import SyncGroupRequest
 from ottla.protocol.messages.sync_group_response import SyncGroupResponse
 from ottla.protocol.messages.txn_offset_commit_request import TxnOffsetCommitRequest
@@ -48,6 +55,15 @@ def coordinator_error(request: Message, error: ErrorCode) -> Message:
             return HeartbeatResponse(error_code=error)
         case LeaveGroupRequest():
             return LeaveGroupResponse(error_code=error)
+        case StreamsGroupHeartbeatRequest():
+            return StreamsGroupHeartbeatResponse(error_code=error)
+        case StreamsGroupDescribeRequest():
+            return StreamsGroupDescribeResponse(
+                groups=[
+                    DescribedStreamsGroup(group_id=group_id, error_code=error, error_message=error.message)
+                    for group_id in request.group_ids
+                ]
+            )
         case OffsetCommitRequest():
             return offset_commit_error(request, error)
         case TxnOffsetCommitRequest():

@@ -40,6 +40,9 @@ from ottla.core.groups.settings import Settings
 from ottla.core.groups.share.api import ShareCoordinatorAnswered
 from ottla.core.groups.share.coordinator import ShareGroups
 from ottla.core.groups.share.group import DurableGroup, ShareKey
+from ottla.core.groups.streams.api import InternalTopicsCreated
+from ottla.core.groups.streams.coordinator import STREAMS_TIMERS, StreamsGroups
+from ottla.core.groups.streams.group import StreamsKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_share_group_offsets_request import AlterShareGroupOffsetsRequest
 from ottla.protocol.messages.delete_groups_request import DeleteGroupsRequest
@@ -62,6 +65,8 @@ from ottla.protocol.messages.offset_delete_request import OffsetDeleteRequest
 from ottla.protocol.messages.offset_fetch_request import OffsetFetchRequest
 from ottla.protocol.messages.share_group_describe_request import ShareGroupDescribeRequest
 from ottla.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
+from ottla.protocol.messages.streams_group_describe_request import StreamsGroupDescribeRequest
+from ottla.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 from ottla.protocol.messages.sync_group_request import SyncGroupRequest
 from ottla.protocol.messages.txn_offset_commit_request import TxnOffsetCommitRequest
 from ottla.protocol.records.group_metadata_key import GroupMetadataKey
@@ -93,6 +98,7 @@ class Shard:
         self._offsets = Offsets(context, self._store)
         self._deletion = GroupDeletion(context, self._offsets)
         self._share = ShareGroups(context)
+        self._streams = StreamsGroups(context)
         self._deletion.ways[GroupKind.SHARE] = self._share.delete_group
 
     @property
@@ -104,6 +110,11 @@ class Shard:
     def durable_share_groups(self) -> dict[str, DurableGroup]:
         """What the log says of share groups."""
         return self._share.durable
+
+    @property
+    def durable_streams_groups(self) -> dict[str, DurableGroup]:
+        """What the log says of streams groups."""
+        return self._streams.durable
 
     def next_wake_ms(self) -> int | None:
         """When to send a `Tick`, at the latest; None when nothing is due ever."""
@@ -126,6 +137,8 @@ class Shard:
                 self._forget_deleted(key.group)
             case key, _ if isinstance(key, ShareKey):
                 self._share.replay(record)
+            case key, _ if isinstance(key, StreamsKey):
+                self._streams.replay(record)
 
     def replay_transaction_end(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
         """A transaction marker of the log: what was replayed for the producer counts now, or never."""
@@ -150,10 +163,13 @@ class Shard:
             case TopicsChanged():
                 self._context.topics = event.topics
                 self._share.on_topics_changed(event)
+                self._streams.on_topics_changed(event)
             case SettingsChanged():
                 self._context.settings = event.settings
             case ShareCoordinatorAnswered():
                 self._share.on_answer(event)
+            case InternalTopicsCreated():
+                self._streams.on_topics_created(event)
             case Loaded():
                 self._loaded()
             case Resigned():
@@ -178,6 +194,8 @@ class Shard:
             case JoinGroupRequest() as request if self._context.kind_of(request.group_id) is GroupKind.SHARE:
                 refused = JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
                 self._outbox.reply(event.request_id, refused)
+            case JoinGroupRequest() as request if request.group_id in self._context.streams:
+                self._streams.make_room_for_classic(event, request, self._membership.join)
             case JoinGroupRequest() as request:
                 self._membership.join(event, request)
             case SyncGroupRequest() as request:
@@ -200,6 +218,8 @@ class Shard:
                 | DeleteShareGroupOffsetsRequest()
             ) as request:
                 self._share.handle(event, request)
+            case StreamsGroupHeartbeatRequest() | StreamsGroupDescribeRequest() as request:
+                self._streams.handle(event, request)
             case _:
                 raise TypeError(f"{type(event.request).__name__} is not a request to a group coordinator")
 
@@ -248,6 +268,8 @@ class Shard:
             if (not states or group.group_state.lower() in states)
             and (not types or group.group_type in types)
         ]
+        if not types or GroupKind.STREAMS.value in types:
+            listed += self._streams.listed(states)
         self._outbox.reply(event.request_id, ListGroupsResponse(groups=listed))
 
     def _forget_deleted(self, group_id: str) -> None:
@@ -292,6 +314,8 @@ class Shard:
                     outbox.on_append_timeout(key.number)
                 case "share-session":
                     self._share.on_session_expired(key.group_id, key.member_id)
+                case kind if kind in STREAMS_TIMERS:
+                    self._streams.on_timer(key)
                 case "expire":
                     self._deletion.expire()
                 case _:
@@ -303,6 +327,7 @@ class Shard:
             group = self.groups[group_id] = ClassicGroup.restore(group_id, value, now_ms)
             self._rebalance.on_loaded(group)
         self._share.on_loaded()
+        self._streams.on_loaded()
         self._deletion.restart()
 
 

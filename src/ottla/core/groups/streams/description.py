@@ -1,0 +1,92 @@
+"""What administrators are shown of a streams group: StreamsGroupDescribe 0 and its line of ListGroups."""
+
+from __future__ import annotations
+
+from ottla.core.coordination.api import RequestReceived
+from ottla.core.groups.context import GroupKind, ShardContext
+from ottla.core.groups.streams.group import StreamsGroup, StreamsMember
+from ottla.core.groups.streams.tasks import HeldTasks, TargetTasks, task_ids_of
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.list_groups_response import ListedGroup
+from ottla.protocol.messages.streams_group_describe_request import StreamsGroupDescribeRequest
+from ottla.protocol.messages.streams_group_describe_response import (
+    Assignment,
+    DescribedGroup,
+    Endpoint,
+    KeyValue,
+    Member,
+    StreamsGroupDescribeResponse,
+    TaskIds,
+    Topology,
+)
+
+PROTOCOL_TYPE = "streams"
+
+
+def describe(context: ShardContext, event: RequestReceived, request: StreamsGroupDescribeRequest) -> None:
+    """Answer with all groups of the request."""
+    groups = [_described(context, group_id) for group_id in request.group_ids]
+    context.outbox.reply(event.request_id, StreamsGroupDescribeResponse(groups=groups))
+
+
+def listed(group: StreamsGroup) -> ListedGroup:
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=PROTOCOL_TYPE,
+        group_state=group.state.value,
+        group_type=GroupKind.STREAMS.value,
+    )
+
+
+def _described(context: ShardContext, group_id: str) -> DescribedGroup:
+    group = context.streams.get(group_id)
+    if group is None:
+        known = context.kind_of(group_id) is not None
+        return DescribedGroup(
+            group_id=group_id,
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+            error_message=f"Group {group_id} is not a streams group."
+            if known
+            else f"Group {group_id} not found.",
+        )
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        topology=_topology(group),
+        members=[_member(member, group.targets.get(member.member_id)) for member in group.members.values()],
+    )
+
+
+def _topology(group: StreamsGroup) -> Topology | None:
+    """With the partition counts on the cluster's topics where those are worked out."""
+    if group.configured is not None and group.configured.is_ready:
+        return group.configured.described()
+    return None if group.topology is None else group.topology.described()
+
+
+def _member(member: StreamsMember, target: TargetTasks | None) -> Member:
+    endpoint = member.user_endpoint
+    return Member(
+        member_id=member.member_id,
+        member_epoch=member.epoch,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topology_epoch=member.topology_epoch,
+        process_id=member.process_id,
+        user_endpoint=None if endpoint is None else Endpoint(host=endpoint.host, port=endpoint.port),
+        client_tags=[KeyValue(key=key, value=value) for key, value in member.client_tags.items()],
+        assignment=_assignment(member.assigned),
+        target_assignment=Assignment() if target is None else _assignment(target),
+    )
+
+
+def _assignment(tasks: HeldTasks | TargetTasks) -> Assignment:
+    return Assignment(
+        active_tasks=task_ids_of(TaskIds, tasks.active),
+        standby_tasks=task_ids_of(TaskIds, tasks.standby),
+        warmup_tasks=task_ids_of(TaskIds, tasks.warmup),
+    )

@@ -1,0 +1,615 @@
+"""StreamsGroupHeartbeat and the deadlines of the streams groups of a shard (KIP-1071).
+
+    StreamsGroupHeartbeat 0   epoch 0 joins, -1 leaves; member ids are made by the clients
+
+Theory of operation. A heartbeat is one decision in its group's turn: the member's metadata, the topology of
+the first member, the topology on the cluster's topics if those have changed, the group's next epoch if any of
+that did, a new target assignment if the last one is for an older epoch, and the member's step to its target;
+all in one append. One that changes nothing is answered at once. The shell is asked for missing internal
+topics when the answer goes out; members' next heartbeats find them.
+
+A new target waits for the rest of streams.initial.rebalance.delay.ms when the group was empty, and for
+streams.assignment.interval.ms since the last one. A member that is silent for its session timeout, or keeps
+tasks it should give back for its rebalance timeout, is taken out. None of these clocks is in the log: after a
+load sessions begin anew, and a group that waited for its first assignment gets it with the next heartbeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from ottla.core.coordination.api import Client, RequestReceived
+from ottla.core.coordination.outbox import answer_for
+from ottla.core.coordination.records import CoordinatorRecord
+from ottla.core.coordination.timers import TimerKey
+from ottla.core.groups.context import GroupKind, ShardContext
+from ottla.core.groups.settings import GroupSettings
+from ottla.core.groups.streams import assignor, records
+from ottla.core.groups.streams.api import CreateInternalTopics, InternalTopic, InternalTopicsCreated
+from ottla.core.groups.streams.assignor import PreviousMember, TaskWidth
+from ottla.core.groups.streams.checks import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    Refused,
+    check_heartbeat,
+    check_tasks,
+)
+from ottla.core.groups.streams.configured import ConfiguredTopology, Problem, Status, configure
+from ottla.core.groups.streams.endpoints import partitions_by_endpoint
+from ottla.core.groups.streams.group import Endpoint, MemberState, StreamsGroup, StreamsMember
+from ottla.core.groups.streams.reconciliation import MustRejoin, reconcile
+from ottla.core.groups.streams.tasks import NO_TARGET, TargetTasks, task_ids_of, tasks_of
+from ottla.core.groups.streams.topology import InvalidTopology, Topology, topology_from
+from ottla.core.groups.topic_hash import group_hash
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages import streams_group_heartbeat_response as response_messages
+from ottla.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
+from ottla.protocol.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
+
+SESSION_TIMER = "streams-session"
+REBALANCE_TIMER = "streams-rebalance"
+INITIAL_DELAY_TIMER = "streams-initial-delay"
+FENCE_RETRY_MS = 500
+"""When a member could not be taken out because the log did not take the records: try again after this."""
+NO_TOPOLOGY_EPOCH = -1
+STANDBY_CONFIG = "num.standby.replicas"
+ERRORS_SHOWN = 3
+FENCED = "The member must abandon all its partitions and rejoin."
+
+
+@dataclass(slots=True)
+class Decision:
+    """A heartbeat's, while it is made. `group` is not one of the shard's yet when `is_new`."""
+
+    group: StreamsGroup
+    is_new: bool
+    records: list[CoordinatorRecord] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    take_back: list[Callable[[], None]] = field(default_factory=list)
+    """What to undo should the records not be written."""
+    bump: bool = False
+    """Whether the group needs a new epoch."""
+
+
+class StreamsMembership:
+    """Acts on the streams groups of a shard."""
+
+    def __init__(self, context: ShardContext) -> None:
+        self._context = context
+        self._outbox = context.outbox
+        self._turns = context.turns
+        self._groups = context.streams
+
+    # StreamsGroupHeartbeat
+
+    def heartbeat(self, event: RequestReceived, request: StreamsGroupHeartbeatRequest) -> None:
+        try:
+            check_heartbeat(request)
+        except Refused as refused:
+            self._refuse(event, refused.error, refused.message)
+            return
+        self._turns.run(request.group_id, lambda: self._decide(event, request))
+
+    def _decide(self, event: RequestReceived, request: StreamsGroupHeartbeatRequest) -> None:
+        try:
+            if request.member_epoch == LEAVE_EPOCH:
+                self._leave(event, request)
+            else:
+                self._heartbeat(event, request)
+        except Refused as refused:
+            self._refuse(event, refused.error, refused.message)
+        except InvalidTopology as invalid:
+            self._refuse(event, ErrorCode.STREAMS_INVALID_TOPOLOGY, str(invalid))
+        except MustRejoin as fenced:
+            self._refuse(event, ErrorCode.FENCED_MEMBER_EPOCH, str(fenced))
+
+    def _refuse(self, event: RequestReceived, error: ErrorCode, message: str | None = None) -> None:
+        self._outbox.reply(
+            event.request_id, StreamsGroupHeartbeatResponse(error_code=error, error_message=message)
+        )
+
+    def _heartbeat(self, event: RequestReceived, request: StreamsGroupHeartbeatRequest) -> None:
+        decision = self._group_for(request)
+        group = decision.group
+        before = self._member_for(group, request)
+        member = _updated(before, request, event.client)
+        if member != before:
+            decision.records.append(records.member_metadata(group.group_id, member))
+            decision.bump = True
+        topology = self._topology_for(decision, member, request)
+        configured, metadata_hash = self._configured(decision, topology)
+        validated = NO_TOPOLOGY_EPOCH
+        if configured.is_ready:
+            validated = topology.epoch
+            check_tasks(configured, request)
+        configs = self._assignment_configs(group.group_id)
+        epoch = group.epoch
+        if (
+            decision.bump
+            or validated != group.validated_topology_epoch
+            or configs != group.assignment_configs
+        ):
+            epoch += 1
+            decision.records.append(
+                records.group_epoch(group.group_id, epoch, metadata_hash, validated, configs)
+            )
+        self._begin_initial_delay(group)
+        target_epoch, target = self._target(decision, epoch, member, configured, configs)
+        updated = reconcile(group, member, target_epoch, target, _owned(request))
+        if updated != member:
+            decision.records.append(records.current_assignment(group.group_id, updated))
+        # Deadlines are set before the append ends: should it be slow, and be told to have failed, the
+        # member still does not live for ever.
+        self._set_deadlines(group.group_id, updated)
+        if request.shutdown_application:
+            self._request_shutdown(group, updated.member_id)
+        response = self._response(decision, request, before, updated, configured)
+        self._finish(event, decision, configured, response)
+
+    def _finish(
+        self,
+        event: RequestReceived,
+        decision: Decision,
+        configured: ConfiguredTopology,
+        response: StreamsGroupHeartbeatResponse,
+    ) -> None:
+        """Append what was decided, then answer and ask for missing topics."""
+        group_id = decision.group.group_id
+
+        def done() -> None:
+            group = self._groups[group_id]
+            if decision.is_new:
+                group.configured, group.must_look_at_topics = configured, False
+                group.shutdown_requested_by = decision.group.shutdown_requested_by
+            self._ask_for_topics(group, configured)
+            self._outbox.reply(event.request_id, response)
+
+        def failed(error: ErrorCode) -> None:
+            for undo in decision.take_back:
+                undo()
+            self._refuse(event, answer_for(error))
+
+        if decision.records:
+            self._turns.append(group_id, decision.records, done, failed)
+        else:
+            done()
+
+    def _group_for(self, request: StreamsGroupHeartbeatRequest) -> Decision:
+        """The group, made if the member joins; a classic group without members makes room for it."""
+        group_id = request.group_id
+        group = self._groups.get(group_id)
+        kind = self._context.kind_of(group_id)
+        if request.member_epoch != JOIN_EPOCH:
+            if kind is None:
+                raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {group_id} not found.")
+            if group is None:
+                raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
+            return Decision(group, is_new=False)
+        if group is not None:
+            max_size = self._context.broker_settings.streams_max_size
+            if len(group.members) >= max_size:
+                raise Refused(
+                    ErrorCode.GROUP_MAX_SIZE_REACHED,
+                    f"The streams group has reached its maximum capacity of {max_size} members.",
+                )
+            return Decision(group, is_new=False)
+        decision = Decision(StreamsGroup(group_id), is_new=True)
+        if kind is not None:
+            rules = self._context.rules[kind]
+            if kind is not GroupKind.CLASSIC or rules.check_delete(group_id):
+                raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
+            decision.records += rules.tombstones(group_id)
+            decision.take_back.append(rules.begin_end(group_id))
+        return decision
+
+    def _member_for(self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> StreamsMember:
+        """The member as it is known. Raises Refused for one that is unknown or in another epoch."""
+        epoch = request.member_epoch
+        member = group.members.get(request.member_id)
+        if epoch == JOIN_EPOCH:
+            return member or StreamsMember(request.member_id)
+        if member is None:
+            raise _unknown_member(group, request.member_id)
+        if epoch > member.epoch:
+            raise Refused(
+                ErrorCode.FENCED_MEMBER_EPOCH,
+                f"The streams group member has a greater member epoch ({epoch}) than the one known by "
+                f"the group coordinator ({member.epoch}). {FENCED}",
+            )
+        if epoch < member.epoch and not (
+            epoch == member.previous_epoch and _has_only_assigned(request, member)
+        ):
+            raise Refused(
+                ErrorCode.FENCED_MEMBER_EPOCH,
+                f"The streams group member has a smaller member epoch ({epoch}) than the one known by "
+                f"the group coordinator ({member.epoch}). {FENCED}",
+            )
+        if group.topology is None:
+            raise Refused(ErrorCode.FENCED_MEMBER_EPOCH, f"The group has no topology. {FENCED}")
+        return member
+
+    # The topology
+
+    def _topology_for(
+        self, decision: Decision, member: StreamsMember, request: StreamsGroupHeartbeatRequest
+    ) -> Topology:
+        """The group's topology; the first member's becomes it."""
+        known = decision.group.topology
+        if request.topology is None:
+            assert known is not None, "who does not join is a member of a group with a topology"
+        else:
+            given = topology_from(request.topology)
+            if known is None:
+                decision.records.append(records.topology(decision.group.group_id, given))
+                return given
+            if given.epoch >= known.epoch and given != known:
+                raise Refused(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
+        if member.topology_epoch < known.epoch:
+            decision.problems.append(
+                Problem(
+                    Status.STALE_TOPOLOGY,
+                    f"The member's topology epoch {member.topology_epoch} is behind the group's topology "
+                    f"epoch {known.epoch}.",
+                )
+            )
+        return known
+
+    def _configured(self, decision: Decision, topology: Topology) -> tuple[ConfiguredTopology, int]:
+        """The topology on the topics as they are, and the topics' hash."""
+        group, topics = decision.group, self._context.topics
+        if group.configured is not None and group.topology is not None and not group.must_look_at_topics:
+            return group.configured, group.metadata_hash
+        metadata_hash = group_hash(topology.required_topics, topics)
+        changed = group.topology is None or metadata_hash != group.metadata_hash
+        decision.bump = decision.bump or metadata_hash != group.metadata_hash
+        configured = group.configured
+        if changed or configured is None:
+            configured = configure(topology, topics)
+            if configured.problem is not None:
+                self._outbox.note(
+                    "streams topology is not ready group=%s epoch=%d status=%s: %s",
+                    group.group_id,
+                    topology.epoch,
+                    configured.problem.status.name,
+                    configured.problem.detail,
+                )
+        group.configured, group.must_look_at_topics = configured, False
+        decision.take_back.append(lambda: _look_again(group))
+        return configured, metadata_hash
+
+    def _ask_for_topics(self, group: StreamsGroup, configured: ConfiguredTopology) -> None:
+        """Ask for the internal topics that are missing, but for those on their way or refused just now."""
+        missing = tuple(
+            topic
+            for topic in configured.missing_topics
+            if topic.name not in group.creating_topics and not self._creation_error(group, topic)
+        )
+        if missing:
+            group.creating_topics.update(topic.name for topic in missing)
+            self._outbox.emit(CreateInternalTopics(group.group_id, missing))
+
+    def _creation_error(self, group: StreamsGroup, topic: InternalTopic) -> str | None:
+        error = group.creation_errors.get(topic.name)
+        if error is None or error[1] <= self._outbox.now.steady_ms:
+            return None
+        return error[0]
+
+    def on_topics_created(self, event: InternalTopicsCreated) -> None:
+        """The shell has tried to make topics; that they are there is told by another event."""
+        group = self._groups.get(event.group_id)
+        if group is None:
+            return
+        group.creating_topics.difference_update(event.topics)
+        until_ms = event.at.steady_ms + 2 * self._settings(group.group_id).streams_heartbeat_interval_ms
+        for name in event.topics:
+            group.creation_errors.pop(name, None)
+        for name, message in event.errors.items():
+            group.creation_errors[name] = message, until_ms
+
+    def topics_changed(self, names: frozenset[str]) -> None:
+        """Groups that need one of these topics look again with their next heartbeat."""
+        for group in self._groups.values():
+            if group.topology is not None and not names.isdisjoint(group.topology.required_topics):
+                group.must_look_at_topics = True
+
+    # The target assignment
+
+    def _begin_initial_delay(self, group: StreamsGroup) -> None:
+        delay_ms = self._settings(group.group_id).streams_initial_rebalance_delay_ms
+        key = TimerKey(INITIAL_DELAY_TIMER, group.group_id)
+        if not group.members and delay_ms > 0 and self._outbox.timers.deadline_of(key) is None:
+            self._outbox.set_timer(key, delay_ms)
+
+    def _target(
+        self,
+        decision: Decision,
+        epoch: int,
+        member: StreamsMember,
+        configured: ConfiguredTopology,
+        configs: dict[str, str],
+    ) -> tuple[int, TargetTasks]:
+        """What the member should have, and as of which epoch; a new assignment where it is due."""
+        group = decision.group
+        if self._outbox.timers.deadline_of(TimerKey(INITIAL_DELAY_TIMER, group.group_id)) is not None:
+            decision.problems.append(_delayed("initial rebalance delay"))
+            return group.target_epoch, NO_TARGET
+        last = group.target_epoch, group.target_of(member.member_id)
+        if group.target_epoch >= epoch:
+            return last
+        interval_ms = self._settings(group.group_id).streams_assignment_interval_ms
+        next_ms = group.target_timestamp_ms + interval_ms
+        if group.target_timestamp_ms and interval_ms and self._outbox.now.wall_ms < next_ms:
+            decision.problems.append(_delayed("assignment interval"))
+            return last
+        members = {**group.members, member.member_id: member}
+        targets = self._new_targets(group, epoch, members, configured, configs, decision.records)
+        return epoch, targets[member.member_id]
+
+    def _new_targets(
+        self,
+        group: StreamsGroup,
+        epoch: int,
+        members: dict[str, StreamsMember],
+        configured: ConfiguredTopology,
+        configs: dict[str, str],
+        into: list[CoordinatorRecord],
+    ) -> dict[str, TargetTasks]:
+        """Assign all tasks to `members`; the records go to `into`."""
+        targets = dict.fromkeys(members, NO_TARGET)
+        if configured.is_ready:
+            targets = assignor.assign(
+                [
+                    PreviousMember(member_id, member.process_id, group.target_of(member_id))
+                    for member_id, member in members.items()
+                ],
+                {
+                    name: TaskWidth(each.task_count, each.is_stateful)
+                    for name, each in configured.subtopologies.items()
+                },
+                int(configs.get(STANDBY_CONFIG, "0")),
+            )
+        for member_id, target in targets.items():
+            if group.targets.get(member_id) != target:
+                into.append(records.target_of_member(group.group_id, member_id, target))
+        into.append(records.target_epoch(group.group_id, epoch, self._outbox.now.wall_ms))
+        self._outbox.note(
+            "streams tasks assigned group=%s epoch=%d members=%d", group.group_id, epoch, len(members)
+        )
+        return targets
+
+    def on_initial_delay_over(self, group_id: str) -> None:
+        """Give the members that came meanwhile their first assignment."""
+        self._turns.run(group_id, lambda: self._assign_first(group_id))
+
+    def _assign_first(self, group_id: str) -> None:
+        group = self._groups.get(group_id)
+        if group is None or not group.members or group.configured is None:
+            return  # Whoever comes next gets an assignment at once.
+        if group.target_epoch >= group.epoch:
+            return
+        assigned: list[CoordinatorRecord] = []
+        self._new_targets(
+            group, group.epoch, group.members, group.configured, group.assignment_configs, assigned
+        )
+        # Should that fail, the next heartbeat assigns.
+        self._turns.append(group_id, assigned, lambda: None, lambda error: None)
+
+    # The answer
+
+    def _response(
+        self,
+        decision: Decision,
+        request: StreamsGroupHeartbeatRequest,
+        before: StreamsMember,
+        member: StreamsMember,
+        configured: ConfiguredTopology,
+    ) -> StreamsGroupHeartbeatResponse:
+        group = decision.group
+        response = StreamsGroupHeartbeatResponse(
+            member_id=member.member_id,
+            member_epoch=member.epoch,
+            heartbeat_interval_ms=self._settings(group.group_id).streams_heartbeat_interval_ms,
+        )
+        if request.member_epoch == JOIN_EPOCH or member.assigned != before.assigned:
+            make = response_messages.TaskIds
+            response.active_tasks = task_ids_of(make, member.assigned.active)
+            response.standby_tasks = task_ids_of(make, member.assigned.standby)
+            response.warmup_tasks = task_ids_of(make, member.assigned.warmup)
+            if member.user_endpoint is not None:
+                group.endpoint_epoch += 1
+        if group.endpoint_epoch != request.endpoint_information_epoch:
+            members = {**group.members, member.member_id: member}
+            response.partitions_by_user_endpoint = partitions_by_endpoint(
+                members.values(), configured, self._context.topics
+            )
+        if not decision.is_new:
+            response.endpoint_information_epoch = group.endpoint_epoch
+        problems = decision.problems
+        if configured.problem is not None:
+            problems.append(self._with_creation_errors(group, configured, configured.problem))
+        if group.shutdown_requested_by is not None:
+            problems.append(
+                Problem(
+                    Status.SHUTDOWN_APPLICATION,
+                    f"Streams group member {group.shutdown_requested_by} encountered a fatal error and "
+                    "requested a shutdown for the entire application.",
+                )
+            )
+        response.status = [
+            response_messages.Status(status_code=status, status_detail=detail) for status, detail in problems
+        ]
+        return response
+
+    def _with_creation_errors(
+        self, group: StreamsGroup, configured: ConfiguredTopology, problem: Problem
+    ) -> Problem:
+        errors = [
+            f"{topic.name} ({error})"
+            for topic in configured.missing_topics
+            if (error := self._creation_error(group, topic))
+        ]
+        if not errors:
+            return problem
+        shown = ", ".join(errors[:ERRORS_SHOWN])
+        if len(errors) > ERRORS_SHOWN:
+            shown += f" and {len(errors) - ERRORS_SHOWN} more"
+        return problem._replace(detail=f"{problem.detail}; Creation failed: {shown}.")
+
+    # Leaving, and silence
+
+    def _leave(self, event: RequestReceived, request: StreamsGroupHeartbeatRequest) -> None:
+        group_id = request.group_id
+        group = self._groups.get(group_id)
+        if group is None:
+            known = self._context.kind_of(group_id) is not None
+            reason = f"{group_id} is not a streams group." if known else f"{group_id} not found."
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {reason}")
+        if request.shutdown_application:
+            self._request_shutdown(group, request.member_id)
+        if request.member_id not in group.members:
+            raise _unknown_member(group, request.member_id)
+        response = StreamsGroupHeartbeatResponse(
+            member_id=request.member_id, member_epoch=request.member_epoch, status=[]
+        )
+        self._turns.append(
+            group_id,
+            self._end_of_member(group, request.member_id),
+            lambda: self._outbox.reply(event.request_id, response),
+            lambda error: self._refuse(event, answer_for(error)),
+        )
+
+    def _end_of_member(self, group: StreamsGroup, member_id: str) -> list[CoordinatorRecord]:
+        return [
+            *records.member_tombstones(group.group_id, member_id),
+            records.group_epoch(
+                group.group_id,
+                group.epoch + 1,
+                group.metadata_hash,
+                group.validated_topology_epoch,
+                group.assignment_configs,
+            ),
+        ]
+
+    def on_session_expired(self, group_id: str, member_id: str) -> None:
+        """The member was silent for too long."""
+        key = TimerKey(SESSION_TIMER, group_id, member_id)
+        self._turns.run(group_id, lambda: self._fence(key, "its session expired"))
+
+    def on_rebalance_deadline(self, group_id: str, member_id: str) -> None:
+        """The member has not given back its tasks in time."""
+        key = TimerKey(REBALANCE_TIMER, group_id, member_id)
+        self._turns.run(group_id, lambda: self._fence(key, "it kept tasks that it should give back"))
+
+    def _fence(self, key: TimerKey, reason: str) -> None:
+        """Take out the member whose deadline has passed, unless it got a new one while this waited."""
+        group = self._groups.get(key.group_id)
+        member = None if group is None else group.members.get(key.member_id)
+        if group is None or member is None or self._outbox.timers.deadline_of(key) is not None:
+            return
+        if key.kind == REBALANCE_TIMER and member.state is not MemberState.UNREVOKED_TASKS:
+            return
+        self._outbox.note("streams member fenced group=%s member=%s: %s", *key[1:3], reason)
+        self._turns.append(
+            key.group_id,
+            self._end_of_member(group, key.member_id),
+            lambda: None,
+            lambda error: self._outbox.set_timer(key, FENCE_RETRY_MS),
+        )
+
+    def forget_deadlines(self, group_id: str, member_id: str) -> None:
+        """The member is no more."""
+        self._outbox.timers.cancel(TimerKey(SESSION_TIMER, group_id, member_id))
+        self._outbox.timers.cancel(TimerKey(REBALANCE_TIMER, group_id, member_id))
+
+    def on_loaded(self) -> None:
+        """Begin every session, and the time that members have to give back tasks."""
+        for group in self._groups.values():
+            for member in group.members.values():
+                self._set_deadlines(group.group_id, member, from_now=True)
+
+    def _set_deadlines(self, group_id: str, member: StreamsMember, from_now: bool = False) -> None:
+        """A new session; the rebalance deadline as the member's step to its target leaves it."""
+        session_ms = self._settings(group_id).streams_session_timeout_ms
+        self._outbox.set_timer(TimerKey(SESSION_TIMER, group_id, member.member_id), session_ms)
+        key = TimerKey(REBALANCE_TIMER, group_id, member.member_id)
+        if member.state is not MemberState.UNREVOKED_TASKS:
+            self._outbox.timers.cancel(key)
+        else:
+            known = self._groups[group_id].members.get(member.member_id)
+            is_new_step = known is None or known.state is not member.state or known.epoch != member.epoch
+            if from_now or is_new_step:
+                self._outbox.set_timer(key, member.rebalance_timeout_ms)
+
+    # Helpers
+
+    def _settings(self, group_id: str) -> GroupSettings:
+        return self._context.settings.of(group_id)
+
+    def _assignment_configs(self, group_id: str) -> dict[str, str]:
+        return {STANDBY_CONFIG: str(self._settings(group_id).streams_num_standby_replicas)}
+
+    def _request_shutdown(self, group: StreamsGroup, member_id: str) -> None:
+        if group.shutdown_requested_by is None:
+            self._outbox.note(
+                "streams application shutdown requested group=%s member=%s", group.group_id, member_id
+            )
+            group.shutdown_requested_by = member_id
+
+
+def _look_again(group: StreamsGroup) -> None:
+    group.configured, group.must_look_at_topics = None, True
+
+
+def _delayed(by: str) -> Problem:
+    return Problem(Status.ASSIGNMENT_DELAYED, f"Assignment delayed due to the configured {by}.")
+
+
+def _unknown_member(group: StreamsGroup, member_id: str) -> Refused:
+    return Refused(
+        ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}."
+    )
+
+
+def _updated(member: StreamsMember, request: StreamsGroupHeartbeatRequest, client: Client) -> StreamsMember:
+    """The member with what the heartbeat says of it; what it leaves out stays."""
+    endpoint, tags, topology = request.user_endpoint, request.client_tags, request.topology
+    return replace(
+        member,
+        client_id=client.client_id,
+        client_host=client.client_host,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms
+        if request.rebalance_timeout_ms == -1
+        else request.rebalance_timeout_ms,
+        topology_epoch=member.topology_epoch if topology is None else topology.epoch,
+        process_id=member.process_id if request.process_id is None else request.process_id,
+        user_endpoint=member.user_endpoint if endpoint is None else Endpoint(endpoint.host, endpoint.port),
+        client_tags=member.client_tags if tags is None else {tag.key: tag.value for tag in tags},
+    )
+
+
+def _owned(request: StreamsGroupHeartbeatRequest) -> TargetTasks | None:
+    """What the member says it has; None if it says nothing, which means: the same as before."""
+    if request.active_tasks is None or request.standby_tasks is None or request.warmup_tasks is None:
+        return None
+    return TargetTasks(
+        tasks_of(request.active_tasks), tasks_of(request.standby_tasks), tasks_of(request.warmup_tasks)
+    )
+
+
+def _has_only_assigned(request: StreamsGroupHeartbeatRequest, member: StreamsMember) -> bool:
+    """Whether the tasks it names are all assigned: then it has only not heard of its new epoch."""
+    owned, assigned = _owned(request), member.assigned
+    if owned is None:
+        return False
+    return (
+        all(partitions <= set(assigned.active.get(name, ())) for name, partitions in owned.active.items())
+        and all(
+            partitions <= assigned.standby.get(name, frozenset())
+            for name, partitions in owned.standby.items()
+        )
+        and all(
+            partitions <= assigned.warmup.get(name, frozenset()) for name, partitions in owned.warmup.items()
+        )
+    )

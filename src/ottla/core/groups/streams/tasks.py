@@ -1,0 +1,111 @@
+"""The tasks of streams members: what a member should have, and what it has.
+
+A task is one partition of a subtopology. It is active at one member; standbys keep a copy of its state, and
+warm-ups are on the way to one. Sets of tasks map a subtopology's id to partitions, without empty entries.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+
+class TaskId(NamedTuple):
+    subtopology_id: str
+    partition: int
+
+
+class TaskRole(enum.Enum):
+    ACTIVE = enum.auto()
+    STANDBY = enum.auto()
+    WARMUP = enum.auto()
+
+
+Tasks: TypeAlias = Mapping[str, frozenset[int]]
+ActiveTasks: TypeAlias = Mapping[str, Mapping[int, int]]
+"""Subtopology id -> partition -> the epoch in which the member was given the task."""
+
+NO_TASKS: Tasks = {}
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTasks:
+    """What a member should have."""
+
+    active: Tasks = field(default_factory=dict)
+    standby: Tasks = field(default_factory=dict)
+    warmup: Tasks = field(default_factory=dict)
+
+    def is_empty(self) -> bool:
+        return not (self.active or self.standby or self.warmup)
+
+    def has_any_of(self, held: HeldTasks) -> bool:
+        """Whether a task of `held` is here in the same role."""
+        return (
+            _overlap(self.active, held.active)
+            or _overlap(self.standby, held.standby)
+            or _overlap(self.warmup, held.warmup)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTasks:
+    """What a member has."""
+
+    active: ActiveTasks = field(default_factory=dict)
+    standby: Tasks = field(default_factory=dict)
+    warmup: Tasks = field(default_factory=dict)
+
+    def is_empty(self) -> bool:
+        return not (self.active or self.standby or self.warmup)
+
+    def __iter__(self) -> Iterator[tuple[TaskRole, TaskId]]:
+        tasks: Mapping[str, Iterable[int]]
+        for role, tasks in (
+            (TaskRole.ACTIVE, self.active),
+            (TaskRole.STANDBY, self.standby),
+            (TaskRole.WARMUP, self.warmup),
+        ):
+            for subtopology_id, partitions in tasks.items():
+                for partition in partitions:
+                    yield role, TaskId(subtopology_id, partition)
+
+    def merged_with(self, more: HeldTasks) -> HeldTasks:
+        """These and `more`, which have no task in common."""
+        return HeldTasks(
+            {
+                name: {**self.active.get(name, {}), **more.active.get(name, {})}
+                for name in [*self.active, *(name for name in more.active if name not in self.active)]
+            },
+            _union(self.standby, more.standby),
+            _union(self.warmup, more.warmup),
+        )
+
+
+NOTHING_HELD = HeldTasks()
+NO_TARGET = TargetTasks()
+
+
+def tasks_of(task_ids: Iterable[Any] | None) -> Tasks:
+    """The tasks of a message's or a record's TaskIds, which are in structures of the same fields."""
+    tasks: dict[str, frozenset[int]] = {}
+    for each in task_ids or ():
+        if each.partitions:
+            tasks[each.subtopology_id] = tasks.get(each.subtopology_id, frozenset()) | set(each.partitions)
+    return tasks
+
+
+def task_ids_of(make: Any, tasks: Mapping[str, Iterable[int]]) -> list[Any]:
+    """Tasks as a list of `make`, the TaskIds structure of a message or record; in order."""
+    return [make(subtopology_id=name, partitions=sorted(tasks[name])) for name in sorted(tasks)]
+
+
+def _overlap(some: Tasks, others: Mapping[str, Iterable[int]]) -> bool:
+    return any(not partitions.isdisjoint(others[name]) for name, partitions in some.items() if name in others)
+
+
+def _union(some: Tasks, more: Tasks) -> Tasks:
+    names = [*some, *(name for name in more if name not in some)]
+    return {name: some.get(name, frozenset()) | more.get(name, frozenset()) for name in names}
