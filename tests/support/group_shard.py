@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from ottla.core.coordination.api import (
@@ -13,6 +13,7 @@ from ottla.core.coordination.api import (
     Client,
     Loaded,
     Moment,
+    Note,
     ProducerStamp,
     Reply,
     RequestReceived,
@@ -20,9 +21,10 @@ from ottla.core.coordination.api import (
     Tick,
 )
 from ottla.core.coordination.records import CoordinatorRecord
-from ottla.core.groups.api import DeletedTopic, Event, TopicsDeleted
+from ottla.core.groups.api import DeletedTopic, Event, TopicsChanged, TopicsDeleted
 from ottla.core.groups.settings import GroupSettings, Settings
 from ottla.core.groups.shard import Shard
+from ottla.core.groups.topics import NO_TOPICS, TopicDescription
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.schema import ZERO_UUID, Message
 
@@ -60,6 +62,9 @@ class ShardDriver:
         """Request ids in the order of their answers."""
         self.held: deque[Append] = deque()
         self.hold_appends = False
+        self.topics = NO_TOPICS
+        self.other_effects: list[object] = []
+        """Effects that only some kinds of groups have."""
         self._next_request_id = 0
         self.shard = self._loaded_shard()
 
@@ -109,7 +114,16 @@ class ShardDriver:
         self.shard.replay_transaction_end(*producer, committed)
 
     def topic_deleted(self, name: str) -> None:
-        self.step(TopicsDeleted(self.now, (DeletedTopic(name, ZERO_UUID),)))
+        topic = self.topics.named(name)
+        if topic is not None:
+            self.change_topics({name: None})
+        topic_id = ZERO_UUID if topic is None else topic.topic_id
+        self.step(TopicsDeleted(self.now, (DeletedTopic(name, topic_id),)))
+
+    def change_topics(self, changed: Mapping[str, TopicDescription | None]) -> None:
+        """Topics are new or different, or gone (None)."""
+        self.topics = self.topics.with_changes(changed)
+        self.step(TopicsChanged(self.now, self.topics, frozenset(changed)))
 
     def resign(self) -> None:
         """Leadership is lost; appends that were held are lost with it."""
@@ -139,12 +153,17 @@ class ShardDriver:
                     self.answered.append(request_id)
                 case Append():
                     self.held.append(effect)
+                case Note():
+                    pass
+                case _:
+                    self.other_effects.append(effect)
         if not self.hold_appends:
             while self.held:
                 self.append_done()
 
     def _loaded_shard(self, entries: Iterable[LogEntry] | None = None) -> Shard:
         shard = Shard(Settings(self.settings))
+        shard.step(TopicsChanged(self.now, self.topics, frozenset(self.topics.names())))
         for entry in self.entries if entries is None else entries:
             match entry:
                 case LoggedRecord(record, producer):
