@@ -54,6 +54,7 @@ FAMILIES: dict[ApiKey, str] = {
     ApiKey.ADD_OFFSETS_TO_TXN: "transactions",
     ApiKey.END_TXN: "transactions",
     ApiKey.WRITE_TXN_MARKERS: "transaction_markers",
+    ApiKey.TXN_OFFSET_COMMIT: "offsets",
     ApiKey.DESCRIBE_CONFIGS: "configs",
     ApiKey.ALTER_CONFIGS: "configs",
     ApiKey.DESCRIBE_LOG_DIRS: "log_dirs",
@@ -78,6 +79,8 @@ FAMILIES: dict[ApiKey, str] = {
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: "share_groups",
     ApiKey.ALTER_SHARE_GROUP_OFFSETS: "share_groups",
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: "share_groups",
+    ApiKey.SHARE_FETCH: "share_fetch",
+    ApiKey.SHARE_ACKNOWLEDGE: "share_fetch",
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: "share_state",
     ApiKey.READ_SHARE_GROUP_STATE: "share_state",
     ApiKey.WRITE_SHARE_GROUP_STATE: "share_state",
@@ -106,6 +109,7 @@ class Dispatcher:
             header.client_id,
             connection.client_host,
             connection.listener_name,
+            connection=connection,
         )
         served = self._versions.get(key)
         if served is None or not served[0] <= version <= served[1]:

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.broker.log_cleaner import LogCleaner
 from ottla.broker.log_manager import LogManager
 from ottla.broker.partition import Partition
 from ottla.core.coordination.api import ProducerStamp
@@ -76,6 +77,7 @@ class ReplicaManager:
     def __init__(self, broker: Broker, directory: LogDirectory) -> None:
         self._broker = broker
         self._logs = LogManager(broker, directory)
+        self.cleaner = LogCleaner(broker, directory, self.partitions)
         self._partitions: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[uuid.UUID, dict[int, Partition]] = {}
         self._rules: dict[str, BatchRules] = {}
@@ -214,7 +216,7 @@ class ReplicaManager:
         """Append records of this broker's own as one batch; returns its base offset once committed.
 
         With a `producer` they are part of its transaction. Raises UnknownTopicOrPartition,
-        NotLeaderOrFollower, InvalidProducerEpoch, or OSError when the disk refuses.
+        NotLeaderOrFollower, InvalidProducerEpoch, InvalidTxnState, or OSError when the disk refuses.
         """
         partition = self.partition(topic, index)
         if producer is None:
@@ -230,7 +232,12 @@ class ReplicaManager:
         batch = memoryview(bytearray(encoded))
         header = parse_batch_header(batch)
         if producer is not None:
-            partition.log.producers.check(header)
+            producers = partition.log.producers
+            producers.check(
+                header,
+                producers.confirmed_verification(producer.producer_id),
+                must_verify=self.verifies_transactions,
+            )
         return partition.append(batch, (header,), self._broker.now_ms()).base_offset
 
     def iterate_batches(self, topic: str, index: int) -> Iterator[tuple[BatchHeader, list[Record]]]:
@@ -292,6 +299,9 @@ class ReplicaManager:
             return
         if topic.name not in self._log_configs:
             self._configure(topic.name)
+        self.cleaner.before_opening(
+            topic.name, image.partition_id, self._logs.path(topic.name, image.partition_id)
+        )
         stored = self._logs.open_or_create(topic, image.partition_id, self._log_configs[topic.name])
         end = stored.log_end_offset
         committed = min(end, self._logs.checkpointed_high_watermark(topic.name, image.partition_id))
@@ -334,6 +344,7 @@ class ReplicaManager:
         for partition in by_index.values():
             if name in COORDINATORS:
                 self._coordinator_of(name).on_resigned(partition.index)
+            self.cleaner.on_deleted(name, partition.index)
             self._logs.delete(partition.log)
             partition.wake_all()
 
@@ -361,6 +372,7 @@ class ReplicaManager:
         self._logs.start_background_work(
             supervisor, lambda: [(each.log, each.high_watermark) for each in self.partitions()]
         )
+        self.cleaner.start(supervisor)
 
     async def checkpoint_log_start_offsets(self) -> None:
         """Write where every log starts; durable when this returns."""

@@ -103,6 +103,8 @@ class Verification:
     lowest_sequence: int
     started_ms: int
     transactions_v2: bool
+    confirmed: bool = False
+    """Set by who asked, where the object cannot travel along with the batch, see `confirmed_verification`."""
 
     def seen(self, epoch: int, sequence: int) -> None:
         """Another batch of the producer asks while the first one waits."""
@@ -250,6 +252,11 @@ class ProducerStates:
         else:
             current.seen(epoch, sequence)
         return current
+
+    def confirmed_verification(self, producer_id: int) -> Verification | None:
+        """The producer's verification if it is confirmed and not void by now."""
+        current = self._verifications.get(producer_id)
+        return current if current is not None and current.confirmed else None
 
     def check_marker(
         self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int

@@ -1,7 +1,9 @@
-"""The offset APIs: OffsetCommit, OffsetFetch, OffsetDelete.
+"""The offset APIs: OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete.
 
     OffsetCommit 2-10   topics that do not exist are answered here: UNKNOWN_TOPIC_OR_PARTITION, or
                         UNKNOWN_TOPIC_ID when the request names topics by id (10)
+    TxnOffsetCommit 0-5 a part of the producer's transaction; before 5 AddOffsetsToTxn has added the group's
+                        partition to it, from 5 on that is done here (KIP-890, offset_verification.py)
     OffsetFetch 1-10    1-7: one group; the error of the group is the answer's, in version 1 every
                         partition's; 8: several groups, each with its own error
     OffsetDelete 0
@@ -43,12 +45,22 @@ from ottla.protocol.messages.offset_fetch_response import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from ottla.protocol.messages.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+)
+from ottla.protocol.messages.txn_offset_commit_response import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 FIRST_VERSION_WITH_TOPIC_IDS = 10
+FIRST_TXN_COMMIT_VERSION_THAT_KNOWS_LOADING = 2
 FIRST_FETCH_VERSION_WITH_GROUPS = 8
 FIRST_FETCH_VERSION_WITH_AN_ERROR = 2
 NO_OFFSET = -1
@@ -105,6 +117,58 @@ def _resolve(
     if image is not None:
         topic.name, topic.topic_id = image.name, image.topic_id
     return unknown
+
+
+# -- TxnOffsetCommit --------------------------------------------------------------------------------
+
+
+async def txn_offset_commit(
+    broker: Broker, context: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse:
+    answered: dict[str, TxnOffsetCommitResponseTopic] = {}
+    accepted: list[TxnOffsetCommitRequestTopic] = []
+    for topic in request.topics:
+        image = broker.image.topics.get(topic.name)
+        known = {} if image is None else image.partitions
+        for each in topic.partitions:
+            if each.partition_index not in known:
+                unknown = TxnOffsetCommitResponsePartition(
+                    partition_index=each.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                )
+                refused = answered.setdefault(topic.name, TxnOffsetCommitResponseTopic(name=topic.name))
+                refused.partitions.append(unknown)
+        topic.partitions = [each for each in topic.partitions if each.partition_index in known]
+        if topic.partitions:
+            accepted.append(topic)
+    if accepted:
+        request.topics = accepted
+        for result in (await _commit_in_transaction(broker, context, request)).topics:
+            known_topic = answered.setdefault(result.name, TxnOffsetCommitResponseTopic(name=result.name))
+            known_topic.partitions += result.partitions
+    if context.api_version < FIRST_TXN_COMMIT_VERSION_THAT_KNOWS_LOADING:
+        for result in answered.values():
+            for partition in result.partitions:
+                if partition.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    partition.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return TxnOffsetCommitResponse(topics=list(answered.values()))
+
+
+async def _commit_in_transaction(
+    broker: Broker, context: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse:
+    from ottla.broker.offset_verification import verify_offsets
+    from ottla.core.coordination.outbox import answer_for
+    from ottla.core.groups.responses import txn_offset_commit_error
+
+    if not request.group_id:
+        return txn_offset_commit_error(request, ErrorCode.INVALID_GROUP_ID)
+    partition = broker.groups.partition_for(request.group_id)
+    error = await verify_offsets(broker, request, context.api_version, partition)
+    if error:
+        return txn_offset_commit_error(request, answer_for(error))
+    answer = await _answer(broker.groups.request_of_partition(partition, request, context))
+    assert isinstance(answer, TxnOffsetCommitResponse)
+    return answer
 
 
 # -- OffsetFetch ------------------------------------------------------------------------------------
@@ -240,6 +304,7 @@ async def _answer(answer: Message | Awaitable[Message]) -> Message:
 
 HANDLERS = {
     ApiKey.OFFSET_COMMIT: offset_commit,
+    ApiKey.TXN_OFFSET_COMMIT: txn_offset_commit,
     ApiKey.OFFSET_FETCH: offset_fetch,
     ApiKey.OFFSET_DELETE: offset_delete,
 }

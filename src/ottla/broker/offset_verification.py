@@ -1,0 +1,62 @@
+"""Before offsets go into a transaction: does the transaction include the partition of the group? (KIP-890)
+
+The same question as for produced batches (transaction_verification.py), about a partition of
+`__consumer_offsets`. TxnOffsetCommit below v5 comes after AddOffsetsToTxn, and the coordinator only says
+whether; from v5 on (transactions v2) the question adds the partition. Once the transaction is open in the
+partition nobody is asked. The answer is kept with the log's producer states: a marker that is appended
+before the offsets makes it void, and `append_records` refuses them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.txn_offset_commit_request import TxnOffsetCommitRequest
+from ottla.protocol.records.framing import Coordinator
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+FIRST_VERSION_WITH_GENERIC_ERRORS = 4
+FIRST_VERSION_OF_TRANSACTIONS_V2 = 5
+NO_SEQUENCE = -1
+
+
+async def verify_offsets(
+    broker: Broker, request: TxnOffsetCommitRequest, version: int, partition: int
+) -> ErrorCode:
+    """Whether the request's offsets may be appended to a partition of `__consumer_offsets`."""
+    adds_partition = version >= FIRST_VERSION_OF_TRANSACTIONS_V2
+    if not adds_partition and not broker.replicas.verifies_transactions:
+        return ErrorCode.NONE
+    try:
+        producers = broker.replicas.partition(Coordinator.GROUP.value, partition).log.producers
+        verification = producers.begin_verification(
+            request.producer_id,
+            request.producer_epoch,
+            NO_SEQUENCE,
+            now_ms=broker.now_ms(),
+            transactions_v2=adds_partition,
+        )
+    except KafkaError as error:
+        return error.code
+    if verification is None:
+        return ErrorCode.NONE
+    asked = (Coordinator.GROUP.value, partition)
+    answers = await broker.transactions.add_partitions(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        [asked],
+        verify_only=not adds_partition,
+    )
+    error_code = answers.get(asked, ErrorCode.UNKNOWN_SERVER_ERROR)
+    match error_code:
+        case ErrorCode.NONE:
+            verification.confirmed = True
+        case ErrorCode.PRODUCER_FENCED:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        case ErrorCode.TRANSACTION_ABORTABLE if version < FIRST_VERSION_WITH_GENERIC_ERRORS:
+            return ErrorCode.INVALID_TXN_STATE
+    return error_code
