@@ -13,6 +13,7 @@ import random
 import socket
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ottla.broker.config import BrokerConfig, ConfigError
 from ottla.broker.controller import Controller
@@ -30,6 +31,9 @@ from ottla.core.metadata.image import MetadataImage
 from ottla.core.replica.fetch_sessions import FetchSessionCache
 from ottla.storage.errors import StorageError
 from ottla.storage.log_directory import LogDirectory
+
+if TYPE_CHECKING:
+    from ottla.broker.share_partitions import SharePartitions
 
 log = logging.getLogger("ottla.broker")
 
@@ -60,6 +64,8 @@ class Broker:
         self.transactions: TransactionCoordinator
         self.share_coordinator: ShareCoordinator
         self.share_state: ShareStatePersister
+        self.share_partitions: SharePartitions | None = None
+        """Made for the first share consumer, see share_partitions.py."""
         self.producer_ids: ProducerIdSource
         self.server: Server
         self.port = 0
@@ -118,6 +124,8 @@ class Broker:
 
     async def stop(self) -> None:
         """Stop cleanly: hang up, let the coordinators go, close every log, mark the shutdown clean."""
+        if self.share_partitions is not None:
+            self.share_partitions.stop()
         await self.server.stop()
         await self.groups.stop()
         await self.transactions.stop()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from ottla.broker.connection import ClientConnection
 
 
 class RequestContext(NamedTuple):
@@ -18,3 +21,5 @@ class RequestContext(NamedTuple):
     client_host: str
     listener_name: str
     principal: str = "User:ANONYMOUS"
+    connection: ClientConnection | None = None
+    """For what lives as long as it; None for a request that came another way."""

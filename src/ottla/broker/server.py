@@ -7,6 +7,7 @@ import errno
 import logging
 import socket
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ottla.broker.connection import RECEIVE_BUFFER_BYTES, ClientConnection, Dispatch
@@ -69,6 +70,8 @@ class Server:
         self._connections: set[ClientConnection] = set()
         self._servers: list[asyncio.Server] = []
         self._shared_receive = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        self.on_closed: Callable[[ClientConnection], None] | None = None
+        """Told of every connection that is gone."""
 
     @property
     def connection_count(self) -> int:
@@ -112,3 +115,5 @@ class Server:
 
     def _closed(self, connection: ClientConnection) -> None:
         self._connections.discard(connection)
+        if self.on_closed is not None:
+            self.on_closed(connection)
