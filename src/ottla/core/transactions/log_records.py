@@ -1,7 +1,8 @@
 """A transactional id's record in `__transaction_state`, in Kafka 4.3's versions.
 
 The value is version 0 below transaction.version 1, and version 1 (flexible, with the previous and the next
-producer id and the client's transaction version as tagged fields) from there on.
+producer id and the client's transaction version as tagged fields) from there on. A client that has not heard
+of a downgrade yet still ends its transaction by version 2; version 0 would lose that, so it gets version 1.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ def transaction_record(
     transactional_id: str, transaction: Transaction, transaction_version: int
 ) -> CoordinatorRecord:
     """The record of a transition; `transaction_version` is the cluster's finalized level."""
-    version = 1 if transaction_version >= FIRST_VERSION_WITH_FLEXIBLE_RECORDS else 0
+    level = max(transaction_version, transaction.client_version)
+    version = 1 if level >= FIRST_VERSION_WITH_FLEXIBLE_RECORDS else 0
     value = TransactionLogValue(
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,
@@ -39,8 +41,6 @@ def transaction_record(
     if version >= 1:
         value.previous_producer_id = transaction.previous_producer_id
         value.next_producer_id = transaction.next_producer_id
-    else:
-        value.client_transaction_version = 0
     return CoordinatorRecord(TransactionLogKey(transactional_id=transactional_id), value, version)
 
 
