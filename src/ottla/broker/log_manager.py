@@ -101,6 +101,10 @@ class LogManager:
         self._logs[key] = opened
         return opened
 
+    def path(self, topic: str, partition: int) -> Path:
+        """Where a partition lives."""
+        return self._directory.partition_path(topic, partition)
+
     def checkpointed_high_watermark(self, topic: str, partition: int) -> int:
         """What was known to be committed at the last checkpoint; 0 for a new partition."""
         return self._high_watermarks.get((topic, partition), 0)

@@ -13,8 +13,8 @@ What is on disk when, so that a kill at any line is survivable:
                 the closed one (in a thread if the broker likes); only `complete_flush` after it moves the
                 recovery point, which the broker checkpoints.
     compaction  `.cleaned` files complete and synced, renamed to `.swap`; then the old segments renamed to
-                `.deleted`, then `.swap` put in place, `.log` first. As soon as a complete set of `.swap` files
-                is there, the next start finishes what is missing; before, it removes them.
+                `.deleted`, then `.swap` put in place, `.log` first. As soon as a complete set of `.swap`
+                files is there, the next start finishes what is missing; before, it removes them.
     retention   log start offset in memory, then `.log` files renamed oldest first: what remains is always the
                 end of the log, and begins with a segment's base offset.
     truncation  the broker first checkpoints a recovery point not above the offset; then the newest segments

@@ -41,10 +41,15 @@ def remove_cleaned(directory: Path, *, but: int | None = None) -> None:
 def promote_cleaned(directory: Path, base_offset: int) -> None:
     """`.cleaned` -> `.swap`. Raises OSError, and then nothing is swapped in."""
     remove_cleaned(directory, but=base_offset)  # or a start would take them for a sign against these
-    for suffix in _SUFFIXES:
-        source = cleaned_path(directory, base_offset, suffix)
-        with contextlib.suppress(FileNotFoundError):  # there may be no index of transactions
-            os.replace(source, str(source).removesuffix(CLEANED_SUFFIX) + SWAP_SUFFIX)
+    try:
+        for suffix in _SUFFIXES:
+            source = cleaned_path(directory, base_offset, suffix)
+            with contextlib.suppress(FileNotFoundError):  # there may be no index of transactions
+                os.replace(source, str(source).removesuffix(CLEANED_SUFFIX) + SWAP_SUFFIX)
+    except OSError:
+        for suffix in _SUFFIXES:  # before the `.cleaned` files, which hold a start back
+            (directory / f"{base_offset:020d}{suffix}{SWAP_SUFFIX}").unlink(missing_ok=True)
+        raise
 
 
 def put_swaps_in_place(directory: Path, base_offset: int) -> None:

@@ -232,7 +232,7 @@ class Cleaning:
     # --- writing segments again --------------------------------------------------------------------------
 
     def clean(self, group: Sequence[SourceSegment]) -> CleanedGroup:
-        """Write the successor of these segments. Raises LogCorruption, CorruptBatch, StorageError, OSError."""
+        """Write the successor of these segments. Raises CorruptBatch, StorageError or OSError."""
         job = self._job
         if self._transactions is None:
             self._transactions = self._transactions_from(group[0].base_offset)
@@ -325,7 +325,7 @@ class Cleaning:
         tombstones = self._surviving_tombstones(header, first, end)
         if end - first == header.record_count and not tombstones:
             return data[position : position + header.size_bytes]
-        payload, start, stop = _payload(data, position, header)
+        payload, start, _ = _payload(data, position, header)
         kept = _Kept(has_tombstone=tombstones)
         try:
             _extents_of(payload, start, survivors[first:end], header, kept)
@@ -431,7 +431,7 @@ def _empty_batch(header: BatchHeader) -> bytes:
 
 
 def _extents_of(payload: bytes, at: int, offsets: list[int], header: BatchHeader, kept: _Kept) -> None:
-    """Where the records with these offsets lie, of a batch without gaps. The second loop that has to be fast."""
+    """Where the records with these offsets lie, of a batch without gaps. This loop has to be fast, too."""
     extents = kept.extents
     largest = NO_TIMESTAMP
     current = header.base_offset

@@ -131,9 +131,7 @@ class KeyMap:
             else:
                 length, body = read_length(data, at)
             at = body + (length >> 1)
-            field = (
-                body + 1
-            )  # behind the attributes: the timestamp, then the offset delta, whose size is known
+            field = body + 1  # the timestamp, then the offset delta, whose size is known
             while data[field] > 0x7F:
                 field += 1
             field += 1 + delta_bytes
@@ -164,9 +162,8 @@ class KeyMap:
     ) -> None:
         """As `add_dense`, for a batch that was compacted before and has gaps in its offsets."""
         at = position
-        taken = 0
         longest = LONGEST_VERBATIM_KEY_BYTES
-        for _ in range(count):
+        for taken in range(count):
             if taken % _SLICE_RECORDS == 0 and not self._has_room(
                 min(_SLICE_RECORDS, count - taken), longest
             ):
@@ -192,7 +189,6 @@ class KeyMap:
                         self.tombstones.append(offset)
             except IndexError:
                 raise CorruptBatch("a record ends before its fields do") from None
-            taken += 1
             self.latest_offset = max(self.latest_offset, offset)
         if at != end:
             raise CorruptBatch(f"{end - at} bytes are left after the last record")

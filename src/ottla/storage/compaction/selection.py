@@ -79,10 +79,7 @@ def _is_overdue(dirty: Sequence[Segment], max_lag_ms: int, now_ms: int) -> bool:
 
 
 def groups(log: Log, end_offset: int) -> Iterator[list[Segment]]:
-    """The segments below `end_offset`, grouped so that each group fits one segment with its indexes.
-
-    Taken from the log when asked for, so that a group is of what the log is then.
-    """
+    """The segments below `end_offset`, grouped so that each group fits one segment with its indexes."""
     config = log.config
     group: list[Segment] = []
     for segment in [each for each in log.segments[:-1] if each.base_offset < end_offset]:

@@ -3,7 +3,7 @@
 Frames on stdin and stdout: four bytes of length, then JSON. One order at a time, each with one answer:
 
     {"map": {...a CleaningJob...}}            -> {"end_offset", "keys", "utilization", "stats"}
-    {"clean": [[base, size, next offset]…]}   -> {"base_offset", "size_bytes", "has_transaction_index", "stats"}
+    {"clean": [[base, size, next offset]…]}   -> a CleanedGroup and {"stats"}
     a problem                                 -> {"problem": what, "corrupt": bool}
 
 It ends when its stdin does, or when its broker has gone (looked at with every piece of file that it reads
@@ -61,15 +61,8 @@ class Throttle:
             os._exit(0)
 
 
-def encode_job(job: CleaningJob) -> dict[str, Any]:
-    """A job for the frame of the order."""
-    order = {name: getattr(job, name) for name in CleaningJob.__slots__}
-    order["directory"] = str(job.directory)
-    order["producers"] = [[producer_id, *last] for producer_id, last in job.producers.items()]
-    return order
-
-
 def decode_job(order: dict[str, Any]) -> CleaningJob:
+    """The job of an order; raises TypeError for one that is not."""
     order["directory"] = Path(order["directory"])
     order["dirty"] = [SourceSegment(*each) for each in order["dirty"]]
     order["aborted"] = [AbortedTransaction(*each) for each in order["aborted"]]
