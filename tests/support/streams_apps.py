@@ -1,0 +1,118 @@
+"""Kafka Streams 4.3.1 applications under test: Kafka's own smoke test, and small ones of `java/StreamsApp.java`.
+
+The jars beyond Kafka's own are in `kafka-streams-4.3.1.jars.lock`. Programs of tests/support/java are compiled
+in memory by the runtime that runs them, so a JRE is enough (see `janino` there).
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import queue
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from ottla.pipeline.maven import Jar, fetch_jars
+from support.java_tools import java_command, kafka_classpath
+
+STREAMS_LOCK = Path(__file__).with_name("kafka-streams-4.3.1.jars.lock")
+STREAMS_FLAGS = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+
+SMOKE_TOPICS = (
+    "data", "echo", "max", "min", "min-suppressed", "min-raw", "dif", "sum", "sws-raw", "sws-suppressed",
+    "cnt", "avg", "tagg", "fk",
+)  # fmt: skip
+SMOKE_PARTITIONS = 5
+
+
+def streams_jars() -> list[Jar]:
+    """The jars of the lock file, in its order."""
+    jars = []
+    for line in STREAMS_LOCK.read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            coordinate, sha256 = line.split()
+            group, artifact, version, *classifier = coordinate.split(":")
+            jars.append(Jar(group, artifact, version, sha256, classifier="".join(classifier)))
+    return jars
+
+
+@functools.cache
+def streams_classpath() -> str:
+    """The class path of Kafka Streams and its tests; fetches what is missing (about 80 MB, once)."""
+    return os.pathsep.join((*(str(path) for path in fetch_jars(streams_jars())), kafka_classpath()))
+
+
+class StreamsProcess:
+    """A Java program whose output is read line by line."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.output: list[str] = []
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.put(line.rstrip("\n"))
+        self._lines.put(None)
+
+    def wait_for(self, text: str, timeout_s: float) -> str:
+        """The first line from now on that has `text`. Raises AssertionError with the output so far."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError(f"no {text!r} within {timeout_s} s: {self.tail()}") from None
+            if line is None:
+                self._lines.put(None)
+                raise AssertionError(f"ended with {self.process.wait()} before {text!r}: {self.tail()}")
+            self.output.append(line)
+            if text in line:
+                return line
+
+    def tail(self) -> str:
+        return "\n".join(self.output[-60:])
+
+    def say(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+
+@contextmanager
+def streams_process(
+    main_class: str, *arguments: str, class_path: str | None = None, stop_timeout_s: float = 60
+) -> Iterator[StreamsProcess]:
+    """A Java program for the length of the block; its standard error goes where its output goes."""
+    command = java_command(
+        main_class, *arguments, flags=STREAMS_FLAGS, class_path=class_path or streams_classpath()
+    )
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        bufsize=1,
+    )
+    try:
+        yield StreamsProcess(process)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        try:
+            process.wait(timeout=stop_timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(timeout=stop_timeout_s)
+
+
+def write_properties(path: Path, properties: Mapping[str, str]) -> Path:
+    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()), encoding="utf-8")
+    return path
