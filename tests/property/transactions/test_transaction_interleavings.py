@@ -5,10 +5,10 @@ answers and repeat old requests at any later moment; appends and markers take th
 coordinator is loaded anew from its log, or from what compaction may have left of it.
 
 Checked after every step: a request is answered once; states follow the table; a reload knows what this
-coordinator knows (also from a compacted log); epochs never go back; no two transactional ids share a producer
-id; a decision is never reversed; under v2, what ends a transaction ends that one and no other (its records have
-the epoch before its marker's), and an EndTxn that was answered with success is what happened. At the end, once
-nothing fails, every transaction is over in every partition and nobody waits.
+coordinator knows (also from a compacted log); epochs never go back; no two transactional ids share a
+producer id; a decision is never reversed; under v2, what ends a transaction ends that one and no other (its
+records have the epoch before its marker's), and an EndTxn that was answered with success is what happened.
+At the end, once nothing fails, every transaction is over in every partition and nobody waits.
 """
 
 from __future__ import annotations
@@ -91,9 +91,16 @@ class Transactions(RuleBasedStateMachine):
     @initialize(
         level=st.sampled_from([0, 1, 2, 2, 2]),
         first_epoch=st.sampled_from([None, None, MAX_CLIENT_EPOCH - 2, MAX_CLIENT_EPOCH - 1]),
-        holds=st.tuples(st.booleans(), st.booleans(), st.booleans()),
+        appends_take_time=st.sampled_from([False, False, True]),
+        producer_ids_take_time=st.sampled_from([False, False, True]),
     )
-    def start(self, level: int, first_epoch: int | None, holds: tuple[bool, bool, bool]) -> None:
+    def start(
+        self,
+        level: int,
+        first_epoch: int | None,
+        appends_take_time: bool,
+        producer_ids_take_time: bool,
+    ) -> None:
         self.driver = TransactionDriver(
             TransactionSettings(
                 transaction_version=level, max_timeout_ms=TIMEOUT_MS, expiration_ms=40 * TIMEOUT_MS
@@ -107,14 +114,15 @@ class Transactions(RuleBasedStateMachine):
         self.latest: dict[str, Transaction | None] = {}
         self.owners: dict[int, str] = {}
         self.decisions: dict[Position, bool] = {}
-        """Of each end under v2 the position of its marker and whether it was a commit."""
+        """Of each end that raised the epoch the position of its marker and whether it was a commit."""
         self.acknowledged: dict[Position, bool] = {}
         if first_epoch is not None:
             for number, name in enumerate(NAMES):
                 used_up = Transaction(number, first_epoch, TIMEOUT_MS, last_update_ms=self.driver.now.wall_ms)
                 self.driver.log.append(log_records.transaction_record(name, used_up, level))
             self.driver.reload()
-        self.driver.hold_appends, self.driver.hold_producer_ids, _ = holds
+        self.driver.hold_appends = appends_take_time
+        self.driver.hold_producer_ids = producer_ids_take_time
         self.driver.hold_markers = True
 
     # Producers
@@ -211,6 +219,21 @@ class Transactions(RuleBasedStateMachine):
 
         self._send(Sent(producer, request, producer.end_version, on_reply))
 
+    @rule(
+        number=st.integers(0, 5),
+        chosen=st.sets(st.sampled_from(PARTITIONS), min_size=1),
+        committed=st.booleans(),
+    )
+    def a_transaction(self, number: int, chosen: set[TopicPartition], committed: bool) -> None:
+        """As it goes when nothing is slow; when something is, the rest of it comes too early."""
+        producer = self._some(number)
+        self._add(producer, tuple(sorted(chosen)), verify_only=False)
+        if not producer.is_v2:
+            self._add(producer, tuple(sorted(chosen)), verify_only=True)
+        self.end(number, committed)
+        for order in list(self.driver.orders):
+            self._write_some(order, len(order.partitions), is_reported=True)
+
     @precondition(lambda self: self.history)
     @rule(back=st.integers(0, 30))
     def an_old_request_comes_again(self, back: int) -> None:
@@ -253,7 +276,10 @@ class Transactions(RuleBasedStateMachine):
     def markers_are_written(self, number: int, count: int, is_reported: bool) -> None:
         """Some markers of an order; a crash may come before they are reported."""
         orders = self.driver.orders
-        order = orders[number % len(orders)]
+        self._write_some(orders[number % len(orders)], count, is_reported)
+
+    def _write_some(self, order: WriteMarkers, count: int, is_reported: bool) -> None:
+        orders = self.driver.orders
         some = order.partitions[:count]
         for partition in some:
             self._append_marker(partition, order)
@@ -328,7 +354,8 @@ class Transactions(RuleBasedStateMachine):
                 assert now.producer_epoch >= before.producer_epoch, "an epoch goes back"
             if before.state is TransactionState.ONGOING:
                 assert before.partitions <= now.partitions, "a partition is forgotten"
-        if now.state in ENDING and now.client_version >= 2:
+        # An end that raises the epoch is told from every other; those of v1 do so only against their producer.
+        if now.state in ENDING and (before is None or now.producer_epoch > before.producer_epoch):
             position = (now.producer_id, now.producer_epoch)
             committed = now.state is TransactionState.PREPARE_COMMIT
             assert self.decisions.setdefault(position, committed) == committed, "a decision is reversed"
@@ -377,9 +404,7 @@ class Transactions(RuleBasedStateMachine):
             assert data.open == {}, f"a transaction hangs in {partition}"
 
 
-def compacted(
-    log: list[CoordinatorRecord], cleaned: int, keeps_tombstones: bool
-) -> list[CoordinatorRecord]:
+def compacted(log: list[CoordinatorRecord], cleaned: int, keeps_tombstones: bool) -> list[CoordinatorRecord]:
     """The log with its first `cleaned` records cleaned: of each key only the last of them is left."""
     last = {}
     for position, record in enumerate(log[:cleaned]):
@@ -394,4 +419,4 @@ def compacted(
 
 
 TestTransactions = Transactions.TestCase
-TestTransactions.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)
+TestTransactions.settings = settings(max_examples=400, stateful_step_count=50, deadline=None)
