@@ -52,6 +52,8 @@ from ottla.protocol.records.share_group_target_assignment_metadata_value import 
 LEFT = -1
 """The epoch of a member, or of a target assignment, that is no more."""
 NO_EPOCH = -1
+FIRST_EPOCH = 1
+"""Of a group without members; the first member's is the next one."""
 
 TopicPartitions: TypeAlias = Mapping[uuid.UUID, frozenset[int]]
 """Topic id -> partitions."""
@@ -107,10 +109,10 @@ class ShareGroup:
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        self.epoch = 0
+        self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
         self.members: dict[str, ShareMember] = {}
-        self.target_epoch = 0
+        self.target_epoch = FIRST_EPOCH
         self.target_timestamp_ms = 0
         self.targets: dict[str, TopicPartitions] = {}
         self.states: StatePartitions | None = None

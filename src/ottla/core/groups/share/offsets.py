@@ -348,6 +348,8 @@ class ShareOffsets:
             then(ErrorCode.GROUP_ID_NOT_FOUND)
         elif group.members:
             then(ErrorCode.NON_EMPTY_GROUP)  # Somebody has joined meanwhile; the group begins its state anew.
+        elif group.states is not None and (group.states.initializing or group.states.initialized):
+            self._begin_deletion(group_id, then)  # Somebody has altered offsets meanwhile.
         else:
             self._context.turns.append(
                 group_id,

@@ -8,7 +8,8 @@ come for group.share.initialize.retry.interval.ms, deletions when they are asked
 a state twice is no error to the share coordinator.
 
 Questions about one group are asked one after the other, so the share coordinator gets them in the order in
-which they were decided: what is deleted and wanted again ends as initialized.
+which they were decided, and an answer counts for those partitions that no later question is about: what is
+deleted and wanted again ends as initialized.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ class StatePartitionsOfGroups:
         self._outbox = context.outbox
         self._groups = context.share
         self._next_call_id = 0
-        self._calls: dict[int, tuple[str, Answered]] = {}
-        """What was asked and not answered: the group, and what to do then."""
+        self._calls: dict[int, tuple[ShareStateRequest, Answered]] = {}
+        """What was asked and not answered, and what to do then; one call a group."""
         self._waiting: dict[str, deque[tuple[ShareStateRequest, Answered]]] = {}
         """Groups that a call is under way for, each with the calls that come after it."""
 
@@ -70,18 +71,30 @@ class StatePartitionsOfGroups:
     def _emit(self, request: ShareStateRequest, answered: Answered) -> None:
         call_id = self._next_call_id
         self._next_call_id += 1
-        self._calls[call_id] = request.group_id, answered
+        self._calls[call_id] = request, answered
         self._outbox.emit(AskShareCoordinator(call_id, request))
 
     def on_answer(self, event: ShareCoordinatorAnswered) -> None:
         """The share coordinator has answered: go on, and ask the next question about the group."""
-        group_id, answered = self._calls.pop(event.call_id)
+        request, answered = self._calls.pop(event.call_id)
+        group_id = request.group_id
         answered(event.response)
         waiting = self._waiting[group_id]
         if waiting:
             self._emit(*waiting.popleft())
         else:
             del self._waiting[group_id]
+
+    def _to_be_answered(self, group_id: str) -> dict[uuid.UUID, frozenset[int]]:
+        """The partitions of a group that the share coordinator is being asked about, or will be."""
+        requests = [request for request, _ in self._calls.values() if request.group_id == group_id]
+        requests += [request for request, _ in self._waiting.get(group_id, ())]
+        found: dict[uuid.UUID, frozenset[int]] = {}
+        for request in requests:
+            for topic in request.topics:
+                partitions = frozenset(each.partition for each in topic.partitions)
+                found[topic.topic_id] = partitions | found.get(topic.topic_id, frozenset())
+        return found
 
     # Beginning
 
@@ -134,8 +147,10 @@ class StatePartitionsOfGroups:
         if group is None or group.states is None:
             then(ErrorCode.NONE)
             return
-        begun = _by_success(response, True)
-        failed = _by_success(response, False)
+        # What is being asked for again, to begin or to end, waits for that answer.
+        open_ = self._to_be_answered(group_id)
+        begun = _less(_by_success(response, True), open_)
+        failed = _less(_by_success(response, False), open_)
         if failed:
             self._outbox.note(
                 "share state could not begin group=%s partitions=%d",
@@ -231,6 +246,10 @@ def initialize_request(
             for topic_id, partitions in offsets.items()
         ],
     )
+
+
+def _less(partitions: TopicPartitions, taken: TopicPartitions) -> dict[uuid.UUID, frozenset[int]]:
+    return {topic_id: these - taken.get(topic_id, frozenset()) for topic_id, these in partitions.items()}
 
 
 def _by_success(response: ShareStateResponse, succeeded: bool) -> dict[uuid.UUID, frozenset[int]]:
