@@ -1,0 +1,218 @@
+"""Logs whose cleaner was killed at every file operation: writing, swapping, and the start after that."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.storage.log import Log
+from ottla.storage.log_directory import LogDirectory
+from support.compaction import COMPACTED, clean, contents, end_transaction, files, headers, put
+from support.logs import NOW_MS
+
+CONFIG = replace(COMPACTED, segment_bytes=900, index_interval_bytes=100, file_delete_delay_ms=0)
+PARTITION = ("t", 0)
+FILE_OPERATIONS = ("write", "pwrite", "replace", "rename", "truncate", "ftruncate", "unlink", "mkdir", "open")
+ROUNDS = 3
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
+
+
+@pytest.fixture(autouse=True)
+def without_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A killed process leaves the page cache behind: syncing changes nothing here but the duration."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr("ottla.storage.files._sync_data", lambda _: None)
+
+
+def open_partition(directory: LogDirectory) -> Log:
+    return Log.open(
+        directory.partition_path(*PARTITION),
+        CONFIG,
+        now_ms=NOW_MS,
+        recovery_point=directory.read_recovery_points().get(PARTITION, 0),
+        clean_shutdown=directory.clean_shutdown,
+    )
+
+
+def produce(log: Log, round_number: int) -> None:
+    """Values, tombstones of what earlier rounds wrote, a committed and an aborted transaction."""
+    for number in range(12):
+        put(
+            log,
+            [(b"%d" % (number % 5), b"%d.%d" % (round_number, number)), (b"only %d" % round_number, b"x")],
+        )
+    put(log, [(b"only %d" % (round_number - 1), None)])
+    for producer_id, committed in ((7, True), (8, False)):
+        put(
+            log, [(b"t", b"%d of %d" % (round_number, producer_id)), (b"0", b"t")],
+            producer_id=producer_id, producer_epoch=0, base_sequence=2 * round_number, transactional=True,
+        )  # fmt: skip
+        end_transaction(log, producer_id, committed=committed)
+    log.roll(NOW_MS)
+
+
+def live_a_life(root: Path, report: Callable[[str, object], None]) -> None:
+    """Rounds of producing and cleaning; every round is later than the horizons of the one before."""
+    directory = LogDirectory.open(root, node_id=1)
+    log = open_partition(directory)
+    for number in range(ROUNDS):
+        report("producing", None)
+        produce(log, number)
+        log.flush()
+        directory.write_recovery_points({PARTITION: log.recovery_point})
+        report("produced", state(log))
+        end_offset, _ = clean(
+            log, directory.read_cleaner_offsets().get(PARTITION), now_ms=NOW_MS + 10_000 * number
+        )
+        report("cleaned", end_offset)
+        directory.write_cleaner_offsets({PARTITION: end_offset})
+        log.remove_deleted_files(NOW_MS)
+    log.close()
+    directory.close(clean=True)
+
+
+def state(log: Log) -> dict[str, str]:
+    """The table that a read_committed reader makes of the log: keys with values, none for deleted ones."""
+    aborted = {
+        offset
+        for entry in log.aborted_transactions(0, log.log_end_offset)
+        for header in headers(log)
+        if header.producer_id == entry.producer_id and header.is_transactional and not header.is_control
+        for offset in range(header.base_offset, header.next_offset)
+        if entry.first_offset <= offset <= entry.last_offset
+    }
+    table: dict[str, str] = {}
+    for offset, (key, value) in contents(log).items():
+        assert key is not None
+        if offset in aborted:
+            continue
+        if value is None:
+            table.pop(key.decode(), None)
+        else:
+            table[key.decode()] = value.decode()
+    return table
+
+
+def dying_child(
+    work: Callable[[Callable[[str, object], None]], None], kill_at: int
+) -> tuple[bool, list[Any]]:
+    """Run `work` in a child that dies at its file operation number `kill_at`, a write half done.
+
+    Returns whether it died before its end, and what it reported.
+    """
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            real_write = os.write
+            counted = 0
+
+            def dying(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+                def operation(*arguments: Any, **options: Any) -> Any:
+                    nonlocal counted
+                    counted += 1
+                    if counted == kill_at:
+                        if name in ("write", "pwrite"):
+                            real(arguments[0], arguments[1][: len(arguments[1]) // 2], *arguments[2:])
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    return real(*arguments, **options)
+
+                return operation
+
+            for name in FILE_OPERATIONS:
+                setattr(os, name, dying(name, getattr(os, name)))
+
+            def report(what: str, detail: object) -> None:
+                real_write(write_end, f"{json.dumps([what, detail])}\n".encode())
+
+            work(report)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    os.close(write_end)
+    with os.fdopen(read_end) as pipe:
+        reports = [json.loads(line) for line in pipe]
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, "the child failed by itself"
+    return os.WIFSIGNALED(status), reports
+
+
+def check_after_restart(root: Path, reports: list[Any], what: str) -> None:
+    """The table is the one before the kill, nothing is reordered; the life goes on and ends as it should."""
+    directory = LogDirectory.open(root, node_id=1)
+    log = open_partition(directory)
+    names = files(log.directory)
+    assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))], what
+    offsets = [header.base_offset for header in headers(log)]
+    assert offsets == sorted(set(offsets)), what
+    for segment in log.segments:
+        segment.check_indexes()
+    last = reports[-1][0] if reports else "producing"
+    produced = [detail for name, detail in reports if name == "produced"]
+    if last != "producing" and produced:
+        assert state(log) == produced[-1], what
+    before = state(log)
+    clean(log, directory.read_cleaner_offsets().get(PARTITION), now_ms=NOW_MS + 90_000)
+    assert state(log) == before, what
+    end_offset, _ = clean(log, 0, now_ms=NOW_MS + 200_000)
+    assert state(log) == before, what
+    cleaned = [key for offset, (key, _) in contents(log).items() if offset < end_offset]
+    assert len(cleaned) == len(set(cleaned)), what
+    log.close()
+    directory.close(clean=True)
+
+
+def test_a_kill_at_any_file_operation_of_a_cleaning_loses_and_revives_nothing(tmp_path: Path) -> None:
+    died, kill_at = True, 0
+    while died:
+        kill_at += 1
+        root = tmp_path / str(kill_at)
+
+        died, reports = dying_child(lambda report, root=root: live_a_life(root, report), kill_at)
+
+        check_after_restart(root, reports, f"killed at operation {kill_at}")
+        shutil.rmtree(root)
+    assert kill_at > 150, "the life is too short to tell anything"
+
+
+def test_a_kill_at_any_file_operation_of_the_start_after_a_kill_is_as_harmless(tmp_path: Path) -> None:
+    """Every state with `.swap` files that a killed swap leaves, and a start that is killed at each step."""
+    seen: set[tuple[str, ...]] = set()
+    died, kill_at = True, 0
+    while died:
+        kill_at += 1
+        root = tmp_path / str(kill_at)
+        died, reports = dying_child(lambda report, root=root: live_a_life(root, report), kill_at)
+        path = root / "t-0"
+        left = (
+            tuple(name for name in files(path) if name.endswith((".swap", ".cleaned", ".deleted")))
+            if (path.exists())
+            else ()
+        )
+        if not any(name.endswith(".swap") for name in left) or left in seen:
+            shutil.rmtree(root, ignore_errors=True)
+            continue
+        seen.add(left)
+        start_died, start_kill_at = True, 0
+        while start_died:
+            start_kill_at += 1
+            copy = tmp_path / f"{kill_at}-{start_kill_at}"
+            shutil.copytree(root, copy)
+
+            def start(report: Callable[[str, object], None], copy: Path = copy) -> None:
+                open_partition(LogDirectory.open(copy, node_id=1))
+
+            start_died, _ = dying_child(start, start_kill_at)
+            check_after_restart(copy, reports, f"killed at {kill_at}, the start at {start_kill_at}")
+            shutil.rmtree(copy)
+        shutil.rmtree(root)
+    assert len(seen) > 10, "too few different leftovers to tell anything"
