@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.connection import Reply
 from ottla.broker.context import RequestContext
+from ottla.broker.leader_hints import HINTED, leader_hint
 from ottla.broker.partition import Partition
 from ottla.broker.replies import frame_reply_in_parts
 from ottla.core.replica.fetch_sessions import (
@@ -37,6 +38,8 @@ from ottla.protocol.messages.fetch_response import (
     EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 from ottla.storage.errors import LogCorruption, OffsetOutOfRange
@@ -48,6 +51,7 @@ log = logging.getLogger("ottla.broker")
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_REPLICA_STATE = 15
+FIRST_VERSION_WITH_LEADER_HINTS = 16
 READ_COMMITTED = 1
 
 
@@ -292,9 +296,27 @@ class _Fetch:
         if plan.session is not None and served:
             move_served_to_end(plan.session, served)
         response = FetchResponse(error_code=0, session_id=plan.session_id, responses=list(topics.values()))
+        if self.failed and self._context.api_version >= FIRST_VERSION_WITH_LEADER_HINTS:
+            self._name_leaders(response)
         return frame_reply_in_parts(
             ApiKey.FETCH, self._context.api_version, self._context.correlation_id, response
         )
+
+
+    def _name_leaders(self, response: FetchResponse) -> None:
+        """Tell a client that is wrong about a leader who it is."""
+        named: dict[int, NodeEndpoint] = {}
+        for wanted, data in self._answers:
+            if data.error_code not in HINTED:
+                continue
+            hint = leader_hint(self._broker, self._context, wanted.topic, wanted.partition)
+            if hint is not None:
+                data.current_leader = LeaderIdAndEpoch(
+                    leader_id=hint.leader_id, leader_epoch=hint.leader_epoch
+                )
+                if hint.address is not None:
+                    named[hint.leader_id] = NodeEndpoint(**hint.address._asdict())
+        response.node_endpoints = list(named.values())
 
 
 def _has_news(wanted: FetchedPartition, data: PartitionData) -> bool:

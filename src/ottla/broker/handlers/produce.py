@@ -25,6 +25,7 @@ from uuid import UUID
 
 from ottla.broker.connection import CloseConnection, Reply
 from ottla.broker.context import RequestContext
+from ottla.broker.leader_hints import HINTED, leader_hint
 from ottla.broker.replica_manager import Appended
 from ottla.broker.replies import frame_reply
 from ottla.broker.transaction_verification import (
@@ -41,6 +42,8 @@ from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.messages.produce_request import ProduceRequest
 from ottla.protocol.messages.produce_response import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
@@ -58,6 +61,7 @@ FIRST_VERSION_SERVED = 3
 #: The one client that may write to internal topics, as in Kafka.
 ADMIN_CLIENT_ID = "__admin_client"
 FIRST_VERSION_WITH_ZSTD = 7
+FIRST_VERSION_WITH_LEADER_HINTS = 10
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 
 
@@ -121,6 +125,8 @@ def _append_all(
             topic_response.partition_responses.append(outcome)
     if request.acks == 0:
         return _unanswered(failures)
+    if failures:
+        _name_leaders(broker, context, response)
     return frame_reply(ApiKey.PRODUCE, version, context.correlation_id, response)
 
 
@@ -138,7 +144,27 @@ def _handle_single(broker: Broker, context: RequestContext, single: SinglePartit
     else:
         topic_response.name = topic
     response = ProduceResponse(responses=[topic_response])
+    _name_leaders(broker, context, response)
     return frame_reply(ApiKey.PRODUCE, context.api_version, context.correlation_id, response)
+
+
+def _name_leaders(broker: Broker, context: RequestContext, response: ProduceResponse) -> None:
+    """Tell a client that is wrong about a leader who it is."""
+    if context.api_version < FIRST_VERSION_WITH_LEADER_HINTS:
+        return
+    named: dict[int, NodeEndpoint] = {}
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            if partition.error_code not in HINTED:
+                continue
+            hint = leader_hint(broker, context, topic.name or topic.topic_id, partition.index)
+            if hint is not None:
+                partition.current_leader = LeaderIdAndEpoch(
+                    leader_id=hint.leader_id, leader_epoch=hint.leader_epoch
+                )
+                if hint.address is not None:
+                    named[hint.leader_id] = NodeEndpoint(**hint.address._asdict())
+    response.node_endpoints = list(named.values())
 
 
 def _unanswered(failures: int) -> Reply:
