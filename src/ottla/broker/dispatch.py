@@ -71,6 +71,8 @@ FAMILIES: dict[ApiKey, str] = {
     ApiKey.LIST_CONFIG_RESOURCES: "configs",
     ApiKey.DESCRIBE_TRANSACTIONS: "transactions",
     ApiKey.LIST_TRANSACTIONS: "transactions",
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: "consumer_groups",
+    ApiKey.CONSUMER_GROUP_DESCRIBE: "consumer_groups",
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: "metadata",
     ApiKey.STREAMS_GROUP_HEARTBEAT: "streams_groups",
     ApiKey.STREAMS_GROUP_DESCRIBE: "streams_groups",

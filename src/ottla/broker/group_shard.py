@@ -29,7 +29,7 @@ def group_family(broker: Broker, inputs: GroupInputs) -> ShardFamily:
         make=inputs.new_shard,
         refuse=coordinator_error,
         perform=lambda runner, effect: _perform(broker, runner, effect),
-        needs_random_bits=frozenset({ApiKey.JOIN_GROUP}),
+        needs_random_bits=frozenset({ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT}),
     )
 
 

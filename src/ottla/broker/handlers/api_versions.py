@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.context import RequestContext
 from ottla.broker.dispatch import FAMILIES
 from ottla.core.metadata.features import (
+    GROUP_VERSION,
     KRAFT_VERSION,
     METADATA_VERSION,
     SHARE_VERSION,
@@ -37,8 +38,15 @@ FIRST_VERSION_WITH_CLIENT_SOFTWARE = 3
 FIRST_VERSION_WITH_FEATURES_FROM_ZERO = 4
 
 #: The features that clients are told of. The metadata finalizes all that Kafka 4.3 does, so that a directory
-#: fits both; a client that saw group.version 1, say, would use what is not served here.
-SERVED_FEATURES = (KRAFT_VERSION, METADATA_VERSION, SHARE_VERSION, STREAMS_VERSION, TRANSACTION_VERSION)
+#: fits both; a client that saw one whose APIs are not served here would use them.
+SERVED_FEATURES = (
+    GROUP_VERSION,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    SHARE_VERSION,
+    STREAMS_VERSION,
+    TRANSACTION_VERSION,
+)
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 

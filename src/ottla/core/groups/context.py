@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from ottla.core.coordination.outbox import Outbox
 from ottla.core.coordination.turns import Turns
 from ottla.core.groups.classic.group import ClassicGroup
+from ottla.core.groups.consumer.group import ConsumerGroup
 from ottla.core.groups.offset_rules import OffsetRules
 from ottla.core.groups.responses import coordinator_error
 from ottla.core.groups.settings import GroupSettings, Settings
@@ -38,6 +39,7 @@ class ShardContext:
     settings: Settings
     topics: TopicsView = NO_TOPICS
     classic: dict[str, ClassicGroup] = field(default_factory=dict)
+    consumer: dict[str, ConsumerGroup] = field(default_factory=dict)
     share: dict[str, ShareGroup] = field(default_factory=dict)
     streams: dict[str, StreamsGroup] = field(default_factory=dict)
 
@@ -58,6 +60,8 @@ class ShardContext:
         """Which kind of group `group_id` is; None if there is no such group."""
         if group_id in self.classic:
             return GroupKind.CLASSIC
+        if group_id in self.consumer:
+            return GroupKind.CONSUMER
         if group_id in self.share:
             return GroupKind.SHARE
         if group_id in self.streams:

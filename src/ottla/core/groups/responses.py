@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from ottla.core.groups.share.responses import share_group_error
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
+from ottla.protocol.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse
+from ottla.protocol.messages.consumer_group_describe_response import DescribedGroup as DescribedConsumerGroup
+from ottla.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from ottla.protocol.messages.delete_groups_request import DeleteGroupsRequest
 from ottla.protocol.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 from ottla.protocol.messages.describe_groups_request import DescribeGroupsRequest
@@ -51,6 +56,15 @@ def coordinator_error(request: Message, error: ErrorCode) -> Message:
             return JoinGroupResponse(error_code=error, member_id=request.member_id)
         case SyncGroupRequest():
             return SyncGroupResponse(error_code=error)
+        case ConsumerGroupHeartbeatRequest():
+            return ConsumerGroupHeartbeatResponse(error_code=error, error_message=error.name)
+        case ConsumerGroupDescribeRequest():
+            return ConsumerGroupDescribeResponse(
+                groups=[
+                    DescribedConsumerGroup(group_id=group_id, error_code=error)
+                    for group_id in request.group_ids
+                ]
+            )
         case HeartbeatRequest():
             return HeartbeatResponse(error_code=error)
         case LeaveGroupRequest():

@@ -31,6 +31,11 @@ from ottla.core.groups.classic.group import ClassicGroup, ClassicMember, GroupSt
 from ottla.core.groups.classic.membership import ClassicMembership
 from ottla.core.groups.classic.offset_rules import ClassicOffsetRules
 from ottla.core.groups.classic.rebalance import ClassicRebalance
+from ottla.core.groups.consumer.coordinator import ClassicRequest, ConsumerGroups
+from ottla.core.groups.consumer.deadlines import REASONS as CONSUMER_DEADLINES
+from ottla.core.groups.consumer.group import DurableConsumerGroup
+from ottla.core.groups.consumer.records import ConsumerKey
+from ottla.core.groups.consumer.subscriptions import REGEX_TIMER
 from ottla.core.groups.context import GroupKind, ShardContext
 from ottla.core.groups.coordinator_records import CommittedOffset
 from ottla.core.groups.deletion import GroupDeletion
@@ -45,6 +50,8 @@ from ottla.core.groups.streams.coordinator import STREAMS_TIMERS, StreamsGroups
 from ottla.core.groups.streams.group import StreamsKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_share_group_offsets_request import AlterShareGroupOffsetsRequest
+from ottla.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
+from ottla.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.delete_groups_request import DeleteGroupsRequest
 from ottla.protocol.messages.delete_share_group_offsets_request import DeleteShareGroupOffsetsRequest
 from ottla.protocol.messages.describe_groups_request import DescribeGroupsRequest
@@ -97,6 +104,7 @@ class Shard:
         context.rules[GroupKind.CLASSIC] = ClassicOffsetRules(context, self._rebalance)
         self._offsets = Offsets(context, self._store)
         self._deletion = GroupDeletion(context, self._offsets)
+        self._consumers = ConsumerGroups(context, self._rebalance, self._restore_classic)
         self._share = ShareGroups(context)
         self._streams = StreamsGroups(context)
         self._deletion.ways[GroupKind.SHARE] = self._share.delete_group
@@ -105,6 +113,11 @@ class Shard:
     def durable_state(self) -> DurableState:
         """What the log says: every group's last record, every committed offset, and those that may be."""
         return self._stored, self._store.committed, self._store.transactional
+
+    @property
+    def durable_consumer_groups(self) -> dict[str, DurableConsumerGroup]:
+        """What the log says of consumer groups (KIP-848)."""
+        return self._consumers.durable
 
     @property
     def durable_share_groups(self) -> dict[str, DurableGroup]:
@@ -135,6 +148,8 @@ class Shard:
             case GroupMetadataKey() as key, None:
                 self._stored.pop(key.group, None)
                 self._forget_deleted(key.group)
+            case key, _ if isinstance(key, ConsumerKey):
+                self._consumers.replay(record)
             case key, _ if isinstance(key, ShareKey):
                 self._share.replay(record)
             case key, _ if isinstance(key, StreamsKey):
@@ -161,7 +176,8 @@ class Shard:
                 self._deletion.topics_deleted(event.topics)
                 self._share.on_topics_deleted(event)
             case TopicsChanged():
-                self._context.topics = event.topics
+                topics, self._context.topics = self._context.topics, event.topics
+                self._consumers.on_topics_changed(event, topics)
                 self._share.on_topics_changed(event)
                 self._streams.on_topics_changed(event)
             case SettingsChanged():
@@ -182,6 +198,13 @@ class Shard:
     # Requests
 
     def _handle(self, event: RequestReceived) -> None:
+        request = event.request
+        if isinstance(request, ClassicRequest) and self._consumers.answers(request.group_id):
+            self._consumers.handle_classic(event, request, lambda: self._route(event))
+        else:
+            self._route(event)
+
+    def _route(self, event: RequestReceived) -> None:
         match event.request:
             case HeartbeatRequest() as request:
                 self._membership.heartbeat(event, request)
@@ -210,6 +233,8 @@ class Shard:
                 self._deletion.delete(event, request)
             case OffsetDeleteRequest() as request:
                 self._offsets.delete(event, request)
+            case (ConsumerGroupHeartbeatRequest() | ConsumerGroupDescribeRequest()) as request:
+                self._consumers.handle(event, request)
             case (
                 ShareGroupHeartbeatRequest()
                 | ShareGroupDescribeRequest()
@@ -234,7 +259,9 @@ class Shard:
             missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
             if version >= FIRST_DESCRIBE_VERSION_WITH_GROUP_ID_NOT_FOUND:
                 missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-                missing.error_message = f"Group {group_id} not found."
+                known = self._context.kind_of(group_id) is not None
+                what = "is not a classic group" if known else "not found"
+                missing.error_message = f"Group {group_id} {what}."
             return missing
         is_stable = group.state is GroupState.STABLE
         return DescribedGroup(
@@ -264,7 +291,7 @@ class Shard:
         ]
         listed += [
             group
-            for group in self._share.listed()
+            for group in [*self._consumers.listed(), *self._share.listed()]
             if (not states or group.group_state.lower() in states)
             and (not types or group.group_type in types)
         ]
@@ -278,6 +305,17 @@ class Shard:
         if group is not None and group.state in (GroupState.DEAD, GroupState.EMPTY):
             self._rebalance.forget(group)
             del self.groups[group_id]
+
+    def _restore_classic(self, group_id: str) -> None:
+        """Make a classic group anew as the log has it; a simple one if there are offsets alone, or none."""
+        self.groups.pop(group_id, None)
+        now_ms = self._outbox.now.wall_ms
+        stored = self._stored.get(group_id)
+        if stored is not None:
+            group = self.groups[group_id] = ClassicGroup.restore(group_id, stored, now_ms)
+            self._rebalance.on_loaded(group)
+        elif self._store.committed.get(group_id):
+            self.groups[group_id] = ClassicGroup(group_id, now_ms)
 
     # Appends, timers, loading
 
@@ -312,6 +350,8 @@ class Shard:
                     self._rebalance.on_sync_deadline(key.group_id)
                 case "append":
                     outbox.on_append_timeout(key.number)
+                case kind if kind in CONSUMER_DEADLINES or kind == REGEX_TIMER:
+                    self._consumers.on_timer(key)
                 case "share-session":
                     self._share.on_session_expired(key.group_id, key.member_id)
                 case kind if kind in STREAMS_TIMERS:
@@ -326,6 +366,7 @@ class Shard:
         for group_id, value in self._stored.items():
             group = self.groups[group_id] = ClassicGroup.restore(group_id, value, now_ms)
             self._rebalance.on_loaded(group)
+        self._consumers.on_loaded()
         self._share.on_loaded()
         self._streams.on_loaded()
         self._deletion.restart()

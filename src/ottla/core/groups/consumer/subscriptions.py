@@ -1,0 +1,192 @@
+"""Subscriptions by regular expression: which topics they name, found in the background, kept in the log.
+
+Theory of operation. What an expression names is a record, so a new coordinator knows it at once. It is found
+anew when a member brings a new expression, when topics were made, and every
+group.consumer.regex.refresh.interval.ms; a heartbeat starts that, at most every 10 seconds. Matching goes
+through the topics in slices of a timer, so it never holds the event loop for long, however many topics there
+are; the result is a decision of its own, with a new group epoch if topics have come or gone. Until then a new
+expression names nothing.
+
+The version in the record is that of Apache Kafka's metadata image; 0 here, which makes Kafka look again.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from dataclasses import dataclass, field
+
+from ottla.core.coordination.records import CoordinatorRecord
+from ottla.core.coordination.timers import TimerKey
+from ottla.core.groups.consumer import records
+from ottla.core.groups.consumer.epochs import Decision, Epochs
+from ottla.core.groups.consumer.group import ConsumerGroup, ResolvedRegex
+from ottla.core.groups.consumer.refusal import Refused
+from ottla.core.groups.consumer.regex import InvalidRegex, Regex
+from ottla.core.groups.context import ShardContext
+from ottla.protocol.errors import ErrorCode
+
+REGEX_TIMER = "consumer-regex"
+SHORTEST_REFRESH_INTERVAL_MS = 10_000
+MATCHES_A_SLICE = 500
+"""At some 20 microseconds for a match, ten milliseconds a slice."""
+SLICE_INTERVAL_MS = 1
+METADATA_VERSION = 0
+
+
+class RegexChange(enum.Enum):
+    """What a heartbeat changes about its member's expression."""
+
+    NONE = enum.auto()
+    UPDATED = enum.auto()
+    """To one whose topics are not known yet."""
+    UPDATED_AND_RESOLVED = enum.auto()
+    """To one whose topics are known, or to none."""
+
+
+@dataclass(slots=True)
+class Search:
+    """The topics that a group's expressions name, being looked for."""
+
+    regexes: list[Regex]
+    names: deque[str]
+    found: dict[str, set[str]] = field(default_factory=dict)
+
+
+class Subscriptions:
+    """Acts on the consumer groups of a shard."""
+
+    def __init__(self, context: ShardContext, epochs: Epochs) -> None:
+        self._context = context
+        self._outbox = context.outbox
+        self._groups = context.consumer
+        self._epochs = epochs
+        self._searches: dict[str, Search] = {}
+        self._outdated: set[str] = set()
+        """Groups whose expressions may name topics that were made since they were looked for."""
+
+    def note_regex(self, decision: Decision) -> RegexChange:
+        """What changes about the member's expression; ends the record of one that nobody uses any more."""
+        group, before, after = decision.group, decision.before.regex, decision.member.regex
+        if before == after:
+            return RegexChange.NONE
+        counts = group.regexes()
+        if before and counts.get(before) == 1:
+            decision.changes.append(records.regular_expression_tombstone(group.group_id, before))
+        if not after:
+            return RegexChange.UPDATED_AND_RESOLVED
+        if after not in counts:
+            check_regex(after)
+            return RegexChange.UPDATED
+        if after in group.resolved:
+            return RegexChange.UPDATED_AND_RESOLVED
+        return RegexChange.UPDATED
+
+    def refresh_if_due(self, decision: Decision) -> None:
+        """Start looking for topics if there is reason to."""
+        group = decision.group
+        group_id = group.group_id
+        is_used = decision.member.regex or any(member.regex for member in group.members.values())
+        if not is_used or group_id in self._searches:
+            return
+        now_ms = self._outbox.now.wall_ms
+        last_ms = next((each.timestamp_ms for each in group.resolved.values()), None)
+        if last_ms is not None and last_ms <= now_ms <= last_ms + SHORTEST_REFRESH_INTERVAL_MS:
+            return
+        wanted = {member.regex for member in decision.members().values() if member.regex}
+        settings = self._context.settings.of(group_id)
+        is_due = (
+            group_id in self._outdated
+            or wanted != set(group.resolved)
+            or last_ms is None
+            or not last_ms <= now_ms <= last_ms + settings.consumer_regex_refresh_interval_ms
+        )
+        if wanted and is_due:
+            self._start(group_id, wanted)
+
+    def on_loaded(self, group_id: str) -> None:
+        """Topics may have been made while nobody looked."""
+        self._outdated.add(group_id)
+
+    def on_topics_created(self) -> None:
+        for group_id, group in self._groups.items():
+            if group.resolved:
+                self._outdated.add(group_id)
+
+    def forget(self, group_id: str) -> None:
+        """The group is gone."""
+        self._searches.pop(group_id, None)
+        self._outdated.discard(group_id)
+        self._outbox.timers.cancel(TimerKey(REGEX_TIMER, group_id))
+
+    def _start(self, group_id: str, wanted: set[str]) -> None:
+        self._outdated.discard(group_id)
+        compiled = []
+        for pattern in sorted(wanted):
+            try:
+                compiled.append(Regex(pattern))
+            except InvalidRegex as problem:  # Another implementation took it, and wrote it down.
+                self._outbox.note("expression passed over group=%s regex=%s: %s", group_id, pattern, problem)
+        search = Search(compiled, deque(self._context.topics.names()), {pattern: set() for pattern in wanted})
+        self._searches[group_id] = search
+        self._outbox.set_timer(TimerKey(REGEX_TIMER, group_id), SLICE_INTERVAL_MS)
+
+    def on_timer(self, group_id: str) -> None:
+        """Match some more topics; at the end, take the result over when it is the group's turn."""
+        search = self._searches.get(group_id)
+        if search is None:
+            return
+        budget = MATCHES_A_SLICE
+        while search.names and budget > 0:
+            name = search.names.popleft()
+            for regex in search.regexes:
+                budget -= 1
+                if regex.matches(name):
+                    search.found[regex.pattern].add(name)
+        if search.names:
+            self._outbox.set_timer(TimerKey(REGEX_TIMER, group_id), SLICE_INTERVAL_MS)
+        else:
+            self._context.turns.run(group_id, lambda: self._finish(group_id, search))
+
+    def _finish(self, group_id: str, search: Search) -> None:
+        if self._searches.get(group_id) is search:
+            del self._searches[group_id]
+        group = self._groups.get(group_id)
+        if group is None:
+            return
+        changes = self._changes(group, search)
+        if changes:
+            self._context.turns.append(
+                group_id, changes, lambda: None, lambda error: self._outdated.add(group_id)
+            )
+
+    def _changes(self, group: ConsumerGroup, search: Search) -> list[CoordinatorRecord]:
+        now_ms = self._outbox.now.wall_ms
+        in_use = group.regexes()
+        resolved = dict(group.resolved)
+        changes: list[CoordinatorRecord] = []
+        bump = False
+        for regex, topics in search.found.items():
+            if regex not in in_use:
+                continue
+            before = group.resolved.get(regex)
+            bump |= topics != (before.topics if before is not None else frozenset())
+            resolved[regex] = ResolvedRegex(frozenset(topics), METADATA_VERSION, now_ms)
+            changes.append(
+                records.regular_expression(group.group_id, regex, topics, METADATA_VERSION, now_ms)
+            )
+        metadata_hash = self._epochs.hash_of(group.members, resolved)
+        if bump or metadata_hash != group.metadata_hash:
+            changes.append(records.group_epoch(group.group_id, group.epoch + 1, metadata_hash))
+        return changes
+
+
+def check_regex(pattern: str) -> None:
+    """Raises Refused for what is no expression."""
+    try:
+        Regex(pattern)
+    except InvalidRegex as problem:
+        raise Refused(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {problem}.",
+        ) from None
