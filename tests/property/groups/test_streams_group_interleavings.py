@@ -16,7 +16,16 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    Bundle,
+    MultipleResults,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    multiple,
+    precondition,
+    rule,
+)
 
 from ottla.core.groups.settings import GroupSettings
 from ottla.core.groups.streams.api import CreateInternalTopics, InternalTopicsCreated
@@ -80,13 +89,14 @@ class Member:
     epoch: int = 0
     active: dict[str, set[int]] = field(default_factory=dict)
     standby: dict[str, set[int]] = field(default_factory=dict)
-    to_give_back: bool = False
+    running: dict[str, set[int]] = field(default_factory=dict)
+    """Its active tasks, and those it was told to give back and has not closed yet."""
     waiting: int | None = None
     """The request that has no answer yet: a member sends one at a time."""
     alive: bool = True
 
     def lose_everything(self) -> None:
-        self.epoch, self.active, self.standby = 0, {}, {}
+        self.epoch, self.active, self.standby, self.running = 0, {}, {}, {}
 
 
 def task_ids(tasks: dict[str, set[int]]) -> list[TaskIds]:
@@ -97,10 +107,12 @@ class StreamsConversations(RuleBasedStateMachine):
     members = Bundle("members")
 
     @initialize(
+        target=members,
         delay_ms=st.sampled_from([0, 3_000]),
         interval_ms=st.sampled_from([0, 1_000]),
-        standbys=st.sampled_from([0, 0, 1]),
+        standbys=st.sampled_from([0, 1, 1]),
         appends_take_time=st.booleans(),
+        first_members=st.lists(st.sampled_from("PQR"), max_size=3),
         counts=st.tuples(st.integers(1, 4), st.integers(1, 4)),
         equal=st.sampled_from([True, True, False]),
     )
@@ -110,9 +122,10 @@ class StreamsConversations(RuleBasedStateMachine):
         interval_ms: int,
         standbys: int,
         appends_take_time: bool,
+        first_members: list[str],
         counts: tuple[int, int],
         equal: bool,
-    ) -> None:
+    ) -> MultipleResults[Member]:
         self.driver = ShardDriver(
             GroupSettings(
                 streams_initial_rebalance_delay_ms=delay_ms,
@@ -129,12 +142,18 @@ class StreamsConversations(RuleBasedStateMachine):
         self.next_topic_id = 1
         self.set_topic("left", counts[0])
         self.set_topic("right", counts[0] if equal else counts[1])
+        made = [self.join_anew(process, False) for process in first_members]
+        self.the_group_gathers()
         self.driver.hold_appends = appends_take_time
+        return multiple(*made)
 
     # Members
 
     @rule(target=members, process=st.sampled_from("PQR"), has_endpoint=st.booleans())
     def another_member(self, process: str, has_endpoint: bool) -> Member:
+        return self.join_anew(process, has_endpoint)
+
+    def join_anew(self, process: str, has_endpoint: bool) -> Member:
         member = Member(f"m{len(self.everybody)}", process, has_endpoint)
         self.everybody[member.member_id] = member
         self.heartbeat(member, True)
@@ -152,13 +171,29 @@ class StreamsConversations(RuleBasedStateMachine):
             member_epoch=member.epoch,
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS if joins else -1,
             topology=topology() if joins else None,
-            active_tasks=task_ids(member.active) if says else None,
+            active_tasks=task_ids(member.running) if says else None,
             standby_tasks=task_ids(member.standby) if says else None,
             warmup_tasks=[] if says else None,
             process_id=member.process_id if joins else None,
             user_endpoint=Endpoint(host=member.member_id, port=80) if joins and member.has_endpoint else None,
         )
         self.send(member, request)
+
+    @rule(member=members)
+    def close_what_was_taken(self, member: Member) -> None:
+        member.running = {name: set(partitions) for name, partitions in member.active.items()}
+
+    @rule()
+    def the_group_gathers(self) -> None:
+        """What usually happens: topics are there, everybody sends heartbeats and closes what was taken."""
+        for _ in range(3):
+            while self.driver.held:
+                self.append_succeeds()
+            self.internal_topics_are_created(False)
+            self.everybody_sends_a_heartbeat()
+            for member in self.everybody.values():
+                self.close_what_was_taken(member)
+            self.time_passes(1_000)
 
     @rule()
     def everybody_sends_a_heartbeat(self) -> None:
@@ -284,7 +319,7 @@ class StreamsConversations(RuleBasedStateMachine):
                 assert len(holders) == 1, f"{task} is active at {holders}"
         believed: dict[tuple[str, int], str] = {}
         for member in self.everybody.values():
-            for name, partitions in member.active.items():
+            for name, partitions in member.running.items():
                 for partition in partitions:
                     other = believed.setdefault((name, partition), member.member_id)
                     assert other == member.member_id, f"{name}-{partition} runs at {other} and {member}"
@@ -334,6 +369,8 @@ class StreamsConversations(RuleBasedStateMachine):
         for _ in range(40):
             self.internal_topics_are_created(False)
             self.everybody_sends_a_heartbeat()
+            for member in living:
+                self.close_what_was_taken(member)
             self.driver.advance(2_000)
             self.read_answers()
         assert not [member for member in living if member.waiting is not None], "somebody waits for ever"
@@ -367,6 +404,7 @@ class StreamsConversations(RuleBasedStateMachine):
             reply = self.driver.replies[request_id]
             if isinstance(reply, StreamsGroupHeartbeatResponse):
                 self.hear(self.askers[request_id], request_id, reply)
+                self.a_task_is_active_at_one_member()
         self.seen = len(self.driver.answered)
 
     def hear(self, member: Member, request_id: int, reply: StreamsGroupHeartbeatResponse) -> None:
@@ -381,11 +419,13 @@ class StreamsConversations(RuleBasedStateMachine):
             member.epoch = reply.member_epoch
             if reply.active_tasks is not None:
                 member.active = {each.subtopology_id: set(each.partitions) for each in reply.active_tasks}
+                for name, partitions in member.active.items():
+                    member.running.setdefault(name, set()).update(partitions)
                 member.standby = {
                     each.subtopology_id: set(each.partitions) for each in reply.standby_tasks or ()
                 }
 
 
 TestStreamsConversations = StreamsConversations.TestCase
-TestStreamsConversations.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestStreamsConversations.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
 pytestmark = pytest.mark.filterwarnings("error")
