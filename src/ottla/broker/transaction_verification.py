@@ -172,12 +172,17 @@ class TransactionalAppends:
         return Verified(error=error, message=error.message)
 
 
+def is_transactional(records: Buffer) -> bool:
+    """Whether these bytes, if they are a batch, are of a transaction."""
+    return len(records) >= BATCH_HEADER_BYTES and records[_LOW_ATTRIBUTES_POSITION] & TRANSACTIONAL != 0
+
+
 def find_transactional_appends(
     broker: Broker, request: ProduceRequest, version: int
 ) -> TransactionalAppends | None:
     """The request's transactional batches, looked up in their logs; None if there is nothing to verify.
 
-    With batches of more than one producer every partition of them is refused.
+    Without a transactional id, or with batches of more than one producer, all of the request is refused.
     """
     found: list[tuple[NamedPartition, TopicPartition, BatchHeader]] = []
     for topic in request.topic_data:
@@ -202,22 +207,24 @@ def find_transactional_appends(
         version,
         [(named, partition, header.base_sequence) for named, partition, header in found],
     )
-    if len({(header.producer_id, header.producer_epoch) for _, _, header in found}) > 1:
-        refused = Verified(
-            error=ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-            message="the request has transactional batches of more than one producer",
-        )
-        appends.outcome.update((named, refused) for named, _, _ in found)
-    elif request.transactional_id is not None and broker.replicas.verifies_transactions:
+    refusal: ErrorCode | None = None
+    if request.transactional_id is None:
+        refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED  # nobody may write as nobody
+    elif len({(header.producer_id, header.producer_epoch) for _, _, header in found}) > 1:
+        refusal = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if refusal is not None:
+        refused = Verified(error=refusal)
+        for topic in request.topic_data:
+            name = topic.topic_id if version >= _FIRST_VERSION_WITH_TOPIC_IDS else topic.name
+            appends.outcome.update(((name, data.index), refused) for data in topic.partition_data)
+    elif broker.replicas.verifies_transactions:
         appends.begin()
     return appends
 
 
 def _transactional_header(records: Buffer | None) -> BatchHeader | None:
     """The header of a transactional batch; None for others, and for what is no batch: the append says so."""
-    if records is None or len(records) < BATCH_HEADER_BYTES:
-        return None
-    if not records[_LOW_ATTRIBUTES_POSITION] & TRANSACTIONAL:
+    if records is None or not is_transactional(records):
         return None
     try:
         header = parse_batch_header(records)

@@ -196,7 +196,8 @@ def test_a_transactional_batch_needs_a_transactional_id(played: Callable[..., No
     async def scene(broker: Broker, client: RawClient, gate: StubGate) -> None:
         answer = await produce(client, transactional_batch(b"a"), transactional_id=None)
 
-        assert answer.error_code == ErrorCode.INVALID_TXN_STATE and gate.asked == []
+        assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert gate.asked == []
 
     played(scene)
 

@@ -34,6 +34,8 @@ FIRST_VERSION_OF = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLI
 FIRST_VERSION_WITH_LEADER_EPOCHS = 4
 NO_EPOCH = -1
 READ_COMMITTED = 1
+CONSUMER = -1
+"""The replica id of whoever is no broker: only brokers see what is not committed."""
 
 
 def list_offsets(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -55,7 +57,7 @@ def list_offsets(broker: Broker, context: RequestContext, request: ListOffsetsRe
                     seen.remove(key)
                 continue
             try:
-                answers.append(_answer(broker, context, request.isolation_level, topic.name, wanted))
+                answers.append(_answer(broker, context, request, topic.name, wanted))
             except KafkaError as error:
                 answers.append(_failed(wanted.partition_index, error.code))
         response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
@@ -63,7 +65,11 @@ def list_offsets(broker: Broker, context: RequestContext, request: ListOffsetsRe
 
 
 def _answer(
-    broker: Broker, context: RequestContext, isolation_level: int, topic: str, wanted: ListOffsetsPartition
+    broker: Broker,
+    context: RequestContext,
+    request: ListOffsetsRequest,
+    topic: str,
+    wanted: ListOffsetsPartition,
 ) -> ListOffsetsPartitionResponse:
     if context.api_version < FIRST_VERSION_OF.get(wanted.timestamp, 0) or (
         wanted.timestamp < EARLIEST_PENDING_UPLOAD
@@ -71,7 +77,12 @@ def _answer(
         return _failed(wanted.partition_index, ErrorCode.UNSUPPORTED_VERSION)
     partition = broker.replicas.partition(topic, wanted.partition_index)
     broker.replicas.check_leader_epoch(partition, wanted.current_leader_epoch)
-    limit = partition.last_stable_offset if isolation_level == READ_COMMITTED else partition.high_watermark
+    if request.replica_id != CONSUMER:
+        limit = partition.log.log_end_offset
+    elif request.isolation_level == READ_COMMITTED:
+        limit = partition.last_stable_offset
+    else:
+        limit = partition.high_watermark
     offset, timestamp, epoch = _find(partition, wanted.timestamp, limit)
     return ListOffsetsPartitionResponse(
         partition_index=wanted.partition_index,

@@ -33,6 +33,7 @@ from ottla.broker.transaction_verification import (
     TransactionalAppends,
     Verified,
     find_transactional_appends,
+    is_transactional,
 )
 from ottla.core.metadata.topic_names import is_internal
 from ottla.protocol import single_partition_produce
@@ -71,7 +72,7 @@ def handle(broker: Broker, context: RequestContext, body: memoryview) -> Reply |
     if version < FIRST_VERSION_SERVED:
         raise CloseConnection(f"Produce v{version} carries a message format that Kafka 4 no longer takes")
     single = single_partition_produce.decode(body, version)
-    if single is not None:
+    if single is not None and not is_transactional(single.records):
         return _handle_single(broker, context, single)
     request, _ = ProduceRequest.decode_prefix(body, version)
     appends = find_transactional_appends(broker, request, version)
