@@ -354,7 +354,7 @@ class Transactions(RuleBasedStateMachine):
                 assert now.producer_epoch >= before.producer_epoch, "an epoch goes back"
             if before.state is TransactionState.ONGOING:
                 assert before.partitions <= now.partitions, "a partition is forgotten"
-        # An end that raises the epoch is told from every other; those of v1 do so only against their producer.
+        # An end that raises the epoch is told from every other; under v1 only a fence does.
         if now.state in ENDING and (before is None or now.producer_epoch > before.producer_epoch):
             position = (now.producer_id, now.producer_epoch)
             committed = now.state is TransactionState.PREPARE_COMMIT
