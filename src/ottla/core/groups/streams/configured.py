@@ -122,7 +122,7 @@ def configure(topology: Topology, topics: TopicsView) -> ConfiguredTopology:
         return ConfiguredTopology(topology.epoch, {}, problem=unusable.problem)
     problem = None
     if missing:
-        detail = f"Internal topics are missing: {_summary([topic.name for topic in missing])}"
+        detail = f"Internal topics are missing: {_summary(sorted(topic.name for topic in missing))}"
         problem = Problem(Status.MISSING_INTERNAL_TOPICS, detail)
     return ConfiguredTopology(topology.epoch, configured, missing, problem)
 
