@@ -8,8 +8,8 @@ come for group.share.initialize.retry.interval.ms, deletions when they are asked
 a state twice is no error to the share coordinator.
 
 Questions about one group are asked one after the other, so the share coordinator gets them in the order in
-which they were decided, and an answer counts for those partitions that no later question is about: what is
-deleted and wanted again ends as initialized.
+which they were decided, and an answer counts as long as no later question contradicts it: what is deleted and
+wanted again ends as initialized.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from ottla.core.groups.share.api import (
 )
 from ottla.core.groups.share.group import ShareGroup, StatePartitions, TopicPartitions, TopicState
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.delete_share_group_state_request import DeleteShareGroupStateRequest
 from ottla.protocol.messages.initialize_share_group_state_request import (
     InitializeShareGroupStateRequest,
     InitializeStateData,
@@ -85,13 +86,13 @@ class StatePartitionsOfGroups:
         else:
             del self._waiting[group_id]
 
-    def _to_be_answered(self, group_id: str) -> dict[uuid.UUID, frozenset[int]]:
+    def _to_be_answered(self, group_id: str, *kinds: type[ShareStateRequest]) -> TopicPartitions:
         """The partitions of a group that the share coordinator is being asked about, or will be."""
         requests = [request for request, _ in self._calls.values() if request.group_id == group_id]
         requests += [request for request, _ in self._waiting.get(group_id, ())]
         found: dict[uuid.UUID, frozenset[int]] = {}
         for request in requests:
-            for topic in request.topics:
+            for topic in request.topics if isinstance(request, kinds) else ():
                 partitions = frozenset(each.partition for each in topic.partitions)
                 found[topic.topic_id] = partitions | found.get(topic.topic_id, frozenset())
         return found
@@ -147,10 +148,11 @@ class StatePartitionsOfGroups:
         if group is None or group.states is None:
             then(ErrorCode.NONE)
             return
-        # What is being asked for again, to begin or to end, waits for that answer.
-        open_ = self._to_be_answered(group_id)
-        begun = _less(_by_success(response, True), open_)
-        failed = _less(_by_success(response, False), open_)
+        # What is to end after this has not begun; what is to begin again has not failed yet.
+        ending = self._to_be_answered(group_id, DeleteShareGroupStateRequest)
+        beginning = self._to_be_answered(group_id, InitializeShareGroupStateRequest)
+        begun = _less(_by_success(response, True), ending)
+        failed = _less(_less(_by_success(response, False), ending), beginning)
         if failed:
             self._outbox.note(
                 "share state could not begin group=%s partitions=%d",
