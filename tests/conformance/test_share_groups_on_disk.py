@@ -1,4 +1,4 @@
-"""Share groups on disk are Kafka's: its tool reads the records, Apache Kafka goes on with them and gives back."""
+"""Share groups on disk are Kafka's: its tool reads the records, and Apache Kafka and ottla take turns."""
 
 from __future__ import annotations
 
