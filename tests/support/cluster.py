@@ -17,6 +17,9 @@ from typing import IO, Protocol
 
 # One node, small and quick: given to ottla and to Apache Kafka alike.
 CONFORMANCE_SETTINGS: Mapping[str, str] = {
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.min.session.timeout.ms": "1000",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "4",
     "offsets.topic.replication.factor": "1",
