@@ -34,6 +34,7 @@ from ottla.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.protocol.record_batch import (
+    LOG_APPEND_TIME,
     BatchHeader,
     NewRecord,
     Record,
@@ -71,6 +72,14 @@ class Appended(NamedTuple):
     log_start_offset: int
 
 
+class CheckedBatch(NamedTuple):
+    """A produced batch that was checked apart from its append, and when."""
+
+    header: BatchHeader
+    batch: memoryview
+    now_ms: int
+
+
 class ReplicaManager:
     """All partitions with a replica on this broker."""
 
@@ -82,6 +91,7 @@ class ReplicaManager:
         self._by_id: dict[uuid.UUID, dict[int, Partition]] = {}
         self._rules: dict[str, BatchRules] = {}
         self._log_configs: dict[str, LogConfig] = {}
+        self._heavy_check = asyncio.Semaphore(1)
         self.fetch_max_bytes = broker.config[broker_settings.FETCH_MAX_BYTES]
         self.verifies_transactions: bool = broker.config[
             broker_settings.TRANSACTION_PARTITION_VERIFICATION_ENABLE
@@ -141,27 +151,52 @@ class ReplicaManager:
         *,
         zstd_allowed: bool = True,
         verification: Verification | None = None,
+        checked: CheckedBatch | None = None,
     ) -> Appended:
         """Check one produced batch and append it.
 
         `verification` is the one that the coordinator has confirmed, for a batch that begins a transaction in
-        the partition. Raises KafkaError for what the client did wrong, ProtocolError for a corrupt batch,
-        OSError when the disk refuses.
+        the partition; `checked` is what `check_produced` made of it. Raises KafkaError for what the client
+        did wrong, ProtocolError for a corrupt batch, OSError when the disk refuses; HeavyBatch for one that
+        `check_produced` should check first.
         """
         now_ms = self._broker.now_ms()
         rules = self._rules[partition.topic]
-        header, batch = validate_produced(records, rules, now_ms, zstd_allowed=zstd_allowed)
+        if checked is None:
+            header, batch = validate_produced(
+                records, rules, now_ms, zstd_allowed=zstd_allowed, on_loop=True
+            )
+        else:
+            header, batch, now_ms = checked
         if header.producer_id >= 0:
             duplicate = partition.log.producers.check(
                 header, verification, must_verify=self.verifies_transactions
             )
             if duplicate is not None:
-                return Appended(duplicate.base_offset, NO_TIMESTAMP, partition.log.log_start_offset)
+                return Appended(
+                    duplicate.base_offset, duplicate.timestamp, partition.log.log_start_offset
+                )
         result = partition.append(batch, (header,), now_ms)
         if result.rolled or result.flush_due:
             self._logs.flush_soon()
-        append_time_ms = now_ms if rules.log_append_time else NO_TIMESTAMP
+        append_time_ms = header.max_timestamp if header.attributes & LOG_APPEND_TIME else NO_TIMESTAMP
         return Appended(result.base_offset, append_time_ms, partition.log.log_start_offset)
+
+    async def check_produced(
+        self, partition: Partition, records: Buffer, *, zstd_allowed: bool
+    ) -> CheckedBatch:
+        """Check a batch that would hold the event loop for too long in a thread, one at a time.
+
+        `records` must not change meanwhile. Raises as `append_produced`. The order of a connection's batches
+        stays: it has one request under way.
+        """
+        rules = self._rules[partition.topic]
+        async with self._heavy_check:
+            now_ms = self._broker.now_ms()
+            header, batch = await asyncio.to_thread(
+                validate_produced, records, rules, now_ms, zstd_allowed=zstd_allowed
+            )
+        return CheckedBatch(header, batch, now_ms)
 
     def append_end_transaction_marker(
         self,

@@ -1,26 +1,35 @@
 """What a produced batch must be before the broker appends it, checked by its header wherever that is enough.
 
 Kafka looks at every record it is sent; here records are looked at only where the topic's settings ask for it:
-keys on compacted topics, the oldest timestamp when `message.timestamp.before.max.ms` is set, another codec
-when `compression.type` names one. Otherwise the header and the CRC decide:
+keys on compacted topics, timestamps when `message.timestamp.before.max.ms` is set or the header's newest one
+is beyond `message.timestamp.after.max.ms`, everything when `compression.type` names another codec. Otherwise
+the header and the CRC decide:
 
 - exactly one batch of magic 2 with base offset 0, not larger than `max.message.bytes`, its CRC right,
 - one record at least, and as many as offsets; no control batch; a codec that exists (zstd from v7 on),
 - with a producer id also an epoch and a sequence; no transaction without a producer id,
 - timestamps of the producer, the newest within `message.timestamp.after.max.ms`.
 
-Errors are Kafka's of the same case. Where single records are at fault the error lists the first.
+Errors are Kafka's of the same case. Where single records are at fault the error lists the first ones.
+
+What differs from Kafka, as records are not looked at: Kafka answers INVALID_RECORD (UNKNOWN_SERVER_ERROR
+where it cannot decompress) for records that do not follow the format or are not as many as the header says,
+and corrects a newest timestamp that is not the records'; here they are kept as the producer sealed them with
+its CRC. Where records are looked at all of that is INVALID_RECORD, and so are offsets within the batch that
+are not consecutive; Kafka takes those in uncompressed batches, and counts anew when it compresses.
+
+Some settings make a batch cost what its records weigh: up to 128 MiB may unfold from one of 1 MiB. Who is on
+the event loop asks with `on_loop`, and is told by `HeavyBatch` to do it in a thread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import islice
 
-from ottla.protocol.batch_rewriting import recompress_batch
-from ottla.protocol.compression import Codec
+from ottla.protocol.compression import Codec, UnfoldsTooFar, compress
 from ottla.protocol.errors import (
+    CorruptBatch,
     InvalidRecord,
     InvalidTimestamp,
     MessageTooLarge,
@@ -30,21 +39,32 @@ from ottla.protocol.record_batch import (
     BATCH_HEADER_BYTES,
     CODEC_MASK,
     CONTROL,
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
     LOG_APPEND_TIME,
-    NO_TIMESTAMP,
     TRANSACTIONAL,
     BatchHeader,
     UnsupportedMagic,
+    assemble_batch,
     check_crc,
     parse_batch_header,
     patch_log_append_time,
+    patch_timestamps,
+    records_payload,
 )
-from ottla.protocol.record_queries import null_key_indexes, record_timestamps
+from ottla.protocol.record_checks import RecordFaults, walk_records
 
 NO_LIMIT_MS = (1 << 63) - 1
 MAX_RECORD_ERRORS = 1000
 """A batch of 1 MB may unfold to millions of records: the errors of the first ones say enough."""
 OLD_MAGICS = (0, 1)
+LOOP_RECORDS = 2_000
+"""As many records may be looked at on the event loop: a millisecond or so."""
+LOOP_PAYLOAD_BYTES = 128 * 1024
+"""As much may be decompressed or compressed there: 5 ms for gzip, the slowest."""
+
+
+class HeavyBatch(Exception):
+    """The batch would hold the event loop for too long: check it in a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +79,11 @@ class BatchRules:
     codec: Codec | None = None
     """The topic's `compression.type`; None for `producer`, which keeps what was sent."""
     codec_level: int | None = None
+
+    @property
+    def bounds_the_past(self) -> bool:
+        """Whether old timestamps are refused, so that every record has to be looked at."""
+        return self.timestamp_before_max_ms < NO_LIMIT_MS and not self.log_append_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +126,14 @@ def validate_produced(
     now_ms: int,
     *,
     zstd_allowed: bool = True,
+    on_loop: bool = False,
 ) -> tuple[BatchHeader, memoryview]:
     """The header and the bytes of the one batch in `records`, ready for offset and epoch to be patched in.
 
     The bytes are those of `records` when these are writable and the settings leave them alone, otherwise a
     copy. `zstd_allowed` is false for Produce below v7. Raises CorruptBatch (CORRUPT_MESSAGE), or the
-    KafkaErrors InvalidRecord, InvalidTimestamp, MessageTooLarge and UnsupportedCompressionType.
+    KafkaErrors InvalidRecord, InvalidTimestamp, MessageTooLarge and UnsupportedCompressionType. With
+    `on_loop` HeavyBatch for what should be done in a thread; nothing was done then.
     """
     if not records:
         raise InvalidRecord("the produce request has no record batch for the partition")
@@ -127,10 +154,21 @@ def validate_produced(
     check_crc(records, 0, header)
     if size_bytes != len(records):
         _refuse_trailing(records, size_bytes)
-    _check_header(header, zstd_allowed)
+    _check_header(header, rules, zstd_allowed)
     batch = memoryview(records)
-    _check_records(batch, header, rules, now_ms)
-    return _rewritten(batch, header, rules, now_ms)
+    newest = now_ms + rules.timestamp_after_max_ms
+    too_new = header.max_timestamp > newest and not rules.log_append_time
+    recompressed = rules.codec is not None and rules.codec != header.attributes & CODEC_MASK
+    if recompressed or rules.compacted or too_new or rules.bounds_the_past:
+        return _looked_at(batch, header, rules, now_ms, on_loop)
+    if batch.readonly:
+        batch = memoryview(bytearray(batch))
+    if rules.log_append_time:
+        header = patch_log_append_time(batch, 0, header, now_ms)
+    elif header.attributes & LOG_APPEND_TIME:
+        # Whatever the producer claims, the topic's timestamps are those of creation.
+        header = patch_timestamps(batch, 0, header, header.max_timestamp)
+    return header, batch
 
 
 def _refuse_trailing(records: bytes | bytearray | memoryview, size_bytes: int) -> None:
@@ -141,7 +179,7 @@ def _refuse_trailing(records: bytes | bytearray | memoryview, size_bytes: int) -
     raise InvalidRecord(f"{trailing_bytes} bytes follow the record batch")
 
 
-def _check_header(header: BatchHeader, zstd_allowed: bool) -> None:
+def _check_header(header: BatchHeader, rules: BatchRules, zstd_allowed: bool) -> None:
     if header.base_offset != 0:
         raise InvalidRecord(f"the base offset of a produced batch is 0, not {header.base_offset}")
     count = header.record_count
@@ -165,46 +203,40 @@ def _check_header(header: BatchHeader, zstd_allowed: bool) -> None:
         raise UnsupportedCompressionType(f"compression type {codec_id} does not exist")
     if not zstd_allowed and codec_id == Codec.ZSTD:
         raise UnsupportedCompressionType("zstd needs Produce version 7 or newer")
-    if attributes & LOG_APPEND_TIME:
+    if attributes & LOG_APPEND_TIME and rules.log_append_time:
         raise InvalidTimestamp("a producer may not set the timestamp type to LogAppendTime")
 
 
-def _check_records(batch: memoryview, header: BatchHeader, rules: BatchRules, now_ms: int) -> None:
-    if rules.compacted:
-        keyless = tuple(islice(null_key_indexes(batch, 0, header), MAX_RECORD_ERRORS))
-        if keyless:
-            raise RejectedRecords(
-                RecordError(index, "a record without a key cannot be written to a compacted topic")
-                for index in keyless
-            )
-    if rules.log_append_time:
-        return
-    newest = now_ms + rules.timestamp_after_max_ms
-    if header.max_timestamp > newest or rules.timestamp_before_max_ms < NO_LIMIT_MS:
-        _check_timestamps(batch, header, now_ms - rules.timestamp_before_max_ms, newest)
-
-
-def _check_timestamps(batch: memoryview, header: BatchHeader, oldest: int, newest: int) -> None:
-    outside = (
-        RecordError(index, f"the timestamp {timestamp} is outside {oldest} to {newest}")
-        for index, (_offset, timestamp) in enumerate(record_timestamps(batch, 0, header))
-        if timestamp != NO_TIMESTAMP and not oldest <= timestamp <= newest
-    )
-    errors = tuple(islice(outside, MAX_RECORD_ERRORS))
-    if errors:
-        raise RejectedTimestamps(errors)
-    if header.max_timestamp > newest:
-        raise InvalidTimestamp(f"the batch claims a newest timestamp of {header.max_timestamp}")
-
-
-def _rewritten(
-    batch: memoryview, header: BatchHeader, rules: BatchRules, now_ms: int
+def _looked_at(
+    batch: memoryview, header: BatchHeader, rules: BatchRules, now_ms: int, on_loop: bool
 ) -> tuple[BatchHeader, memoryview]:
-    """The batch as the topic wants it: its codec, its timestamps; in writable memory."""
-    if rules.codec is not None and rules.codec != header.codec_id:
-        batch = memoryview(
-            bytearray(recompress_batch(batch, 0, header, rules.codec, level=rules.codec_level))
+    """Look at every record, and give the batch the topic's codec and timestamps; in writable memory."""
+    source = header.compression
+    target = source if rules.codec is None else rules.codec
+    recompressed = target is not source
+    if on_loop and (
+        header.record_count > LOOP_RECORDS or (recompressed and header.size_bytes > LOOP_PAYLOAD_BYTES)
+    ):
+        raise HeavyBatch
+    try:
+        max_bytes = LOOP_PAYLOAD_BYTES if on_loop else DEFAULT_MAX_DECOMPRESSED_BYTES
+        payload = records_payload(batch, 0, header, max_bytes=max_bytes)
+        walked = _walk(payload, header, rules, now_ms)
+    except UnfoldsTooFar:
+        if on_loop:
+            raise HeavyBatch from None
+        raise
+    except CorruptBatch as problem:
+        # Trying again, which CORRUPT_MESSAGE asks for, makes it no better.
+        raise InvalidRecord(str(problem)) from None
+    if walked.faults:
+        raise _rejected(walked, rules, now_ms)
+    if recompressed:
+        attributes = (header.attributes & ~CODEC_MASK) | target
+        again = assemble_batch(
+            header._replace(attributes=attributes), compress(target, payload, rules.codec_level)
         )
+        batch = memoryview(bytearray(again))
         header = parse_batch_header(batch)
         if header.size_bytes > rules.max_message_bytes:
             raise MessageTooLarge(
@@ -214,5 +246,39 @@ def _rewritten(
     elif batch.readonly:
         batch = memoryview(bytearray(batch))
     if rules.log_append_time:
-        header = patch_log_append_time(batch, 0, header, now_ms)
+        return patch_log_append_time(batch, 0, header, now_ms), batch
+    claimed = header.attributes & LOG_APPEND_TIME
+    max_timestamp = header.max_timestamp if claimed else walked.max_timestamp
+    if claimed or max_timestamp != header.max_timestamp:
+        header = patch_timestamps(batch, 0, header, max_timestamp)
     return header, batch
+
+
+def _walk(payload: bytes, header: BatchHeader, rules: BatchRules, now_ms: int) -> RecordFaults:
+    oldest, newest = -NO_LIMIT_MS, NO_LIMIT_MS
+    if not rules.log_append_time:
+        oldest = now_ms - rules.timestamp_before_max_ms
+        newest = now_ms + rules.timestamp_after_max_ms
+    return walk_records(
+        payload,
+        header,
+        needs_keys=rules.compacted,
+        oldest=oldest,
+        newest=newest,
+        max_faults=MAX_RECORD_ERRORS,
+    )
+
+
+def _rejected(walked: RecordFaults, rules: BatchRules, now_ms: int) -> RejectedRecords | RejectedTimestamps:
+    """The error for records at fault; one wrong timestamp makes it an error of timestamps, as in Kafka."""
+    oldest = now_ms - rules.timestamp_before_max_ms
+    newest = now_ms + rules.timestamp_after_max_ms
+    errors = [
+        RecordError(index, "a record without a key cannot be written to a compacted topic")
+        if timestamp is None
+        else RecordError(index, f"the timestamp {timestamp} is outside {oldest} to {newest}")
+        for index, timestamp in walked.faults
+    ]
+    if any(timestamp is not None for _, timestamp in walked.faults):
+        return RejectedTimestamps(errors)
+    return RejectedRecords(errors)

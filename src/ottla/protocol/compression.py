@@ -95,8 +95,12 @@ def decompress(codec: Codec, data: bytes | memoryview, max_bytes: int) -> bytes:
             return _decompress_into(codec, cramjam.zstd.decompress_into, data, max_bytes)
 
 
-def _too_large(codec: Codec, max_bytes: int) -> CorruptBatch:
-    return CorruptBatch(f"the {codec.config_name} data unfolds to more than {max_bytes} bytes")
+class UnfoldsTooFar(CorruptBatch):
+    """Compressed data that takes more room than it may; the first `max_bytes` of it may be sound."""
+
+
+def _too_large(codec: Codec, max_bytes: int) -> UnfoldsTooFar:
+    return UnfoldsTooFar(f"the {codec.config_name} data unfolds to more than {max_bytes} bytes")
 
 
 def _malformed(codec: Codec, reason: object) -> CorruptBatch:

@@ -321,6 +321,21 @@ def patch_log_append_time(
     return header._replace(attributes=attributes, max_timestamp=now_ms, crc=crc)
 
 
+def patch_timestamps(
+    buffer: bytearray | memoryview, position: int, header: BatchHeader, max_timestamp: int
+) -> BatchHeader:
+    """Make the batch at `position` one of CreateTime with that newest timestamp.
+
+    Returns the new header; the CRC is computed anew, records are not touched.
+    """
+    attributes = header.attributes & ~LOG_APPEND_TIME
+    _ATTRIBUTES.pack_into(buffer, position + _CRC_START, attributes)
+    _TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, max_timestamp)
+    crc = crc32c(memoryview(buffer)[position + _CRC_START : position + header.size_bytes])
+    _CRC.pack_into(buffer, position + _CRC_POSITION, crc)
+    return header._replace(attributes=attributes, max_timestamp=max_timestamp, crc=crc)
+
+
 def increment_sequence(sequence: int, increment: int) -> int:
     """The sequence `increment` records later, wrapping from 2^31-1 to 0."""
     return (sequence + increment) & _MAX_SEQUENCE

@@ -7,13 +7,16 @@ from collections.abc import Callable
 import pytest
 
 from ottla.protocol.batch_validation import (
+    LOOP_PAYLOAD_BYTES,
+    LOOP_RECORDS,
     MAX_RECORD_ERRORS,
     BatchRules,
+    HeavyBatch,
     RejectedRecords,
     RejectedTimestamps,
     validate_produced,
 )
-from ottla.protocol.compression import Codec
+from ottla.protocol.compression import Codec, compress
 from ottla.protocol.errors import (
     CorruptBatch,
     InvalidRecord,
@@ -29,6 +32,8 @@ from ottla.protocol.record_batch import (
     decode_records,
     encode_batch,
     encode_end_transaction_marker,
+    parse_batch_header,
+    write_record,
 )
 from support.batches import with_field, with_payload
 
@@ -99,11 +104,6 @@ REFUSED: dict[str, tuple[bytes | None, type[Exception], str]] = {
     ),
     "a transaction of nobody": (encode_batch(RECORDS, transactional=True), InvalidRecord, "no producer id"),
     "an unknown codec": (with_field(BATCH, 21, ">h", 7), UnsupportedCompressionType, "type 7"),
-    "a timestamp type of the broker": (
-        encode_batch(RECORDS, timestamp_type=TimestampType.LOG_APPEND_TIME),
-        InvalidTimestamp,
-        "LogAppendTime",
-    ),
 }
 
 
@@ -170,9 +170,72 @@ def test_by_default_the_future_ends_in_an_hour_and_the_past_nowhere() -> None:
     validate_produced(produced(records=[NewRecord(b"", b"", 0)]), DEFAULTS, NOW_MS)
     with pytest.raises(RejectedTimestamps):
         validate_produced(produced(records=[NewRecord(b"", b"", NOW_MS + HOUR_MS + 1)]), DEFAULTS, NOW_MS)
-    # a header that claims more than its records have is no way around retention
-    with pytest.raises(InvalidTimestamp, match="claims"):
-        validate_produced(with_field(BATCH, 35, ">q", 2**62), DEFAULTS, NOW_MS)
+
+
+def test_a_newest_timestamp_beyond_every_record_is_corrected() -> None:
+    """Otherwise it would be a way around retention."""
+    header, accepted = validate_produced(with_field(BATCH, 35, ">q", 2**62), DEFAULTS, NOW_MS)
+    assert header.max_timestamp == NOW_MS
+    assert crc_valid(accepted, 0, header)
+    assert parse_batch_header(accepted) == header
+
+
+def test_the_producers_timestamp_type_is_of_no_account_to_a_topic_of_create_time() -> None:
+    claimed = encode_batch(RECORDS, timestamp_type=TimestampType.LOG_APPEND_TIME)
+    header, accepted = validate_produced(claimed, DEFAULTS, NOW_MS)
+    assert header.timestamp_type is TimestampType.CREATE_TIME
+    assert crc_valid(accepted, 0, header)
+    with pytest.raises(InvalidTimestamp, match="LogAppendTime"):
+        validate_produced(claimed, BatchRules(log_append_time=True), NOW_MS)
+
+
+def test_a_wrong_timestamp_outweighs_a_missing_key() -> None:
+    rules = BatchRules(compacted=True, timestamp_before_max_ms=HOUR_MS)
+    mixed = [NewRecord(None, b"", NOW_MS), NewRecord(b"k", b"", 5), NewRecord(None, b"", 6)]
+    with pytest.raises(RejectedTimestamps) as caught:
+        validate_produced(produced(records=mixed), rules, NOW_MS)
+    assert caught.value.batch_indexes == (0, 1, 2)
+
+
+COMPACTED = BatchRules(compacted=True)
+HEAVY = {
+    "many records": (produced(records=RECORDS[:1] * (LOOP_RECORDS + 1)), COMPACTED),
+    "much to unfold": (produced(Codec.ZSTD, [NewRecord(b"k", bytes(1 << 20), NOW_MS)]), COMPACTED),
+    "much to compress": (
+        produced(records=[NewRecord(b"k", bytes(LOOP_PAYLOAD_BYTES), NOW_MS)]),
+        BatchRules(codec=Codec.GZIP),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HEAVY)
+def test_a_batch_that_would_hold_the_event_loop_is_left_to_a_thread(case: str) -> None:
+    batch, rules = HEAVY[case]
+    with pytest.raises(HeavyBatch):
+        validate_produced(batch, rules, NOW_MS, on_loop=True)
+    validate_produced(batch, rules, NOW_MS)
+
+
+def test_ordinary_batches_are_checked_on_the_event_loop() -> None:
+    large = [NewRecord(b"k", bytes(1 << 19), NOW_MS)]
+    for rules, batch in [
+        (DEFAULTS, produced(records=RECORDS[:1] * (LOOP_RECORDS + 1))),
+        (COMPACTED, produced(records=large)),
+        (BatchRules(codec=Codec.GZIP), produced(Codec.GZIP, large)),
+        (BatchRules(codec=Codec.GZIP), produced()),
+    ]:
+        validate_produced(batch, rules, NOW_MS, on_loop=True)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("deltas", [(0, 2), (0, 0), (1, 0), (0,), (0, 1, 2)])
+def test_records_are_counted_where_they_are_looked_at(codec: Codec, deltas: tuple[int, ...]) -> None:
+    payload = bytearray()
+    for delta in deltas:
+        write_record(payload, RECORDS[0], delta, NOW_MS)
+    batch = with_payload(produced(codec, RECORDS[:2]), compress(codec, payload))
+    with pytest.raises((InvalidRecord, CorruptBatch)):
+        validate_produced(batch, COMPACTED, NOW_MS)
 
 
 def test_log_append_time_replaces_any_timestamp() -> None:

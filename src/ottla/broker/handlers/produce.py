@@ -4,7 +4,8 @@ Each partition's records must be one batch of magic 2 (KIP-98). The batch is che
 its CRC, its base offset and leader epoch are patched in place, and its bytes are appended as they are;
 records are looked at only where a topic asks for it (compacted topics refuse keyless records,
 LogAppendTime topics stamp the batch). A batch that begins a transaction in its partition waits for the
-transaction coordinator's word; nothing else awaits.
+transaction coordinator's word, one with more records to look at than the event loop can bear for a thread
+(`HeavyBatch`); nothing else awaits.
 
     v3   transactional id            v9   flexible
     v5   log start offset            v10  current leader on NOT_LEADER_OR_FOLLOWER (KIP-951)
@@ -18,18 +19,21 @@ replica that is the same moment.
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import Awaitable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
 
 from ottla.broker.connection import CloseConnection, Reply
 from ottla.broker.context import RequestContext
 from ottla.broker.leader_hints import HINTED, leader_hint
-from ottla.broker.replica_manager import Appended
+from ottla.broker.replica_manager import Appended, CheckedBatch
 from ottla.broker.replies import frame_reply
 from ottla.broker.transaction_verification import (
     NOT_TRANSACTIONAL,
+    NamedPartition,
     TransactionalAppends,
     Verified,
     find_transactional_appends,
@@ -38,9 +42,9 @@ from ottla.broker.transaction_verification import (
 from ottla.core.metadata.topic_names import is_internal
 from ottla.protocol import single_partition_produce
 from ottla.protocol.apis import ApiKey
-from ottla.protocol.batch_validation import RejectedRecords, RejectedTimestamps
+from ottla.protocol.batch_validation import HeavyBatch, RejectedRecords, RejectedTimestamps
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
-from ottla.protocol.messages.produce_request import ProduceRequest
+from ottla.protocol.messages.produce_request import PartitionProduceData, ProduceRequest
 from ottla.protocol.messages.produce_response import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -56,6 +60,8 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 log = logging.getLogger("ottla.broker")
+
+Outcome: TypeAlias = Appended | PartitionProduceResponse
 
 VALID_ACKS = (-1, 0, 1)
 FIRST_VERSION_SERVED = 3
@@ -90,35 +96,104 @@ def handle(broker: Broker, context: RequestContext, body: memoryview) -> Reply |
 async def _append_verified(
     broker: Broker, context: RequestContext, request: ProduceRequest, appends: TransactionalAppends
 ) -> Reply:
-    return _append_all(broker, context, request, await appends.verify())
+    reply = _append_all(broker, context, request, await appends.verify())
+    return await reply if inspect.isawaitable(reply) else reply
 
 
 def _append_all(
     broker: Broker,
     context: RequestContext,
     request: ProduceRequest,
-    verified: Mapping[tuple[str | UUID, int], Verified],
+    verified: Mapping[NamedPartition, Verified],
+) -> Reply | Awaitable[Reply]:
+    outcomes: list[Outcome] = []
+    for topic, data in _partitions(context, request):
+        verdict = verified.get((topic, data.index))
+        try:
+            outcome = _append(broker, context, request.acks, topic, data.index, data.records, verdict)
+        except HeavyBatch:
+            # The bytes are in a buffer that is read into again meanwhile.
+            rest = [
+                (name, each.index, None if each.records is None else _copied(each.records))
+                for name, each in islice(_partitions(context, request), len(outcomes), None)
+            ]
+            return _append_rest(broker, context, request, verified, outcomes, rest)
+        outcomes.append(outcome)
+    return _answer(broker, context, request, outcomes)
+
+
+async def _append_rest(
+    broker: Broker,
+    context: RequestContext,
+    request: ProduceRequest,
+    verified: Mapping[NamedPartition, Verified],
+    outcomes: list[Outcome],
+    rest: Sequence[tuple[str | UUID, int, memoryview | None]],
 ) -> Reply:
+    """The same from the first batch on that is checked in a thread."""
+    for topic, index, records in rest:
+        verdict = verified.get((topic, index))
+        outcomes.append(
+            await _append_patiently(broker, context, request.acks, (topic, index, records), verdict)
+        )
+    return _answer(broker, context, request, outcomes)
+
+
+async def _append_patiently(
+    broker: Broker,
+    context: RequestContext,
+    acks: int,
+    data: tuple[str | UUID, int, memoryview | None],
+    verified: Verified | None = None,
+) -> Outcome:
+    """Append one partition's batch, checked in a thread if it is heavy; the bytes must be the caller's."""
+    topic, index, records = data
+    try:
+        return _append(broker, context, acks, topic, index, records, verified)
+    except HeavyBatch:
+        assert records is not None
+    replicas = broker.replicas
+    zstd_allowed = context.api_version >= FIRST_VERSION_WITH_ZSTD
+    try:
+        if isinstance(topic, UUID):
+            partition = replicas.partition_by_id(topic, index)
+        else:
+            partition = replicas.partition(topic, index)
+        checked = await replicas.check_produced(partition, records, zstd_allowed=zstd_allowed)
+    except (KafkaError, ProtocolError) as error:
+        return _refused(index, error)
+    return _append(broker, context, acks, topic, index, records, verified, checked)
+
+
+def _copied(records: Buffer) -> memoryview:
+    return memoryview(bytearray(records))
+
+
+def _partitions(
+    context: RequestContext, request: ProduceRequest
+) -> Iterator[tuple[str | UUID, PartitionProduceData]]:
+    by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+    for topic_data in request.topic_data:
+        topic = topic_data.topic_id if by_id else topic_data.name
+        for data in topic_data.partition_data:
+            yield topic, data
+
+
+def _answer(
+    broker: Broker, context: RequestContext, request: ProduceRequest, outcomes: Sequence[Outcome]
+) -> Reply:
+    """The answer with an outcome for each partition of the request, in its order."""
     version = context.api_version
-    by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS
     response = ProduceResponse(responses=[])
     failures = 0
+    left = iter(outcomes)
     for topic_data in request.topic_data:
         topic_response = TopicProduceResponse(
             name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=[]
         )
         response.responses.append(topic_response)
-        topic = topic_data.topic_id if by_id else topic_data.name
         for data in topic_data.partition_data:
-            outcome = _append(
-                broker,
-                context,
-                request.acks,
-                topic,
-                data.index,
-                data.records,
-                verified.get((topic, data.index)),
-            )
+            outcome = next(left)
             if isinstance(outcome, Appended):
                 outcome = _succeeded(data.index, outcome)
             else:
@@ -131,10 +206,28 @@ def _append_all(
     return frame_reply(ApiKey.PRODUCE, version, context.correlation_id, response)
 
 
-def _handle_single(broker: Broker, context: RequestContext, single: SinglePartition) -> Reply:
+def _handle_single(
+    broker: Broker, context: RequestContext, single: SinglePartition
+) -> Reply | Awaitable[Reply]:
     """The same for the commonest request: its success does without the messages."""
     acks, topic, index, records = single
-    outcome = _append(broker, context, acks, topic, index, records)
+    try:
+        outcome = _append(broker, context, acks, topic, index, records)
+    except HeavyBatch:
+        return _handle_single_patiently(broker, context, single._replace(records=_copied(records)))
+    return _answer_single(broker, context, single, outcome)
+
+
+async def _handle_single_patiently(broker: Broker, context: RequestContext, single: SinglePartition) -> Reply:
+    acks, topic, index, records = single
+    outcome = await _append_patiently(broker, context, acks, (topic, index, records))
+    return _answer_single(broker, context, single, outcome)
+
+
+def _answer_single(
+    broker: Broker, context: RequestContext, single: SinglePartition, outcome: Outcome
+) -> Reply:
+    acks, topic, index, _ = single
     if acks == 0:
         return _unanswered(not isinstance(outcome, Appended))
     if isinstance(outcome, Appended):
@@ -182,8 +275,9 @@ def _append(
     index: int,
     records: Buffer | None,
     verified: Verified | None = None,
-) -> Appended | PartitionProduceResponse:
-    """Append one partition's batch: where it landed, or the answer that says why not."""
+    checked: CheckedBatch | None = None,
+) -> Outcome:
+    """Append one partition's batch: where it landed, or the answer that says why not. Raises HeavyBatch."""
     if isinstance(topic, UUID):
         known = broker.image.topics_by_id.get(topic)
         if known is None:
@@ -197,26 +291,37 @@ def _append(
             return _failed(index, ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is the cluster's own")
         zstd_allowed = context.api_version >= FIRST_VERSION_WITH_ZSTD
         if verified is None:
-            return broker.replicas.append_produced(partition, records, zstd_allowed=zstd_allowed)
+            return broker.replicas.append_produced(
+                partition, records, zstd_allowed=zstd_allowed, checked=checked
+            )
         if verified.error is not None:
             return _failed(index, verified.error, verified.message)
         return broker.replicas.append_produced(
-            partition, records, zstd_allowed=zstd_allowed, verification=verified.verification
+            partition,
+            records,
+            zstd_allowed=zstd_allowed,
+            verification=verified.verification,
+            checked=checked,
         )
-    except (RejectedRecords, RejectedTimestamps) as rejected:
-        response = _failed(index, rejected.code, str(rejected))
-        response.record_errors = [
-            BatchIndexAndErrorMessage(batch_index=each.batch_index, batch_index_error_message=each.message)
-            for each in rejected.record_errors
-        ]
-        return response
-    except KafkaError as error:
-        return _failed(index, error.code, str(error) or None)
-    except ProtocolError as problem:
-        return _failed(index, ErrorCode.CORRUPT_MESSAGE, str(problem))
+    except (KafkaError, ProtocolError) as error:
+        return _refused(index, error)
     except OSError as problem:
         log.error("append failed topic=%s partition=%d error=%s", topic, index, problem)
         return _failed(index, ErrorCode.KAFKA_STORAGE_ERROR, str(problem))
+
+
+def _refused(index: int, error: KafkaError | ProtocolError) -> PartitionProduceResponse:
+    """What was wrong with a batch; its single records are named."""
+    if isinstance(error, (RejectedRecords, RejectedTimestamps)):
+        response = _failed(index, error.code, str(error))
+        response.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=each.batch_index, batch_index_error_message=each.message)
+            for each in error.record_errors
+        ]
+        return response
+    if isinstance(error, KafkaError):
+        return _failed(index, error.code, str(error) or None)
+    return _failed(index, ErrorCode.CORRUPT_MESSAGE, str(error))
 
 
 def _succeeded(index: int, appended: Appended) -> PartitionProduceResponse:
