@@ -1,7 +1,7 @@
 """Kafka Streams 4.3.1 applications under test: Kafka's own smoke test, and small ones of `java/StreamsApp.java`.
 
-The jars beyond Kafka's own are in `kafka-streams-4.3.1.jars.lock`. Programs of tests/support/java are compiled
-in memory by the runtime that runs them, so a JRE is enough (see `janino` there).
+The jars beyond Kafka's own are in `kafka-streams-4.3.1.jars.lock`. Programs of tests/support/java are
+compiled in memory by the runtime that runs them, so a JRE is enough (see `janino` there).
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from ottla.pipeline.maven import Jar, fetch_jars
 from support.java_tools import java_command, kafka_classpath
 
 STREAMS_LOCK = Path(__file__).with_name("kafka-streams-4.3.1.jars.lock")
+STREAMS_APP = Path(__file__).with_name("java") / "StreamsApp.java"
+SMOKE_TEST = "org.apache.kafka.streams.tests.StreamsSmokeTest"
 STREAMS_FLAGS = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
 SMOKE_TOPICS = (
@@ -116,3 +118,56 @@ def streams_process(
 def write_properties(path: Path, properties: Mapping[str, str]) -> Path:
     path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()), encoding="utf-8")
     return path
+
+
+@contextmanager
+def counting_app(bootstrap: str, directory: Path, **properties: str) -> Iterator[StreamsProcess]:
+    """`StreamsApp` for the length of the block, with topics `input` and `output` of the properties.
+
+    Other properties are Kafka Streams' own, with underscores for dots. State is kept in `directory`.
+    """
+    import pyspark  # its Janino compiles the program
+
+    settings = {name.replace("_", "."): value for name, value in properties.items()}
+    topics = settings.pop("input"), settings.pop("output")
+    jars = Path(pyspark.__file__).parent / "jars"
+    janino = [
+        str(path) for pattern in ("janino-*.jar", "commons-compiler-*.jar") for path in jars.glob(pattern)
+    ]
+    directory.mkdir(exist_ok=True)
+    file = write_properties(
+        directory / "streams.properties",
+        {
+            "bootstrap.servers": bootstrap,
+            "num.stream.threads": "2",
+            "commit.interval.ms": "200",
+            "state.dir": str(directory / "state"),
+            **settings,
+        },
+    )
+    with streams_process(
+        "org.codehaus.janino.SimpleCompiler",
+        str(STREAMS_APP),
+        "StreamsApp",
+        str(file),
+        *topics,
+        class_path=os.pathsep.join((streams_classpath(), *janino)),
+    ) as app:
+        yield app
+
+
+@contextmanager
+def smoke_test(bootstrap: str, directory: Path, command: str, **properties: str) -> Iterator[StreamsProcess]:
+    """Kafka's StreamsSmokeTest: `process` runs the application, `run` feeds it and verifies the results."""
+    settings = {name.replace("_", "."): value for name, value in properties.items()}
+    file = write_properties(
+        directory / "smoke.properties",
+        {
+            "bootstrap.servers": bootstrap,
+            "num.stream.threads": "3",
+            "commit.interval.ms": "1000",
+            **settings,
+        },
+    )
+    with streams_process(SMOKE_TEST, str(file), command) as process:
+        yield process
