@@ -28,6 +28,7 @@ from ottla.core.transactions.settings import TransactionSettings
 from ottla.core.transactions.states import ENDING, PREVIOUS, TransactionState
 from ottla.core.transactions.transaction import MAX_CLIENT_EPOCH, TopicPartition, Transaction
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest
 from ottla.protocol.messages.end_txn_request import EndTxnRequest
 from ottla.protocol.messages.end_txn_response import EndTxnResponse
 from ottla.protocol.messages.init_producer_id_request import InitProducerIdRequest
@@ -115,6 +116,8 @@ class Transactions(RuleBasedStateMachine):
         self.owners: dict[int, str] = {}
         self.decisions: dict[Position, bool] = {}
         """Of each end that raised the epoch the position of its marker and whether it was a commit."""
+        self.begun: set[Position] = set()
+        """Where v2 producers have begun a transaction, as far as they know."""
         self.acknowledged: dict[Position, bool] = {}
         if first_epoch is not None:
             for number, name in enumerate(NAMES):
@@ -180,6 +183,7 @@ class Transactions(RuleBasedStateMachine):
         def on_reply(answer: Message) -> None:
             # Only what v2 adds, and what v1 verifies, is followed by a batch.
             if partition_errors(answer) == {ErrorCode.NONE} and (verify_only or producer.is_v2):
+                self.begun.add(position)
                 for partition in chosen:
                     self._append_batch(partition, position, guards[partition])
 
@@ -213,7 +217,9 @@ class Transactions(RuleBasedStateMachine):
             assert isinstance(answer, EndTxnResponse)
             if answer.error_code or not producer.is_v2:
                 return
-            self.acknowledged[position] = committed
+            # The end of nothing may be answered with the end of another producer's transaction of v1.
+            if position in self.begun:
+                self.acknowledged[position] = committed
             if position == (producer.producer_id, producer.epoch):
                 producer.producer_id, producer.epoch = answer.producer_id, answer.producer_epoch
 
@@ -238,8 +244,21 @@ class Transactions(RuleBasedStateMachine):
     @rule(back=st.integers(0, 30))
     def an_old_request_comes_again(self, back: int) -> None:
         sent = self.history[-1 - back % len(self.history)]
+        written = len(self.driver.log) + len(self.driver.held)
         # It was delayed in the network: nobody waits for its answer.
         self._send(Sent(sent.producer, sent.request, sent.version, lambda answer: None), is_new=False)
+        if self._is_of_an_ended_transaction(sent):
+            assert len(self.driver.log) + len(self.driver.held) == written, "a late request does something"
+
+    def _is_of_an_ended_transaction(self, sent: Sent) -> bool:
+        """Whether it is a request of transactions v2 whose transaction's end is decided."""
+        match sent.request:
+            case EndTxnRequest() as request if sent.version >= FIRST_END_VERSION_OF_V2:
+                return (request.producer_id, request.producer_epoch + 1) in self.decisions
+            case AddPartitionsToTxnRequest() as request if sent.version >= FIRST_ADD_VERSION_OF_V2:
+                (part,) = request.transactions
+                return (part.producer_id, part.producer_epoch + 1) in self.decisions
+        return False
 
     def _send(self, sent: Sent, *, is_new: bool = True) -> None:
         if is_new:

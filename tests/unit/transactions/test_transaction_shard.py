@@ -200,6 +200,9 @@ def test_the_end_is_answered_before_its_markers_and_done_after_them() -> None:
     assert [each.partitions for each in described.transaction_states[0].topics] == [[1]]
     assert described.transaction_states[0].transaction_state == "PrepareCommit"
     assert coordinator.add(1, T0) == {ErrorCode.CONCURRENT_TRANSACTIONS}
+    assert coordinator.end(0, committed=True).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert coordinator.end(0, committed=False).error_code == ErrorCode.INVALID_TXN_STATE
+    assert coordinator.end(1, committed=True).error_code == ErrorCode.PRODUCER_FENCED
     # when
     coordinator.markers_written(order, [T1])
     # then
