@@ -1,0 +1,337 @@
+"""A share partition's leader in any order of events: nothing is lost, nothing is with two members at once.
+
+A model remembers what members were given and what they were told. Writes to the coordinator may end well
+or fail, or be written without anybody knowing; the leader may be lost at any moment, another one goes on from
+what was written.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from ottla.core.share.acquisition import (
+    AcquireMode,
+    FetchedBatch,
+    Wanted,
+    acquire,
+)
+from ottla.core.share.share_partition import (
+    ACCEPT,
+    GAP,
+    REJECT,
+    RELEASE,
+    RENEW,
+    Acknowledgement,
+    SharePartition,
+    SharePartitionSettings,
+    Write,
+)
+from ottla.core.share.state_batches import StateBatch, combine
+from ottla.protocol.errors import InvalidRecordState, InvalidRequest
+
+MEMBERS = ("ann", "bob", "cid")
+SETTINGS = SharePartitionSettings(lock_duration_ms=1_000, delivery_count_limit=4, max_record_locks=25)
+members = st.sampled_from(MEMBERS)
+
+
+@dataclass
+class Held:
+    """What a member holds of one offset, as it was told."""
+
+    member: str
+    deadline_ms: int
+    delivery_count: int
+
+
+@dataclass
+class Pending:
+    """A change that was decided, and what its end means: offset -> whether the record is done with it."""
+
+    write: Write
+    offsets: dict[int, bool] = field(default_factory=dict)
+
+
+class Deliveries(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_ms = 0
+        self.log: list[FetchedBatch] = []
+        self.log_start = self.log_end = 0
+        self.partition = SharePartition(SETTINGS)
+        self.partition.load(0, ())
+        self.written_start = 0
+        self.written: tuple[StateBatch, ...] = ()
+        self.held: dict[int, Held] = {}
+        self.done: set[int] = set()
+        """Told to a member as accepted, rejected or a gap; or delivered too often; or gone from the log."""
+        self.perhaps_done: set[int] = set()
+        """Acknowledged, but nobody knows whether it was written."""
+        self.last_count: dict[int, int] = {}
+        self.waiting: deque[Pending] = deque()
+        self.on_its_way: list[Pending] = []
+        self.sent: tuple[int, list[StateBatch]] = (0, [])
+
+    # -- the log ----------------------------------------------------------------------------------
+
+    @rule(sizes=st.lists(st.integers(1, 6), min_size=1, max_size=3))
+    def append(self, sizes: list[int]) -> None:
+        for size in sizes:
+            self.log.append(FetchedBatch(self.log_end, self.log_end + size - 1))
+            self.log_end += size
+
+    @rule(data=st.data())
+    def delete_records(self, data: st.DataObject) -> None:
+        self.log_start = data.draw(st.integers(self.log_start, self.log_end), "log start")
+        self.log = [batch for batch in self.log if batch.last_offset >= self.log_start]
+        self.gone(range(self.log_start))
+
+    @precondition(lambda self: len(self.log) > 1)
+    @rule(data=st.data())
+    def compact(self, data: st.DataObject) -> None:
+        """A batch other than the last vanishes."""
+        batch = self.log.pop(data.draw(st.integers(0, len(self.log) - 2), "compacted"))
+        self.gone(range(batch.base_offset, batch.last_offset + 1))
+
+    def gone(self, offsets: range) -> None:
+        self.perhaps_done.update(offsets)
+
+    # -- members ----------------------------------------------------------------------------------
+
+    @rule(
+        member=members,
+        max_records=st.integers(0, 12),
+        batch_size=st.integers(1, 8),
+        mode=st.sampled_from(AcquireMode),
+        batches_read=st.integers(1, 4),
+    )
+    def fetch(
+        self, member: str, max_records: int, batch_size: int, mode: AcquireMode, batches_read: int
+    ) -> None:
+        self.take(Wanted(member, max_records, batch_size, mode), batches_read)
+
+    def take(self, wanted: Wanted, batches_read: int) -> int:
+        """As the broker fetches; how many records were acquired."""
+        partition = self.partition
+        if not partition.can_acquire():
+            return 0
+        offset = partition.next_fetch_offset()
+        if offset < self.log_start:
+            partition.log_start_moved(self.log_start)
+            return 0
+        read = [batch for batch in self.log if batch.last_offset >= offset][:batches_read]
+        ranges = acquire(partition, wanted, offset, read, (), self.now_ms)
+        assert [each for each in ranges if each.first_offset > each.last_offset] == []
+        for first, last, count in ranges:
+            assert count <= SETTINGS.delivery_count_limit
+            for taken in range(first, last + 1):
+                assert taken not in self.done, f"{taken} was done, and is delivered again"
+                holder = self.held.get(taken)
+                assert holder is None or holder.deadline_ms <= self.now_ms, f"{taken} is with {holder}"
+                assert taken < self.log_end
+                self.held[taken] = Held(wanted.member_id, self.now_ms + SETTINGS.lock_duration_ms, count)
+                self.last_count[taken] = count
+        total = sum(last - first + 1 for first, last, _ in ranges)
+        if wanted.mode is AcquireMode.RECORD_LIMIT:
+            assert total <= wanted.max_records
+        return total
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def acknowledge(self, data: st.DataObject) -> None:
+        """Somebody acknowledges something near what is held, perhaps by somebody else."""
+        first = data.draw(st.sampled_from(sorted(self.held)), "first")
+        last = first + data.draw(st.integers(0, 8), "more")
+        member = data.draw(st.sampled_from([self.held[first].member, *MEMBERS]), "member")
+        kinds = st.sampled_from((GAP, ACCEPT, RELEASE, REJECT, RENEW))
+        if data.draw(st.booleans(), "each its own"):
+            types = data.draw(st.lists(kinds, min_size=last - first + 1, max_size=last - first + 1), "types")
+        else:
+            types = [data.draw(kinds, "type")]
+        before = self.deliveries()
+        try:
+            write = self.partition.acknowledge(member, [Acknowledgement(first, last, types)], self.now_ms)
+        except (InvalidRecordState, InvalidRequest):
+            if RENEW not in types:
+                assert self.deliveries() == before, "a refused acknowledgement has changed something"
+            return
+        pending = Pending(write)
+        in_flight = {offset for offset, *_ in before}
+        for index, offset in enumerate(range(first, last + 1)):
+            if offset < self.partition.start_offset or offset not in in_flight:
+                continue  # over, or a hole that compaction made
+            kind = types[index] if len(types) > 1 else types[0]
+            holder = self.held.get(offset)
+            assert holder is not None and holder.member == member, f"{offset} was not {member}'s"
+            if kind == RENEW:
+                holder.deadline_ms = self.now_ms + SETTINGS.lock_duration_ms
+            else:
+                exhausted = holder.delivery_count >= SETTINGS.delivery_count_limit
+                pending.offsets[offset] = kind != RELEASE or exhausted
+        if write.batches:
+            self.waiting.append(pending)
+
+    @rule(member=members)
+    def member_leaves(self, member: str) -> None:
+        self.let_go(self.partition.release(member))
+
+    @rule(milliseconds=st.sampled_from((1, 500, 1_000)))
+    def time_passes(self, milliseconds: int) -> None:
+        self.now_ms += milliseconds
+        wake_ms = self.partition.next_wake_ms()
+        if wake_ms is not None and wake_ms <= self.now_ms:
+            write = self.partition.expire(self.now_ms)
+            for first, last, _, _ in write.batches:
+                for offset in range(first, last + 1):
+                    assert self.held[offset].deadline_ms <= self.now_ms, f"{offset} was taken too early"
+                    self.expired(offset)
+            if write.batches:
+                self.waiting.append(Pending(write))
+
+    def let_go(self, write: Write) -> None:
+        pending = Pending(write)
+        for first, last, _, _ in write.batches:
+            for offset in range(first, last + 1):
+                holder = self.held[offset]
+                pending.offsets[offset] = holder.delivery_count >= SETTINGS.delivery_count_limit
+        if write.batches:
+            self.waiting.append(pending)
+
+    def expired(self, offset: int) -> None:
+        del self.held[offset]
+        if self.last_count[offset] >= SETTINGS.delivery_count_limit:
+            self.perhaps_done.add(offset)
+
+    # -- the coordinator --------------------------------------------------------------------------
+
+    @precondition(lambda self: self.waiting and not self.on_its_way)
+    @rule()
+    def send(self) -> None:
+        """What was decided so far goes to the coordinator together, with the start as it is now."""
+        self.on_its_way, self.waiting = list(self.waiting), deque()
+        batches = [batch for pending in self.on_its_way for batch in pending.write.batches]
+        self.sent = (self.partition.start_offset, batches)
+
+    @precondition(lambda self: self.on_its_way)
+    @rule()
+    def written_and_told(self) -> None:
+        self.persist()
+        for pending in self.on_its_way:
+            self.partition.write_ended(pending.write, committed=True, now_ms=self.now_ms)
+            for offset, is_done in pending.offsets.items():
+                self.held.pop(offset, None)
+                if is_done:
+                    self.done.add(offset)
+        self.on_its_way = []
+
+    @precondition(lambda self: self.on_its_way)
+    @rule(was_written=st.booleans())
+    def failed(self, was_written: bool) -> None:
+        """The write was refused, or nobody knows that it was not."""
+        if was_written:
+            self.persist()
+        for pending in self.on_its_way:
+            self.partition.write_ended(pending.write, committed=False, now_ms=self.now_ms)
+            for offset, is_done in pending.offsets.items():
+                if was_written and is_done:
+                    self.perhaps_done.add(offset)
+                holder = self.held.get(offset)
+                if holder is not None and holder.deadline_ms <= self.now_ms:
+                    self.expired(offset)
+        self.on_its_way = []
+
+    def persist(self) -> None:
+        self.written_start, batches = self.sent
+        self.written = combine(self.written, batches, self.written_start)
+
+    @rule(on_the_way_arrives=st.booleans())
+    def leader_is_lost(self, on_the_way_arrives: bool) -> None:
+        """A crash: another leader begins with what was written."""
+        if self.on_its_way and on_the_way_arrives:
+            self.persist()
+            self.perhaps_done.update(
+                offset for pending in self.on_its_way for offset, done in pending.offsets.items() if done
+            )
+        self.held.clear()
+        self.waiting.clear()
+        self.on_its_way = []
+        self.partition = SharePartition(SETTINGS)
+        self.partition.load(self.written_start, self.written)
+
+    # -- what always holds ------------------------------------------------------------------------
+
+    def deliveries(self) -> list[tuple[int, int, str, bool]]:
+        return [
+            (offset, delivery.state, delivery.member_id, delivery.before is not None)
+            for batch in self.partition.in_flight
+            for first, last, delivery in batch.deliveries()
+            for offset in range(first, last + 1)
+        ]
+
+    @invariant()
+    def start_passes_nothing_that_is_not_done(self) -> None:
+        live = {offset for batch in self.log for offset in range(batch.base_offset, batch.last_offset + 1)}
+        for offset in live:
+            if offset < self.partition.start_offset and offset >= self.log_start:
+                assert offset in self.done | self.perhaps_done, f"{offset} was passed over"
+
+    @invariant()
+    def what_is_not_in_flight_is_not_held(self) -> None:
+        """What lies before the start may be forgotten while a member still thinks that it holds it."""
+        in_flight = {offset for offset, *_ in self.deliveries()}
+        for offset in set(self.held) - in_flight:
+            assert offset < self.partition.start_offset
+            del self.held[offset]
+
+    @invariant()
+    def batches_are_in_order(self) -> None:
+        last = -1
+        for batch in self.partition.in_flight:
+            assert last < batch.first_offset <= batch.last_offset
+            last = batch.last_offset
+        assert self.partition.in_flight_count <= SETTINGS.max_record_locks + 12 + 6
+
+    @invariant()
+    def what_is_held_can_time_out(self) -> None:
+        if any(holder.deadline_ms > self.now_ms for holder in self.held.values()):
+            assert self.partition.next_wake_ms() is not None or self.on_its_way or self.waiting
+
+    def teardown(self) -> None:
+        """When all goes well from now on, everything is delivered and the start reaches the end."""
+        idle = 0
+        for _ in range(400):
+            if self.waiting and not self.on_its_way:
+                self.send()
+            if self.on_its_way:
+                self.written_and_told()
+            self.what_is_not_in_flight_is_not_held()
+            self.time_passes(1_000)
+            taken = self.take(Wanted("ann", 100, 100), 100)
+            idle = 0 if taken or self.waiting or self.held else idle + 1
+            if idle == 3:
+                break
+            held = sorted(offset for offset, holder in self.held.items() if holder.member == "ann")
+            for offset in held:
+                pending = Pending(
+                    self.partition.acknowledge(
+                        "ann", [Acknowledgement(offset, offset, [ACCEPT])], self.now_ms
+                    ),
+                    {offset: True},
+                )
+                if pending.write.batches:
+                    self.waiting.append(pending)
+                else:
+                    del self.held[offset]
+        else:
+            raise AssertionError("there is no end to it")
+        for batch in self.log:
+            for offset in range(max(batch.base_offset, self.log_start), batch.last_offset + 1):
+                assert offset in self.done | self.perhaps_done, f"{offset} was never delivered to the end"
+
+
+Deliveries.TestCase.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)
+TestDeliveries = Deliveries.TestCase
