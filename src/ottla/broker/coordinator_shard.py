@@ -108,6 +108,8 @@ class ShardFamily:
     """A new shard with the settings of now, to replay the log into."""
     refuse: Callable[[Message, ErrorCode], Message]
     """The answer to a request that says nothing but an error."""
+    replay_bytes: Callable[[Any, bytes, bytes, ProducerStamp | None], bool] | None = None
+    """Replays a record of the commonest kind without decoding it first; False for others."""
     perform: Callable[[ShardRunner, Any], None] | None = None
     """Performs effects that are not `Reply`, `Append` or `Note`."""
     needs_random_bits: frozenset[int] = frozenset()
@@ -289,7 +291,16 @@ class ShardRunner:
         producer = None
         if header.is_transactional:
             producer = ProducerStamp(header.producer_id, header.producer_epoch)
+        replay_bytes = self._family.replay_bytes
         for record in records:
+            key, value = record.key, record.value
+            if (
+                replay_bytes is not None
+                and key is not None
+                and value is not None
+                and replay_bytes(self._shard, key, value, producer)
+            ):
+                continue
             decoded = decode_record(self._family.coordinator, record, self.partition)
             if decoded is not None:
                 self._shard.replay(decoded, producer)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker.coordinator_shard import ShardFamily, ShardRunner
 from ottla.broker.streams_topics import create_internal_topics
 from ottla.core.groups.responses import coordinator_error
+from ottla.core.groups.shard import Shard
 from ottla.core.groups.share.api import AskShareCoordinator, ShareCoordinatorAnswered, ShareStateResponse
 from ottla.core.groups.streams.api import CreateInternalTopics
 from ottla.core.metadata import broker_settings
@@ -27,6 +28,7 @@ def group_family(broker: Broker, inputs: GroupInputs) -> ShardFamily:
         name="groups",
         codec=Codec(broker.config[broker_settings.OFFSETS_TOPIC_COMPRESSION_CODEC]),
         make=inputs.new_shard,
+        replay_bytes=Shard.replay_bytes,
         refuse=coordinator_error,
         perform=lambda runner, effect: _perform(broker, runner, effect),
         needs_random_bits=frozenset({ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT}),

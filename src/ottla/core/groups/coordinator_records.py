@@ -8,7 +8,7 @@ GroupMetadataValue in version 3.
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.core.coordination.records import CoordinatorRecord
 from ottla.protocol.records.group_metadata_key import GroupMetadataKey
@@ -25,8 +25,7 @@ GROUP_METADATA_VALUE_VERSION = 3
 NO_TIMESTAMP = -1
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class CommittedOffset(NamedTuple):
     """A position a group has committed for one partition; `expire_timestamp_ms` is -1 without one."""
 
     offset: int

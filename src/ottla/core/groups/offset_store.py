@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeAlias
 from ottla.core.coordination.records import CoordinatorRecord
 from ottla.core.groups import coordinator_records
 from ottla.core.groups.coordinator_records import CommittedOffset
+from ottla.core.groups.offset_bytes import OffsetOfPartition
 from ottla.protocol.records.offset_commit_key import OffsetCommitKey
 from ottla.protocol.records.offset_commit_value import OffsetCommitValue
 
@@ -52,15 +53,21 @@ class OffsetStore:
         """Take over one record; with a `producer_id` it is part of that producer's transaction."""
         if value is None:
             self._remove(key.group, key.topic, key.partition)
-        elif producer_id is None:
-            self._put(key.group, key.topic, key.partition, coordinator_records.committed_offset(value))
         else:
             offset = coordinator_records.committed_offset(value)
-            self._sequence += 1
-            waiting = self._waiting.setdefault(producer_id, {})
-            waiting[key.group, key.topic, key.partition] = _Waiting(self._sequence, offset)
-            partitions = self._open.setdefault(key.group, {})
-            partitions.setdefault((key.topic, key.partition), set()).add(producer_id)
+            self.replay_offset(OffsetOfPartition(key.group, key.topic, key.partition, offset), producer_id)
+
+    def replay_offset(self, record: OffsetOfPartition, producer_id: int | None) -> None:
+        """The same for a record that is no tombstone."""
+        group_id, topic, partition, offset = record
+        if producer_id is None:
+            self._put(group_id, topic, partition, offset)
+            return
+        self._sequence += 1
+        waiting = self._waiting.setdefault(producer_id, {})
+        waiting[group_id, topic, partition] = _Waiting(self._sequence, offset)
+        partitions = self._open.setdefault(group_id, {})
+        partitions.setdefault((topic, partition), set()).add(producer_id)
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         """The producer's transaction has ended in this partition of the log."""

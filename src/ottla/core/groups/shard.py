@@ -39,6 +39,7 @@ from ottla.core.groups.consumer.subscriptions import REGEX_TIMER
 from ottla.core.groups.context import GroupKind, ShardContext
 from ottla.core.groups.coordinator_records import CommittedOffset
 from ottla.core.groups.deletion import GroupDeletion
+from ottla.core.groups.offset_bytes import read_offset
 from ottla.core.groups.offset_store import CommittedOffsets, OffsetKey, OffsetStore
 from ottla.core.groups.offsets import Offsets
 from ottla.core.groups.settings import Settings
@@ -84,6 +85,7 @@ from ottla.protocol.records.offset_commit_key import OffsetCommitKey
 from ottla.protocol.records.offset_commit_value import OffsetCommitValue
 
 FIRST_DESCRIBE_VERSION_WITH_GROUP_ID_NOT_FOUND = 6
+CanMakeClassic = ClassicRequest | OffsetCommitRequest | TxnOffsetCommitRequest
 
 DurableState: TypeAlias = tuple[
     dict[str, GroupMetadataValue], CommittedOffsets, dict[int, dict[OffsetKey, CommittedOffset | None]]
@@ -140,9 +142,8 @@ class Shard:
                 self.replay(coordinator_records.from_legacy(key, legacy), producer)
             case OffsetCommitKey() as key, OffsetCommitValue() | None as offset:
                 self._store.replay(key, offset, None if producer is None else producer.producer_id)
-                if offset is not None and self._context.kind_of(key.group) is None:
-                    # A simple group, unless a record of the group itself follows.
-                    self.groups[key.group] = ClassicGroup(key.group, self._outbox.now.wall_ms)
+                if offset is not None:
+                    self._has_offsets(key.group)
             case GroupMetadataKey() as key, GroupMetadataValue() as metadata:
                 self._stored[key.group] = metadata
             case GroupMetadataKey() as key, None:
@@ -154,6 +155,20 @@ class Shard:
                 self._share.replay(record)
             case key, _ if isinstance(key, StreamsKey):
                 self._streams.replay(record)
+
+    def replay_bytes(self, key: bytes, value: bytes, producer: ProducerStamp | None) -> bool:
+        """`replay` of a committed offset as it is in the log; False for any other record."""
+        offset = read_offset(key, value)
+        if offset is None:
+            return False
+        self._store.replay_offset(offset, None if producer is None else producer.producer_id)
+        self._has_offsets(offset.group_id)
+        return True
+
+    def _has_offsets(self, group_id: str) -> None:
+        """The group is a simple one, unless there is a record of the group itself or one follows."""
+        if group_id not in self.groups and self._context.kind_of(group_id) is None:
+            self.groups[group_id] = ClassicGroup(group_id, self._outbox.now.wall_ms)
 
     def replay_transaction_end(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
         """A transaction marker of the log: what was replayed for the producer counts now, or never."""
@@ -199,10 +214,16 @@ class Shard:
 
     def _handle(self, event: RequestReceived) -> None:
         request = event.request
-        if isinstance(request, ClassicRequest) and self._consumers.answers(request.group_id):
+        if isinstance(request, CanMakeClassic) and self._is_being_made(request.group_id):
+            self._context.turns.run(request.group_id, lambda: self._handle(event))
+        elif isinstance(request, ClassicRequest) and self._consumers.answers(request.group_id):
             self._consumers.handle_classic(event, request, lambda: self._route(event))
         else:
             self._route(event)
+
+    def _is_being_made(self, group_id: str) -> bool:
+        """Whether the first records of a group, which say of what kind it is, are on their way."""
+        return self._context.turns.is_taken(group_id) and self._context.kind_of(group_id) is None
 
     def _route(self, event: RequestReceived) -> None:
         match event.request:
