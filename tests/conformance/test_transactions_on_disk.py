@@ -1,4 +1,4 @@
-"""`__transaction_state` on disk is Kafka's: its tool reads it, its broker goes on with it and gives it back."""
+"""`__transaction_state` on disk is Kafka's: its tool reads it, its broker goes on with it, gives it back."""
 
 from __future__ import annotations
 
