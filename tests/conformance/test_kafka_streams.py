@@ -129,6 +129,8 @@ def test_the_tools_of_streams_groups(cluster: Cluster, unique_name: str, tmp_pat
         assert app_id in described and "Stable" in described, described
         members = tool(cluster, GROUP_COMMAND, "--describe", "--group", app_id, "--members")
         assert "ACTIVE" in members.upper(), members
+        offsets = tool(cluster, GROUP_COMMAND, "--describe", "--group", app_id, "--offsets")
+        assert words_topic in offsets, offsets
         refused = run_java(
             GROUP_COMMAND, "--bootstrap-server", cluster.bootstrap, "--delete", "--group", app_id
         )
@@ -141,8 +143,6 @@ def test_the_tools_of_streams_groups(cluster: Cluster, unique_name: str, tmp_pat
         "the group is empty",
         60,
     )
-    offsets = tool(cluster, GROUP_COMMAND, "--describe", "--group", app_id, "--offsets")
-    assert words_topic in offsets, offsets
     reset = tool(
         cluster, GROUP_COMMAND, "--reset-offsets", "--group", app_id, "--to-earliest", "--execute",
         "--input-topic", words_topic,
@@ -154,10 +154,6 @@ def test_the_tools_of_streams_groups(cluster: Cluster, unique_name: str, tmp_pat
     with WireClient.connect(cluster.bootstrap) as wire:
         group = wire.call(StreamsGroupDescribeRequest(group_ids=[app_id])).groups[0]
     assert group.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    eventually(
-        lambda: not topic_exists(cluster.bootstrap, f"{app_id}-counts-repartition"),
-        "the internal topics went with the group",
-    )
 
 
 def test_an_application_is_reset(cluster: Cluster, unique_name: str, tmp_path: Path) -> None:
