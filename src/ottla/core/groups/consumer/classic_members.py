@@ -54,6 +54,7 @@ from ottla.protocol.messages.sync_group_request import SyncGroupRequest
 from ottla.protocol.messages.sync_group_response import SyncGroupResponse
 
 FIRST_VERSION_REQUIRING_A_MEMBER_ID = 4
+FIRST_SYNC_VERSION_WITH_PROTOCOL = 5
 NO_MEMBER_ID = ""
 
 
@@ -209,6 +210,10 @@ class ClassicMembers:
 
     def sync(self, event: RequestReceived, group: ConsumerGroup, request: SyncGroupRequest) -> None:
         """Tell the member what it is assigned. Raises Refused."""
+        if event.client.api_version >= FIRST_SYNC_VERSION_WITH_PROTOCOL and (
+            request.protocol_type is None or request.protocol_name is None
+        ):
+            raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         member = self._member(group, request.member_id, request.group_instance_id, request.generation_id)
         classic = member.classic
         assert classic is not None
