@@ -143,18 +143,28 @@ class ProducerRun:
 
 
 def producer_performance(
-    server: Server, properties: Mapping[str, str], *, records: int, warmup_records: int, record_bytes: int
+    server: Server,
+    properties: Mapping[str, str],
+    *,
+    records: int,
+    warmup_records: int,
+    record_bytes: int,
+    transaction_ms: int | None = None,
 ) -> ProducerRun:
     """Java's ProducerPerformance as fast as it goes, the first `warmup_records` of `records` not counted.
 
-    Afterwards the partition must hold exactly `records` more than before.
+    With `transaction_ms` it is transactional, with a commit that often. Afterwards the partition must hold
+    exactly `records` more than before (and the transactions' markers).
     """
+    transactions: tuple[str, ...] = ()
+    if transaction_ms is not None:
+        transactions = ("--transactional-id", "bench", "--transaction-duration-ms", str(transaction_ms))
     expected = end_offset(server) + records
     command = java_command(
         "org.apache.kafka.tools.ProducerPerformance",
         *("--bootstrap-server", server.bootstrap, "--topic", TOPIC, "--throughput", "-1", "--print-metrics"),
         *("--num-records", str(records), "--warmup-records", str(warmup_records)),
-        *("--record-size", str(record_bytes)),
+        *("--record-size", str(record_bytes), *transactions),
         *("--command-property", *(f"{name}={value}" for name, value in properties.items())),
         flags=JAVA_CLIENT_FLAGS,
     )
@@ -163,7 +173,7 @@ def producer_performance(
         client.output, records=records, warmup_records=warmup_records
     )
     found = end_offset(server)
-    if found != expected:
+    if found != expected and (transaction_ms is None or found < expected):
         raise BenchError(f"{server.system.title} ends at offset {found} where {expected} was acknowledged")
     return ProducerRun(summary, client)
 

@@ -16,6 +16,7 @@ from bench.servers import Ending, Server, System, prepare, run, serve
 RECORD_BYTES = 100
 BATCHED_RECORDS = 5_000_000
 BATCHED_WARMUP_RECORDS = 3_000_000
+TRANSACTION_MS = 100
 LATENCY_RECORDS = 20_000
 LATENCY_WARMUP_RECORDS = 20_000
 IDLE_SETTLE_SECONDS = 5.0
@@ -64,6 +65,7 @@ class Scenario:
 
 AT_LEAST_HALF_AS_FAST_AGAIN = Target(Bound.RATIO_AT_LEAST, 1.5)
 NO_SLOWER = Target(Bound.RATIO_AT_MOST, 1.0)
+NO_LESS = Target(Bound.RATIO_AT_LEAST, 1.0)
 AT_MOST_FOUR_FIFTHS = Target(Bound.RATIO_AT_MOST, 0.8)
 
 _RATE = Measure("records_per_second", "records", "records/s", AT_LEAST_HALF_AS_FAST_AGAIN)
@@ -90,6 +92,22 @@ def _produce_batched(acks: str) -> Callable[[Turn], dict[str, float]]:
         }
 
     return run
+
+
+def _produce_transactional(turn: Turn) -> dict[str, float]:
+    records = BATCHED_WARMUP_RECORDS + turn.size(BATCHED_RECORDS)
+    with turn.server() as server:
+        clients.create_topic(server)
+        run = clients.producer_performance(
+            server,
+            {**BATCHED, "acks": "all"},
+            records=records,
+            warmup_records=BATCHED_WARMUP_RECORDS,
+            record_bytes=RECORD_BYTES,
+            transaction_ms=TRANSACTION_MS,
+        )
+        turn.note(run.client)
+    return {"records_per_second": run.summary.records_per_second}
 
 
 def _produce_one_record(
@@ -233,6 +251,13 @@ SCENARIOS: Mapping[str, Scenario] = {
             _BATCHED_METHOD.format(acks="all") + " Idempotent, as the client does by default with acks=all.",
             (_RATE, _CPU),
             _produce_batched("all"),
+        ),
+        Scenario(
+            "produce-transactional",
+            _BATCHED_METHOD.format(acks="all").removesuffix(" CPU time is of both.")
+            + " One transactional producer that commits every 100 ms (transactions of version 2).",
+            (Measure("records_per_second", "records", "records/s", NO_LESS),),
+            _produce_transactional,
         ),
         _one_record_scenario("produce-one-record-a-request", 5, 200_000, 100_000),
         _one_record_scenario("produce-one-record-a-request-1-in-flight", 1, 100_000, 50_000),
