@@ -12,14 +12,10 @@ from ottla.core.groups.api import TopicsChanged
 from ottla.core.groups.context import GroupKind, ShardContext
 from ottla.core.groups.streams import group, records
 from ottla.core.groups.streams.api import InternalTopicsCreated
+from ottla.core.groups.streams.departures import REBALANCE_TIMER, SESSION_TIMER
 from ottla.core.groups.streams.description import describe, listed
 from ottla.core.groups.streams.group import DurableGroup
-from ottla.core.groups.streams.membership import (
-    INITIAL_DELAY_TIMER,
-    REBALANCE_TIMER,
-    SESSION_TIMER,
-    StreamsMembership,
-)
+from ottla.core.groups.streams.membership import INITIAL_DELAY_TIMER, StreamsMembership
 from ottla.core.groups.streams.offset_rules import StreamsOffsetRules
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group_request import JoinGroupRequest
@@ -40,6 +36,7 @@ class StreamsGroups:
     def __init__(self, context: ShardContext) -> None:
         self._context = context
         self._membership = StreamsMembership(context)
+        self._departures = self._membership.departures
         context.rules[GroupKind.STREAMS] = StreamsOffsetRules(context.streams)
 
     @property
@@ -70,7 +67,7 @@ class StreamsGroups:
             self._context.classic.pop(key.group_id, None)  # type: ignore[attr-defined]
         group.replay(self._context.streams, record)
         if isinstance(key, StreamsGroupMemberMetadataKey) and record.value is None:
-            self._membership.forget_deadlines(key.group_id, key.member_id)
+            self._departures.forget_deadlines(key.group_id, key.member_id)
 
     def make_room_for_classic(
         self, event: RequestReceived, request: JoinGroupRequest, join: ClassicJoin
@@ -103,17 +100,17 @@ class StreamsGroups:
         self._membership.topics_changed(event.changed)
 
     def on_topics_created(self, event: InternalTopicsCreated) -> None:
-        self._membership.on_topics_created(event)
+        self._membership.internal_topics.on_created(event)
 
     def on_loaded(self) -> None:
-        self._membership.on_loaded()
+        self._departures.on_loaded()
 
     def on_timer(self, key: TimerKey) -> None:
         """A deadline whose kind is one of STREAMS_TIMERS has passed."""
         match key.kind:
             case "streams-session":
-                self._membership.on_session_expired(key.group_id, key.member_id)
+                self._departures.on_session_expired(key.group_id, key.member_id)
             case "streams-rebalance":
-                self._membership.on_rebalance_deadline(key.group_id, key.member_id)
+                self._departures.on_rebalance_deadline(key.group_id, key.member_id)
             case "streams-initial-delay":
                 self._membership.on_initial_delay_over(key.group_id)

@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeat and the deadlines of the streams groups of a shard (KIP-1071).
+"""StreamsGroupHeartbeat: decides for the streams groups of a shard (KIP-1071).
 
     StreamsGroupHeartbeat 0   epoch 0 joins, -1 leaves; member ids are made by the clients
 
@@ -17,16 +17,15 @@ load sessions begin anew, and a group that waited for its first assignment gets 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from ottla.core.coordination.api import Client, RequestReceived
+from ottla.core.coordination.api import RequestReceived
 from ottla.core.coordination.outbox import answer_for
 from ottla.core.coordination.records import CoordinatorRecord
 from ottla.core.coordination.timers import TimerKey
 from ottla.core.groups.context import GroupKind, ShardContext
 from ottla.core.groups.settings import GroupSettings
 from ottla.core.groups.streams import assignor, records
-from ottla.core.groups.streams.api import CreateInternalTopics, InternalTopic, InternalTopicsCreated
 from ottla.core.groups.streams.assignor import PreviousMember, TaskWidth
 from ottla.core.groups.streams.checks import (
     JOIN_EPOCH,
@@ -36,10 +35,13 @@ from ottla.core.groups.streams.checks import (
     check_tasks,
 )
 from ottla.core.groups.streams.configured import ConfiguredTopology, Problem, Status, configure
+from ottla.core.groups.streams.departures import Departures
 from ottla.core.groups.streams.endpoints import partitions_by_endpoint
-from ottla.core.groups.streams.group import Endpoint, MemberState, StreamsGroup, StreamsMember
+from ottla.core.groups.streams.group import StreamsGroup, StreamsMember
+from ottla.core.groups.streams.heartbeats import has_only_assigned, owned_tasks, updated_member
+from ottla.core.groups.streams.internal_topics import InternalTopics
 from ottla.core.groups.streams.reconciliation import MustRejoin, reconcile
-from ottla.core.groups.streams.tasks import NO_TARGET, TargetTasks, task_ids_of, tasks_of
+from ottla.core.groups.streams.tasks import NO_TARGET, TargetTasks, task_ids_of
 from ottla.core.groups.streams.topology import InvalidTopology, Topology, topology_from
 from ottla.core.groups.topic_hash import group_hash
 from ottla.protocol.errors import ErrorCode
@@ -47,14 +49,9 @@ from ottla.protocol.messages import streams_group_heartbeat_response as response
 from ottla.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 from ottla.protocol.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
 
-SESSION_TIMER = "streams-session"
-REBALANCE_TIMER = "streams-rebalance"
 INITIAL_DELAY_TIMER = "streams-initial-delay"
-FENCE_RETRY_MS = 500
-"""When a member could not be taken out because the log did not take the records: try again after this."""
 NO_TOPOLOGY_EPOCH = -1
 STANDBY_CONFIG = "num.standby.replicas"
-ERRORS_SHOWN = 3
 FENCED = "The member must abandon all its partitions and rejoin."
 
 
@@ -80,6 +77,8 @@ class StreamsMembership:
         self._outbox = context.outbox
         self._turns = context.turns
         self._groups = context.streams
+        self.internal_topics = InternalTopics(context)
+        self.departures = Departures(context)
 
     # StreamsGroupHeartbeat
 
@@ -113,7 +112,7 @@ class StreamsMembership:
         decision = self._group_for(request)
         group = decision.group
         before = self._member_for(group, request)
-        member = _updated(before, request, event.client)
+        member = updated_member(before, request, event.client)
         if member != before:
             decision.records.append(records.member_metadata(group.group_id, member))
             decision.bump = True
@@ -136,12 +135,12 @@ class StreamsMembership:
             )
         self._begin_initial_delay(group)
         target_epoch, target = self._target(decision, epoch, member, configured, configs)
-        updated = reconcile(group, member, target_epoch, target, _owned(request))
+        updated = reconcile(group, member, target_epoch, target, owned_tasks(request))
         if updated != member:
             decision.records.append(records.current_assignment(group.group_id, updated))
         # Deadlines are set before the append ends: should it be slow, and be told to have failed, the
         # member still does not live for ever.
-        self._set_deadlines(group.group_id, updated)
+        self.departures.set_deadlines(group.group_id, updated)
         if request.shutdown_application:
             self._request_shutdown(group, updated.member_id)
         response = self._response(decision, request, before, updated, configured)
@@ -162,7 +161,7 @@ class StreamsMembership:
             if decision.is_new:
                 group.configured, group.must_look_at_topics = configured, False
                 group.shutdown_requested_by = decision.group.shutdown_requested_by
-            self._ask_for_topics(group, configured)
+            self.internal_topics.ask_for(group, configured)
             self._outbox.reply(event.request_id, response)
 
         def failed(error: ErrorCode) -> None:
@@ -218,7 +217,7 @@ class StreamsMembership:
                 f"the group coordinator ({member.epoch}). {FENCED}",
             )
         if epoch < member.epoch and not (
-            epoch == member.previous_epoch and _has_only_assigned(request, member)
+            epoch == member.previous_epoch and has_only_assigned(request, member)
         ):
             raise Refused(
                 ErrorCode.FENCED_MEMBER_EPOCH,
@@ -277,35 +276,6 @@ class StreamsMembership:
         group.configured, group.must_look_at_topics = configured, False
         decision.take_back.append(lambda: _look_again(group))
         return configured, metadata_hash
-
-    def _ask_for_topics(self, group: StreamsGroup, configured: ConfiguredTopology) -> None:
-        """Ask for the internal topics that are missing, but for those on their way or refused just now."""
-        missing = tuple(
-            topic
-            for topic in configured.missing_topics
-            if topic.name not in group.creating_topics and not self._creation_error(group, topic)
-        )
-        if missing:
-            group.creating_topics.update(topic.name for topic in missing)
-            self._outbox.emit(CreateInternalTopics(group.group_id, missing))
-
-    def _creation_error(self, group: StreamsGroup, topic: InternalTopic) -> str | None:
-        error = group.creation_errors.get(topic.name)
-        if error is None or error[1] <= self._outbox.now.steady_ms:
-            return None
-        return error[0]
-
-    def on_topics_created(self, event: InternalTopicsCreated) -> None:
-        """The shell has tried to make topics; that they are there is told by another event."""
-        group = self._groups.get(event.group_id)
-        if group is None:
-            return
-        group.creating_topics.difference_update(event.topics)
-        until_ms = event.at.steady_ms + 2 * self._settings(group.group_id).streams_heartbeat_interval_ms
-        for name in event.topics:
-            group.creation_errors.pop(name, None)
-        for name, message in event.errors.items():
-            group.creation_errors[name] = message, until_ms
 
     def topics_changed(self, names: frozenset[str]) -> None:
         """Groups that need one of these topics look again with their next heartbeat."""
@@ -427,7 +397,7 @@ class StreamsMembership:
             response.endpoint_information_epoch = group.endpoint_epoch
         problems = decision.problems
         if configured.problem is not None:
-            problems.append(self._with_creation_errors(group, configured, configured.problem))
+            problems.append(self.internal_topics.explained(group, configured, configured.problem))
         if group.shutdown_requested_by is not None:
             problems.append(
                 Problem(
@@ -441,22 +411,7 @@ class StreamsMembership:
         ]
         return response
 
-    def _with_creation_errors(
-        self, group: StreamsGroup, configured: ConfiguredTopology, problem: Problem
-    ) -> Problem:
-        errors = [
-            f"{topic.name} ({error})"
-            for topic in configured.missing_topics
-            if (error := self._creation_error(group, topic))
-        ]
-        if not errors:
-            return problem
-        shown = ", ".join(errors[:ERRORS_SHOWN])
-        if len(errors) > ERRORS_SHOWN:
-            shown += f" and {len(errors) - ERRORS_SHOWN} more"
-        return problem._replace(detail=f"{problem.detail}; Creation failed: {shown}.")
-
-    # Leaving, and silence
+    # Leaving
 
     def _leave(self, event: RequestReceived, request: StreamsGroupHeartbeatRequest) -> None:
         group_id = request.group_id
@@ -474,72 +429,10 @@ class StreamsMembership:
         )
         self._turns.append(
             group_id,
-            self._end_of_member(group, request.member_id),
+            self.departures.records(group, request.member_id),
             lambda: self._outbox.reply(event.request_id, response),
             lambda error: self._refuse(event, answer_for(error)),
         )
-
-    def _end_of_member(self, group: StreamsGroup, member_id: str) -> list[CoordinatorRecord]:
-        return [
-            *records.member_tombstones(group.group_id, member_id),
-            records.group_epoch(
-                group.group_id,
-                group.epoch + 1,
-                group.metadata_hash,
-                group.validated_topology_epoch,
-                group.assignment_configs,
-            ),
-        ]
-
-    def on_session_expired(self, group_id: str, member_id: str) -> None:
-        """The member was silent for too long."""
-        key = TimerKey(SESSION_TIMER, group_id, member_id)
-        self._turns.run(group_id, lambda: self._fence(key, "its session expired"))
-
-    def on_rebalance_deadline(self, group_id: str, member_id: str) -> None:
-        """The member has not given back its tasks in time."""
-        key = TimerKey(REBALANCE_TIMER, group_id, member_id)
-        self._turns.run(group_id, lambda: self._fence(key, "it kept tasks that it should give back"))
-
-    def _fence(self, key: TimerKey, reason: str) -> None:
-        """Take out the member whose deadline has passed, unless it got a new one while this waited."""
-        group = self._groups.get(key.group_id)
-        member = None if group is None else group.members.get(key.member_id)
-        if group is None or member is None or self._outbox.timers.deadline_of(key) is not None:
-            return
-        if key.kind == REBALANCE_TIMER and member.state is not MemberState.UNREVOKED_TASKS:
-            return
-        self._outbox.note("streams member fenced group=%s member=%s: %s", *key[1:3], reason)
-        self._turns.append(
-            key.group_id,
-            self._end_of_member(group, key.member_id),
-            lambda: None,
-            lambda error: self._outbox.set_timer(key, FENCE_RETRY_MS),
-        )
-
-    def forget_deadlines(self, group_id: str, member_id: str) -> None:
-        """The member is no more."""
-        self._outbox.timers.cancel(TimerKey(SESSION_TIMER, group_id, member_id))
-        self._outbox.timers.cancel(TimerKey(REBALANCE_TIMER, group_id, member_id))
-
-    def on_loaded(self) -> None:
-        """Begin every session, and the time that members have to give back tasks."""
-        for group in self._groups.values():
-            for member in group.members.values():
-                self._set_deadlines(group.group_id, member, from_now=True)
-
-    def _set_deadlines(self, group_id: str, member: StreamsMember, from_now: bool = False) -> None:
-        """A new session; the rebalance deadline as the member's step to its target leaves it."""
-        session_ms = self._settings(group_id).streams_session_timeout_ms
-        self._outbox.set_timer(TimerKey(SESSION_TIMER, group_id, member.member_id), session_ms)
-        key = TimerKey(REBALANCE_TIMER, group_id, member.member_id)
-        if member.state is not MemberState.UNREVOKED_TASKS:
-            self._outbox.timers.cancel(key)
-        else:
-            known = self._groups[group_id].members.get(member.member_id)
-            is_new_step = known is None or known.state is not member.state or known.epoch != member.epoch
-            if from_now or is_new_step:
-                self._outbox.set_timer(key, member.rebalance_timeout_ms)
 
     # Helpers
 
@@ -568,48 +461,4 @@ def _delayed(by: str) -> Problem:
 def _unknown_member(group: StreamsGroup, member_id: str) -> Refused:
     return Refused(
         ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}."
-    )
-
-
-def _updated(member: StreamsMember, request: StreamsGroupHeartbeatRequest, client: Client) -> StreamsMember:
-    """The member with what the heartbeat says of it; what it leaves out stays."""
-    endpoint, tags, topology = request.user_endpoint, request.client_tags, request.topology
-    return replace(
-        member,
-        client_id=client.client_id,
-        client_host=client.client_host,
-        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
-        rebalance_timeout_ms=member.rebalance_timeout_ms
-        if request.rebalance_timeout_ms == -1
-        else request.rebalance_timeout_ms,
-        topology_epoch=member.topology_epoch if topology is None else topology.epoch,
-        process_id=member.process_id if request.process_id is None else request.process_id,
-        user_endpoint=member.user_endpoint if endpoint is None else Endpoint(endpoint.host, endpoint.port),
-        client_tags=member.client_tags if tags is None else {tag.key: tag.value for tag in tags},
-    )
-
-
-def _owned(request: StreamsGroupHeartbeatRequest) -> TargetTasks | None:
-    """What the member says it has; None if it says nothing, which means: the same as before."""
-    if request.active_tasks is None or request.standby_tasks is None or request.warmup_tasks is None:
-        return None
-    return TargetTasks(
-        tasks_of(request.active_tasks), tasks_of(request.standby_tasks), tasks_of(request.warmup_tasks)
-    )
-
-
-def _has_only_assigned(request: StreamsGroupHeartbeatRequest, member: StreamsMember) -> bool:
-    """Whether the tasks it names are all assigned: then it has only not heard of its new epoch."""
-    owned, assigned = _owned(request), member.assigned
-    if owned is None:
-        return False
-    return (
-        all(partitions <= set(assigned.active.get(name, ())) for name, partitions in owned.active.items())
-        and all(
-            partitions <= assigned.standby.get(name, frozenset())
-            for name, partitions in owned.standby.items()
-        )
-        and all(
-            partitions <= assigned.warmup.get(name, frozenset()) for name, partitions in owned.warmup.items()
-        )
     )

@@ -1,0 +1,63 @@
+"""The internal topics that a streams group misses: asked of the shell, and why they could not be made."""
+
+from __future__ import annotations
+
+from ottla.core.groups.context import ShardContext
+from ottla.core.groups.streams.api import CreateInternalTopics, InternalTopic, InternalTopicsCreated
+from ottla.core.groups.streams.configured import ConfiguredTopology, Problem
+from ottla.core.groups.streams.group import StreamsGroup
+
+ERRORS_SHOWN = 3
+
+
+class InternalTopics:
+    """Acts for all streams groups of a shard."""
+
+    def __init__(self, context: ShardContext) -> None:
+        self._context = context
+        self._outbox = context.outbox
+
+    def ask_for(self, group: StreamsGroup, configured: ConfiguredTopology) -> None:
+        """Ask for the internal topics that are missing, but for those on their way or refused just now."""
+        missing = tuple(
+            topic
+            for topic in configured.missing_topics
+            if topic.name not in group.creating_topics and not self._creation_error(group, topic)
+        )
+        if missing:
+            group.creating_topics.update(topic.name for topic in missing)
+            self._outbox.emit(CreateInternalTopics(group.group_id, missing))
+
+    def _creation_error(self, group: StreamsGroup, topic: InternalTopic) -> str | None:
+        error = group.creation_errors.get(topic.name)
+        if error is None or error[1] <= self._outbox.now.steady_ms:
+            return None
+        return error[0]
+
+    def on_created(self, event: InternalTopicsCreated) -> None:
+        """The shell has tried to make topics; that they are there is told by another event."""
+        group = self._context.streams.get(event.group_id)
+        if group is None:
+            return
+        group.creating_topics.difference_update(event.topics)
+        until_ms = (
+            event.at.steady_ms + 2 * self._context.settings.of(group.group_id).streams_heartbeat_interval_ms
+        )
+        for name in event.topics:
+            group.creation_errors.pop(name, None)
+        for name, message in event.errors.items():
+            group.creation_errors[name] = message, until_ms
+
+    def explained(self, group: StreamsGroup, configured: ConfiguredTopology, problem: Problem) -> Problem:
+        """The problem, with why topics could not be created just now."""
+        errors = [
+            f"{topic.name} ({error})"
+            for topic in configured.missing_topics
+            if (error := self._creation_error(group, topic))
+        ]
+        if not errors:
+            return problem
+        shown = ", ".join(errors[:ERRORS_SHOWN])
+        if len(errors) > ERRORS_SHOWN:
+            shown += f" and {len(errors) - ERRORS_SHOWN} more"
+        return problem._replace(detail=f"{problem.detail}; Creation failed: {shown}.")
