@@ -71,6 +71,7 @@ class TransactionDriver:
         self.hold_markers = False
         self.next_producer_id = 1_000
         self._next_request_id = 0
+        self._running = False
         self.shard = self._loaded_shard(self.log)
 
     @property
@@ -142,6 +143,15 @@ class TransactionDriver:
         self._run_what_is_not_held()
 
     def _run_what_is_not_held(self) -> None:
+        if self._running:
+            return
+        self._running = True
+        try:
+            self._run_all()
+        finally:
+            self._running = False
+
+    def _run_all(self) -> None:
         while True:
             if self.held and not self.hold_appends:
                 self.append_done()

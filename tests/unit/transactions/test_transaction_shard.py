@@ -259,6 +259,21 @@ def test_a_transaction_past_its_timeout_is_aborted_and_its_producer_fenced(
     assert coordinator.end(0, committed=True, version=4).error_code == ErrorCode.PRODUCER_FENCED
 
 
+def test_while_no_producer_id_is_to_be_had_a_timed_out_transaction_asks_for_one_only() -> None:
+    # given
+    coordinator = ongoing(MAX_CLIENT_EPOCH)
+    coordinator.hold_producer_ids = True
+    # when
+    coordinator.advance(30 * MINUTE_MS)
+    # then
+    assert len(coordinator.tickets) == 1
+    coordinator.producer_id_obtained(ErrorCode.NOT_CONTROLLER)
+    coordinator.advance(MINUTE_MS)
+    coordinator.producer_id_obtained()
+    assert coordinator.transaction.state is TransactionState.COMPLETE_ABORT
+    assert (coordinator.transaction.producer_id, coordinator.transaction.producer_epoch) == (1_002, 0)
+
+
 def test_a_fence_that_was_not_written_fences_nobody() -> None:
     # given
     coordinator = ongoing(level=0)

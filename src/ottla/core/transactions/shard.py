@@ -102,6 +102,8 @@ class Shard:
         self._transactions: dict[str, Transaction] = {}
         self._unmarked: dict[str, set[TopicPartition]] = {}
         """Of each transaction that is being ended the partitions whose marker is not written."""
+        self._timing_out: set[str] = set()
+        """Whose abort is under way: asked for, perhaps, while no producer id is to be had."""
         self._tickets: dict[int, tuple[Callable[[int], None], Failed]] = {}
         """Who waits for a fresh producer id; at most one a request or a timed-out transaction."""
         self._next_ticket = 0
@@ -443,11 +445,22 @@ class Shard:
         timed_out = [
             name
             for name, transaction in self._transactions.items()
-            if transaction.has_timed_out(now_ms) and not self._turns.is_taken(name)
+            if transaction.has_timed_out(now_ms)
+            and not self._turns.is_taken(name)
+            and name not in self._timing_out
         ]
         for name in timed_out:
             self._outbox.note("transaction timed out transactional_id=%s", name)
-            self._fence(name, lambda: None, lambda error: None)
+            self._time_out(name)
+
+    def _time_out(self, name: str) -> None:
+        self._timing_out.add(name)
+
+        def ended() -> None:
+            self._timing_out.discard(name)
+
+        # If it fails, the next look finds it again.
+        self._fence(name, ended, lambda _: ended())
 
     def _expire(self) -> None:
         """Forget transactional ids that nobody has used for long."""
