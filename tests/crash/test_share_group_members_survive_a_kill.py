@@ -1,4 +1,4 @@
-"""kill -9 in the life of a share group: members, epochs and positions that were told of are there afterwards."""
+"""kill -9 in the life of a share group: members, epochs and positions that were told are still there."""
 
 from __future__ import annotations
 

@@ -20,6 +20,12 @@ from ottla.protocol.messages.delete_share_group_offsets_request import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsRequestTopic,
 )
+from ottla.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from ottla.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from support.share_groups import ShareDriver
 
@@ -173,6 +179,30 @@ class TestMembers:
         world.shard.reload()
         world.shard.advance(SESSION_TIMEOUT_MS - 1)
         assert world.heartbeat("m1", 3).error_code == ErrorCode.NONE
+
+
+    def test_a_group_that_is_being_made_is_of_one_kind(self) -> None:
+        world = ShareDriver()
+        world.create_topic("t", 1)
+        world.shard.hold_appends = True
+        world.send(_heartbeat("m1", 0, "t"), 1)
+        # when: somebody commits an offset before the first record is written, and somebody joins
+        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+        topic = OffsetCommitRequestTopic(name="t", partitions=[partition])
+        commit = world.send(OffsetCommitRequest(group_id="g", topics=[topic]), 9)
+        protocol = JoinGroupRequestProtocol(name="range")
+        join = world.send(
+            JoinGroupRequest(
+                group_id="g", session_timeout_ms=10_000, protocol_type="consumer", protocols=[protocol]
+            ),
+            5,
+        )
+        while world.shard.held:
+            world.shard.append_done()
+        # then
+        assert world.shard.replies[join].error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        (answer,) = world.shard.replies[commit].topics
+        assert answer.partitions[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 class TestTopics:
