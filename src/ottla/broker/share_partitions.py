@@ -7,9 +7,10 @@ first request of a share consumer (`share_partitions_of`): a broker without shar
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -155,7 +156,7 @@ class SharePartitions:
 
     def acknowledge(
         self, session: SessionKey, partition: TopicPartition, acknowledgements: Sequence[Acknowledgement]
-    ) -> Awaitable[None] | None:
+    ) -> asyncio.Future[None] | None:
         """Take a member's acknowledgements, see SharePartitionLeader.acknowledge. Raises KafkaError."""
         leader = self._leaders.get(SharePartitionKey(session.group_id, *partition))
         if leader is None or leader.status is Status.FENCED:

@@ -22,7 +22,6 @@ they are durable. A share partition that cannot be loaded is answered with its e
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import UUID
@@ -77,8 +76,13 @@ T = TypeVar("T")
 MAX_MEMBER_ID_LENGTH = 36
 FIRST_VERSION_WITH_RENEWALS = 2
 
-Acknowledged = dict[TopicPartition, KafkaError | None]
-"""What became of the acknowledgements of each share partition."""
+
+class Acknowledged(NamedTuple):
+    """What became of the acknowledgements of each share partition, as far as it is not waited for."""
+
+    results: dict[TopicPartition, KafkaError | None]
+    waiting: dict[TopicPartition, asyncio.Future[None]]
+    """Done, perhaps with a KafkaError, when the acknowledgements are durable."""
 
 
 # -- ShareFetch -------------------------------------------------------------------------------------
@@ -160,46 +164,38 @@ class _ShareFetchRequest(NamedTuple):
 
     def answer(self) -> Reply | Awaitable[Reply]:
         acknowledged = self._acknowledge()
-        is_first = self.request.share_session_epoch == INITIAL_EPOCH
         found: dict[TopicPartition, PartitionData] = {}
         fetch: ShareFetch | None = None
         if self.session is not None and not self.request.is_renew_ack:
             fetch = self._fetch(self.session, found)
         waits_for_records = fetch is not None and not fetch.try_now()
-        if waits_for_records or inspect.isawaitable(acknowledged):
-            return self._answer_later(
-                fetch, found, acknowledged, is_first=is_first, waits_for_records=waits_for_records
-            )
-        if fetch is not None:
-            found.update(fetch.answers)
-        assert isinstance(acknowledged, dict)
-        return self._reply(found, acknowledged, is_first=is_first)
-
-    async def _answer_later(
-        self,
-        fetch: ShareFetch | None,
-        found: dict[TopicPartition, PartitionData],
-        acknowledged: Acknowledged | Awaitable[Acknowledged],
-        *,
-        is_first: bool,
-        waits_for_records: bool,
-    ) -> Reply:
+        if not waits_for_records and not acknowledged.waiting:
+            return self._reply(found, fetch, acknowledged)
+        # A future, not a coroutine: if the client hangs up nobody waits for records any more.
+        reply: asyncio.Future[Reply] = self.broker.loop.create_future()
         connection = self.context.connection
+        waiting = [*acknowledged.waiting.values()]
         if fetch is not None and waits_for_records:
-            waiting = fetch.wait(self.request.max_wait_ms)
+            waiting.append(fetch.wait(self.request.max_wait_ms))
             if connection is not None:
                 self.shared.fetch_waits(connection, fetch)
-            await waiting
+
+        def all_is_there(_: asyncio.Future[Any]) -> None:
             if connection is not None:
                 self.shared.fetch_waits(connection, None)
-        if fetch is not None:
-            found.update(fetch.answers)
-        results = acknowledged if isinstance(acknowledged, dict) else await acknowledged
-        return self._reply(found, results, is_first=is_first)
+            if reply.done():  # the client has hung up
+                return
+            try:
+                reply.set_result(self._reply(found, fetch, acknowledged))
+            except Exception as problem:  # for the connection to log, as of any handler
+                reply.set_exception(problem)
+
+        asyncio.gather(*waiting, return_exceptions=True).add_done_callback(all_is_there)
+        return reply
 
     # -- acknowledgements -----------------------------------------------------------------------
 
-    def _acknowledge(self) -> Acknowledged | Awaitable[Acknowledged]:
+    def _acknowledge(self) -> Acknowledged:
         named = {
             (topic.topic_id, partition.partition_index): [
                 Acknowledgement(each.first_offset, each.last_offset, each.acknowledge_types)
@@ -209,7 +205,7 @@ class _ShareFetchRequest(NamedTuple):
             for partition in topic.partitions
         }
         if not any(named.values()):
-            return {}
+            return Acknowledged({}, {})
         return _acknowledge(
             self.broker,
             self.shared,
@@ -266,9 +262,15 @@ class _ShareFetchRequest(NamedTuple):
     # -- answering ------------------------------------------------------------------------------
 
     def _reply(
-        self, found: dict[TopicPartition, PartitionData], acknowledged: Acknowledged, *, is_first: bool
+        self,
+        found: dict[TopicPartition, PartitionData],
+        fetch: ShareFetch | None,
+        acknowledged: Acknowledged,
     ) -> Reply:
         session = self.session
+        is_first = self.request.share_session_epoch == INITIAL_EPOCH
+        if fetch is not None:
+            found.update(fetch.answers)
         named: dict[TopicPartition, PartitionData] = {}
         for partition, data in found.items():
             has_records, has_error = bool(data.records), data.error_code != ErrorCode.NONE
@@ -278,7 +280,7 @@ class _ShareFetchRequest(NamedTuple):
                 named[partition] = data
                 if has_records:  # partitions that gave something come last the next time
                     session.partitions[partition] = session.partitions.pop(partition, False)
-        for partition, error in acknowledged.items():
+        for partition, error in _settled(self.shared, acknowledged).items():
             data = named.setdefault(
                 partition, PartitionData(partition_index=partition[1], records=b"", acquired_records=[])
             )
@@ -321,7 +323,7 @@ def share_acknowledge(
     }
     acknowledged = _acknowledge(broker, shared, member, named, renews=_renews(context, request.is_renew_ack))
 
-    def respond(results: Acknowledged) -> ShareAcknowledgeResponse:
+    def respond() -> ShareAcknowledgeResponse:
         if request.share_session_epoch == FINAL_EPOCH:
             shared.release_session(member)
         answers = {
@@ -330,7 +332,7 @@ def share_acknowledge(
                 error_code=ErrorCode.NONE if error is None else error.code,
                 error_message=None if error is None else str(error) or error.code.message,
             )
-            for partition, error in results.items()
+            for partition, error in _settled(shared, acknowledged).items()
         }
         response = ShareAcknowledgeResponse(
             error_code=0,
@@ -341,12 +343,11 @@ def share_acknowledge(
             _name_leader(broker, context, partition, data, response)
         return response
 
-    async def respond_later(results: Awaitable[Acknowledged]) -> ShareAcknowledgeResponse:
-        return respond(await results)
+    async def respond_later() -> ShareAcknowledgeResponse:
+        await asyncio.gather(*acknowledged.waiting.values(), return_exceptions=True)
+        return respond()
 
-    if isinstance(acknowledged, dict):
-        return respond(acknowledged)
-    return respond_later(acknowledged)
+    return respond_later() if acknowledged.waiting else respond()
 
 
 # -- both -------------------------------------------------------------------------------------------
@@ -381,10 +382,10 @@ def _acknowledge(
     named: dict[TopicPartition, list[Acknowledgement]],
     *,
     renews: _Renewals,
-) -> Acknowledged | Awaitable[Acknowledged]:
-    """Check and take acknowledgements; what became of each share partition's, when it is durable."""
-    results: Acknowledged = {}
-    waiting: dict[TopicPartition, Awaitable[None]] = {}
+) -> Acknowledged:
+    """Check and take acknowledgements."""
+    results: dict[TopicPartition, KafkaError | None] = {}
+    waiting: dict[TopicPartition, asyncio.Future[None]] = {}
     empty: list[TopicPartition] = []
     taken = False
     for partition, acknowledgements in named.items():
@@ -410,19 +411,18 @@ def _acknowledge(
             waiting[partition] = done
     if taken:
         results.update(dict.fromkeys(empty))
-    return _settled(shared, results, waiting) if waiting else results
+    return Acknowledged(results, waiting)
 
 
-async def _settled(
-    shared: SharePartitions, results: Acknowledged, waiting: dict[TopicPartition, Awaitable[None]]
-) -> Acknowledged:
-    for partition, done in waiting.items():
-        try:
-            await done
-        except KafkaError as error:
+def _settled(shared: SharePartitions, acknowledged: Acknowledged) -> dict[TopicPartition, KafkaError | None]:
+    """What became of each share partition's acknowledgements, now that nothing is waited for any more."""
+    for partition, done in acknowledged.waiting.items():
+        error = done.exception()
+        if error is not None:
+            assert isinstance(error, KafkaError)
             shared.counters.failed_acknowledgements += 1
-            results[partition] = error
-    return results
+            acknowledged.results[partition] = error
+    return acknowledged.results
 
 
 def _check_acknowledgements(acknowledgements: Iterable[Acknowledgement], renews: _Renewals) -> None:
@@ -446,13 +446,10 @@ def _check_acknowledgements(acknowledgements: Iterable[Acknowledgement], renews:
 
 def _by_topic(answers: Iterable[tuple[TopicPartition, Any]], topic_class: Callable[..., T]) -> list[T]:
     """The partitions' answers in a struct for each topic."""
-    topics: dict[UUID, Any] = {}
+    topics: dict[UUID, list[Any]] = {}
     for (topic_id, _), data in answers:
-        topic = topics.get(topic_id)
-        if topic is None:
-            topic = topics[topic_id] = topic_class(topic_id=topic_id, partitions=[])
-        topic.partitions.append(data)
-    return list(topics.values())
+        topics.setdefault(topic_id, []).append(data)
+    return [topic_class(topic_id=topic_id, partitions=each) for topic_id, each in topics.items()]
 
 
 def _name_leader(
