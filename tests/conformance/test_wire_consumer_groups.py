@@ -460,9 +460,12 @@ def test_a_static_member_changes_its_protocol(transcript: Begin) -> None:
 
 def test_sizes_and_settings_of_groups(transcript: Begin) -> None:
     it = Conversation(transcript, "consumer_group_settings")
-    it.configure({"consumer.heartbeat.interval.ms": "700", "consumer.session.timeout.ms": "1000"})
     it.told.title("The group has a heartbeat interval and a session timeout of its own")
     it.beat("m1", 0)
+    it.configure({"consumer.heartbeat.interval.ms": "700", "consumer.session.timeout.ms": "1000"})
+    again = ConsumerGroupHeartbeatRequest(group_id=it.group, member_id="m1", member_epoch=2)
+    wait_for(lambda: it.wire.call(again).heartbeat_interval_ms == 700)
+    it.beat("m1", 2)
 
     def is_empty() -> bool:
         described = it.wire.call(ConsumerGroupDescribeRequest(group_ids=[it.group])).groups[0]
