@@ -13,11 +13,15 @@ from ottla.protocol.messages.alter_share_group_offsets_request import (
     AlterShareGroupOffsetsRequestTopic,
 )
 from ottla.protocol.messages.api_versions_request import ApiVersionsRequest
+from ottla.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
+from ottla.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.messages.delete_groups_request import DeleteGroupsRequest
 from ottla.protocol.messages.delete_share_group_offsets_request import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsRequestTopic,
 )
+from ottla.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from ottla.protocol.messages.describe_groups_request import DescribeGroupsRequest
 from ottla.protocol.messages.describe_share_group_offsets_request import (
     DescribeShareGroupOffsetsRequest,
@@ -47,6 +51,7 @@ from ottla.protocol.messages.offset_fetch_request import (
 )
 from ottla.protocol.messages.share_group_describe_request import ShareGroupDescribeRequest
 from ottla.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
+from ottla.protocol.messages.streams_group_describe_request import StreamsGroupDescribeRequest
 from ottla.protocol.messages.sync_group_request import SyncGroupRequest
 from support.cluster import Cluster
 from support.transcript import Transcript
@@ -225,6 +230,43 @@ def test_the_life_of_a_share_group(cluster: Cluster, transcript: Begin) -> None:
     talk.say(DeleteGroupsRequest(groups_names=[group]))
 
 
+def test_topics_of_a_share_group_change(cluster: Cluster, transcript: Begin) -> None:
+    talk = transcript("share_group_topics")
+    wire, group, topic = talk.wire, f"{talk.prefix}-group", f"{talk.prefix}-t"
+    coordinator_is_ready(wire, group)
+    assign_at_once(wire, group)
+    talk.title("The topic is not there yet")
+    talk.say(heartbeat(group, "m1", 0, topic))
+    talk.say(heartbeat(group, "m1", 2))
+
+    def changes(epoch: int, partitions: int) -> None:
+        """Heartbeats show the change, which the coordinator sees when it does; then the new state begins."""
+        wait_for(lambda: wire.call(heartbeat(group, "m1", epoch)).member_epoch == epoch + 1)
+        wait_for(lambda: initialized_partitions(wire, group) == partitions)
+
+    talk.title("It is created")
+    wire.create_topic(topic, 1)
+    changes(2, partitions=1)
+    talk.say(heartbeat(group, "m1", 3))
+    talk.title("It grows")
+    grown = CreatePartitionsTopic(name=topic, count=3, assignments=None)
+    wire.call(CreatePartitionsRequest(topics=[grown], timeout_ms=10_000))
+    changes(4, partitions=3)
+    talk.say(heartbeat(group, "m1", 5))
+    talk.say(heartbeat(group, "m1", 6))
+    talk.title("It is deleted")
+    wire.call(DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000), 5)
+    changes(6, partitions=0)
+    talk.say(heartbeat(group, "m1", 7))
+    talk.say(ShareGroupDescribeRequest(group_ids=[group]))
+    talk.title("There is one of the same name")
+    wire.create_topic(topic, 2)
+    changes(7, partitions=2)
+    talk.say(heartbeat(group, "m1", 8))
+    talk.say(heartbeat(group, "m1", -1))
+    talk.say(DeleteGroupsRequest(groups_names=[group]))
+
+
 def test_a_share_group_is_no_classic_group(cluster: Cluster, transcript: Begin) -> None:
     talk = transcript("share_and_classic_groups")
     wire, group, topic = talk.wire, f"{talk.prefix}-group", f"{talk.prefix}-t"
@@ -255,6 +297,41 @@ def test_a_share_group_is_no_classic_group(cluster: Cluster, transcript: Begin) 
     fetched = OffsetFetchRequestTopics(name=topic, partition_indexes=[0])
     talk.say(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=[fetched])]), 9)
     talk.say(OffsetDeleteRequest(group_id=group))
+    talk.title("The other new protocols on a share group")
+    talk.say(
+        ConsumerGroupHeartbeatRequest(
+            group_id=group,
+            member_id="c1",
+            member_epoch=0,
+            rebalance_timeout_ms=10_000,
+            subscribed_topic_names=[topic],
+            topic_partitions=[],
+        )
+    )
+    talk.say(ConsumerGroupHeartbeatRequest(group_id=group, member_id="m1", member_epoch=2))
+    talk.say(ConsumerGroupHeartbeatRequest(group_id=group, member_id="m1", member_epoch=-1))
+    talk.say(ConsumerGroupDescribeRequest(group_ids=[group]))
+    talk.say(StreamsGroupDescribeRequest(group_ids=[group]))
+    talk.title("The share protocol on a consumer group")
+    consumers = f"{talk.prefix}-consumers"
+    joined = wire.call(
+        ConsumerGroupHeartbeatRequest(
+            group_id=consumers,
+            member_id="c1",
+            member_epoch=0,
+            rebalance_timeout_ms=10_000,
+            subscribed_topic_names=[topic],
+            topic_partitions=[],
+        )
+    )
+    assert joined.error_code == ErrorCode.NONE
+    talk.say(heartbeat(consumers, "m1", 0, topic))
+    talk.say(heartbeat(consumers, "c1", -1))
+    talk.say(ShareGroupDescribeRequest(group_ids=[consumers]))
+    talk.say(alter(consumers, **{topic: {0: 1}}))
+    talk.say(delete_offsets(consumers, topic))
+    wire.call(ConsumerGroupHeartbeatRequest(group_id=consumers, member_id="c1", member_epoch=-1))
+    talk.say(heartbeat(consumers, "m1", 0, topic))
     talk.title("The share protocol on a classic group")
     classic = f"{talk.prefix}-classic"
     wire.call(OffsetCommitRequest(group_id=classic, topics=[committed]), 9)

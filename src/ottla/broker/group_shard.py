@@ -49,6 +49,8 @@ def _perform(broker: Broker, runner: ShardRunner, effect: Any) -> None:
 
 async def _ask_share_coordinator(broker: Broker, runner: ShardRunner, effect: AskShareCoordinator) -> None:
     """Ask, and tell the shard, which may have ended meanwhile: then there is nobody to tell."""
+    if runner.resigned:
+        return  # What the next shard asks must not be undone by what this one wanted.
     answer: ShareStateResponse
     if isinstance(effect.request, InitializeShareGroupStateRequest):
         answer = await broker.share_state.initialize(effect.request)
