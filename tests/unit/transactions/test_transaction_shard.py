@@ -174,6 +174,9 @@ def test_under_v2_the_end_at_the_last_epoch_hands_out_another_producer_id() -> N
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (NONE, 1_001, 0)
     (order,) = coordinator.orders
     assert (order.producer_id, order.producer_epoch) == (1_000, MAX_EPOCH)
+    assert coordinator.add(0, T0, producer_id=1_001) == {ErrorCode.CONCURRENT_TRANSACTIONS}
+    early = coordinator.end(0, committed=False, producer_id=1_001)
+    assert early.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
     coordinator.markers_written(order, order.partitions)
     assert (coordinator.transaction.producer_id, coordinator.transaction.producer_epoch) == (1_001, 0)
     # and again, for who lost the answer
@@ -201,8 +204,9 @@ def test_the_end_is_answered_before_its_markers_and_done_after_them() -> None:
     assert described.transaction_states[0].transaction_state == "PrepareCommit"
     assert coordinator.add(1, T0) == {ErrorCode.CONCURRENT_TRANSACTIONS}
     assert coordinator.end(0, committed=True).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
-    assert coordinator.end(0, committed=False).error_code == ErrorCode.INVALID_TXN_STATE
+    assert coordinator.end(0, committed=False).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
     assert coordinator.end(1, committed=True).error_code == ErrorCode.PRODUCER_FENCED
+    assert coordinator.initialise(1_000, 7).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
     # when
     coordinator.markers_written(order, [T1])
     # then

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import enum
 
-from ottla.core.transactions.states import ENDED, ENDING, TransactionState
+from ottla.core.transactions.states import ENDING, TransactionState
 from ottla.core.transactions.transaction import MAX_CLIENT_EPOCH, Transaction
 from ottla.protocol.errors import ErrorCode
 
@@ -38,7 +38,7 @@ def decide_end(
     bumps_epoch: bool,
     is_pending: bool,
 ) -> Verdict | ErrorCode:
-    """What a client's EndTxn comes to; `is_pending` says that a decision is on its way to the log."""
+    """What a client's EndTxn comes to; `is_pending` says that something is under way, an end included."""
     if bumps_epoch:
         return _decide_v2(transaction, producer_id, producer_epoch, committed, is_pending)
     return _decide_v1(transaction, producer_id, producer_epoch, committed, is_pending)
@@ -53,12 +53,9 @@ def _decide_v1(
         return ErrorCode.PRODUCER_FENCED
     if is_pending:
         return ErrorCode.CONCURRENT_TRANSACTIONS
-    state = transaction.state
-    if state is TransactionState.ONGOING:
+    if transaction.state is TransactionState.ONGOING:
         return Verdict.PREPARE
-    if state is TransactionState.EMPTY or _is_commit(state) != committed:
-        return ErrorCode.INVALID_TXN_STATE
-    return ErrorCode.CONCURRENT_TRANSACTIONS if state in ENDING else Verdict.DONE_BEFORE
+    return Verdict.DONE_BEFORE if _ended_so(transaction, committed) else ErrorCode.INVALID_TXN_STATE
 
 
 def _decide_v2(
@@ -72,32 +69,32 @@ def _decide_v2(
     )
     is_repeated = producer_epoch + 1 == transaction.producer_epoch or repeats_before_new_id
     is_current = producer_epoch == transaction.producer_epoch
+    if state in ENDING and producer_id == transaction.next_producer_id:
+        return ErrorCode.CONCURRENT_TRANSACTIONS  # it was told its new id, which counts from the markers on
     if transaction.producer_id != producer_id and not repeats_before_new_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if not _epoch_fits(state, is_repeated, is_current, repeats_before_new_id):
+    if not _epoch_fits(state, is_repeated=is_repeated, is_current=is_current):
         return ErrorCode.PRODUCER_FENCED
     if is_pending:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if state is TransactionState.ONGOING:
         return Verdict.PREPARE
-    if state in ENDING:
-        same = _is_commit(state) == committed
-        return ErrorCode.CONCURRENT_TRANSACTIONS if same else ErrorCode.INVALID_TXN_STATE
     if is_repeated:
-        same = state is not TransactionState.EMPTY and _is_commit(state) == committed
-        return Verdict.DONE_BEFORE if same else ErrorCode.INVALID_TXN_STATE
+        return Verdict.DONE_BEFORE if _ended_so(transaction, committed) else ErrorCode.INVALID_TXN_STATE
     return ErrorCode.INVALID_TXN_STATE if committed else Verdict.PREPARE
 
 
-def _epoch_fits(
-    state: TransactionState, is_repeated: bool, is_current: bool, repeats_before_new_id: bool
-) -> bool:
-    if state in ENDING:
-        return is_repeated and not repeats_before_new_id
-    if state in ENDED and state is not TransactionState.EMPTY:
-        return is_repeated or is_current
-    return is_current
+def _epoch_fits(state: TransactionState, *, is_repeated: bool, is_current: bool) -> bool:
+    match state:
+        case TransactionState.PREPARE_COMMIT | TransactionState.PREPARE_ABORT:
+            return is_repeated
+        case TransactionState.COMPLETE_COMMIT | TransactionState.COMPLETE_ABORT:
+            return is_repeated or is_current
+        case _:
+            return is_current
 
 
-def _is_commit(state: TransactionState) -> bool:
-    return state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+def _ended_so(transaction: Transaction, committed: bool) -> bool:
+    """Whether the last transaction is over, and so."""
+    wanted = TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
+    return transaction.state is wanted

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ottla.core.transactions import transaction as transitions
 from ottla.core.transactions.settings import TransactionSettings
-from ottla.core.transactions.states import ENDING, TransactionState
+from ottla.core.transactions.states import TransactionState
 from ottla.core.transactions.transaction import MAX_CLIENT_EPOCH, Transaction
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.init_producer_id_request import InitProducerIdRequest
@@ -53,11 +53,12 @@ def decide_initialisation(
     now_ms: int,
     fresh_producer_id: int | None,
 ) -> Transaction | ErrorCode | Need:
-    """The next value, a refusal, or what is needed first (a fresh producer id, the ongoing one's abort)."""
+    """The next value, a refusal, or what is needed first (a fresh producer id, the ongoing one's abort).
+
+    Nothing is under way: no decision on its way to the log, no end whose markers are not written.
+    """
     if expected is not None and not _may_go_on(transaction, expected):
         return ErrorCode.PRODUCER_FENCED
-    if transaction.state in ENDING:
-        return ErrorCode.CONCURRENT_TRANSACTIONS
     if transaction.state is TransactionState.ONGOING:
         return Need.ABORT
     current = transaction.producer_epoch

@@ -191,6 +191,11 @@ class Shard:
                     f"{type(event.request).__name__} is not a request to a transaction coordinator"
                 )
 
+    def _is_pending(self, name: str) -> bool:
+        """Whether something is under way: a decision to the log, or an end to its markers."""
+        transaction = self._transactions.get(name)
+        return self._turns.is_taken(name) or (transaction is not None and transaction.state in ENDING)
+
     # InitProducerId
 
     def _initialise(
@@ -198,7 +203,7 @@ class Shard:
     ) -> None:
         refusal = check_initialisation(request, self._settings)
         name = request.transactional_id or ""
-        if not refusal and self._turns.is_taken(name):
+        if not refusal and self._is_pending(name):
             refusal = ErrorCode.CONCURRENT_TRANSACTIONS
         if refusal:
             self._outbox.reply(event.request_id, producer_id_refused(refusal))
@@ -248,7 +253,12 @@ class Shard:
         transaction = self._transactions.get(name)
         if not name:
             answer(ErrorCode.INVALID_REQUEST)
-        elif transaction is None or transaction.producer_id != request.producer_id:
+        elif transaction is None:
+            answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        elif self._is_pending(name) and not request.verify_only:
+            # Before the epoch is looked at: the producer may know already of the one that is coming.
+            answer(ErrorCode.CONCURRENT_TRANSACTIONS)
+        elif transaction.producer_id != request.producer_id:
             answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         elif transaction.producer_epoch != request.producer_epoch:
             answer(ErrorCode.PRODUCER_FENCED)
@@ -258,8 +268,6 @@ class Shard:
             # What is on its way to the log is not looked at: the append checks again.
             missing = partitions - transaction.partitions
             answer(ErrorCode.NONE, dict.fromkeys(missing, ErrorCode.TRANSACTION_ABORTABLE))
-        elif self._turns.is_taken(name):
-            answer(ErrorCode.CONCURRENT_TRANSACTIONS)
         elif transaction.state is TransactionState.ONGOING and partitions <= transaction.partitions:
             answer(ErrorCode.NONE)
         else:
@@ -297,7 +305,7 @@ class Shard:
             request.producer_epoch,
             request.committed,
             bumps_epoch=bumps_epoch,
-            is_pending=self._turns.is_taken(name),
+            is_pending=self._is_pending(name),
         )
         match verdict:
             case Verdict.DONE_BEFORE:
