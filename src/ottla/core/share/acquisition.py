@@ -247,8 +247,8 @@ class _Acquisition:
     def _take_new(self, first: int, last: int) -> None:
         """Take the offsets from `first` to `last`, up to the end of the record batch where the limit is."""
         partition, limit = self._partition, self._left
-        if not partition.in_flight:
-            first = max(first, partition.end_offset)
+        # A batch may begin before the start: with records that were deleted, or before the group's first.
+        first = max(first, partition.start_offset if partition.in_flight else partition.end_offset)
         if limit < last - first + 1:
             end = self._end_of_batch_at(first + limit - 1)
             last = min(end, last) if partition.gap_start is not None else end

@@ -315,9 +315,6 @@ class SharePartition:
 
     def _advance_start(self) -> bool:
         """Move the start over what is done; whether it moved."""
-        floor = self.in_flight.floor(self.start_offset)
-        if floor is None or floor.last_offset < self.start_offset:
-            return False
         done_to = self._done_to()
         if done_to < self.start_offset:
             return False
@@ -333,13 +330,13 @@ class SharePartition:
         return True
 
     def _done_to(self) -> int:
-        """The last offset up to which everything in flight is done; -1 if the first is not."""
+        """The last offset up to which everything from the start on is done; -1 if the first is not."""
         done_to = -1
         for batch in self.in_flight:
             if self.gap_start is not None and batch.last_offset >= self.gap_start:
                 break
             for _, last, delivery in batch.deliveries():
-                if not delivery.is_done:
+                if not delivery.is_done and last >= self.start_offset:
                     return done_to
                 done_to = last
         return done_to
