@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,18 +50,19 @@ RETRIABLE = (
 )
 
 
+def ready(client: WireClient) -> bool:
+    """Whether both coordinators answer."""
+    for key_type in (0, 1):
+        asked = FindCoordinatorRequest(coordinator_keys=["x"], key_type=key_type)
+        if client.call(asked).coordinators[0].error_code:
+            return False
+    return bool(client.call(ListGroupsRequest()).error_code == 0)
+
+
 @pytest.fixture
 def client(cluster: Cluster) -> Iterator[WireClient]:
     with WireClient.connect(cluster.bootstrap) as connected:
-
-        def ready() -> bool:
-            for key_type in (0, 1):
-                asked = FindCoordinatorRequest(coordinator_keys=["x"], key_type=key_type)
-                if connected.call(asked).coordinators[0].error_code:
-                    return False
-            return connected.call(ListGroupsRequest()).error_code == 0
-
-        wait_for(ready)
+        wait_for(lambda: ready(connected))
         yield connected
 
 
@@ -157,7 +159,10 @@ def offset_of(client: WireClient, group: str, topic: str, stable: bool = True) -
     asked = OffsetFetchRequest(
         groups=[OffsetFetchRequestGroup(group_id=group, topics=wanted)], require_stable=stable
     )
-    (partition,) = client.call(asked, 9).groups[0].topics[0].partitions
+    group = client.call(asked, 9).groups[0]
+    if group.error_code:
+        return -1, ErrorCode(group.error_code)
+    (partition,) = group.topics[0].partitions
     return partition.committed_offset, ErrorCode(partition.error_code)
 
 
@@ -298,3 +303,30 @@ def test_deleting_takes_along_what_waits(client: WireClient, unique_name: str, w
     assert offset_of(client, unique_name, unique_name) == (-1, NONE)
     who.end(committed=True)
     assert settled(client, unique_name, unique_name) == (-1, NONE)
+
+
+@pytest.mark.parametrize("version", [V1, V2])
+@pytest.mark.parametrize("committed", [True, False])
+def test_what_waits_is_there_after_a_kill(
+    start_own: Callable[..., AbstractContextManager[Any]], unique_name: str, version: int, committed: bool
+) -> None:
+    with start_own() as own:
+        with WireClient.connect(own.bootstrap) as before:
+            wait_for(lambda: ready(before))
+            before.create_topic(unique_name)
+            commit(before, unique_name, unique_name, 3)
+            who = producer(before, unique_name, version)
+            if version == V1:
+                who.add_offsets(unique_name)
+            assert dict(who.commit_offsets(unique_name, unique_name, 8))[0] is NONE
+        # when
+        own.kill()
+        own.restart()
+        with WireClient.connect(own.bootstrap) as after:
+            wait_for(lambda: ready(after))
+            # then
+            wait_for(lambda: offset_of(after, unique_name, unique_name)[1] is UNSTABLE)
+            assert offset_of(after, unique_name, unique_name, stable=False) == (3, NONE)
+            who.client = after
+            who.end(committed)
+            assert settled(after, unique_name, unique_name) == (8 if committed else 3, NONE)
