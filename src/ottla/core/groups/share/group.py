@@ -121,6 +121,8 @@ class ShareGroup:
         """How many members want each topic; follows from `members`."""
         self.states_since_ms = 0
         """When `states` was last written, by the steady clock: beginning is tried again after a while."""
+        self.all_is_assigned = False
+        """The target is known to have every partition that may be assigned; any record may change that."""
         self.must_look_at_topics = True
         """The topics may differ from those that `metadata_hash` was made of."""
 
@@ -193,6 +195,7 @@ def replay(groups: dict[str, ShareGroup], record: CoordinatorRecord, steady_ms: 
         if value is None:
             return
         group = groups[key.group_id] = ShareGroup(key.group_id)
+    group.all_is_assigned = False
     match key, value:
         case ShareGroupMetadataKey(), ShareGroupMetadataValue():
             group.epoch, group.metadata_hash = value.epoch, value.metadata_hash

@@ -227,18 +227,19 @@ class ShareMembership:
 
     def _has_partitions_to_assign(self, group: ShareGroup) -> bool:
         """Whether the target leaves out a partition that has state now, or has one whose state is gone."""
-        if group.states is None or not group.members:
+        if group.all_is_assigned or group.states is None or not group.members:
             return False
         assigned: dict[uuid.UUID, set[int]] = {}
         for target in group.targets.values():
             for topic_id, partitions in target.items():
                 assigned.setdefault(topic_id, set()).update(partitions)
-        return any(
-            assigned.get(topic_id, set()) != topic.partitions
+        group.all_is_assigned = all(
+            assigned.get(topic_id, set()) == topic.partitions
             for topic_id, topic in group.states.initialized.items()
             # By the id, as a topic that was made anew has the name of the one before.
             if topic.name in group.subscriptions and self._context.topics.with_id(topic_id) is not None
         )
+        return not group.all_is_assigned
 
     def _next_target(
         self, group: ShareGroup, epoch: Epoch, member: ShareMember, changes: list[CoordinatorRecord]
@@ -355,6 +356,7 @@ class ShareMembership:
         for group in self._groups.values():
             if not changed.isdisjoint(group.subscriptions):
                 group.must_look_at_topics = True
+                group.all_is_assigned = False
 
     # ShareGroupDescribe
 

@@ -115,6 +115,8 @@ class StatePartitionsOfGroups:
             if topic is None:
                 continue
             have = partitions_of(states.initialized, topic.topic_id)
+            if len(have) >= topic.partition_count:
+                continue
             if is_fresh:
                 have |= partitions_of(states.initializing, topic.topic_id)
             missing = frozenset(range(topic.partition_count)) - have
