@@ -126,7 +126,7 @@ class CompactionAgainstModel(RuleBasedStateMachine):
         self.log.roll(NOW_MS)
 
     @rule(
-        roll=st.booleans(),
+        roll=st.sampled_from([True, True, True, False]),
         later_ms=st.sampled_from([0, 1, RETENTION_MS - 1, RETENTION_MS, 5 * RETENTION_MS]),
     )
     def clean(self, roll: bool, later_ms: int) -> None:
@@ -218,8 +218,8 @@ class CompactionAgainstModel(RuleBasedStateMachine):
 
 
 CompactionAgainstModel.TestCase.settings = settings(
-    max_examples=80,
-    stateful_step_count=30,
+    max_examples=150,
+    stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
