@@ -313,6 +313,59 @@ def test_a_classic_group_and_a_streams_group_take_turns_with_an_id() -> None:
     assert app.driver.reloaded_copy().durable_streams_groups == app.driver.shard.durable_streams_groups
 
 
+def test_a_group_that_is_being_made_is_of_one_kind() -> None:
+    app = App()
+    app.driver.change_topics(topics(**{"in": 1}))
+    app.driver.hold_appends = True
+    app.join("m1")
+    # when
+    classic = app.driver.send(classic_join(), 0)
+    while app.driver.held:
+        app.driver.append_done()
+    # then
+    assert app.driver.replies[classic].error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert app.member_ids() == ["m1"]
+
+
+def test_an_id_is_free_again_when_its_group_could_not_be_made() -> None:
+    app = App()
+    app.driver.hold_appends = True
+    app.join("m1")
+    assert app.described().error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    app.driver.append_failed(ErrorCode.MESSAGE_TOO_LARGE)
+    app.driver.hold_appends = False
+    # when
+    classic = app.driver.send(classic_join(), 0)
+    app.driver.advance(3_000)
+    # then
+    assert app.driver.replies[classic].error_code == ErrorCode.NONE
+
+
+def test_a_member_that_is_refused_leaves_a_classic_group_alone() -> None:
+    app = App(topology=reading())
+    joined = app.driver.send(classic_join(), 9)  # MEMBER_ID_REQUIRED: a group without members
+    member_id = app.driver.replies[joined].member_id
+    assert app.join("m1").error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
+    # when
+    request = classic_join()
+    request.member_id = member_id
+    again = app.driver.send(request, 9)
+    app.driver.advance(3_000)
+    # then
+    assert app.driver.replies[again].error_code == ErrorCode.NONE
+
+
+def test_topics_that_changed_are_not_overlooked_when_a_heartbeat_is_refused() -> None:
+    app = App()
+    app.driver.change_topics(topics(**{"in": 1}))
+    answer = app.join("m1")
+    app.driver.change_topics(topics(**{"in": 3}))
+    # when
+    assert app.own("m1", answer.member_epoch, 7).error_code == ErrorCode.INVALID_REQUEST
+    # then
+    assert active(app.own("m1", answer.member_epoch, 0)) == {"0": [0, 1, 2]}
+
+
 def test_an_empty_group_goes_with_its_offsets() -> None:
     app = App(GroupSettings(offsets_retention_ms=1_000, offsets_retention_check_interval_ms=10_000))
     app.driver.change_topics(topics(**{"in": 1}))

@@ -42,7 +42,8 @@ class StreamsGroups:
     @property
     def durable(self) -> dict[str, DurableGroup]:
         """What the log says of each group."""
-        return {group_id: each.durable for group_id, each in self._context.streams.items()}
+        groups = self._context.streams
+        return {group_id: each.durable for group_id, each in groups.items() if each.is_in_log}
 
     def handle(self, event: RequestReceived, request: StreamsGroupRequest) -> None:
         match request:
@@ -56,7 +57,7 @@ class StreamsGroups:
         return [
             listed(each)
             for each in self._context.streams.values()
-            if not states or each.state.filter_name in states
+            if each.is_in_log and (not states or each.state.filter_name in states)
         ]
 
     def replay(self, record: CoordinatorRecord) -> None:

@@ -40,8 +40,8 @@ def listed(group: StreamsGroup) -> ListedGroup:
 
 def _described(context: ShardContext, group_id: str) -> DescribedGroup:
     group = context.streams.get(group_id)
-    if group is None:
-        known = context.kind_of(group_id) is not None
+    if group is None or not group.is_in_log:
+        known = context.kind_of(group_id) not in (None, GroupKind.STREAMS)
         return DescribedGroup(
             group_id=group_id,
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,

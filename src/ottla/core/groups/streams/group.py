@@ -135,6 +135,8 @@ class StreamsGroup:
         self._holders: dict[tuple[TaskRole, TaskId], set[str]] = {}
         """Who has a task or has yet to give it back; follows from `members`."""
         # Not in the log.
+        self.is_in_log = False
+        """Not while the group's first records are on their way: until then the id is only taken."""
         self.configured: ConfiguredTopology | None = None
         """`topology` on the cluster's topics; None when it must be worked out again."""
         self.must_look_at_topics = True
@@ -236,6 +238,7 @@ def replay(groups: dict[str, StreamsGroup], record: CoordinatorRecord) -> None:
         if value is None:
             return
         group = groups[key.group_id] = StreamsGroup(key.group_id)
+    group.is_in_log = True
     match key, value:
         case StreamsGroupMetadataKey(), StreamsGroupMetadataValue():
             group.epoch = value.epoch

@@ -24,6 +24,7 @@ from ottla.core.coordination.outbox import answer_for
 from ottla.core.coordination.records import CoordinatorRecord
 from ottla.core.coordination.timers import TimerKey
 from ottla.core.groups.context import GroupKind, ShardContext
+from ottla.core.groups.offset_rules import OffsetRules
 from ottla.core.groups.settings import GroupSettings
 from ottla.core.groups.streams import assignor, records
 from ottla.core.groups.streams.assignor import PreviousMember, TaskWidth
@@ -64,9 +65,15 @@ class Decision:
     records: list[CoordinatorRecord] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     take_back: list[Callable[[], None]] = field(default_factory=list)
-    """What to undo should the records not be written."""
+    """What to undo should this not be written, or be refused in the end."""
+    replaces: OffsetRules | None = None
+    """The kind of the group without members that ends with this."""
     bump: bool = False
     """Whether the group needs a new epoch."""
+
+    def undo(self) -> None:
+        for undo in self.take_back:
+            undo()
 
 
 class StreamsMembership:
@@ -110,6 +117,17 @@ class StreamsMembership:
 
     def _heartbeat(self, event: RequestReceived, request: StreamsGroupHeartbeatRequest) -> None:
         decision = self._group_for(request)
+        try:
+            configured, response = self._decided(decision, event, request)
+        except (Refused, InvalidTopology, MustRejoin):
+            decision.undo()
+            raise
+        self._finish(event, decision, configured, response)
+
+    def _decided(
+        self, decision: Decision, event: RequestReceived, request: StreamsGroupHeartbeatRequest
+    ) -> tuple[ConfiguredTopology, StreamsGroupHeartbeatResponse]:
+        """What there is to append goes into `decision`; the answer for when that is done."""
         group = decision.group
         before = self._member_for(group, request)
         member = updated_member(before, request, event.client)
@@ -143,8 +161,7 @@ class StreamsMembership:
         self.departures.set_deadlines(group.group_id, updated)
         if request.shutdown_application:
             self._request_shutdown(group, updated.member_id)
-        response = self._response(decision, request, before, updated, configured)
-        self._finish(event, decision, configured, response)
+        return configured, self._response(decision, request, before, updated, configured)
 
     def _finish(
         self,
@@ -155,18 +172,24 @@ class StreamsMembership:
     ) -> None:
         """Append what was decided, then answer and ask for missing topics."""
         group_id = decision.group.group_id
+        if decision.replaces is not None:
+            decision.take_back.append(decision.replaces.begin_end(group_id))
+        elif decision.is_new:
+            # The id is taken from now on: whoever asks for a group of another kind meanwhile is refused.
+            self._groups[group_id] = decision.group
+            decision.take_back.append(lambda: self._forget_unwritten(group_id))
 
         def done() -> None:
             group = self._groups[group_id]
             if decision.is_new:
                 group.configured, group.must_look_at_topics = configured, False
                 group.shutdown_requested_by = decision.group.shutdown_requested_by
+                group.endpoint_epoch = 0
             self.internal_topics.ask_for(group, configured)
             self._outbox.reply(event.request_id, response)
 
         def failed(error: ErrorCode) -> None:
-            for undo in decision.take_back:
-                undo()
+            decision.undo()
             self._refuse(event, answer_for(error))
 
         if decision.records:
@@ -174,13 +197,18 @@ class StreamsMembership:
         else:
             done()
 
+    def _forget_unwritten(self, group_id: str) -> None:
+        group = self._groups.get(group_id)
+        if group is not None and not group.is_in_log:
+            del self._groups[group_id]
+
     def _group_for(self, request: StreamsGroupHeartbeatRequest) -> Decision:
         """The group, made if the member joins; a classic group without members makes room for it."""
         group_id = request.group_id
         group = self._groups.get(group_id)
         kind = self._context.kind_of(group_id)
         if request.member_epoch != JOIN_EPOCH:
-            if kind is None:
+            if kind is None or (group is not None and not group.is_in_log):
                 raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {group_id} not found.")
             if group is None:
                 raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
@@ -199,7 +227,7 @@ class StreamsMembership:
             if kind is not GroupKind.CLASSIC or rules.check_delete(group_id):
                 raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
             decision.records += rules.tombstones(group_id)
-            decision.take_back.append(rules.begin_end(group_id))
+            decision.replaces = rules
         return decision
 
     def _member_for(self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> StreamsMember:

@@ -21,6 +21,8 @@ class StreamsOffsetRules:
 
     def check_commit(self, group_id: str, committer: Committer, targets: Iterable[Target]) -> ErrorCode:
         group = self._groups[group_id]
+        if not group.is_in_log:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE  # There may be no group to commit for in a moment.
         if committer.epoch < 0 and not group.members:
             return ErrorCode.NONE  # An administrator's, or an application's that is stopped.
         if committer.transactional and committer.is_no_member:
