@@ -14,6 +14,7 @@ from ottla.protocol.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from ottla.protocol.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.describe_transactions_request import DescribeTransactionsRequest
 from ottla.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from ottla.protocol.messages.init_producer_id_request import InitProducerIdRequest
@@ -28,6 +29,8 @@ OLD_FENCED = ErrorCode.INVALID_PRODUCER_EPOCH
 INVALID = ErrorCode.INVALID_TXN_STATE
 MAPPING = ErrorCode.INVALID_PRODUCER_ID_MAPPING
 NONE = ErrorCode.NONE
+TOPIC_RESOURCE = 2
+SET_FOR_THE_TOPIC = 1
 
 
 @pytest.fixture
@@ -64,6 +67,25 @@ def test_a_coordinator_is_found_by_transactional_id(client: WireClient, version:
         request = FindCoordinatorRequest(key_type=1, coordinator_keys=["x"])
         found = client.call(request, version).coordinators[0]
     assert (found.error_code, found.node_id) == (NONE, 1)
+
+
+def test_the_topic_of_transaction_states_has_settings_of_its_own(client: WireClient) -> None:
+    # given
+    coordinator_ready(client, "x")
+    resource = DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name="__transaction_state")
+    # when
+    (result,) = client.call(DescribeConfigsRequest(resources=[resource])).results
+    # then
+    own = {each.name: each.value for each in result.configs if each.config_source == SET_FOR_THE_TOPIC}
+    assert own == {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": "1",
+        "segment.bytes": "104857600",
+        "unclean.leader.election.enable": "false",
+    }
+    (topic,) = client.topic_metadata("__transaction_state").topics
+    assert (topic.is_internal, len(topic.partitions)) == (True, 4)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 4, 5])

@@ -246,9 +246,28 @@ class Transactions(RuleBasedStateMachine):
         sent = self.history[-1 - back % len(self.history)]
         written = len(self.driver.log) + len(self.driver.held)
         # It was delayed in the network: nobody waits for its answer.
-        self._send(Sent(sent.producer, sent.request, sent.version, lambda answer: None), is_new=False)
+        answers: list[Message] = []
+        self._send(Sent(sent.producer, sent.request, sent.version, answers.append), is_new=False)
+        if answers and self._repeats_the_last_end(sent):
+            assert isinstance(answers[0], EndTxnResponse)
+            assert answers[0].error_code == ErrorCode.NONE, "who repeats an end is told that it was done"
         if self._is_of_an_ended_transaction(sent):
             assert len(self.driver.log) + len(self.driver.held) == written, "a late request does something"
+
+    def _repeats_the_last_end(self, sent: Sent) -> bool:
+        """Whether it is the EndTxn of the last transaction, which is over, and nothing came after it."""
+        request = sent.request
+        if not isinstance(request, EndTxnRequest) or sent.version < FIRST_END_VERSION_OF_V2:
+            return False
+        position = (request.producer_id, request.producer_epoch)
+        now = self.driver.shard.transactions.get(request.transactional_id)
+        return (
+            now is not None
+            and self.acknowledged.get(position) == request.committed
+            and now.state in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
+            and (now.producer_id, now.producer_epoch) == (request.producer_id, request.producer_epoch + 1)
+            and not self.driver.held
+        )
 
     def _is_of_an_ended_transaction(self, sent: Sent) -> bool:
         """Whether it is a request of transactions v2 whose transaction's end is decided."""
