@@ -6,9 +6,8 @@ committed, replay the same records and then answer. `durable_state` is therefore
 which the property tests check. What is not durable (who waits for which answer, whose session runs until
 when) dies with the shard: `Resigned` answers everybody NOT_COORDINATOR, and clients go on with the next one.
 
-Groups of other types (KIP-848 consumer groups, share groups, streams groups) get their own modules beside
-the classic one's and their own cases in `_handle` and `replay`; until then their records are kept in
-the log and otherwise passed over.
+Each kind of group (classic, KIP-848 consumer, share, streams) has a package beside this module, and its cases
+in `_handle`, `replay` and the timers.
 """
 
 from __future__ import annotations
