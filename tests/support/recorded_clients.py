@@ -33,7 +33,7 @@ from ottla.storage.log import Log
 from support.compaction import clean
 from support.histories import History, LogEntry, Outcome, Partition, Poll, Send, Transaction
 from support.in_process import RawClient, connect, create_topic
-from support.raw_transactions import fetch, produce_request
+from support.raw_transactions import fetch, produce_request, write_marker
 from support.transactions import committed_records
 
 PLAIN, COMPACTED = "plain", "compacted"
@@ -173,6 +173,20 @@ class World:
             result = answer.responses[0].partition_responses[0]
             if result.error_code == 0:
                 self.history.acknowledged(late.send, result.base_offset)
+
+    async def deliver_marker(self, transaction: Transaction, partition: Partition) -> None:
+        """The marker of a transaction of v2 that has ended comes once more."""
+        state = self.log(partition).producers.get(transaction.producer_id)
+        await write_marker(
+            self._client,
+            committed=transaction.outcome is Outcome.DONE,
+            producer_id=transaction.producer_id,
+            epoch=transaction.epoch + 1,
+            coordinator_epoch=0 if state is None else max(0, state.coordinator_epoch),
+            transaction_version=2,
+            topic=partition[0],
+            partition=partition[1],
+        )
 
     # --- producers ------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from support.histories import (
+    Outcome,
     aborted_reads,
     contradicting_markers,
     cycles,
@@ -116,6 +117,16 @@ class RecordedHistories(RuleBasedStateMachine):
     def a_request_comes_again(self, back: int) -> None:
         self.run(self.world.deliver(self.world.late[-min(back, len(self.world.late))]))
 
+    @rule(back=st.integers(1, 4), partition=PARTITION)
+    def a_marker_comes_again(self, back: int, partition: tuple[str, int]) -> None:
+        ended = [
+            each
+            for each in self.world.history.transactions.values()
+            if each.is_v2 and each.outcome is not Outcome.UNKNOWN
+        ]
+        if ended:
+            self.run(self.world.deliver_marker(ended[-min(back, len(ended))], partition))
+
     # --- consumers ------------------------------------------------------------------------------------
 
     @rule(partition=PARTITION, committed_only=st.booleans())
@@ -187,7 +198,7 @@ class RecordedHistories(RuleBasedStateMachine):
 
 TestRecordedHistories = RecordedHistories.TestCase
 TestRecordedHistories.settings = settings(
-    max_examples=25,
+    max_examples=15,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
