@@ -19,6 +19,7 @@ replica that is the same moment.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
@@ -64,6 +65,9 @@ log = logging.getLogger("ottla.broker")
 Outcome: TypeAlias = Appended | PartitionProduceResponse
 
 VALID_ACKS = (-1, 0, 1)
+SLICE_SECONDS = 0.01
+"""How long one request may keep the event loop to itself, looked at every so many partitions."""
+PARTITIONS_A_LOOK = 8
 FIRST_VERSION_SERVED = 3
 #: The one client that may write to internal topics, as in Kafka.
 ADMIN_CLIENT_ID = "__admin_client"
@@ -107,22 +111,36 @@ def _append_all(
     verified: Mapping[NamedPartition, Verified],
 ) -> Reply | Awaitable[Reply]:
     outcomes: list[Outcome] = []
+    slice_end = broker.loop.time() + SLICE_SECONDS
     for topic, data in _partitions(context, request):
         verdict = verified.get((topic, data.index))
         try:
             outcome = _append(broker, context, request.acks, topic, data.index, data.records, verdict)
         except HeavyBatch:
-            # The bytes are in a buffer that is read into again meanwhile.
-            rest = [
-                (name, each.index, None if each.records is None else _copied(each.records))
-                for name, each in islice(_partitions(context, request), len(outcomes), None)
-            ]
-            return _append_rest(broker, context, request, verified, outcomes, rest)
+            return _append_rest(broker, context, request, verified, outcomes)
         outcomes.append(outcome)
+        if not len(outcomes) % PARTITIONS_A_LOOK and broker.loop.time() >= slice_end:
+            return _append_rest(broker, context, request, verified, outcomes)
     return _answer(broker, context, request, outcomes)
 
 
-async def _append_rest(
+def _append_rest(
+    broker: Broker,
+    context: RequestContext,
+    request: ProduceRequest,
+    verified: Mapping[NamedPartition, Verified],
+    outcomes: list[Outcome],
+) -> Awaitable[Reply]:
+    """What `outcomes` does not have yet, while others get their turns of the event loop."""
+    # The bytes are in a buffer that is read into again meanwhile.
+    rest = [
+        (name, each.index, None if each.records is None else _copied(each.records))
+        for name, each in islice(_partitions(context, request), len(outcomes), None)
+    ]
+    return _append_copies(broker, context, request, verified, outcomes, rest)
+
+
+async def _append_copies(
     broker: Broker,
     context: RequestContext,
     request: ProduceRequest,
@@ -130,8 +148,11 @@ async def _append_rest(
     outcomes: list[Outcome],
     rest: Sequence[tuple[str | UUID, int, memoryview | None]],
 ) -> Reply:
-    """The same from the first batch on that is checked in a thread."""
+    slice_end = broker.loop.time()
     for topic, index, records in rest:
+        if broker.loop.time() >= slice_end:
+            await asyncio.sleep(0)
+            slice_end = broker.loop.time() + SLICE_SECONDS
         verdict = verified.get((topic, index))
         outcomes.append(
             await _append_patiently(broker, context, request.acks, (topic, index, records), verdict)
