@@ -4,6 +4,7 @@
 come out (core/coordination/api.py, api.py). Inside it, one module or package a concern:
 
     classic/                the classic protocol: groups, membership, rebalances
+    share/                  share groups (KIP-932): membership, and which partitions have delivery state
     offsets.py              committed offsets: commit, fetch, delete, expire
     coordinator_records.py  the records that make all of it durable, in Kafka's format
     context.py              what the parts share
