@@ -217,7 +217,7 @@ def find_transactional_appends(
         for topic in request.topic_data:
             name = topic.topic_id if version >= _FIRST_VERSION_WITH_TOPIC_IDS else topic.name
             appends.outcome.update(((name, data.index), refused) for data in topic.partition_data)
-    elif broker.replicas.verifies_transactions:
+    elif appends.adds_partitions or broker.replicas.verifies_transactions:
         appends.begin()
     return appends
 

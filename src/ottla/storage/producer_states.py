@@ -41,7 +41,13 @@ from ottla.protocol.errors import (
     OutOfOrderSequenceNumber,
     TransactionCoordinatorFenced,
 )
-from ottla.protocol.record_batch import BatchHeader, decrement_sequence, increment_sequence
+from ottla.protocol.record_batch import (
+    CONTROL,
+    TRANSACTIONAL,
+    BatchHeader,
+    decrement_sequence,
+    increment_sequence,
+)
 from ottla.storage.errors import StorageError
 from ottla.storage.files import replace_file
 
@@ -168,7 +174,8 @@ class ProducerStates:
         with control records pass.
         """
         state = self._producers.get(header.producer_id)
-        if header.is_control:
+        attributes = header.attributes
+        if attributes & CONTROL:
             return None
         epoch = header.producer_epoch
         sequence = header.base_sequence
@@ -177,7 +184,7 @@ class ProducerStates:
             for batch in state.batches:
                 if batch.last_sequence == last_sequence and batch.base_sequence == sequence:
                     return batch
-        if header.is_transactional:
+        if attributes & TRANSACTIONAL:
             self._check_verified(header, state, verification, must_verify)
         if state is None:
             return None
@@ -291,10 +298,10 @@ class ProducerStates:
         Returns the transaction that it ended, if any.
         """
         producer_id = header.producer_id
-        if header.is_transactional and self._verifications:
+        if header.attributes & (TRANSACTIONAL | CONTROL):
             self._verifications.pop(producer_id, None)
-        if marker is None and header.is_control:
-            return None  # compaction left an empty control batch
+            if marker is None and header.is_control:
+                return None  # compaction left an empty control batch
         state = self._producers.get(producer_id)
         if state is None:
             state = self._producers[producer_id] = ProducerState(producer_id)

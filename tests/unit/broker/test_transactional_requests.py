@@ -202,10 +202,13 @@ def test_a_transactional_batch_needs_a_transactional_id(played: Callable[..., No
     played(scene)
 
 
-def test_without_verification_nobody_is_asked(played: Callable[..., None]) -> None:
+def test_without_verification_only_what_has_to_add_its_partitions_asks(played: Callable[..., None]) -> None:
     async def scene(broker: Broker, client: RawClient, gate: StubGate) -> None:
-        assert (await produce(client, transactional_batch(b"a"))).error_code == 0
+        assert (await produce(client, transactional_batch(b"a"), version=VERSION_1)).error_code == 0
         assert gate.asked == []
+        added = await produce(client, transactional_batch(b"a"), version=VERSION_2, partition=1)
+        assert added.error_code == 0
+        assert gate.asked == [(7, 0, (("t", 1),), False)]
 
     played(scene, transaction_partition_verification_enable="false")
 
