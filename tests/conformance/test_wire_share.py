@@ -29,6 +29,11 @@ from ottla.protocol.messages.delete_records_request import (
 )
 from ottla.protocol.messages.delete_share_group_state_request import DeleteShareGroupStateRequest
 from ottla.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+from ottla.protocol.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from ottla.protocol.messages.initialize_share_group_state_request import InitializeShareGroupStateRequest
 from ottla.protocol.messages.read_share_group_state_request import ReadShareGroupStateRequest
 from ottla.protocol.messages.read_share_group_state_summary_request import (
@@ -38,9 +43,11 @@ from ottla.protocol.messages.share_acknowledge_request import ShareAcknowledgeRe
 from ottla.protocol.messages.share_fetch_request import ShareFetchRequest
 from ottla.protocol.messages.write_share_group_state_request import WriteShareGroupStateRequest
 from support.cluster import Cluster
+from support.transaction_wire import TransactionalProducer, coordinator_ready, settled
 from support.transcript import Transcript
 from support.wire import WireClient, batch, wait_for
 
+GROUP_RESOURCE = 32
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 ANN, BOB = "ann", "bob"
 NOBODY_KNOWS = uuid.UUID(int=0x1234)
@@ -479,3 +486,57 @@ def test_a_topic_that_nobody_knows_is_an_error_of_that_topic(cluster: Cluster, u
         answer = client.call(share_fetch(unique_name, ANN, 1, NOBODY_KNOWS))
         data = answer.responses[0].partitions[0]
         assert (answer.error_code, data.error_code) == (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+def set_isolation(share: Share, level: str) -> None:
+    config = AlterableConfig(name="share.isolation.level", config_operation=0, value=level)
+    resource = AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=share.group, configs=[config])
+    answer = share.wire.call(IncrementalAlterConfigsRequest(resources=[resource]))
+    assert answer.responses[0].error_code == ErrorCode.NONE
+
+
+def transactions(share: Share) -> None:
+    """Offsets 0, 1 aborted, 2 the marker, 3 committed, 4 the marker, 5 of an open transaction, 6 of none."""
+    name = f"{share.say.prefix}-txn"
+    coordinator_ready(share.wire, name)
+    producer = TransactionalProducer(share.wire, name, v2=False)
+    assert producer.initialise() == ErrorCode.NONE
+    for values, committed in (((b"a", b"b"), False), ((b"c",), True)):
+        producer.begin(share.topic)
+        for value in values:
+            assert producer.produce(share.topic, value) == ErrorCode.NONE
+        assert settled(lambda end=committed: producer.end(committed=end)).error_code == ErrorCode.NONE
+        producer.wait_for_state("CompleteCommit" if committed else "CompleteAbort")
+    producer.begin(share.topic)
+    assert producer.produce(share.topic, b"d") == ErrorCode.NONE
+    share.produce(1)
+
+
+def test_committed_records_only(share: Share) -> None:
+    share.begin()
+    set_isolation(share, "read_committed")
+    transactions(share)
+    share.fetch(ANN, 0)
+    share.acknowledge(ANN, 1, [(2, 4, [GAP, ACCEPT, GAP])])
+    share.fetch(ANN, 2)
+    share.say.say(summary(share.group, share.topic_id), 1)
+
+
+def test_uncommitted_records_too(share: Share) -> None:
+    share.begin()
+    transactions(share)
+    share.fetch(ANN, 0)
+
+
+def test_several_partitions(share: Share) -> None:
+    """`max_records` is for all of them together, another one comes first each time."""
+    share.begin(partitions=(0, 1))
+    share.fetch(ANN, 0, partitions=(0, 1))
+    share.produce(2, 2, partition=0)
+    share.produce(2, 2, partition=1)
+    share.fetch(ANN, 1, max_records=3)
+    share.fetch(ANN, 2, max_records=2)
+    share.fetch(ANN, 3, max_records=2)
+    share.produce(1, partition=1)
+    request = share_fetch(share.group, ANN, 4, share.topic_id, [(0, 1, [ACCEPT])], max_wait_ms=0)
+    share.say.say(request, keep=sizes_only)
