@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from ottla.core.metadata.features import STREAMS_VERSION
@@ -53,6 +54,7 @@ from support.transcript import Transcript
 from support.wire import WireClient, wait_for
 
 Begin = Callable[[str], Transcript]
+StartOwn = Callable[..., AbstractContextManager[Cluster]]
 
 TOPIC_RESOURCE, GROUP_RESOURCE = 2, 32
 MISSING_SOURCE_TOPICS, INCORRECTLY_PARTITIONED_TOPICS, MISSING_INTERNAL_TOPICS = 1, 2, 3
@@ -466,3 +468,11 @@ def test_the_feature_is_finalized(cluster: Cluster) -> None:
         answer = wire.call(ApiVersionsRequest(client_software_name="test", client_software_version="1"))
     levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
     assert levels[STREAMS_VERSION] == 1
+
+
+def test_a_broker_without_the_streams_protocol_says_so(start_own: StartOwn) -> None:
+    settings = {"group.coordinator.rebalance.protocols": "classic,consumer"}
+    with start_own(settings=settings) as own, WireClient.connect(own.bootstrap) as wire:
+        answer = wire.call(joining("g", "m1", _reading("t")))
+        described = wire.call(StreamsGroupDescribeRequest(group_ids=["g"])).groups[0]
+    assert answer.error_code == described.error_code == ErrorCode.UNSUPPORTED_VERSION
