@@ -52,7 +52,9 @@ def test_a_share_group_from_its_first_record_to_its_end(cluster: Cluster, unique
         assert state[-2:] == ["Stable", "1"]
         (member,) = rows(tool(cluster, GROUP_COMMAND, "--describe", "--group", group, "--members"))
         assert member[-1] == f"{topic}:0,1"
-        refused = run_java(GROUP_COMMAND, "--bootstrap-server", cluster.bootstrap, "--delete", "--group", group)
+        refused = run_java(
+            GROUP_COMMAND, "--bootstrap-server", cluster.bootstrap, "--delete", "--group", group
+        )
         assert "not EMPTY" in refused.stdout + refused.stderr
 
     # when: the consumer has left

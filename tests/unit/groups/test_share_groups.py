@@ -180,7 +180,6 @@ class TestMembers:
         world.shard.advance(SESSION_TIMEOUT_MS - 1)
         assert world.heartbeat("m1", 3).error_code == ErrorCode.NONE
 
-
     def test_a_group_that_is_being_made_is_of_one_kind(self) -> None:
         world = ShareDriver()
         world.create_topic("t", 1)
