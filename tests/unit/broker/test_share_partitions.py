@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ottla.broker.broker import Broker
 from ottla.broker.share_partition_leader import SharePartitionLeader
 from ottla.broker.share_partitions import share_partitions_of
@@ -20,6 +22,11 @@ from ottla.protocol.messages import (
     write_share_group_state_response,
 )
 from ottla.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from ottla.protocol.messages.initialize_share_group_state_request import InitializeShareGroupStateRequest
 from ottla.protocol.messages.share_acknowledge_request import ShareAcknowledgeRequest
 from ottla.protocol.messages.share_fetch_request import ShareFetchRequest
@@ -32,9 +39,11 @@ SETTINGS = {"share.coordinator.state.topic.num.partitions": "1"}
 ACCEPT, RELEASE = 1, 2
 
 
-def initialize(broker: Broker, state_epoch: int = 1) -> InitializeShareGroupStateRequest:
+def initialize(
+    broker: Broker, state_epoch: int = 1, start_offset: int = 0
+) -> InitializeShareGroupStateRequest:
     data = initialize_share_group_state_request.PartitionData(
-        partition=0, state_epoch=state_epoch, start_offset=0
+        partition=0, state_epoch=state_epoch, start_offset=start_offset
     )
     topic = initialize_share_group_state_request.InitializeStateData(
         topic_id=broker.image.topics["t"].topic_id, partitions=[data]
@@ -58,7 +67,7 @@ async def append(broker: Broker) -> None:
 async def fetch(
     client: RawClient, broker: Broker, epoch: int, member: str = "ann", max_wait_ms: int = 5_000
 ) -> Any:
-    """The one partition's answer, None if it is not named."""
+    """The one partition's answer, None if it is not named; the error of the request as a whole."""
     request = ShareFetchRequest(
         group_id="g",
         member_id=member,
@@ -74,7 +83,8 @@ async def fetch(
         topic_id = broker.image.topics["t"].topic_id
         request.topics = [share_fetch_request.FetchTopic(topic_id=topic_id, partitions=[partition])]
     answer: Any = await client.call(ApiKey.SHARE_FETCH, 2, request)
-    assert answer.error_code == ErrorCode.NONE
+    if answer.error_code:
+        return ErrorCode(answer.error_code)
     return answer.responses[0].partitions[0] if answer.responses else None
 
 
@@ -274,3 +284,65 @@ def test_the_state_log_is_pruned(tmp_path: Path) -> None:
             client.close()
 
     asyncio.run(story())
+
+
+def test_no_more_sessions_than_allowed(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running_broker(tmp_path, {**SETTINGS, "group.share.max.share.sessions": "1"}) as broker:
+            await prepare(broker)
+            ann, bob = await connect(broker), await connect(broker)
+            await fetch(ann, broker, 0)
+            refused = await fetch(bob, broker, 0, "bob", max_wait_ms=10)
+            assert refused == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+            ann.close()
+            await until(lambda: not len(share_partitions_of(broker).sessions))
+            assert offsets(await fetch(bob, broker, 0, "bob")) == [(0, 3)]
+            bob.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [
+        ("earliest", (0, 3)),
+        ("by_duration:PT1H", (3, 3)),
+        ("latest", (4, 4)),
+        ("by_duration:PT0S", (4, 4)),
+    ],
+)
+def test_where_a_group_without_a_start_begins(
+    tmp_path: Path, strategy: str, expected: tuple[int, int]
+) -> None:
+    """Given old records and one of now, when a group begins, then with the first that its setting says."""
+
+    async def story() -> None:
+        async with running_broker(tmp_path, SETTINGS) as broker:
+            # given
+            await create_topic(broker, "t")
+            await set_group_config(broker, "share.auto.offset.reset", strategy)
+            await broker.share_state.initialize(initialize(broker, start_offset=-1))
+            now_ms = broker.now_ms()
+            for age_ms in (10**8, 10**8, 10**8, 60_000):
+                await broker.replicas.append_records("t", 0, [NewRecord(b"k", b"v", now_ms - age_ms)])
+            # when
+            client = await connect(broker)
+            waiting = asyncio.ensure_future(fetch(client, broker, 0))
+            await until(lambda: bool(leaders(broker)) and leaders(broker)[0].is_active)
+            if expected[0] == 4:
+                await append(broker)
+            # then
+            assert offsets(await waiting) == [expected]
+            client.close()
+
+    asyncio.run(story())
+
+
+async def set_group_config(broker: Broker, name: str, value: str) -> None:
+    config = AlterableConfig(name=name, config_operation=0, value=value)
+    resource = AlterConfigsResource(resource_type=32, resource_name="g", configs=[config])
+    client = await connect(broker)
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    answer: Any = await client.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
+    assert answer.responses[0].error_code == ErrorCode.NONE
+    client.close()
