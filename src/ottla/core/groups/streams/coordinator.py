@@ -24,6 +24,7 @@ from ottla.protocol.messages.list_groups_response import ListedGroup
 from ottla.protocol.messages.streams_group_describe_request import StreamsGroupDescribeRequest
 from ottla.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 from ottla.protocol.records.streams_group_member_metadata_key import StreamsGroupMemberMetadataKey
+from ottla.protocol.records.streams_group_metadata_key import StreamsGroupMetadataKey
 
 StreamsGroupRequest = StreamsGroupHeartbeatRequest | StreamsGroupDescribeRequest
 ClassicJoin = Callable[[RequestReceived, JoinGroupRequest], None]
@@ -67,8 +68,11 @@ class StreamsGroups:
             # A group of offsets alone until now: those records may stand before the group's own.
             self._context.classic.pop(key.group_id, None)  # type: ignore[attr-defined]
         group.replay(self._context.streams, record)
-        if isinstance(key, StreamsGroupMemberMetadataKey) and record.value is None:
-            self._departures.forget_deadlines(key.group_id, key.member_id)
+        match key, record.value:
+            case StreamsGroupMemberMetadataKey(), None:
+                self._departures.forget_deadlines(key.group_id, key.member_id)
+            case StreamsGroupMetadataKey(), None:
+                self._context.outbox.timers.cancel(TimerKey(INITIAL_DELAY_TIMER, key.group_id))
 
     def make_room_for_classic(
         self, event: RequestReceived, request: JoinGroupRequest, join: ClassicJoin
