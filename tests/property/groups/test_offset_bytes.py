@@ -35,6 +35,7 @@ values = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(key=keys, value=values, version=st.integers(0, 4))
 def test_the_hand_reads_what_the_message_classes_read(
     key: OffsetCommitKey, value: OffsetCommitValue, version: int
@@ -48,7 +49,7 @@ def test_the_hand_reads_what_the_message_classes_read(
     assert read == (key.group, key.topic, key.partition, coordinator_records.committed_offset(decoded))
 
 
-@settings(max_examples=1_000)
+@settings(max_examples=1_000, deadline=None)
 @given(key=keys, value=values, version=st.integers(1, 4), data=st.data())
 def test_damaged_bytes_are_read_as_the_message_classes_do_or_not_at_all(
     key: OffsetCommitKey, value: OffsetCommitValue, version: int, data: st.DataObject
