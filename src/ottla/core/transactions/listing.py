@@ -1,19 +1,14 @@
 """DescribeTransactions and ListTransactions: what is shown of transactions (KIP-664, KIP-994, KIP-1152).
 
-A pattern must match the whole transactional id. Kafka compiles it with RE2, which has neither back references
-nor look-around and takes linear time; Python's engine backtracks, so what could take exponential time
-(a repetition inside a repetition) is refused along with what RE2 lacks.
+A pattern is in RE2's syntax and must match the whole transactional id.
 """
 
 from __future__ import annotations
 
-import re
-import re._constants as pattern_codes  # type: ignore[import-not-found, unused-ignore]
-import re._parser as pattern_parser  # type: ignore[import-not-found, unused-ignore]
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from ottla.core.groups.consumer.regex import InvalidRegex, Regex
 from ottla.core.transactions.states import BY_LABEL, TransactionState
 from ottla.core.transactions.transaction import TopicPartition, Transaction
 from ottla.protocol.errors import ErrorCode, InvalidRegularExpression
@@ -25,8 +20,6 @@ from ottla.protocol.messages.list_transactions_request import ListTransactionsRe
 from ottla.protocol.messages.list_transactions_response import ListTransactionsResponse
 from ottla.protocol.messages.list_transactions_response import TransactionState as ListedTransaction
 
-MAX_PATTERN_LENGTH = 1_000
-
 
 @dataclass(frozen=True, slots=True)
 class Filters:
@@ -36,7 +29,7 @@ class Filters:
     has_states: bool
     producer_ids: frozenset[int]
     min_duration_ms: int
-    pattern: re.Pattern[str] | None
+    pattern: Regex | None
     unknown_states: tuple[str, ...]
 
     def pass_through(self, transactional_id: str, transaction: Transaction, now_ms: int) -> bool:
@@ -46,7 +39,7 @@ class Filters:
             return False
         if self.min_duration_ms >= 0 and now_ms - transaction.start_ms <= self.min_duration_ms:
             return False
-        return self.pattern is None or self.pattern.fullmatch(transactional_id) is not None
+        return self.pattern is None or self.pattern.matches(transactional_id)
 
 
 def filters_of(request: ListTransactionsRequest) -> Filters:
@@ -101,41 +94,10 @@ def described(
     )
 
 
-# --- patterns -------------------------------------------------------------------------------------------
-
-
-def _compiled(text: str) -> re.Pattern[str]:
+def _compiled(text: str) -> Regex:
     try:
-        if len(text) > MAX_PATTERN_LENGTH:
-            raise re.error(f"it is longer than {MAX_PATTERN_LENGTH} characters")
-        _check(pattern_parser.parse(text), inside_repetition=False)
-        return re.compile(text)
-    except (re.error, OverflowError, RecursionError) as problem:
+        return Regex(text)
+    except InvalidRegex as problem:
         raise InvalidRegularExpression(
             f"Transaction ID pattern `{text}` is not a valid regular expression: {problem}."
         ) from problem
-
-
-def _check(parsed: Any, *, inside_repetition: bool) -> None:
-    """Refuse what RE2 does not know, and repetitions inside repetitions. Raises re.error."""
-    for code, argument in parsed:
-        if code in (pattern_codes.GROUPREF, pattern_codes.GROUPREF_EXISTS):
-            raise re.error("back references are not supported")
-        if code in (pattern_codes.ASSERT, pattern_codes.ASSERT_NOT):
-            raise re.error("look-around is not supported")
-        repeats = code in (pattern_codes.MAX_REPEAT, pattern_codes.MIN_REPEAT)
-        if repeats and inside_repetition and argument[1] > 1:
-            raise re.error("a repetition inside a repetition is not supported")
-        for part in _parts(code, argument):
-            _check(part, inside_repetition=inside_repetition or (repeats and argument[1] > 1))
-
-
-def _parts(code: Any, argument: Any) -> list[Any]:
-    """The patterns that an element of a parsed pattern is made of."""
-    if code is pattern_codes.SUBPATTERN:
-        return [argument[-1]]
-    if code in (pattern_codes.MAX_REPEAT, pattern_codes.MIN_REPEAT):
-        return [argument[2]]
-    if code is pattern_codes.BRANCH:
-        return list(argument[1])
-    return []
