@@ -1,4 +1,4 @@
-"""The hashes of topics are Kafka's; the expected numbers were computed with the hash4j that Kafka 4.3.1 uses."""
+"""The hashes of topics are Kafka's; the numbers were computed with the hash4j of Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import struct
 import uuid
 
 import pytest
+
 from ottla.core.groups.topic_hash import TopicHashes, combine, group_hash, topic_hash
 from ottla.core.groups.topics import TopicDescription, TopicsView
 

@@ -266,12 +266,19 @@ class _Parser:
                 return self._assert("start")
             case "$":
                 return self._assert("end")
-            case "*" | "+" | "?":
+            case "*" | "+" | "?" | "{" if self._is_repetition():
                 raise InvalidRegex(f"missing argument to repetition operator: `{character}`")
             case "\\":
                 return self._escape()
             case _:
                 return self._literal(character)
+
+    def _is_repetition(self) -> bool:
+        """Whether the character just read begins a repetition, and not a brace that stands for itself."""
+        after, self._at = self._at, self._at - 1
+        found = self._bounds() is not None
+        self._at = after
+        return found
 
     def _group(self) -> Fragment | None:
         opening = self._at - 1
@@ -310,7 +317,7 @@ class _Parser:
                     break
         raise InvalidRegex(f"invalid group syntax: `(?{self._pattern[start : self._at]}`")
 
-    def _escape(self) -> Fragment:
+    def _escape(self) -> Fragment | None:
         if self._at == len(self._pattern):
             raise InvalidRegex("trailing \\")
         character = self._pattern[self._at]
@@ -319,10 +326,11 @@ class _Parser:
             return self._assert(_ASSERTIONS[character])
         if character == "Q":
             self._at += 1
+            # Each character is an atom of its own: what follows \\E may repeat the last one.
             text, _, rest = self._pattern[self._at :].partition("\\E")
-            self._at = len(self._pattern) - len(rest)
-            literals = [self._literal(each) for each in text]
-            return self._chain(literals)
+            plain = "".join(each if each.isalnum() or not each.isascii() else f"\\{each}" for each in text)
+            self._pattern = self._pattern[: self._at] + plain + rest
+            return None
         accepts = self._escaped_class()
         if accepts is not None:
             return self._consume(accepts)
@@ -370,12 +378,14 @@ class _Parser:
             except (ValueError, OverflowError):
                 pass
             raise InvalidRegex("invalid escape sequence: `\\x`")
-        if character == "0":
-            digits = ""
-            while len(digits) < 2 and self._at < len(self._pattern) and self._pattern[self._at] in "01234567":
+        octal = "01234567"
+        # A single digit other than 0 would be a back reference.
+        if character == "0" or (character in octal and self._pattern[self._at : self._at + 1] in [*octal]):
+            digits = character
+            while len(digits) < 3 and self._at < len(self._pattern) and self._pattern[self._at] in octal:
                 digits += self._pattern[self._at]
                 self._at += 1
-            return chr(int(digits or "0", 8))
+            return chr(int(digits, 8))
         if character.isascii() and not character.isalnum():
             return character
         raise InvalidRegex(f"invalid escape sequence: `\\{character}`")

@@ -1,0 +1,69 @@
+"""Expressions over topic names: RE2's syntax, whole matches, in a time that is linear in the name."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.core.groups.consumer.regex import InvalidRegex, Regex
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "other"),
+    [
+        ("orders", ["orders"], ["orders2", "my-orders", ""]),
+        ("orders-.*", ["orders-", "orders-eu.1"], ["orders"]),
+        ("^orders|carts$", ["orders", "carts"], ["orders-carts"]),
+        ("(eu|us)-[a-c]{2,3}", ["eu-ab", "us-abc"], ["eu-a", "eu-abca"]),
+        (r"t\d+(\.dlq)?", ["t1", "t12.dlq"], ["t", "tdlq", "t1xdlq"]),
+        ("[^._]+", ["orders"], ["a.b", "a_b"]),
+        ("[[:alpha:]]+[[:^digit:]]", ["abc-"], ["ab1"]),
+        ("(?i)Orders(?-i)X", ["ordersX", "ORDERSX"], ["ordersx"]),
+        (r"\Qa.b\E+", ["a.b", "a.bb"], ["axb"]),
+        (r"\pL+\p{Nd}", ["abc1"], ["1"]),
+        (r"a\b-\Bx?", [], ["a-x", "ax"]),
+        (r"(?P<name>a)(?:b)*?", ["a", "abb"], ["b"]),
+        ("", [""], ["a"]),
+        ("a{,2}", ["a{,2}"], ["aa"]),
+    ],
+)
+def test_names_are_matched_as_a_whole(pattern: str, matching: list[str], other: list[str]) -> None:
+    regex = Regex(pattern)
+    assert [name for name in matching if not regex.matches(name)] == []
+    assert [name for name in other if regex.matches(name)] == []
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "[",
+        "(",
+        ")",
+        "*",
+        "a**",
+        r"\1",
+        "(?=a)",
+        "(?<!a)b",
+        "a{1001}",
+        "a{2,1}",
+        r"\pX",
+        "[b-a]",
+        "\\",
+        "(?x)a",
+    ],
+)
+def test_what_is_no_expression_is_refused(pattern: str) -> None:
+    with pytest.raises(InvalidRegex):
+        Regex(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", "(.*)*b", "(a?){200}a{200}b"])
+def test_what_takes_exponential_time_elsewhere_is_matched_at_once(pattern: str) -> None:
+    assert not Regex(pattern).matches("a" * 249)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["((a{1000}){1000}){1000}", "(((){1000}){1000}){1000}", "(" * 5_000, "a" * 5_000]
+)
+def test_what_is_too_large_is_refused(pattern: str) -> None:
+    with pytest.raises(InvalidRegex):
+        Regex(pattern)
