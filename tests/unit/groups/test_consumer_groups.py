@@ -14,8 +14,10 @@ from ottla.protocol.messages.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
 )
+from ottla.protocol.messages.heartbeat_request import HeartbeatRequest
 from ottla.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.list_groups_request import ListGroupsRequest
+from ottla.protocol.messages.sync_group_request import SyncGroupRequest
 from support.group_shard import ShardDriver
 
 GROUP = "g"
@@ -223,3 +225,65 @@ def test_groups_are_listed_by_state_and_type() -> None:
 
     assert listed(states_filter=["STABLE"], types_filter=["Consumer"]) == [GROUP]
     assert listed(states_filter=["empty"]) == listed(types_filter=["classic"]) == []
+
+
+def classic_join(member_id: str = "", session_timeout_ms: int = 10_000) -> JoinGroupRequest:
+    metadata = b"\x00\x00\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff"
+    return JoinGroupRequest(
+        group_id=GROUP,
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=10_000,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
+    )
+
+
+def test_an_upgrade_that_could_not_be_written_leaves_the_classic_group() -> None:
+    # given: a stable classic group of one
+    group = Group()
+    joined = group.send(classic_join(), 3)
+    sync = SyncGroupRequest(group_id=GROUP, generation_id=joined.generation_id, member_id=joined.member_id)
+    assert group.send(sync, 3).error_code == ErrorCode.NONE
+    heartbeat = HeartbeatRequest(
+        group_id=GROUP, generation_id=joined.generation_id, member_id=joined.member_id
+    )
+    # when: a member of the new protocol joins, the old one says something meanwhile, and nothing is written
+    group.driver.hold_appends = True
+    upgrade = ConsumerGroupHeartbeatRequest(
+        group_id=GROUP,
+        member_id="m1",
+        rebalance_timeout_ms=1_000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    asked = group.driver.send(upgrade, 1)
+    meanwhile = group.driver.send(heartbeat, 4)
+    assert meanwhile not in group.driver.replies, "it waits for what becomes of its group"
+    group.driver.append_failed(ErrorCode.NOT_ENOUGH_REPLICAS)
+    group.driver.hold_appends = False
+    # then: the classic group goes on
+    assert group.driver.replies[asked].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert group.driver.replies[meanwhile].error_code in (
+        ErrorCode.NONE,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    )
+    assert group.send(heartbeat, 4).error_code == ErrorCode.NONE
+    assert group.described().error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    # and its member's session still ends
+    group.driver.advance(10_001)
+    assert group.send(heartbeat, 4).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_classic_member_that_does_not_sync_is_fenced() -> None:
+    # given: one of each protocol
+    group = Group()
+    group.join("m1", "t")
+    joined = group.send(classic_join("c1", 600_000), 9)
+    assert joined.error_code == ErrorCode.NONE
+    # when: it joined and asks for nothing, while the other one goes on
+    for _ in range(11):
+        group.driver.advance(1_000)
+        group.beat("m1", 2, [0, 1, 2, 3])
+    # then
+    assert group.members() == {"m1"}
