@@ -456,7 +456,5 @@ class Conversations(RuleBasedStateMachine):
 
 
 ConsumerGroupInterleavings = Conversations.TestCase
-ConsumerGroupInterleavings.settings = settings(
-    max_examples=150, stateful_step_count=40, deadline=None
-)
+ConsumerGroupInterleavings.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 ConsumerGroupInterleavings.pytestmark = [pytest.mark.timeout(600)]  # type: ignore[attr-defined]
