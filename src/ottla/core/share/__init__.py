@@ -9,5 +9,6 @@ pruning.py          up to where the coordinator's log holds nothing that is need
 in_flight.py        the records between a share partition's start and end, by batch or by offset
 acquisition.py      which of them a fetch gets
 share_partition.py  the leader's state machine: fetch, acknowledge, release, time out, persist
+offset_reset.py     where a group begins on a partition that it has not read yet
 sessions.py         which partitions a member fetches (as KIP-227's sessions do)
 """
