@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench import clients
+from bench import clients, compaction
 from bench.errors import BenchError
 from bench.figures import Bound, Measure, Target
 from bench.servers import Ending, Server, System, prepare, run, serve
@@ -192,6 +192,46 @@ def _recovery(turn: Turn) -> dict[str, float]:
         return {"recovery_seconds": served_at - server.started_at}
 
 
+def _compaction(turn: Turn) -> dict[str, float]:
+    filling = compaction.Filling(
+        turn.size(BYTES_PER_GIBIBYTE), turn.size(1_000_000), RECORD_BYTES, BYTES_PER_GIBIBYTE // 16
+    )
+    prepared = prepare(
+        turn.system,
+        turn.workspace,
+        settings=compaction.SETTINGS,
+        ottla_python_flags=turn.ottla_python_flags,
+    )
+
+    def produce(server: Server) -> float:
+        run = clients.producer_performance(
+            server,
+            {**BATCHED, "acks": "1"},
+            records=2_000_000 + turn.size(5_000_000),
+            warmup_records=2_000_000,
+            record_bytes=RECORD_BYTES,
+        )
+        return run.summary.records_per_second
+
+    path = compaction.checkpoint_path(turn.system, turn.workspace)
+    with run(prepared) as server:
+        clients.create_topic(server)
+        compaction.fill(server, "alone", filling)
+        size_bytes, end = compaction.closed_segments(turn.system, turn.workspace, "alone")
+        began = compaction.start_compacting(server, "alone")
+        seconds = compaction.wait_until_clean(server, path, "alone", end) - began
+        compaction.fill(server, "beside", filling)
+        undisturbed = produce(server)
+        compaction.start_compacting(server, "beside")
+        disturbed = produce(server)
+        _, end = compaction.closed_segments(turn.system, turn.workspace, "beside")
+        compaction.wait_until_clean(server, path, "beside", end)
+    return {
+        "mebibytes_per_second": size_bytes / BYTES_PER_MEBIBYTE / seconds,
+        "produce_slowdown": undisturbed / disturbed,
+    }
+
+
 def _start(turn: Turn) -> dict[str, float]:
     with turn.server() as server:
         figures = {"start_seconds": server.start_seconds}
@@ -304,6 +344,19 @@ SCENARIOS: Mapping[str, Scenario] = {
             "what was synced is put off on both sides, so that both check all of the log.",
             (Measure("recovery_seconds", "recovery", "s", NO_SLOWER),),
             _recovery,
+        ),
+        Scenario(
+            "compaction",
+            "1 GiB of 100-byte records with random ones of 1 million 10-byte keys in 1 partition of 64 MiB "
+            "segments, written while the topic does not compact: from the request that switches it to "
+            "compact to the cleaner's checkpoint (log.cleaner.dedupe.buffer.size=256 MiB, backoff 100 ms). "
+            "Then the same again with ProducerPerformance on another topic beside it (5 million 100-byte "
+            "records after 2 million): its undisturbed rate over its rate beside the compaction.",
+            (
+                Measure("mebibytes_per_second", "compaction", "MiB/s", Target(Bound.RATIO_AT_LEAST, 1.0)),
+                Measure("produce_slowdown", "produce beside", "times", Target(Bound.VALUE_AT_MOST, 1 / 0.7)),
+            ),
+            _compaction,
         ),
         Scenario(
             "memory",

@@ -10,7 +10,7 @@ import pytest
 
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import CorruptBatch
-from ottla.protocol.record_batch import BATCH_HEADER_BYTES, NewRecord, encode_batch
+from ottla.protocol.record_batch import BATCH_HEADER_BYTES, NewRecord, encode_batch, parse_batch_header
 from ottla.storage.compaction.key_map import KeyMap
 from ottla.storage.compaction.selection import examine, groups
 from ottla.storage.errors import LogCorruption, StorageError
@@ -207,7 +207,8 @@ def test_the_map_keeps_to_its_bytes() -> None:
         while not keys.full:
             names = [b"%09d" % number for number in range(offset, offset + 500)]
             batch = encode_batch([NewRecord(name, b"v", NOW_MS) for name in names])
-            keys.add_dense(batch, BATCH_HEADER_BYTES, len(batch), offset, 500, 0)
+            header = parse_batch_header(batch).placed(offset, 0)
+            keys.add(batch, BATCH_HEADER_BYTES, len(batch), header, 0)
             offset += 500
         assert limit / 3 < keys.used_bytes <= limit
         assert keys.latest_offset == len(keys.entries) - 1

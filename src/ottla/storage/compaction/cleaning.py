@@ -222,9 +222,7 @@ class Cleaning:
         elif not transactions.on_batch(header) and header.record_count:
             check_crc(data, position, header)
             payload, start, end = _payload(data, position, header)
-            dense = header.record_count == header.last_offset_delta + 1
-            add = keys.add_dense if dense else keys.add_sparse
-            add(payload, start, end, header.base_offset, header.record_count, self._job.start_offset)
+            keys.add(payload, start, end, header, self._job.start_offset)
             if keys.full:
                 return
         keys.latest_offset = max(keys.latest_offset, header.last_offset)
