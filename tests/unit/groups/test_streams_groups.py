@@ -267,6 +267,20 @@ def test_more_partitions_are_more_tasks() -> None:
     assert active(app.beat("m1", answer.member_epoch)) == {"0": [0, 1, 2]}
 
 
+def test_topics_that_change_while_a_group_is_being_made_are_seen() -> None:
+    app = App()
+    app.driver.hold_appends = True
+    app.join("m1")
+    # when
+    app.driver.change_topics(topics(**{"in": 2}))
+    app.driver.append_done()
+    app.driver.hold_appends = False
+    # then
+    told = app.driver.replies[0]
+    assert statuses(told) == [Status.MISSING_SOURCE_TOPICS]
+    assert active(app.beat("m1", told.member_epoch)) == {"0": [0, 1]}
+
+
 def test_a_source_that_goes_stops_the_tasks() -> None:
     app = App()
     app.driver.change_topics(topics(**{"in": 1}))

@@ -182,7 +182,6 @@ class StreamsMembership:
         def done() -> None:
             group = self._groups[group_id]
             if decision.is_new:
-                group.configured, group.must_look_at_topics = configured, False
                 group.shutdown_requested_by = decision.group.shutdown_requested_by
                 group.endpoint_epoch = 0
             self.internal_topics.ask_for(group, configured)
@@ -308,7 +307,8 @@ class StreamsMembership:
     def topics_changed(self, names: frozenset[str]) -> None:
         """Groups that need one of these topics look again with their next heartbeat."""
         for group in self._groups.values():
-            if group.topology is not None and not names.isdisjoint(group.topology.required_topics):
+            # One without a topology is being made: topics may have changed since it was decided.
+            if group.topology is None or not names.isdisjoint(group.topology.required_topics):
                 group.must_look_at_topics = True
 
     # The target assignment
