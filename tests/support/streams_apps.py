@@ -78,6 +78,12 @@ class StreamsProcess:
             if text in line:
                 return line
 
+    def rest(self) -> list[str]:
+        """Everything it has said, once it has ended."""
+        while (line := self._lines.get(timeout=60)) is not None:
+            self.output.append(line)
+        return self.output
+
     def tail(self) -> str:
         return "\n".join(self.output[-60:])
 
