@@ -16,6 +16,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.record_batch import NewRecord, decode_records, encode_batch
 from ottla.storage.checkpoints import read_offsets
 from support.apache_kafka import ApacheKafka
+from support.cluster import Cluster
 from support.compaction import COMPACTED, clean, contents, end_transaction, files, headers, put
 from support.java_tools import run_java
 from support.logs import NOW_MS, open_log
@@ -55,6 +56,18 @@ def test_log_compaction_tester(start_own: StartOwn, compression: str) -> None:
     assert "Data verification is completed" in run.stdout
     reduction = re.search(r"\((\d+)\.\d% reduction\)", run.stdout)
     assert reduction is not None and int(reduction[1]) > 0, run.stdout
+
+
+def test_records_without_a_key_are_refused(cluster: Cluster, unique_name: str) -> None:
+    with WireClient.connect(cluster.bootstrap) as client:
+        client.create_topic(unique_name, config={"cleanup.policy": "compact"})
+        records = [NewRecord(key, b"v", NOW_MS) for key in (b"k", None, b"", None)]
+
+        answer = client.produce(unique_name, 0, encode_batch(records))
+
+        assert answer.error_code == ErrorCode.INVALID_RECORD
+        assert [error.batch_index for error in answer.record_errors] == [1, 3]
+        assert client.read_batches(unique_name, 0) == []
 
 
 # --- the same records on both -------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import CorruptBatch
 from ottla.protocol.record_batch import BATCH_HEADER_BYTES, NewRecord, encode_batch, parse_batch_header
-from ottla.storage.compaction.key_map import KeyMap
+from ottla.storage.compaction.key_map import KeyMap, map_key
 from ottla.storage.compaction.selection import examine, groups
 from ottla.storage.errors import LogCorruption, StorageError
 from ottla.storage.log import Log
@@ -177,6 +177,36 @@ def test_cleaning_twice_changes_nothing(tmp_path: Path) -> None:
     clean(log)
 
     assert [bytes(batch) for _, batch in log.iterate_batches(0)] == once
+
+
+@pytest.mark.parametrize("key_bytes", [1, 9, 63, 64, 100])
+@pytest.mark.parametrize("value", [b"x" * 10, b"x" * 5000, None], ids=["short", "long", "tombstone"])
+@pytest.mark.parametrize("odd_one", [None, 0, 77, 199])
+def test_records_that_are_alike_and_those_that_are_not(
+    key_bytes: int, value: bytes | None, odd_one: int | None
+) -> None:
+    """The map's two ways through a batch find the same."""
+    names = [(b"%d" % (number % 150)).rjust(key_bytes, b"-")[-key_bytes:] for number in range(200)]
+    records = [NewRecord(name, value, NOW_MS + number // 3) for number, name in enumerate(names)]
+    if odd_one is not None:
+        records[odd_one] = NewRecord(b"odd", None, NOW_MS)
+    batch = encode_batch(records)
+    keys = KeyMap(1 << 24)
+
+    keys.add(batch, BATCH_HEADER_BYTES, len(batch), parse_batch_header(batch), 0)
+
+    expected = {record.key: offset for offset, record in enumerate(records)}
+    assert keys.entries == {map_key(key): offset for key, offset in expected.items() if key is not None}
+    assert keys.tombstones == [offset for offset, record in enumerate(records) if record.value is None]
+
+
+def test_records_that_end_too_early_are_found() -> None:
+    for size in (3, 300):
+        batch = encode_batch([NewRecord(b"key", b"x" * size, NOW_MS) for _ in range(20)])
+        header = parse_batch_header(batch)
+        for cut in range(1, 40):
+            with pytest.raises(CorruptBatch):
+                KeyMap(1 << 20).add(batch[:-cut], BATCH_HEADER_BYTES, len(batch) - cut, header, 0)
 
 
 # --- the map's memory -----------------------------------------------------------------------------------
