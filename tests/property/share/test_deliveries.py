@@ -315,7 +315,10 @@ class Deliveries(RuleBasedStateMachine):
             if idle == 3:
                 break
             held = sorted(offset for offset, holder in self.held.items() if holder.member == "ann")
+            unsettled = {offset for each in (*self.waiting, *self.on_its_way) for offset in each.offsets}
             for offset in held:
+                if offset in unsettled:
+                    continue
                 pending = Pending(
                     self.partition.acknowledge(
                         "ann", [Acknowledgement(offset, offset, [ACCEPT])], self.now_ms

@@ -144,9 +144,9 @@ class SharePartition:
                 if batch.first_offset > gap_start:
                     return gap_start
                 gap_start = max(batch.last_offset + 1, gap_start)
-            for first, _, delivery in batch.deliveries():
-                if delivery.is_available:
-                    return first
+            for first, last, delivery in batch.deliveries():
+                if delivery.is_available and last >= self.start_offset:
+                    return max(first, self.start_offset)
         return None
 
     def fill_gap(self, next_offset: int) -> None:
