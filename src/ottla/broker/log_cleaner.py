@@ -109,8 +109,15 @@ class CleaningProcess:
             self._process.kill()
 
     async def end(self) -> None:
-        """Kill it and wait until it is gone."""
+        """Kill it and wait until it is gone, and its pipes with it."""
         self.kill()
+        orders, answers = self._process.stdin, self._process.stdout
+        assert orders is not None and answers is not None
+        orders.close()
+        with contextlib.suppress(OSError):
+            await orders.wait_closed()
+        while await answers.read(1 << 16):
+            pass  # what it said last
         await self._process.wait()
 
 
