@@ -172,11 +172,6 @@ class TransactionalAppends:
         return Verified(error=error, message=error.message)
 
 
-def is_transactional(records: Buffer) -> bool:
-    """Whether these bytes, if they are a batch, are of a transaction."""
-    return len(records) >= BATCH_HEADER_BYTES and records[_LOW_ATTRIBUTES_POSITION] & TRANSACTIONAL != 0
-
-
 def find_transactional_appends(
     broker: Broker, request: ProduceRequest, version: int
 ) -> TransactionalAppends | None:
@@ -224,7 +219,9 @@ def find_transactional_appends(
 
 def _transactional_header(records: Buffer | None) -> BatchHeader | None:
     """The header of a transactional batch; None for others, and for what is no batch: the append says so."""
-    if records is None or not is_transactional(records):
+    if records is None or len(records) < BATCH_HEADER_BYTES:
+        return None
+    if not records[_LOW_ATTRIBUTES_POSITION] & TRANSACTIONAL:
         return None
     try:
         header = parse_batch_header(records)

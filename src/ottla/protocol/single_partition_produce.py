@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from ottla.protocol import wire
+from ottla.protocol.record_batch import TRANSACTIONAL
 
 FIRST_VERSION: Final = 9
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
@@ -25,6 +26,8 @@ _ID_START = struct.Struct(">BhiB16sBi")
 _PARTITION_START = struct.Struct(">Bi")
 _ONE = 2
 """The compact count of an array with one element."""
+_LOW_ATTRIBUTES_POSITION = 22
+"""In a batch: the byte with the transactional bit."""
 _END = b"\0\0\0"
 """No tagged fields: of the partition, of the topic, of the request."""
 
@@ -86,6 +89,8 @@ def decode(body: memoryview, version: int) -> SinglePartition | None:
     end = position + length - 1
     if transaction != 0 or topics != _ONE or partitions != _ONE or length == 0 or body[end:] != _END:
         return None
+    if length > _LOW_ATTRIBUTES_POSITION + 1 and body[position + _LOW_ATTRIBUTES_POSITION] & TRANSACTIONAL:
+        return None  # a batch of a transaction in a request without one
     return tuple.__new__(SinglePartition, (acks, topic, index, body[position:end]))
 
 

@@ -45,13 +45,16 @@ def request(
 
 @given(VERSIONS, ACKS, NAMES, st.uuids(), INT32, RECORDS)
 @example(13, 1, "", uuid.UUID(int=0), 0, b"")
+@example(13, 1, "", uuid.UUID(int=0), 0, bytes(22) + b"\x10")
+@example(13, 1, "", uuid.UUID(int=0), 0, bytes(22))
 def test_one_partition_is_read_as_the_codec_reads_it(
     version: int, acks: int, name: str, topic_id: uuid.UUID, index: int, records: bytes
 ) -> None:
     topic = topic_id if version >= 13 else name
     body = request(version, acks, topic, index, records).encode(version)
     single = single_partition_produce.decode(memoryview(body), version)
-    if len(records) > 2**21 - 2 or (version < 13 and len(name.encode()) > 126):
+    transactional = len(records) > 22 and records[22] & 0x10
+    if len(records) > 2**21 - 2 or (version < 13 and len(name.encode()) > 126) or transactional:
         assert single is None
     else:
         assert single == (acks, topic, index, records)

@@ -38,7 +38,6 @@ from ottla.broker.transaction_verification import (
     TransactionalAppends,
     Verified,
     find_transactional_appends,
-    is_transactional,
 )
 from ottla.core.metadata.topic_names import is_internal
 from ottla.protocol import single_partition_produce
@@ -82,7 +81,7 @@ def handle(broker: Broker, context: RequestContext, body: memoryview) -> Reply |
     if version < FIRST_VERSION_SERVED:
         raise CloseConnection(f"Produce v{version} carries a message format that Kafka 4 no longer takes")
     single = single_partition_produce.decode(body, version)
-    if single is not None and not is_transactional(single.records):
+    if single is not None:
         return _handle_single(broker, context, single)
     request, _ = ProduceRequest.decode_prefix(body, version)
     appends = find_transactional_appends(broker, request, version)
