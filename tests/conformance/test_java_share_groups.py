@@ -1,4 +1,4 @@
-"""Apache Kafka's command-line programs for share groups: kafka-share-groups.sh, kafka-console-share-consumer.sh."""
+"""Apache Kafka's programs for share groups: kafka-share-groups.sh and kafka-console-share-consumer.sh."""
 
 from __future__ import annotations
 

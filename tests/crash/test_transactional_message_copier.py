@@ -1,4 +1,4 @@
-"""Apache Kafka's TransactionalMessageCopier copies exactly once while the broker is killed again and again."""
+"""Apache Kafka's TransactionalMessageCopier copies exactly once while the broker is killed repeatedly."""
 
 from __future__ import annotations
 

@@ -59,6 +59,7 @@ class ShareCoordinatorDriver:
         self.now_ms = 0
         self.log: list[CoordinatorRecord] = []
         self.pruned_to = 0
+        self._pruned_by_leader = -1
         self.replies: dict[int, Any] = {}
         """The one partition's answer in each reply."""
         self.held: deque[Append] = deque()
@@ -115,6 +116,7 @@ class ShareCoordinatorDriver:
         """A new leader loads the log; appends that were held are lost."""
         self.step(Resigned(self.now))
         self.held.clear()
+        self._pruned_by_leader = -1
         self.shard = self._loaded_shard()
 
     def reloaded_copy(self) -> ShareCoordinatorShard:
@@ -130,8 +132,10 @@ class ShareCoordinatorDriver:
                 case Append():
                     self.held.append(effect)
                 case Prune(offset):
-                    assert self.pruned_to < offset <= len(self.log)
-                    self.pruned_to = offset
+                    # A new leader may ask again for what the last one has done.
+                    assert self.pruned_to <= offset <= len(self.log)
+                    assert self._pruned_by_leader < offset, "asked twice by one leader"
+                    self.pruned_to = self._pruned_by_leader = offset
         if not self.hold_appends:
             while self.held:
                 self.append_done()

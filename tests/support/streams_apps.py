@@ -1,4 +1,4 @@
-"""Kafka Streams 4.3.1 applications under test: its own smoke test, and a small one, `java/StreamsApp.java`.
+"""Kafka Streams 4.3.1 applications: Kafka's own smoke test, and a small one of `java/StreamsApp.java`.
 
 The jars beyond Kafka's own are in `kafka-streams-4.3.1.jars.lock`. Programs of tests/support/java are
 compiled in memory by the runtime that runs them, so a JRE is enough (see `janino` there).

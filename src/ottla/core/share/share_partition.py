@@ -352,6 +352,8 @@ class SharePartition:
             return
         if self.archive(self.start_offset, log_start_offset - 1, RecordState.AVAILABLE):
             self.may_look_back = True
+        if self._gap_start < log_start_offset:
+            self.fill_gap(log_start_offset)  # a gap before the start would be looked for again and again
         self.start_offset = log_start_offset
         self.end_offset = max(self.end_offset, log_start_offset)
 
