@@ -163,9 +163,7 @@ class ReplicaManager:
         now_ms = self._broker.now_ms()
         rules = self._rules[partition.topic]
         if checked is None:
-            header, batch = validate_produced(
-                records, rules, now_ms, zstd_allowed=zstd_allowed, on_loop=True
-            )
+            header, batch = validate_produced(records, rules, now_ms, zstd_allowed=zstd_allowed, on_loop=True)
         else:
             header, batch, now_ms = checked
         if header.producer_id >= 0:
@@ -173,9 +171,7 @@ class ReplicaManager:
                 header, verification, must_verify=self.verifies_transactions
             )
             if duplicate is not None:
-                return Appended(
-                    duplicate.base_offset, duplicate.timestamp, partition.log.log_start_offset
-                )
+                return Appended(duplicate.base_offset, duplicate.timestamp, partition.log.log_start_offset)
         result = partition.append(batch, (header,), now_ms)
         if result.rolled or result.flush_due:
             self._logs.flush_soon()

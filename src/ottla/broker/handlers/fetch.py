@@ -302,7 +302,6 @@ class _Fetch:
             ApiKey.FETCH, self._context.api_version, self._context.correlation_id, response
         )
 
-
     def _name_leaders(self, response: FetchResponse) -> None:
         """Tell a client that is wrong about a leader who it is."""
         named: dict[int, NodeEndpoint] = {}

@@ -120,12 +120,12 @@ class _Acquisition:
 
     def run(self, fetch_offset: int) -> None:
         partition = self._partition
+        base_offset = first_read = self._batches[0].base_offset
+        if fetch_offset < base_offset:
+            partition.compacted_away(fetch_offset, base_offset - 1)
         self._set_limit(fetch_offset)
         if self._limit <= 0:
             return
-        base_offset = first_read = self._batches[0].base_offset
-        if fetch_offset < base_offset:
-            self._archive_compacted(fetch_offset, base_offset - 1)
         floor = partition.in_flight.floor(base_offset)
         if floor is None:
             base_offset = max(base_offset, partition.start_offset)
@@ -149,12 +149,6 @@ class _Acquisition:
         if self._limit <= 0 and fetch_offset <= partition.end_offset:
             self._limit = min(wanted.max_records, partition.end_offset - fetch_offset + 1)
             self._last_offset = min(self._last_offset, partition.end_offset)
-
-    def _archive_compacted(self, first_offset: int, last_offset: int) -> None:
-        """The log had nothing there, so what is still thought available was compacted away."""
-        partition = self._partition
-        if partition.in_flight and partition.archive(first_offset, last_offset, RecordState.AVAILABLE):
-            partition.may_look_back = True
 
     # -- records in flight --------------------------------------------------------------------------
 

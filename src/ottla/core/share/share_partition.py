@@ -357,6 +357,19 @@ class SharePartition:
         self.start_offset = log_start_offset
         self.end_offset = max(self.end_offset, log_start_offset)
 
+    def compacted_away(self, first_offset: int, last_offset: int) -> None:
+        """A fetch from `first_offset` on found nothing there: what was thought available is gone.
+
+        The start moves on at once: offsets without records must not use up the limit of those in flight.
+        """
+        if not self.in_flight:
+            return
+        if self.archive(first_offset, last_offset, RecordState.AVAILABLE):
+            self.may_look_back = True
+        if self._gap_start <= last_offset:
+            self.fill_gap(last_offset + 1)
+        self._advance_start()
+
     def archive(self, first_offset: int, last_offset: int, state: RecordState) -> bool:
         """Archive these offsets for good, as far as they are in `state`; whether any was."""
         archived = False
