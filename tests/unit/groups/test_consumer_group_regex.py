@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.core.groups.consumer.regex import InvalidRegex, Regex
+from ottla.core.coordination.regex import InvalidRegex, Regex
 
 
 @pytest.mark.parametrize(

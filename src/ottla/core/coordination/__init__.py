@@ -10,4 +10,5 @@ append is committed, replay the records and answer.
     turns.py         one decision at a time for each group (or whatever else is decided about)
     timers.py        named deadlines
     partitioning.py  which partition a name lives in
+    regex.py         expressions that clients send (topics, transactional ids), matched in linear time
 """

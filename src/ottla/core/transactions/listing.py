@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ottla.core.groups.consumer.regex import InvalidRegex, Regex
+from ottla.core.coordination.regex import InvalidRegex, Regex
 from ottla.core.transactions.states import BY_LABEL, TransactionState
 from ottla.core.transactions.transaction import TopicPartition, Transaction
 from ottla.protocol.errors import ErrorCode, InvalidRegularExpression

@@ -10,7 +10,6 @@ balancing.py        and for those who do not
 target.py           the next target assignment of a group
 reconciliation.py   a member's next step towards its target: give back first, then take
 epochs.py           when a group has a new epoch
-regex.py            regular expressions in linear time, in RE2's syntax
 subscriptions.py    which topics the expressions of a group name, kept up to date
 membership.py       ConsumerGroupHeartbeat, sessions and other deadlines
 classic_members.py  members of the classic protocol in a consumer group

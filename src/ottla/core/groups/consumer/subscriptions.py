@@ -17,12 +17,12 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from ottla.core.coordination.records import CoordinatorRecord
+from ottla.core.coordination.regex import InvalidRegex, Regex
 from ottla.core.coordination.timers import TimerKey
 from ottla.core.groups.consumer import records
 from ottla.core.groups.consumer.epochs import Decision, Epochs
 from ottla.core.groups.consumer.group import ConsumerGroup, ResolvedRegex
 from ottla.core.groups.consumer.refusal import Refused
-from ottla.core.groups.consumer.regex import InvalidRegex, Regex
 from ottla.core.groups.context import ShardContext
 from ottla.protocol.errors import ErrorCode
 

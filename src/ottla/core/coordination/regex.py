@@ -1,4 +1,4 @@
-"""Regular expressions over topic names in RE2's syntax, matched in time linear in the name.
+"""Regular expressions over names in RE2's syntax, matched in time linear in the name.
 
 Theory of operation. Clients send these expressions, and a coordinator's thread is everybody's: Python's `re`
 takes exponential time for some of them, and so is no choice. An expression is parsed here (RE2's syntax, no
