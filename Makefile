@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: install install-dev run test lint types contracts conformance bench clean
+.PHONY: install install-dev run test lint types contracts conformance simulate bench clean
 
 install: .venv/.runtime
 install-dev: .venv/.dev
@@ -43,6 +43,9 @@ contracts: install-dev
 
 conformance: install-dev
 	$(BIN)/python -m pytest tests/conformance --oracle
+
+simulate: install-dev
+	OTTLA_EXPLORE=deep $(BIN)/python -m pytest tests/property --timeout=7200
 
 bench: install-dev
 	$(BIN)/python -m bench

@@ -34,6 +34,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--oracle") or config.getoption("--oracle-only"):
+        return
+    later = pytest.mark.skip(reason="takes minutes: `make conformance` runs it")
+    for item in items:
+        if "long" in item.keywords:
+            item.add_marker(later)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "cluster" in metafunc.fixturenames:
         config = metafunc.config

@@ -20,7 +20,7 @@ from ottla.core.groups.consumer import range_assignor, uniform_assignor
 from ottla.core.groups.consumer.specs import GroupSpec, MemberSpec, Target
 from support.java_tools import java_command, kafka_classpath
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.long]
 
 ORACLE = Path(__file__).parent.parent / "support" / "java" / "AssignorOracle.java"
 GROUPS = 1_500

@@ -20,7 +20,7 @@ from support.confluent import create_topic, produce
 from support.java_tools import java_command, kafka_classpath, run_java
 from support.ottla_broker import OttlaBroker
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.long]
 
 PROGRAM = Path(__file__).parent.parent / "support" / "java" / "ShareConsumers.java"
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"

@@ -1,8 +1,7 @@
 """Kafka Streams 4.3.1 applications with the classic and the streams protocol, and the tools around them.
 
 The smoke test is Kafka's own: it feeds an application of some twenty operators for a minute and a half, then
-verifies every result. `make test` runs it once, in the hardest form; with --oracle it runs in all forms, on
-both.
+verifies every result. `make conformance` runs it in all forms, on both.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from support.ottla_broker import OttlaBroker
 from support.streams_apps import SMOKE_PARTITIONS, SMOKE_TOPICS, counting_app, smoke_test
 from support.wire import WireClient
 
-pytestmark = [pytest.mark.java, pytest.mark.slow]
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.long]
 
 StartOwn = Callable[..., AbstractContextManager[OttlaBroker | ApacheKafka]]
 

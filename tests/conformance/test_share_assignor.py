@@ -17,7 +17,7 @@ from ottla.core.groups.share import assignor
 from ottla.core.groups.share.group import TopicPartitions
 from support.java_tools import java_command, kafka_classpath
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.long]
 
 ORACLE = Path(__file__).parent.parent / "support" / "java" / "ShareAssignorOracle.java"
 MOST_SIGNIFICANT = 0x1234567890

@@ -23,7 +23,7 @@ from support.java_tools import run_java
 from support.ottla_broker import OttlaBroker
 from support.wire import WireClient, wait_for
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.long]
 
 GROUP, TOPIC, PARTITIONS = "jobs", "tasks", 4
 AT_ONCE = {"group.share.assignment.interval.ms": "0"}

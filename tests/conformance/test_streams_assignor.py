@@ -20,7 +20,7 @@ from ottla.core.groups.streams.assignor import PreviousMember, TaskWidth, assign
 from ottla.core.groups.streams.tasks import TargetTasks, Tasks
 from support.java_tools import java_command, kafka_classpath
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.long]
 
 ORACLE = Path(__file__).parent.parent / "support" / "java" / "StreamsAssignorOracle.java"
 GROUPS = 600

@@ -25,7 +25,7 @@ from support.java_tools import run_java
 from support.ottla_broker import OttlaBroker
 from support.wire import WireClient, wait_for
 
-pytestmark = [pytest.mark.java, pytest.mark.slow]
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.long]
 
 GROUP = "app"
 AT_ONCE = {

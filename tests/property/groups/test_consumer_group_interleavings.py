@@ -38,6 +38,7 @@ from ottla.protocol.messages.sync_group_response import SyncGroupResponse
 from ottla.protocol.records.consumer_protocol_assignment import ConsumerProtocolAssignment
 from ottla.protocol.records.consumer_protocol_assignment import TopicPartition as AssignedTopic
 from ottla.protocol.records.consumer_protocol_subscription import ConsumerProtocolSubscription, TopicPartition
+from support.exploration import examples
 from support.group_shard import ShardDriver
 
 GROUP = "g"
@@ -456,5 +457,7 @@ class Conversations(RuleBasedStateMachine):
 
 
 ConsumerGroupInterleavings = Conversations.TestCase
-ConsumerGroupInterleavings.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+ConsumerGroupInterleavings.settings = settings(
+    max_examples=examples(20), stateful_step_count=40, deadline=None
+)
 ConsumerGroupInterleavings.pytestmark = [pytest.mark.timeout(600)]  # type: ignore[attr-defined]

@@ -42,6 +42,7 @@ from ottla.protocol.messages.offset_commit_request import (
 from ottla.protocol.messages.offset_commit_response import OffsetCommitResponse
 from ottla.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.protocol.messages.sync_group_response import SyncGroupResponse
+from support.exploration import examples
 from support.group_shard import ShardDriver
 
 GROUP = "g"
@@ -367,5 +368,5 @@ def check_group(group: ClassicGroup, driver: ShardDriver) -> None:
 
 
 TestConversations = Conversations.TestCase
-TestConversations.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)
+TestConversations.settings = settings(max_examples=examples(100), stateful_step_count=50, deadline=None)
 pytestmark = pytest.mark.filterwarnings("error")

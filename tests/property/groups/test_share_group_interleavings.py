@@ -37,6 +37,7 @@ from ottla.protocol.messages.delete_share_group_offsets_request import (
 )
 from ottla.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from ottla.protocol.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
+from support.exploration import examples
 from support.share_groups import ShareDriver
 
 GROUP = "g"
@@ -342,5 +343,5 @@ def check_target(group: ShareGroup) -> None:
 
 
 TestShareConversations = ShareConversations.TestCase
-TestShareConversations.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+TestShareConversations.settings = settings(max_examples=examples(40), stateful_step_count=50, deadline=None)
 pytestmark = pytest.mark.filterwarnings("error")

@@ -44,6 +44,7 @@ from ottla.protocol.messages.streams_group_heartbeat_request import (
     Topology,
 )
 from ottla.protocol.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
+from support.exploration import examples
 from support.group_shard import ShardDriver
 
 GROUP = "app"
@@ -427,5 +428,5 @@ class StreamsConversations(RuleBasedStateMachine):
 
 
 TestStreamsConversations = StreamsConversations.TestCase
-TestStreamsConversations.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+TestStreamsConversations.settings = settings(max_examples=examples(20), stateful_step_count=50, deadline=None)
 pytestmark = pytest.mark.filterwarnings("error")

@@ -36,6 +36,7 @@ from ottla.protocol.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequestTopic,
 )
 from ottla.protocol.records.offset_commit_key import OffsetCommitKey
+from support.exploration import examples
 from support.group_shard import LogEntry, LoggedRecord, ShardDriver, TransactionEnd
 
 GROUPS = ("g1", "g2")
@@ -265,4 +266,4 @@ class Transactions(RuleBasedStateMachine):
 
 
 TestTransactions = Transactions.TestCase
-TestTransactions.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)
+TestTransactions.settings = settings(max_examples=examples(60), stateful_step_count=50, deadline=None)

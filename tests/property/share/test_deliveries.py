@@ -33,6 +33,7 @@ from ottla.core.share.share_partition import (
 )
 from ottla.core.share.state_batches import StateBatch, combine
 from ottla.protocol.errors import InvalidRecordState, InvalidRequest
+from support.exploration import examples
 
 MEMBERS = ("ann", "bob", "cid")
 SETTINGS = SharePartitionSettings(lock_duration_ms=1_000, delivery_count_limit=4, max_record_locks=25)
@@ -336,5 +337,5 @@ class Deliveries(RuleBasedStateMachine):
                 assert offset in self.done | self.perhaps_done, f"{offset} was never delivered to the end"
 
 
-Deliveries.TestCase.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)
+Deliveries.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=60, deadline=None)
 TestDeliveries = Deliveries.TestCase

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from ottla.core.share.coordinator import ShareCoordinatorSettings
 from ottla.core.share.state_batches import StateBatch, combine
 from ottla.protocol.errors import ErrorCode
+from support.exploration import examples
 from support.share_coordinator import (
     PARTITIONS,
     TOPIC,
@@ -112,5 +113,5 @@ class ShareStates(RuleBasedStateMachine):
             assert len(answer.state_batches) == len(stored[0].batches)
 
 
-ShareStates.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+ShareStates.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=50, deadline=None)
 TestShareStates = ShareStates.TestCase

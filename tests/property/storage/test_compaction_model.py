@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from ottla.protocol.compression import Codec
 from ottla.storage.log import Log
 from support.compaction import COMPACTED, clean, contents, end_transaction, headers, last_stable_offset, put
+from support.exploration import examples
 from support.logs import NOW_MS, open_log
 
 RETENTION_MS = 1000
@@ -218,7 +219,7 @@ class CompactionAgainstModel(RuleBasedStateMachine):
 
 
 CompactionAgainstModel.TestCase.settings = settings(
-    max_examples=150,
+    max_examples=examples(40),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ottla.storage.log import Log, LogConfig
+from support.exploration import examples
 from support.logs import NOW_MS, append
 from support.transactions import append_marker, read_committed, stable_end
 
@@ -254,7 +255,7 @@ class TransactionsAgainstList(RuleBasedStateMachine):
 
 TestTransactionsAgainstList = TransactionsAgainstList.TestCase
 TestTransactionsAgainstList.settings = settings(
-    max_examples=120,
+    max_examples=examples(40),
     stateful_step_count=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from support.exploration import examples
 from support.histories import (
     Outcome,
     aborted_reads,
@@ -198,7 +199,7 @@ class RecordedHistories(RuleBasedStateMachine):
 
 TestRecordedHistories = RecordedHistories.TestCase
 TestRecordedHistories.settings = settings(
-    max_examples=15,
+    max_examples=examples(6),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

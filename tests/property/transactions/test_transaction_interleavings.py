@@ -36,6 +36,7 @@ from ottla.protocol.messages.init_producer_id_response import InitProducerIdResp
 from ottla.protocol.records.transaction_log_key import TransactionLogKey
 from ottla.protocol.records.transaction_log_value import TransactionLogValue
 from ottla.protocol.schema import Message
+from support.exploration import examples
 from support.transaction_shard import TransactionDriver, add_partitions, partition_errors
 
 NAMES = ("red", "blue")
@@ -457,4 +458,4 @@ def compacted(log: list[CoordinatorRecord], cleaned: int, keeps_tombstones: bool
 
 
 TestTransactions = Transactions.TestCase
-TestTransactions.settings = settings(max_examples=400, stateful_step_count=50, deadline=None)
+TestTransactions.settings = settings(max_examples=examples(60), stateful_step_count=50, deadline=None)
