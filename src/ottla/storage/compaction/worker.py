@@ -30,7 +30,7 @@ from ottla.storage.transaction_index import AbortedTransaction
 
 LENGTH_BYTES = 4
 _CHECK_SECONDS = 0.3
-#: Cleaning makes many small tuples and no cycles to speak of: looking for some every 700 tuples is for nothing.
+#: Cleaning makes many small tuples and no cycles to speak of: no need to look for some every 700 tuples.
 GARBAGE_COLLECTION_THRESHOLD = 100_000
 
 
