@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,21 +15,37 @@ from bench.runner import ScenarioResult
 from bench.scenarios import Scenario
 from bench.servers import BROKER_SETTINGS, KAFKA_HEAP, System
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """All figures taken on one machine: its facts, and the last result of each scenario by name."""
+    """The last result of each scenario by name, taken on one machine; and those taken on others before."""
 
     machine: Mapping[str, str]
     scenarios: Mapping[str, ScenarioResult]
+    elsewhere: tuple[Results, ...] = ()
 
     def merged_with(self, newer: Results) -> Results:
-        """Newer results replace older ones of the same name; results of another machine are dropped whole."""
-        if self.machine != newer.machine:
-            return newer
-        return Results(newer.machine, {**self.scenarios, **newer.scenarios})
+        """Newer results replace older ones of the same name; others stay, with the machine they are of."""
+        if self.machine == newer.machine:
+            return Results(
+                self.machine, {**self.scenarios, **newer.scenarios}, _without(self.elsewhere, newer.scenarios)
+            )
+        older = (Results(self.machine, self.scenarios), *self.elsewhere)
+        again = [each for each in older if each.machine == newer.machine]
+        scenarios = {**(again[0].scenarios if again else {}), **newer.scenarios}
+        others = [each for each in older if each.machine != newer.machine]
+        return Results(newer.machine, scenarios, _without(others, newer.scenarios))
+
+
+def _without(older: Iterable[Results], names: Container[str]) -> tuple[Results, ...]:
+    """The older results but those of these scenarios; machines of which nothing is left go."""
+    kept = (
+        Results(each.machine, {name: item for name, item in each.scenarios.items() if name not in names})
+        for each in older
+    )
+    return tuple(each for each in kept if each.scenarios)
 
 
 def load_results(path: Path) -> Results | None:
@@ -40,8 +56,11 @@ def load_results(path: Path) -> Results | None:
         document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if document["format_version"] != FORMAT_VERSION:
             raise ValueError(f"format_version {document['format_version']}")
-        scenarios = {item["name"]: ScenarioResult(**item) for item in document["scenarios"]}
-        return Results(document["machine"], scenarios)
+        newest, *elsewhere = [
+            Results(each["machine"], {item["name"]: ScenarioResult(**item) for item in each["scenarios"]})
+            for each in document["machines"]
+        ]
+        return dataclasses.replace(newest, elsewhere=tuple(elsewhere))
     except (ValueError, KeyError, TypeError) as error:
         raise BenchError(f"{path} is not a results file ({error}): move it away") from error
 
@@ -49,14 +68,26 @@ def load_results(path: Path) -> Results | None:
 def store_results(path: Path, results: Results) -> None:
     document = {
         "format_version": FORMAT_VERSION,
-        "machine": dict(results.machine),
-        "scenarios": [dataclasses.asdict(result) for result in results.scenarios.values()],
+        "machines": [
+            {
+                "machine": dict(each.machine),
+                "scenarios": [dataclasses.asdict(result) for result in each.scenarios.values()],
+            }
+            for each in (results, *results.elsewhere)
+        ],
     }
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 def render(results: Results, scenarios: Mapping[str, Scenario]) -> str:
-    """The whole of RESULTS.md."""
+    """The whole of RESULTS.md, the latest machine first."""
+    parts = [_INTRODUCTION, _settings_text()]
+    for each in (results, *results.elsewhere):
+        parts += _render_machine(each, scenarios)
+    return "\n".join(parts)
+
+
+def _render_machine(results: Results, scenarios: Mapping[str, Scenario]) -> list[str]:
     taken = [scenario for name, scenario in scenarios.items() if name in results.scenarios]
     with_target: list[tuple[str, ...]] = []
     without_target: list[tuple[str, ...]] = []
@@ -64,15 +95,14 @@ def render(results: Results, scenarios: Mapping[str, Scenario]) -> str:
         for measure in scenario.measures:
             row = _row(scenario, measure, results.scenarios[scenario.name])
             (without_target if measure.target is None else with_target).append(row)
-    parts = [_INTRODUCTION, _machine_table(results.machine), _settings_text()]
-    parts += ["## Targets\n", _table(_TARGET_HEADER, with_target)]
+    parts = [_machine_table(results.machine), "### Targets\n", _table(_TARGET_HEADER, with_target)]
     if without_target:
-        parts += ["## For information\n", _table(_HEADER, without_target)]
+        parts += ["### For information\n", _table(_HEADER, without_target)]
     parts += [
-        "## How each was taken\n",
+        "### How each was taken\n",
         *(_how(scenario, results.scenarios[scenario.name]) for scenario in taken),
     ]
-    return "\n".join(parts)
+    return parts
 
 
 _INTRODUCTION = """# ottla beside Apache Kafka
@@ -82,7 +112,8 @@ Apache Kafka and on ottla in turns, one broker at a time on the machine, each ti
 the same volume, driven by the same client with the same command line. A cell holds the median of the runs,
 and in parentheses the smallest and the largest. A ratio is ottla's figure over Kafka's, told twice: of the
 two medians, and the median of the ratios of neighbouring runs (a machine's mood drifts, and neighbours share
-it). A target on a ratio counts as met only when both meet it.
+it). A target on a ratio counts as met only when both meet it. Figures of different machines are not to be
+compared; each has its section.
 """
 _HEADER = (
     "scenario",

@@ -95,7 +95,7 @@ def test_a_file_that_is_not_ours_is_not_overwritten(tmp_path, text):
         load_results(path)
 
 
-def test_newer_results_replace_older_ones_on_the_same_machine_only():
+def test_newer_results_replace_older_ones_and_others_stay_with_their_machine():
     older = Results(MACHINE, {"rate": result("rate"), "start": result("start")})
     newer = Results(MACHINE, {"rate": result("rate", runs=9)})
     assert {name: item.runs for name, item in older.merged_with(newer).scenarios.items()} == {
@@ -103,7 +103,13 @@ def test_newer_results_replace_older_ones_on_the_same_machine_only():
         "start": 3,
     }
     elsewhere = Results({"processor": "slide rule"}, newer.scenarios)
-    assert older.merged_with(elsewhere) == elsewhere
+    merged = older.merged_with(elsewhere)
+    assert (merged.machine, merged.scenarios) == (elsewhere.machine, newer.scenarios)
+    assert merged.elsewhere == (Results(MACHINE, {"start": result("start")}),)
+    # and back on the first machine, the other's newer figures are its own again
+    again = merged.merged_with(Results(MACHINE, {"rate": result("rate", runs=2)}))
+    assert {name: item.runs for name, item in again.scenarios.items()} == {"start": 3, "rate": 2}
+    assert again.elsewhere == ()
 
 
 def options(directory: Path, runs: int) -> Options:
@@ -151,7 +157,9 @@ def test_the_scenarios_of_the_targets_are_there():
         "produce-one-record-a-request",
         "produce-one-record-a-request-1-in-flight",
         "end-to-end-latency",
+        "produce-transactional",
         "recovery",
+        "compaction",
         "start",
         "memory",
     }
