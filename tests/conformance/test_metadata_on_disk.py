@@ -142,7 +142,8 @@ def test_apache_kafka_takes_over_a_directory_and_gives_it_back(tmp_path: Path) -
         assert config_of(client, BROKER, "1", "log.retention.ms") == "123456789"
         assert client.read_batches("orders", 0) == written
         assert quorum(client).leader_epoch > epoch.leader_epoch
-        assert client.produce("orders", 0, batch(2)).base_offset == 5
+        # Metadata names a leader a moment before its broker takes the partition up.
+        wait_for(lambda: client.produce("orders", 0, batch(2)).base_offset == 5)
         client.create_topic("made-by-kafka", partitions=3)
         grown = CreatePartitionsTopic(name="orders", count=4, assignments=None)
         assert (
