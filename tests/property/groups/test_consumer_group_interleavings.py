@@ -67,6 +67,8 @@ class Client:
     is_gone: bool = False
     must_join: bool = True
     must_sync: bool = False
+    says_everything: bool = False
+    """After an error, as real clients do: the answer that was lost may have had the assignment."""
 
     def forget(self) -> None:
         """Fenced: abandon everything and join again."""
@@ -197,7 +199,7 @@ class Conversations(RuleBasedStateMachine):
         if client.is_gone or client.waits_for is not None:
             return
         if not client.is_classic:
-            self._heartbeat(client, says_everything=False)
+            self._heartbeat(client, says_everything=client.says_everything)
         elif client.must_sync:
             self._sync(client)
         elif client.must_join or client.epoch <= 0:
@@ -305,7 +307,10 @@ class Conversations(RuleBasedStateMachine):
                 client.member_id = ""
             return
         match reply:
-            case ConsumerGroupHeartbeatResponse() if not error:
+            case ConsumerGroupHeartbeatResponse() if error:
+                client.says_everything = True
+            case ConsumerGroupHeartbeatResponse():
+                client.says_everything = False
                 client.epoch = reply.member_epoch
                 if reply.assignment is not None:
                     client.owned = {
