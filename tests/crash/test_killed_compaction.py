@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import signal
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +13,11 @@ import pytest
 from ottla.storage.log import Log
 from ottla.storage.log_directory import LogDirectory
 from support.compaction import COMPACTED, clean, contents, end_transaction, files, headers, put
+from support.kill_points import Report, run_until_killed
 from support.logs import NOW_MS
 
 CONFIG = replace(COMPACTED, segment_bytes=900, index_interval_bytes=100, file_delete_delay_ms=0)
 PARTITION = ("t", 0)
-FILE_OPERATIONS = ("write", "pwrite", "replace", "rename", "truncate", "ftruncate", "unlink", "mkdir", "open")
 ROUNDS = 3
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
@@ -60,7 +57,7 @@ def produce(log: Log, round_number: int) -> None:
     log.roll(NOW_MS)
 
 
-def live_a_life(root: Path, report: Callable[[str, object], None]) -> None:
+def live_a_life(root: Path, report: Report) -> None:
     """Rounds of producing and cleaning; every round is later than the horizons of the one before."""
     directory = LogDirectory.open(root, node_id=1)
     log = open_partition(directory)
@@ -78,6 +75,11 @@ def live_a_life(root: Path, report: Callable[[str, object], None]) -> None:
         log.remove_deleted_files(NOW_MS)
     log.close()
     directory.close(clean=True)
+
+
+def start(root: Path, report: Report) -> None:
+    """A start that does nothing else."""
+    open_partition(LogDirectory.open(root, node_id=1))
 
 
 def state(log: Log) -> dict[str, str]:
@@ -100,50 +102,6 @@ def state(log: Log) -> dict[str, str]:
         else:
             table[key.decode()] = value.decode()
     return table
-
-
-def dying_child(
-    work: Callable[[Callable[[str, object], None]], None], kill_at: int
-) -> tuple[bool, list[Any]]:
-    """Run `work` in a child that dies at its file operation number `kill_at`, a write half done.
-
-    Returns whether it died before its end, and what it reported.
-    """
-    read_end, write_end = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            real_write = os.write
-            counted = 0
-
-            def dying(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-                def operation(*arguments: Any, **options: Any) -> Any:
-                    nonlocal counted
-                    counted += 1
-                    if counted == kill_at:
-                        if name in ("write", "pwrite"):
-                            real(arguments[0], arguments[1][: len(arguments[1]) // 2], *arguments[2:])
-                        os.kill(os.getpid(), signal.SIGKILL)
-                    return real(*arguments, **options)
-
-                return operation
-
-            for name in FILE_OPERATIONS:
-                setattr(os, name, dying(name, getattr(os, name)))
-
-            def report(what: str, detail: object) -> None:
-                real_write(write_end, f"{json.dumps([what, detail])}\n".encode())
-
-            work(report)
-            os._exit(0)
-        finally:
-            os._exit(1)
-    os.close(write_end)
-    with os.fdopen(read_end) as pipe:
-        reports = [json.loads(line) for line in pipe]
-    _, status = os.waitpid(child, 0)
-    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, "the child failed by itself"
-    return os.WIFSIGNALED(status), reports
 
 
 def check_after_restart(root: Path, reports: list[Any], what: str) -> None:
@@ -177,7 +135,7 @@ def test_a_kill_at_any_file_operation_of_a_cleaning_loses_and_revives_nothing(tm
         kill_at += 1
         root = tmp_path / str(kill_at)
 
-        died, reports = dying_child(lambda report, root=root: live_a_life(root, report), kill_at)
+        died, reports = run_until_killed(live_a_life, root, kill_at)
 
         check_after_restart(root, reports, f"killed at operation {kill_at}")
         shutil.rmtree(root)
@@ -191,7 +149,7 @@ def test_a_kill_at_any_file_operation_of_the_start_after_a_kill_is_as_harmless(t
     while died:
         kill_at += 1
         root = tmp_path / str(kill_at)
-        died, reports = dying_child(lambda report, root=root: live_a_life(root, report), kill_at)
+        died, reports = run_until_killed(live_a_life, root, kill_at)
         path = root / "t-0"
         left = (
             tuple(name for name in files(path) if name.endswith((".swap", ".cleaned", ".deleted")))
@@ -208,10 +166,7 @@ def test_a_kill_at_any_file_operation_of_the_start_after_a_kill_is_as_harmless(t
             copy = tmp_path / f"{kill_at}-{start_kill_at}"
             shutil.copytree(root, copy)
 
-            def start(report: Callable[[str, object], None], copy: Path = copy) -> None:
-                open_partition(LogDirectory.open(copy, node_id=1))
-
-            start_died, _ = dying_child(start, start_kill_at)
+            start_died, _ = run_until_killed(start, copy, start_kill_at)
             check_after_restart(copy, reports, f"killed at {kill_at}, the start at {start_kill_at}")
             shutil.rmtree(copy)
         shutil.rmtree(root)

@@ -37,6 +37,20 @@ class PendingAppend:
     producer: ProducerStamp | None
     at_end: list[Callable[[], None]] = field(default_factory=list)
 
+    def succeed(self) -> None:
+        """The records are committed and replayed: tell who waits."""
+        for continuation in self.continuations:
+            continuation.done()
+        for action in self.at_end:
+            action()
+
+    def fail(self, error: ErrorCode) -> None:
+        """The records were not written: tell who waits."""
+        for continuation in self.continuations:
+            continuation.failed(error)
+        for action in self.at_end:
+            action()
+
 
 Refusal = Callable[[Message, ErrorCode], Message]
 """Makes the answer to a request that says nothing but an error, in the place where its API carries it."""
@@ -123,7 +137,7 @@ class Outbox:
         self._pending_appends[append_id].at_end.append(action)
 
     def take_append(self, append_id: int) -> PendingAppend:
-        """An append has ended: forget it and its timeout. The caller runs its continuations and `at_end`."""
+        """An append has ended: forget it and its timeout. The caller ends it, see PendingAppend."""
         oldest = next(iter(self._pending_appends), None)
         assert oldest == append_id, f"append {append_id} ended before append {oldest}"
         self.timers.cancel(TimerKey("append", number=append_id))

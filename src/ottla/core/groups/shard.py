@@ -344,19 +344,13 @@ class Shard:
         self._store.append_ends(pending.records)
         for record in pending.records:
             self.replay(record, pending.producer)
-        for continuation in pending.continuations:
-            continuation.done()
-        for action in pending.at_end:
-            action()
+        pending.succeed()
 
     def _append_failed(self, append_id: int, error: ErrorCode) -> None:
         pending = self._outbox.take_append(append_id)
         self._store.append_ends(pending.records)
         self._outbox.note("append to the group log failed append_id=%d error=%s", append_id, error.name)
-        for continuation in pending.continuations:
-            continuation.failed(error)
-        for action in pending.at_end:
-            action()
+        pending.fail(error)
 
     def _run_timers(self) -> None:
         outbox = self._outbox

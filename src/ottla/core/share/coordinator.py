@@ -344,20 +344,14 @@ class ShareCoordinatorShard:
         pending = self._outbox.take_append(event.append_id)
         for index, record in enumerate(pending.records):
             self._replay(record, event.base_offset + index)
-        for continuation in pending.continuations:
-            continuation.done()
-        for action in pending.at_end:
-            action()
+        pending.succeed()
 
     def _append_failed(self, event: AppendFailed) -> None:
         pending = self._outbox.take_append(event.append_id)
         self._outbox.note(
             "append to the share state failed append_id=%d error=%s", event.append_id, event.error.name
         )
-        for continuation in pending.continuations:
-            continuation.failed(event.error)
-        for action in pending.at_end:
-            action()
+        pending.fail(event.error)
 
     def _replay(self, record: CoordinatorRecord, offset: int) -> None:
         match record.key, record.value:

@@ -526,18 +526,12 @@ class Shard:
         pending = self._outbox.take_append(append_id)
         for record in pending.records:
             self.replay(record)
-        for continuation in pending.continuations:
-            continuation.done()
-        for action in pending.at_end:
-            action()
+        pending.succeed()
 
     def _append_failed(self, append_id: int, error: ErrorCode) -> None:
         pending = self._outbox.take_append(append_id)
         self._outbox.note("append of a transaction failed append_id=%d error=%s", append_id, error.name)
-        for continuation in pending.continuations:
-            continuation.failed(error)
-        for action in pending.at_end:
-            action()
+        pending.fail(error)
 
     def _loaded(self) -> None:
         self._outbox.set_timer(TimerKey("abort"), self._settings.abort_interval_ms)
