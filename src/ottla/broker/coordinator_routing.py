@@ -8,6 +8,7 @@ transactions starts without them.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.coordinator_shard import ShardFamily, ShardRunner
     from ottla.core.coordination.api import Client, Moment
+
+
+async def answer_of(answer: Message | Awaitable[Message]) -> Message:
+    """What a coordinator says to a request, now or later."""
+    return await answer if inspect.isawaitable(answer) else answer
 
 
 class CoordinatorRouting:

@@ -9,12 +9,12 @@ with `consumer` left out of group.coordinator.rebalance.protocols, every answer 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
-from ottla.broker.handlers.groups import ALL_GROUP_OPERATIONS
+from ottla.broker.coordinator_routing import answer_of
+from ottla.broker.handlers.groups import ALL_GROUP_OPERATIONS, by_partition
 from ottla.core.groups.responses import coordinator_error
 from ottla.core.metadata import broker_settings
 from ottla.core.metadata.features import GROUP_VERSION
@@ -46,17 +46,11 @@ async def consumer_group_describe(
     if not _is_enabled(broker):
         return coordinator_error(request, ErrorCode.UNSUPPORTED_VERSION)
     described: list[DescribedGroup] = []
-    split: dict[int, list[str]] = {}
-    for group_id in dict.fromkeys(request.group_ids):
-        if group_id:
-            split.setdefault(broker.groups.partition_for(group_id), []).append(group_id)
-        else:
-            described.append(DescribedGroup(group_id=group_id, error_code=ErrorCode.INVALID_GROUP_ID))
-    for partition, group_ids in split.items():
+    if "" in request.group_ids:
+        described.append(DescribedGroup(group_id="", error_code=ErrorCode.INVALID_GROUP_ID))
+    for partition, group_ids in by_partition(broker, filter(None, request.group_ids)):
         part = ConsumerGroupDescribeRequest(group_ids=group_ids)
-        answer = broker.groups.request_of_partition(partition, part, context)
-        if inspect.isawaitable(answer):
-            answer = await answer
+        answer = await answer_of(broker.groups.request_of_partition(partition, part, context))
         assert isinstance(answer, ConsumerGroupDescribeResponse)
         described += answer.groups
     if request.include_authorized_operations:

@@ -14,11 +14,11 @@ are answered NONE: the members' sessions have not begun again, and an error woul
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
+from ottla.broker.coordinator_routing import answer_of
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_groups_request import DeleteGroupsRequest
@@ -51,7 +51,7 @@ ALL_GROUP_OPERATIONS = sum(
 async def join_group(broker: Broker, context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
     if context.api_version == 0:
         request.rebalance_timeout_ms = request.session_timeout_ms
-    answer = await _answer(broker.groups.request(request.group_id, request, context))
+    answer = await answer_of(broker.groups.request(request.group_id, request, context))
     assert isinstance(answer, JoinGroupResponse)
     if answer.error_code and context.api_version >= FIRST_JOIN_VERSION_WITH_NULL_PROTOCOL:
         answer.protocol_name = None
@@ -77,7 +77,7 @@ async def leave_group(broker: Broker, context: RequestContext, request: LeaveGro
     has_members = context.api_version >= FIRST_LEAVE_VERSION_WITH_MEMBERS
     if not has_members:
         request.members = [MemberIdentity(member_id=request.member_id)]
-    answer = await _answer(broker.groups.request(request.group_id, request, context))
+    answer = await answer_of(broker.groups.request(request.group_id, request, context))
     assert isinstance(answer, LeaveGroupResponse)
     if not has_members:
         if not answer.error_code and answer.members:
@@ -90,9 +90,9 @@ async def describe_groups(
     broker: Broker, context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
     described: dict[str, DescribedGroup] = {}
-    for partition, group_ids in _by_partition(broker, request.groups):
+    for partition, group_ids in by_partition(broker, request.groups):
         part = DescribeGroupsRequest(groups=group_ids)
-        answer = await _answer(broker.groups.request_of_partition(partition, part, context))
+        answer = await answer_of(broker.groups.request_of_partition(partition, part, context))
         assert isinstance(answer, DescribeGroupsResponse)
         described.update((group.group_id, group) for group in answer.groups)
     if request.include_authorized_operations:
@@ -108,7 +108,7 @@ async def list_groups(
     """The groups that this broker coordinates: a client asks every broker."""
     listed: list[ListedGroup] = []
     for partition in broker.groups.partitions():
-        answer = await _answer(broker.groups.request_of_partition(partition, request, context))
+        answer = await answer_of(broker.groups.request_of_partition(partition, request, context))
         assert isinstance(answer, ListGroupsResponse)
         if answer.error_code == ErrorCode.NOT_COORDINATOR:
             continue  # Lost while we asked the others.
@@ -122,24 +122,20 @@ async def delete_groups(
     broker: Broker, context: RequestContext, request: DeleteGroupsRequest
 ) -> DeleteGroupsResponse:
     results: list[DeletableGroupResult] = []
-    for partition, group_ids in _by_partition(broker, request.groups_names):
+    for partition, group_ids in by_partition(broker, request.groups_names):
         part = DeleteGroupsRequest(groups_names=group_ids)
-        answer = await _answer(broker.groups.request_of_partition(partition, part, context))
+        answer = await answer_of(broker.groups.request_of_partition(partition, part, context))
         assert isinstance(answer, DeleteGroupsResponse)
         results += answer.results
     return DeleteGroupsResponse(results=results)
 
 
-def _by_partition(broker: Broker, group_ids: Iterable[str]) -> list[tuple[int, list[str]]]:
+def by_partition(broker: Broker, group_ids: Iterable[str]) -> list[tuple[int, list[str]]]:
     """Group ids (each once) by the coordinator partition they belong to."""
     split: dict[int, list[str]] = {}
     for group_id in dict.fromkeys(group_ids):
         split.setdefault(broker.groups.partition_for(group_id), []).append(group_id)
     return list(split.items())
-
-
-async def _answer(answer: Message | Awaitable[Message]) -> Message:
-    return await answer if inspect.isawaitable(answer) else answer
 
 
 HANDLERS = {

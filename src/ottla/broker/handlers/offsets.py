@@ -14,11 +14,10 @@ made again is then not taken for the new topic's.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
+from ottla.broker.coordinator_routing import answer_of
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
@@ -54,7 +53,6 @@ from ottla.protocol.messages.txn_offset_commit_response import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -85,7 +83,7 @@ async def offset_commit(
     if not accepted:
         return OffsetCommitResponse(topics=refused)
     request.topics = accepted
-    answer = await _answer(broker.groups.request(request.group_id, request, context))
+    answer = await answer_of(broker.groups.request(request.group_id, request, context))
     assert isinstance(answer, OffsetCommitResponse)
     answered = {topic.name: topic for topic in answer.topics}
     for topic_refused in refused:
@@ -166,7 +164,7 @@ async def _commit_in_transaction(
     error = await verify_offsets(broker, request, context.api_version, partition)
     if error:
         return txn_offset_commit_error(request, answer_for(error))
-    answer = await _answer(broker.groups.request_of_partition(partition, request, context))
+    answer = await answer_of(broker.groups.request_of_partition(partition, request, context))
     assert isinstance(answer, TxnOffsetCommitResponse)
     return answer
 
@@ -233,7 +231,7 @@ async def _fetch_group(
         for topic in wanted.topics:
             _fill_in(broker, topic, by_id)
     request = OffsetFetchRequest(groups=[wanted], require_stable=require_stable)
-    answer = await _answer(broker.groups.request(wanted.group_id, request, context))
+    answer = await answer_of(broker.groups.request(wanted.group_id, request, context))
     assert isinstance(answer, OffsetFetchResponse)
     group = answer.groups[0]
     if group.error_code:
@@ -291,15 +289,11 @@ async def offset_delete(
             if each.partition_index not in known
         ]
         topic.partitions = [each for each in topic.partitions if each.partition_index in known]
-    answer = await _answer(broker.groups.request(request.group_id, request, context))
+    answer = await answer_of(broker.groups.request(request.group_id, request, context))
     assert isinstance(answer, OffsetDeleteResponse)
     for answered in answer.topics:
         answered.partitions += refused[answered.name]
     return answer
-
-
-async def _answer(answer: Message | Awaitable[Message]) -> Message:
-    return await answer if inspect.isawaitable(answer) else answer
 
 
 HANDLERS = {

@@ -11,12 +11,12 @@ OffsetFetch. Without share.version in the cluster's features every answer is UNS
 
 from __future__ import annotations
 
-import inspect
 import uuid
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
+from ottla.broker.coordinator_routing import answer_of
 from ottla.broker.handlers.groups import ALL_GROUP_OPERATIONS
 from ottla.core.groups.share.responses import share_group_error
 from ottla.core.metadata.features import SHARE_VERSION
@@ -79,7 +79,7 @@ async def share_group_describe(
     for group_id in dict.fromkeys(request.group_ids):
         if group_id:
             part = ShareGroupDescribeRequest(group_ids=[group_id])
-            answer = await _answer(broker.groups.request(group_id, part, context))
+            answer = await answer_of(broker.groups.request(group_id, part, context))
             assert isinstance(answer, ShareGroupDescribeResponse)
             described += answer.groups
     if request.include_authorized_operations:
@@ -105,7 +105,7 @@ async def _offsets_of(
         topics = [_without_positions(broker, topic) for topic in wanted.topics]
     else:
         request = DescribeShareGroupOffsetsRequest(groups=[wanted])
-        answer = await _answer(broker.groups.request(wanted.group_id, request, context))
+        answer = await answer_of(broker.groups.request(wanted.group_id, request, context))
         assert isinstance(answer, DescribeShareGroupOffsetsResponse)
         if answer.groups[0].error_code:
             return answer.groups[0]
@@ -194,10 +194,6 @@ def delete_share_group_offsets(
 
 def _is_enabled(broker: Broker) -> bool:
     return broker.image.features.get(SHARE_VERSION, 0) > 0
-
-
-async def _answer(answer: Message | Awaitable[Message]) -> Message:
-    return await answer if inspect.isawaitable(answer) else answer
 
 
 HANDLERS = {

@@ -7,12 +7,12 @@ may name is checked here; what the answers mean is decided in core/groups/stream
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Iterator
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
-from ottla.broker.handlers.groups import ALL_GROUP_OPERATIONS
+from ottla.broker.coordinator_routing import answer_of
+from ottla.broker.handlers.groups import ALL_GROUP_OPERATIONS, by_partition
 from ottla.core.metadata import broker_settings
 from ottla.core.metadata.features import STREAMS_VERSION
 from ottla.core.metadata.topic_names import is_internal, topic_name_problem
@@ -63,14 +63,9 @@ async def describe(
             ]
         )
     described = [_error("", ErrorCode.INVALID_GROUP_ID)] if "" in group_ids else []
-    by_partition: dict[int, list[str]] = {}
-    for group_id in filter(None, group_ids):
-        by_partition.setdefault(broker.groups.partition_for(group_id), []).append(group_id)
-    for partition, ids in by_partition.items():
+    for partition, ids in by_partition(broker, filter(None, group_ids)):
         part = StreamsGroupDescribeRequest(group_ids=ids)
-        answer = broker.groups.request_of_partition(partition, part, context)
-        if inspect.isawaitable(answer):
-            answer = await answer
+        answer = await answer_of(broker.groups.request_of_partition(partition, part, context))
         assert isinstance(answer, StreamsGroupDescribeResponse)
         described += answer.groups
     if request.include_authorized_operations:

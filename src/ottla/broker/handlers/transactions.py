@@ -14,11 +14,10 @@ All or none of a transaction's partitions are added: one that does not exist ref
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
+from ottla.broker.coordinator_routing import answer_of
 from ottla.core.coordination.api import Client
 from ottla.core.transactions.listing import filters_of
 from ottla.core.transactions.responses import partitions_of, partitions_result
@@ -46,7 +45,6 @@ from ottla.protocol.messages.end_txn_request import EndTxnRequest
 from ottla.protocol.messages.end_txn_response import EndTxnResponse
 from ottla.protocol.messages.list_transactions_request import ListTransactionsRequest
 from ottla.protocol.messages.list_transactions_response import ListTransactionsResponse
-from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -94,7 +92,7 @@ async def _add_partitions(
     if not transaction.transactional_id:
         return partitions_result(transaction, {}, ErrorCode.INVALID_REQUEST)
     part = AddPartitionsToTxnRequest(transactions=[transaction])
-    answer = await _answer(broker.transactions.ask(transaction.transactional_id, part, _client(context)))
+    answer = await answer_of(broker.transactions.ask(transaction.transactional_id, part, _client(context)))
     assert isinstance(answer, AddPartitionsToTxnResponse)
     (result,) = answer.results_by_transaction
     for topic in result.topic_results:
@@ -123,7 +121,7 @@ async def add_offsets_to_txn(
         ]
     )
     client = Client(context.client_id or "", f"/{context.client_host}", LAST_VERSION_FROM_CLIENTS)
-    answer = await _answer(broker.transactions.ask(request.transactional_id, part, client))
+    answer = await answer_of(broker.transactions.ask(request.transactional_id, part, client))
     assert isinstance(answer, AddPartitionsToTxnResponse)
     error = answer.results_by_transaction[0].topic_results[0].results_by_partition[0].partition_error_code
     return AddOffsetsToTxnResponse(
@@ -134,7 +132,7 @@ async def add_offsets_to_txn(
 async def end_txn(broker: Broker, context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
     if not request.transactional_id:
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
-    answer = await _answer(broker.transactions.ask(request.transactional_id, request, _client(context)))
+    answer = await answer_of(broker.transactions.ask(request.transactional_id, request, _client(context)))
     assert isinstance(answer, EndTxnResponse)
     answer.error_code = _known_to(context, ErrorCode(answer.error_code), FIRST_VERSION_WITH_PRODUCER_FENCED)
     return answer
@@ -149,7 +147,7 @@ async def describe_transactions(
             states.append(DescribedTransaction(error_code=ErrorCode.INVALID_REQUEST))
             continue
         part = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-        answer = await _answer(broker.transactions.ask(transactional_id, part, _client(context)))
+        answer = await answer_of(broker.transactions.ask(transactional_id, part, _client(context)))
         assert isinstance(answer, DescribeTransactionsResponse)
         states += answer.transaction_states
     return DescribeTransactionsResponse(transaction_states=states)
@@ -166,7 +164,7 @@ async def list_transactions(
     shards = broker.transactions.shards
     listed = []
     for partition in shards.partitions():
-        answer = await _answer(shards.ask(partition, request, _client(context)))
+        answer = await answer_of(shards.ask(partition, request, _client(context)))
         assert isinstance(answer, ListTransactionsResponse)
         if answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return answer
@@ -183,10 +181,6 @@ def _known_to(context: RequestContext, error: ErrorCode, first_version: int) -> 
     if error is ErrorCode.PRODUCER_FENCED and context.api_version < first_version:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error
-
-
-async def _answer(answer: Message | Awaitable[Message]) -> Message:
-    return await answer if inspect.isawaitable(answer) else answer
 
 
 HANDLERS = {
