@@ -1,0 +1,261 @@
+"""Connections to other nodes: requests out, answers back, one connection for each purpose and address.
+
+A connection is made at the first request, asks for the other node's API versions (which may be Apache
+Kafka's) and is used until it fails or the node goes on without it. Requests on one connection are answered
+in order, so what may wait there for long (a fetch) has a purpose, and so a connection, of its own. A failure
+of any kind ends the connection and every request on it with `PeerUnreachable`; the next request connects
+again, after a pause that grows while it fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import Final, NamedTuple
+
+from ottla.protocol.apis import advertised_versions
+from ottla.protocol.errors import ErrorCode, ProtocolError
+from ottla.protocol.headers import decode_response, encode_request
+from ottla.protocol.messages.api_versions_request import ApiVersionsRequest
+from ottla.protocol.messages.api_versions_response import ApiVersionsResponse
+from ottla.protocol.schema import Message
+
+log = logging.getLogger("ottla.broker")
+
+FIRST_BACKOFF_SECONDS: Final = 0.05
+LAST_BACKOFF_SECONDS: Final = 1.0
+MAX_ANSWER_BYTES: Final = 1 << 28
+CONNECT_TIMEOUT_SECONDS: Final = 10.0
+
+
+class PeerUnreachable(Exception):
+    """No answer: the node can't be reached, hung up, did not answer in time, or said nonsense."""
+
+
+class PeerAddress(NamedTuple):
+    """Where a node listens."""
+
+    host: str
+    port: int
+
+
+class _Waiting(NamedTuple):
+    correlation_id: int
+    api_key: int
+    api_version: int
+    answer: asyncio.Future[Message]
+
+
+class PeerConnections:
+    """All connections of this node to others. Used on the event loop only."""
+
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id
+        self._connections: dict[tuple[str, PeerAddress], _Connection] = {}
+        self._closed = False
+
+    async def ask(
+        self,
+        purpose: str,
+        to: PeerAddress,
+        request: Message,
+        *,
+        timeout_ms: int,
+        version: int | None = None,
+    ) -> Message:
+        """The answer to `request`, in the newest version that both speak, or at most `version`.
+
+        Raises PeerUnreachable, also when the other node does not serve the API. A cancelled call leaves the
+        connection as it is; its late answer is passed over.
+        """
+        key = (purpose, PeerAddress(*to))
+        connection = self._connections.get(key)
+        if connection is None:
+            if self._closed:
+                raise PeerUnreachable("this node is stopping")
+            connection = self._connections[key] = _Connection(self._client_id, key[1])
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await connection.ask(request, version)
+        except TimeoutError:
+            # What comes after a lost answer can't be told from it: the connection has to go.
+            connection.fail(f"no answer within {timeout_ms} ms")
+            raise PeerUnreachable(f"{to[0]}:{to[1]} did not answer within {timeout_ms} ms") from None
+
+    def forget(self, to: PeerAddress) -> None:
+        """A node has gone for good: close its connections."""
+        for key in [key for key in self._connections if key[1] == to]:
+            self._connections.pop(key).fail("the node has gone")
+
+    def close(self) -> None:
+        """Hang up on everybody."""
+        self._closed = True
+        for connection in self._connections.values():
+            connection.fail("this node is stopping")
+        self._connections.clear()
+
+
+class _Connection:
+    """One connection, made again when it is needed."""
+
+    def __init__(self, client_id: str, to: PeerAddress) -> None:
+        self._client_id = client_id
+        self._to = to
+        self._protocol: _PeerProtocol | None = None
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._connecting: asyncio.Task[None] | None = None
+        self._backoff_seconds = 0.0
+        self._not_before = 0.0
+
+    async def ask(self, request: Message, version: int | None) -> Message:
+        if self._protocol is None or self._protocol.closed:
+            await self._connect()
+        assert self._protocol is not None
+        api_key = request.API_KEY
+        assert api_key is not None
+        return await self._protocol.ask(request, self._version(api_key, version), self._client_id)
+
+    def _version(self, api_key: int, at_most: int | None) -> int:
+        ours = advertised_versions(api_key)
+        theirs = self._versions.get(api_key)
+        if theirs is None:
+            raise PeerUnreachable(f"{self._to.host}:{self._to.port} does not serve API key {api_key}")
+        newest = min(ours[1], theirs[1], ours[1] if at_most is None else at_most)
+        if newest < max(ours[0], theirs[0]):
+            raise PeerUnreachable(
+                f"{self._to.host}:{self._to.port} serves versions {theirs[0]} to {theirs[1]} of API key "
+                f"{api_key}, this node {ours[0]} to {ours[1]}"
+            )
+        return newest
+
+    async def _connect(self) -> None:
+        """One attempt for all who wait."""
+        if self._connecting is None or self._connecting.done():
+            self._connecting = asyncio.get_running_loop().create_task(self._attempt())
+            self._connecting.add_done_callback(_look_at)
+        await asyncio.shield(self._connecting)
+
+    async def _attempt(self) -> None:
+        loop = asyncio.get_running_loop()
+        delay = self._not_before - loop.time()
+        if delay > 0:
+            await asyncio.sleep(delay)
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
+                _, protocol = await loop.create_connection(_PeerProtocol, self._to.host, self._to.port)
+                request = ApiVersionsRequest(client_software_name="ottla", client_software_version="1")
+                answer = await protocol.ask(request, 3, self._client_id)
+        except (OSError, TimeoutError) as problem:
+            self._later()
+            raise PeerUnreachable(
+                f"{self._to.host}:{self._to.port}: {str(problem) or 'timed out'}"
+            ) from problem
+        except PeerUnreachable:
+            self._later()
+            raise
+        if not isinstance(answer, ApiVersionsResponse) or answer.error_code != ErrorCode.NONE:
+            protocol.fail("it does not say which API versions it serves")
+            self._later()
+            raise PeerUnreachable(f"{self._to.host}:{self._to.port} does not say what it serves")
+        self._versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+        self._protocol = protocol
+        self._backoff_seconds = 0.0
+
+    def _later(self) -> None:
+        self._backoff_seconds = min(
+            max(FIRST_BACKOFF_SECONDS, self._backoff_seconds * 2), LAST_BACKOFF_SECONDS
+        )
+        self._not_before = asyncio.get_running_loop().time() + self._backoff_seconds
+
+    def fail(self, reason: str) -> None:
+        """End the connection with whatever waits on it."""
+        if self._connecting is not None and not self._connecting.done():
+            self._connecting.cancel()
+        if self._protocol is not None:
+            self._protocol.fail(reason)
+
+
+def _look_at(task: asyncio.Task[None]) -> None:
+    """Whoever waited has been told; nobody may be left to look at the failure."""
+    if not task.cancelled():
+        task.exception()
+
+
+class _PeerProtocol(asyncio.Protocol):
+    """Frames of answers on one socket, in the order of the requests."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._received = bytearray()
+        self._waiting: deque[_Waiting] = deque()
+        self._next_correlation_id = 0
+        self.closed = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
+        self._transport = transport  # type: ignore[assignment]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._end(f"connection lost: {error or 'closed by the other side'}")
+
+    async def ask(self, request: Message, version: int, client_id: str) -> Message:
+        if self.closed or self._transport is None:
+            raise PeerUnreachable("the connection is closed")
+        api_key = request.API_KEY
+        assert api_key is not None
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        frame = encode_request(api_key, version, correlation_id, client_id, request)
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(correlation_id, api_key, version, answer))
+        self._transport.write(len(frame).to_bytes(4, "big") + frame)
+        return await answer
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        position = 0
+        received = self._received
+        while len(received) - position >= 4:
+            size = int.from_bytes(received[position : position + 4], "big")
+            if size > MAX_ANSWER_BYTES:
+                self.fail(f"an answer of {size} bytes")
+                return
+            if len(received) - position - 4 < size:
+                break
+            frame = memoryview(bytes(memoryview(received)[position + 4 : position + 4 + size]))
+            position += 4 + size
+            if not self._answer(frame):
+                return
+        if position:
+            del received[:position]
+
+    def _answer(self, frame: memoryview) -> bool:
+        if not self._waiting:
+            self.fail("an answer that nobody asked for")
+            return False
+        waiting = self._waiting.popleft()
+        try:
+            correlation_id, response = decode_response(waiting.api_key, waiting.api_version, frame)
+            if correlation_id != waiting.correlation_id:
+                raise ProtocolError(f"answer {correlation_id} where {waiting.correlation_id} was expected")
+        except ProtocolError as error:
+            if not waiting.answer.done():
+                waiting.answer.set_exception(PeerUnreachable(f"an answer that can't be read: {error}"))
+            self.fail(str(error))
+            return False
+        if not waiting.answer.done():
+            waiting.answer.set_result(response)
+        return True
+
+    def fail(self, reason: str) -> None:
+        self._end(reason)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _end(self, reason: str) -> None:
+        self.closed = True
+        waiting, self._waiting = self._waiting, deque()
+        for each in waiting:
+            if not each.answer.done():
+                each.answer.set_exception(PeerUnreachable(reason))
