@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,34 @@ from support.cluster import CONFORMANCE_SETTINGS, ServerError, ServerProcess, fr
 from support.java_tools import java_command, run_java
 
 READY_LOGGER = "kafka.server.KafkaRaftServer"
+READY_TEXT = "Kafka Server started"
 CLUSTER_ID = "b3R0bGEtY29uZm9ybWFuYw"
+
+
+def format_directory(properties: Path, *arguments: str, cluster_id: str = CLUSTER_ID) -> None:
+    """`kafka-storage format` by what a server.properties says. Raises ServerError."""
+    formatted = run_java(
+        "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties), *arguments
+    )
+    if formatted.returncode != 0:
+        raise ServerError(f"format failed: {formatted.stdout}{formatted.stderr}")
+
+
+def server_command(properties: Path, heap: str, more_flags: Sequence[str] = ()) -> list[str]:
+    """The command line of a node, with the flags of Kafka's own start script."""
+    flags = (
+        f"-Xmx{heap}",
+        f"-Xms{heap}",
+        "-XX:+UseG1GC",
+        "-XX:MaxGCPauseMillis=20",
+        "-XX:InitiatingHeapOccupancyPercent=35",
+        "-XX:+ExplicitGCInvokesConcurrent",
+        "-Djava.awt.headless=true",
+        "-Dorg.slf4j.simpleLogger.logFile=System.out",
+        f"-Dorg.slf4j.simpleLogger.log.{READY_LOGGER}=info",
+        *more_flags,
+    )
+    return java_command("kafka.Kafka", str(properties), flags=flags)
 
 
 @dataclass(slots=True)
@@ -69,23 +96,9 @@ class ApacheKafka:
         properties = data_dir / "server.properties"
         properties.write_text("".join(f"{k}={v}\n" for k, v in merged.items()), encoding="utf-8")
         if not (data_dir / "logs" / "meta.properties").exists():
-            arguments = ("format", "-t", CLUSTER_ID, "-c", str(properties), "--standalone")
-            formatted = run_java("kafka.tools.StorageTool", *arguments)
-            if formatted.returncode != 0:
-                raise ServerError(f"format failed: {formatted.stdout}{formatted.stderr}")
-        flags = (
-            f"-Xmx{heap}",
-            f"-Xms{heap}",
-            "-XX:+UseG1GC",
-            "-XX:MaxGCPauseMillis=20",
-            "-XX:InitiatingHeapOccupancyPercent=35",
-            "-XX:+ExplicitGCInvokesConcurrent",
-            "-Djava.awt.headless=true",
-            "-Dorg.slf4j.simpleLogger.logFile=System.out",
-            f"-Dorg.slf4j.simpleLogger.log.{READY_LOGGER}=info",
-        )
-        command = java_command("kafka.Kafka", str(properties), flags=flags)
-        return cls(data_dir, chosen, ServerProcess(command, "Kafka Server started", data_dir / "server.log"))
+            format_directory(properties, "--standalone")
+        command = server_command(properties, heap)
+        return cls(data_dir, chosen, ServerProcess(command, READY_TEXT, data_dir / "server.log"))
 
     @property
     def bootstrap(self) -> str:

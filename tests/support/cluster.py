@@ -82,6 +82,7 @@ class ServerProcess:
     ready_line: str = ""
     _process: subprocess.Popen[str] | None = None
     _drain: threading.Thread | None = None
+    _ready: queue.Queue[str | None] = field(default_factory=queue.Queue)
 
     @property
     def process(self) -> subprocess.Popen[str]:
@@ -95,6 +96,11 @@ class ServerProcess:
 
     def start(self) -> None:
         """Start the process and wait for its ready line. Raises ServerError with what it wrote."""
+        self.launch()
+        self.wait_until_ready()
+
+    def launch(self) -> None:
+        """Start the process: what `start` does first, for servers that are ready only together."""
         if self.running:
             raise ServerError("already running")
         log = self.log_path.open("a", encoding="utf-8")
@@ -106,11 +112,14 @@ class ServerProcess:
             text=True,
             env={**os.environ, **self.environment},
         )
-        ready: queue.Queue[str | None] = queue.Queue(1)
-        self._drain = threading.Thread(target=self._copy_output, args=(log, ready), daemon=True)
+        self._ready = queue.Queue(1)
+        self._drain = threading.Thread(target=self._copy_output, args=(log, self._ready), daemon=True)
         self._drain.start()
+
+    def wait_until_ready(self) -> None:
+        """Wait for the ready line of a process that was launched. Raises ServerError with what it wrote."""
         try:
-            line = ready.get(timeout=self.start_timeout_s)
+            line = self._ready.get(timeout=self.start_timeout_s)
         except queue.Empty:
             self.kill()
             raise ServerError(f"not ready after {self.start_timeout_s} s\n{self.log_tail()}") from None
