@@ -3,17 +3,29 @@
 Kafka's names throughout. A key that nobody knows is named in one warning and kept (DescribeConfigs shows it,
 as Kafka does); a value that is not allowed stops the start with one line that says where it stands, what it
 is and what is allowed. Dynamic values come from the metadata log and are layered over the static ones.
+
+A node is alone when neither controller.quorum.voters nor controller.quorum.bootstrap.servers names another
+one. Any other node must have a node.id that was given, and a controller listener if it is a controller.
 """
 
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from ottla.broker.java_properties import MalformedProperties, parse_properties
-from ottla.broker.listeners import Listener, Listeners, parse_address, read_listeners
+from ottla.broker.listeners import (
+    BROKER,
+    CONTROLLER,
+    META_ADDRESSES,
+    Listener,
+    Listeners,
+    parse_address,
+    read_listeners,
+)
 from ottla.core.metadata import broker_settings
 from ottla.core.metadata.broker_settings import (
     BROKER_SETTINGS,
@@ -24,13 +36,15 @@ from ottla.core.metadata.broker_settings import (
 from ottla.core.metadata.config_layers import BrokerLayers, GroupConfig, TopicConfig
 from ottla.core.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from ottla.core.metadata.settings import InvalidValue, Setting
+from ottla.core.quorum.api import Address
 
 log = logging.getLogger("ottla.broker")
 
 T = TypeVar("T")
 
 MAX_PROPERTIES_BYTES = 16 << 20
-SUPPORTED_ROLES = frozenset({"broker", "controller"})
+MAX_NODE_ID = 2**31 - 1
+LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 _FOREIGN_PREFIXES = (LISTENER_PREFIX, "config.providers.", "rsm.config.", "rlmm.config.")
 
 
@@ -56,9 +70,13 @@ class BrokerConfig:
         self.node_id = self._read_node_id()
         # Both names stand for it, whichever was given.
         self._static["node.id"] = self._static["broker.id"] = str(self.node_id)
-        self._validate_roles()
+        roles: tuple[str, ...] = self[broker_settings.PROCESS_ROLES]
+        self.roles = frozenset(roles)
+        self._listeners: Listeners = read_listeners(self, self.roles, self._static.__contains__, self._refuse)
+        self.quorum_voters: Mapping[int, Address] = self._read_voters()
+        self.quorum_bootstrap_servers = self._read_bootstrap_servers()
+        self.quorum_alone = self._is_alone()
         self._validate_quorum()
-        self._listeners: Listeners = read_listeners(self, self._static.__contains__, self._refuse)
         self.log_directory = self._read_log_directory()
         self._validate_security()
 
@@ -95,9 +113,19 @@ class BrokerConfig:
     # -- what is derived from several settings --------------------------------------------------------
 
     @property
+    def is_broker(self) -> bool:
+        """Whether this node holds partitions and serves clients."""
+        return BROKER in self.roles
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this node may vote and lead the metadata."""
+        return CONTROLLER in self.roles
+
+    @property
     def listener(self) -> Listener:
-        """The first of the broker's listeners."""
-        return self._listeners.broker[0]
+        """The first of the broker's listeners; of the controller's on a node without the broker role."""
+        return (*self._listeners.broker, *self._listeners.controllers)[0]
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
@@ -110,8 +138,18 @@ class BrokerConfig:
         return self._listeners.advertised
 
     @property
+    def controller_listeners(self) -> tuple[Listener, ...]:
+        """Where the controller listens: none on a broker, and none on a single node that has none."""
+        return self._listeners.controllers
+
+    @property
+    def advertised_controller_listeners(self) -> tuple[Listener, ...]:
+        """Where other nodes find this controller, the preferred first; port 0 as for brokers."""
+        return self._listeners.advertised_controllers
+
+    @property
     def controller_listener(self) -> Listener:
-        """Where the controller is found by other nodes."""
+        """The first of them; a single node without one is known by an address that nobody uses."""
         return self._listeners.controller
 
     @property
@@ -176,30 +214,80 @@ class BrokerConfig:
             raise self._refuse("broker.id", f"it must be the same as node.id={node_id}, or be left out")
         return broker_id
 
-    def _validate_roles(self) -> None:
-        roles = self[broker_settings.PROCESS_ROLES]
-        if set(roles) != SUPPORTED_ROLES:
-            raise self._refuse("process.roles", "a node has both roles: set it to broker,controller")
+    def _read_voters(self) -> dict[int, Address]:
+        name = "controller.quorum.voters"
+        voters: dict[int, Address] = {}
+        for voter in self[broker_settings.CONTROLLER_QUORUM_VOTERS]:
+            text, separator, address = voter.partition("@")
+            parsed = parse_address(address)
+            if not separator or not text.isdecimal() or len(text) > 10 or parsed is None:
+                raise self._refuse(name, f"{voter!r} is not id@host:port")
+            if int(text) > MAX_NODE_ID:
+                raise self._refuse(name, f"{text} is too large for a node id")
+            if parsed[0] in META_ADDRESSES:
+                raise self._refuse(name, f"nobody can connect to {voter}: give the address of the node")
+            if int(text) in voters:
+                raise self._refuse(name, f"node {int(text)} is given twice")
+            voters[int(text)] = Address(*parsed)
+        return voters
+
+    def _read_bootstrap_servers(self) -> tuple[Address, ...]:
+        servers = []
+        for server in self[broker_settings.CONTROLLER_QUORUM_BOOTSTRAP_SERVERS]:
+            address = parse_address(server)
+            if address is None:
+                raise self._refuse("controller.quorum.bootstrap.servers", f"{server!r} is not host:port")
+            servers.append(Address(*address))
+        return tuple(servers)
+
+    def _is_alone(self) -> bool:
+        return (
+            self.is_controller
+            and not self.quorum_voters.keys() - {self.node_id}
+            and all(self._is_own_controller(server) for server in self.quorum_bootstrap_servers)
+        )
+
+    def _is_own_controller(self, address: Address) -> bool:
+        """Whether a bootstrap server is this node itself, as far as names tell."""
+        here = LOOPBACK_HOSTS | {socket.gethostname().lower()}
+        every = META_ADDRESSES | {""}
+        for listener in (*self.controller_listeners, self.controller_listener):
+            host = listener.host.lower()
+            same = address.host.lower() == host or (
+                address.host.lower() in here and (host in here or host in every)
+            )
+            if same and address.port == listener.port:
+                return True
+        return False
 
     def _validate_quorum(self) -> None:
-        for voter in self[broker_settings.CONTROLLER_QUORUM_VOTERS]:
-            node, separator, address = voter.partition("@")
-            if not separator or not node.isdecimal() or parse_address(address) is None:
-                raise self._refuse("controller.quorum.voters", f"{voter!r} is not id@host:port")
-            if int(node) != self.node_id:
-                raise self._refuse(
-                    "controller.quorum.voters",
-                    f"a quorum of several nodes is not served: only node {self.node_id} itself may be named",
-                )
-        servers = self[broker_settings.CONTROLLER_QUORUM_BOOTSTRAP_SERVERS]
-        for server in servers:
-            if parse_address(server) is None:
-                raise self._refuse("controller.quorum.bootstrap.servers", f"{server!r} is not host:port")
-        if len(servers) > 1:
+        name = "controller.quorum.voters"
+        voters = self.quorum_voters
+        if voters and self.is_controller and self.node_id not in voters:
             raise self._refuse(
-                "controller.quorum.bootstrap.servers",
-                "a quorum of several nodes is not served: only this node itself may be named",
+                name, f"node.id={self.node_id} is a controller by process.roles, so it must be one of them"
             )
+        if self.node_id in voters and not self.is_controller:
+            raise self._refuse(
+                name, f"node.id={self.node_id} is no controller by process.roles, so it can't be one of them"
+            )
+        if not self.is_controller and not voters and not self.quorum_bootstrap_servers:
+            raise self._refuse(
+                "process.roles",
+                "a node without the controller role has to know the controllers: give "
+                "controller.quorum.bootstrap.servers (or controller.quorum.voters)",
+            )
+        if self.quorum_alone:
+            return
+        if self.is_controller and not self.controller_listeners:
+            names: tuple[str, ...] = self[broker_settings.CONTROLLER_LISTENER_NAMES]
+            raise self._refuse(
+                "listeners",
+                "a controller among several needs a listener that controller.listener.names names: "
+                f"add {names[0]}://host:port",
+            )
+        if not {"node.id", "broker.id"} & self._given.keys():
+            raise self._refuse("node.id", "give each node of a cluster a number of its own")
 
     def _read_log_directory(self) -> Path:
         several = self[broker_settings.LOG_DIRS]

@@ -1,7 +1,8 @@
 """Where a node listens and what it tells clients: `listeners`, `advertised.listeners` and their kin.
 
-One node with both roles: the listeners named in controller.listener.names belong to the controller, the
-others to the broker. Only PLAINTEXT is served.
+The listeners named in controller.listener.names belong to the controller, the others to the broker. A node
+has those of its roles and no others; a single node with both roles needs no controller listener, because
+nobody else looks for its controller. Only PLAINTEXT is served.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.core.metadata import broker_settings
 from ottla.core.metadata.settings import Config
@@ -18,6 +19,8 @@ PLAINTEXT = "PLAINTEXT"
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 META_ADDRESSES = frozenset({"0.0.0.0", "::", "0:0:0:0:0:0:0:0"})
 DEFAULT_CONTROLLER_PORT = 9093
+BROKER: Final = "broker"
+CONTROLLER: Final = "controller"
 
 _LISTENER = re.compile(r"(?P<name>[^:/\s]+)://(?P<host>\[[^\]]*\]|[^:\[\]]*):(?P<port>\d{1,5})")
 _ADDRESS = re.compile(r"(?P<host>\[[^\]]+\]|[^:\[\]\s]+):(?P<port>\d{1,5})")
@@ -40,34 +43,73 @@ class Listeners(NamedTuple):
 
     broker: tuple[Listener, ...]
     advertised: tuple[Listener, ...]
+    controllers: tuple[Listener, ...]
+    advertised_controllers: tuple[Listener, ...]
     controller: Listener
     inter_broker_name: str
 
 
-def read_listeners(config: Config, given: Callable[[str], bool], refuse: Refuse) -> Listeners:
+def read_listeners(
+    config: Config, roles: frozenset[str], given: Callable[[str], bool], refuse: Refuse
+) -> Listeners:
     """The node's listeners. `given` tells whether a setting was set; raises what `refuse` makes."""
-    controller_names: tuple[str, ...] = config[broker_settings.CONTROLLER_LISTENER_NAMES]
+    controller_names = tuple(name.upper() for name in config[broker_settings.CONTROLLER_LISTENER_NAMES])
     protocols = _protocol_map(config, controller_names, refuse)
     texts: tuple[str, ...] = config[broker_settings.LISTENERS]
     listeners = _parse(texts, "listeners", protocols, refuse)
     own = tuple(listener for listener in listeners if listener.name not in controller_names)
-    if not own:
-        raise refuse("listeners", "a broker needs a listener that is not one of controller.listener.names")
-    advertised = _advertised(config, listeners, protocols, refuse)
+    controllers = tuple(listener for listener in listeners if listener.name in controller_names)
+    advertised = _advertised(config, controller_names, listeners, protocols, refuse)
     clients = tuple(listener for listener in advertised if listener.name not in controller_names)
-    if not clients:
-        raise refuse("advertised.listeners", "a broker needs one that is not of controller.listener.names")
-    controllers = [listener for listener in advertised if listener.name in controller_names]
+    advertised_controllers = tuple(
+        sorted(
+            (listener for listener in advertised if listener.name in controller_names),
+            key=lambda listener: controller_names.index(listener.name),
+        )
+    )
+    _require_listeners_of_roles(roles, own, controllers, clients, refuse)
+    substitute = Listener(controller_names[0], clients[0].host if clients else "", DEFAULT_CONTROLLER_PORT)
     return Listeners(
         broker=own,
         advertised=clients,
-        controller=(
-            controllers[0]
-            if controllers
-            else Listener(controller_names[0], clients[0].host, DEFAULT_CONTROLLER_PORT)
-        ),
-        inter_broker_name=_inter_broker_name(config, given, own, refuse),
+        controllers=controllers,
+        advertised_controllers=advertised_controllers,
+        controller=advertised_controllers[0] if advertised_controllers else substitute,
+        inter_broker_name=_inter_broker_name(config, given, own, refuse) if own else PLAINTEXT,
     )
+
+
+def _require_listeners_of_roles(
+    roles: frozenset[str],
+    own: Sequence[Listener],
+    controllers: Sequence[Listener],
+    clients: Sequence[Listener],
+    refuse: Refuse,
+) -> None:
+    if BROKER in roles:
+        if not own:
+            raise refuse(
+                "listeners", "a broker needs a listener that is not one of controller.listener.names"
+            )
+        if not clients:
+            raise refuse(
+                "advertised.listeners", "a broker needs one that is not of controller.listener.names"
+            )
+    if CONTROLLER not in roles and controllers:
+        raise refuse(
+            "listeners",
+            f"{controllers[0].name} is one of controller.listener.names, and process.roles has no "
+            "controller: leave it out, other nodes' controllers listen there",
+        )
+    if BROKER not in roles:
+        if not controllers:
+            raise refuse("listeners", "a controller needs a listener that controller.listener.names names")
+        for listener in (*own, *clients):
+            raise refuse(
+                "listeners" if listener in own else "advertised.listeners",
+                f"{listener.name} is not one of controller.listener.names, and process.roles has no broker: "
+                "leave it out",
+            )
 
 
 def _protocol_map(config: Config, controller_names: Sequence[str], refuse: Refuse) -> dict[str, str]:
@@ -83,7 +125,7 @@ def _protocol_map(config: Config, controller_names: Sequence[str], refuse: Refus
             raise refuse(name, f"{listener} is given twice")
         protocols[listener.upper()] = protocol.upper()
     for listener in controller_names:
-        protocols.setdefault(listener.upper(), PLAINTEXT)
+        protocols.setdefault(listener, PLAINTEXT)
     return protocols
 
 
@@ -113,7 +155,11 @@ def _parse(
 
 
 def _advertised(
-    config: Config, listeners: tuple[Listener, ...], protocols: dict[str, str], refuse: Refuse
+    config: Config,
+    controller_names: Sequence[str],
+    listeners: tuple[Listener, ...],
+    protocols: dict[str, str],
+    refuse: Refuse,
 ) -> tuple[Listener, ...]:
     """What is advertised; a listener of the controller that is left out is advertised as it listens."""
     texts: tuple[str, ...] | None = config[broker_settings.ADVERTISED_LISTENERS]
@@ -122,14 +168,13 @@ def _advertised(
     else:
         setting = "advertised.listeners"
         given = _parse(texts, setting, protocols, refuse)
-        controller_names: tuple[str, ...] = config[broker_settings.CONTROLLER_LISTENER_NAMES]
         names = {listener.name for listener in given}
         left_out = (each for each in listeners if each.name in controller_names and each.name not in names)
         advertised = (*given, *left_out)
     listening = {listener.name for listener in listeners}
     for listener in advertised:
         if listener.name not in listening:
-            raise refuse(setting, f"{listener.name} is not one of the broker's listeners")
+            raise refuse(setting, f"{listener.name} is not one of this node's listeners")
         if listener.host in META_ADDRESSES:
             raise refuse(
                 setting,

@@ -124,15 +124,40 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"process_roles": "broker"}, "process.roles=broker: a node has both roles"),
+        ({"process_roles": "broker"}, "process.roles=broker: a node without the controller role has to know"),
         ({"process_roles": "broker,cook"}, "String must be one of: broker, controller"),
         ({"node_id": "1", "broker_id": "2"}, "broker.id=2: it must be the same as node.id=1"),
         ({"node_id": "-1"}, "node.id=-1: Value must be at least 0"),
         ({"log_dirs": "a,b"}, "log.dirs=a,b: one data directory is served"),
         ({"log_dir": "a", "metadata_log_dir": "b"}, "metadata.log.dir=b"),
-        ({"controller_quorum_voters": "1@a:1,2@b:1"}, "a quorum of several nodes is not served"),
+        ({"controller_quorum_voters": "1@a:1,2@b:1"}, "a controller among several needs a listener"),
+        ({"controller_quorum_voters": "2@a:1,3@b:1"}, "node.id=1 is a controller by process.roles"),
+        ({"controller_quorum_voters": "1@a:1,1@b:1"}, "node 1 is given twice"),
+        ({"controller_quorum_voters": "1@0.0.0.0:1,2@b:1"}, "nobody can connect to 1@0.0.0.0:1"),
+        ({"controller_quorum_voters": "3000000000@b:1"}, "3000000000 is too large for a node id"),
+        (
+            {"process_roles": "broker", "controller_quorum_voters": "1@a:1,2@b:1"},
+            "node.id=1 is no controller by process.roles",
+        ),
+        (
+            {"process_roles": "broker", "controller_quorum_bootstrap_servers": "a:1"},
+            "node.id: give each node of a cluster a number of its own",
+        ),
+        (
+            {
+                "process_roles": "broker",
+                "controller_quorum_bootstrap_servers": "a:1",
+                "listeners": "PLAINTEXT://a:1,CONTROLLER://a:2",
+            },
+            "CONTROLLER is one of controller.listener.names, and process.roles has no controller",
+        ),
+        ({"process_roles": "controller"}, "a controller needs a listener that controller.listener.names"),
+        (
+            {"process_roles": "controller", "listeners": "PLAINTEXT://a:1,CONTROLLER://a:2"},
+            "PLAINTEXT is not one of controller.listener.names, and process.roles has no broker",
+        ),
         ({"controller_quorum_voters": "a:1"}, "'a:1' is not id@host:port"),
-        ({"controller_quorum_bootstrap_servers": "a:1,b:1"}, "a quorum of several nodes is not served"),
+        ({"controller_quorum_bootstrap_servers": "a:1,b:1"}, "a controller among several needs a listener"),
         ({"controller_quorum_bootstrap_servers": "a"}, "'a' is not host:port"),
         ({"authorizer_class_name": "Kafka.Auth"}, "authorization is not served"),
         ({"listeners": "SSL://:9093"}, "listener SSL speaks SSL, only PLAINTEXT is served"),
@@ -148,7 +173,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
             {"listeners": "PLAINTEXT://a:1,CONTROLLER://a:2", "advertised_listeners": "CONTROLLER://a:2"},
             "a broker needs one that is not of controller.listener.names",
         ),
-        ({"advertised_listeners": "CONTROLLER://a:1"}, "CONTROLLER is not one of the broker's listeners"),
+        ({"advertised_listeners": "CONTROLLER://a:1"}, "CONTROLLER is not one of this node's listeners"),
         ({"advertised_listeners": "OTHER://a:1"}, "no entry in listener.security.protocol.map"),
         ({"advertised_listeners": "SSL://a:1"}, "only PLAINTEXT is served"),
         ({"inter_broker_listener_name": "OTHER"}, "OTHER is not one of the broker's listeners"),
@@ -173,6 +198,82 @@ def test_two_listeners_on_one_port() -> None:
     }
     with pytest.raises(ConfigError, match="each listener must have a different port"):
         BrokerConfig.from_mapping(listeners)
+
+
+# -- several nodes --------------------------------------------------------------------------------------
+
+THREE_VOTERS = "1@a:9093,2@b:9093,3@c:9093"
+
+
+def test_a_node_of_three() -> None:
+    config = configured(
+        node_id="2",
+        listeners="PLAINTEXT://b:9092,CONTROLLER://b:9093",
+        controller_quorum_voters=THREE_VOTERS,
+    )
+    assert (config.is_broker, config.is_controller, config.quorum_alone) == (True, True, False)
+    assert config.quorum_voters == {1: ("a", 9093), 2: ("b", 9093), 3: ("c", 9093)}
+    assert config.listeners == (Listener("PLAINTEXT", "b", 9092),)
+    assert config.controller_listeners == (Listener("CONTROLLER", "b", 9093),)
+
+
+def test_a_broker_without_the_controller_role() -> None:
+    config = configured(
+        process_roles="broker",
+        node_id="4",
+        listeners="PLAINTEXT://d:1",
+        controller_quorum_voters=THREE_VOTERS,
+    )
+    assert (config.is_broker, config.is_controller, config.quorum_alone) == (True, False, False)
+    assert config.controller_listeners == config.advertised_controller_listeners == ()
+
+
+def test_a_controller_without_the_broker_role() -> None:
+    config = configured(
+        process_roles="controller",
+        node_id="4",
+        listeners="B://d:1,A://d:2",
+        controller_listener_names="A,B",
+        controller_quorum_bootstrap_servers="a:9093,b:9093",
+    )
+    assert (config.is_broker, config.is_controller, config.quorum_alone) == (False, True, False)
+    assert config.listeners == config.advertised_listeners == ()
+    assert config.quorum_bootstrap_servers == (("a", 9093), ("b", 9093))
+    assert [listener.name for listener in config.advertised_controller_listeners] == ["A", "B"]
+    assert config.controller_listener == config.advertised_controller_listeners[0]
+    assert config.listener.name == "B"
+
+
+@pytest.mark.parametrize(
+    ("values", "alone"),
+    [
+        ({}, True),
+        ({"controller_quorum_voters": "1@a:9093"}, True),
+        ({"controller_quorum_bootstrap_servers": "a:9093"}, True),
+        ({"controller_quorum_bootstrap_servers": "A:9093"}, True),
+        ({"controller_quorum_bootstrap_servers": "a:9094"}, False),
+        ({"controller_quorum_bootstrap_servers": "b:9093"}, False),
+        ({"controller_quorum_bootstrap_servers": "a:9093,b:9093"}, False),
+        ({"controller_quorum_voters": "1@a:9093,2@b:9093"}, False),
+        (
+            {
+                "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+                "controller_quorum_bootstrap_servers": "localhost:9093",
+            },
+            True,
+        ),
+        (
+            {
+                "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+                "controller_quorum_bootstrap_servers": "localhost:9094",
+            },
+            False,
+        ),
+    ],
+)
+def test_who_is_alone(values: dict[str, str], alone: bool) -> None:
+    listeners = {"listeners": "PLAINTEXT://a:9092,CONTROLLER://a:9093", "node_id": "1"}
+    assert configured(**{**listeners, **values}).quorum_alone is alone
 
 
 # -- listeners ------------------------------------------------------------------------------------------
