@@ -9,6 +9,11 @@ def leader(isr: tuple[int, ...], log_end_offset: int = 10) -> PartitionLeader:
     )
 
 
+def progress(partition: PartitionLeader, replica: int, fetch_offset: int) -> int:
+    partition.on_follower_fetch(replica, fetch_offset, 0, 1, now_ms=0)
+    return partition.high_watermark
+
+
 def test_alone_in_sync_everything_appended_is_committed() -> None:
     alone = leader(isr=(1,))
     assert alone.high_watermark == 10
@@ -18,21 +23,21 @@ def test_alone_in_sync_everything_appended_is_committed() -> None:
 def test_nothing_commits_before_every_in_sync_replica_has_it() -> None:
     three = leader(isr=(1, 2, 3))
     assert three.high_watermark == 0
-    assert three.on_replica_progress(2, 10) == 0
-    assert three.on_replica_progress(3, 7) == 7
+    assert progress(three, 2, 10) == 0
+    assert progress(three, 3, 7) == 7
     assert three.on_append(20) == 7
 
 
 def test_the_high_watermark_never_moves_back() -> None:
     two = leader(isr=(1, 2))
-    two.on_replica_progress(2, 9)
-    assert two.on_replica_progress(2, 4) == 9
+    progress(two, 2, 9)
+    assert progress(two, 2, 4) == 9
 
 
 def test_a_replica_out_of_sync_holds_nothing_up() -> None:
     two = leader(isr=(1, 2))
-    assert two.on_replica_progress(3, 2) == 0
-    assert two.on_replica_progress(2, 10) == 10
+    assert progress(two, 3, 2) == 0
+    assert progress(two, 2, 10) == 10
 
 
 def test_an_open_transaction_bounds_the_last_stable_offset() -> None:

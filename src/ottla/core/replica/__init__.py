@@ -1,1 +1,1 @@
-"""Leader state of a partition: high watermark, leader epochs, producers, fetch sessions."""
+"""One replica's state: a leader's in-sync set and high watermark, a follower's next fetch, fetch sessions."""
