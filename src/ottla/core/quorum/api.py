@@ -11,7 +11,7 @@ outlives it. Appends become durable later; `on_flushed` says how far.
     ReplyRecords     the same for a Fetch, with the log's bytes from `fetch_offset` on put in
     ReplySnapshot    the same for a FetchSnapshot, with a piece of the snapshot's file
     AppendControls   a leader's control batch, at the log's end
-    AppendFetched    a leader's batches, verbatim; then sync and `on_appended`
+    AppendFetched    a leader's batches, verbatim; `on_appended` at once, then sync and `on_flushed`
     Truncate         the log from an offset on goes
     Commit           everything below the high watermark is committed
     Became           what this node is now; a leader may append only after it
@@ -147,8 +147,16 @@ class QuorumLog(Protocol):
     def latest_snapshot(self) -> SnapshotId | None:
         """The newest complete snapshot."""
 
+    @property
+    def earliest_snapshot(self) -> SnapshotId | None:
+        """The oldest complete snapshot: where `start_offset` is not 0, the one that ends there."""
+
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(largest epoch not above `epoch`, the offset after its last record), (-1, -1) if there is none."""
+        """(largest epoch not above `epoch`, the offset after its last record), (-1, -1) if there is none.
+
+        Of what the log itself has, from `start_offset` on. For an epoch above all others it is the last one
+        and the log's end.
+        """
 
 
 class Randomness(Protocol):
