@@ -19,6 +19,8 @@ from ottla.broker.config import BrokerConfig, ConfigError
 from ottla.broker.controller import Controller
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.group_coordinator import GroupCoordinator
+from ottla.broker.metadata_quorum import MetadataQuorum
+from ottla.broker.peers import PeerConnections
 from ottla.broker.producer_ids import ProducerIdSource
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.server import ListenError, Server, ServerLimits, bind
@@ -58,6 +60,8 @@ class Broker:
         )
         # Set by `_open`, before anybody can send a request.
         self.log_directory: LogDirectory
+        self.peers: PeerConnections
+        self.quorum: MetadataQuorum
         self.controller: Controller
         self.replicas: ReplicaManager
         self.groups: GroupCoordinator
@@ -140,11 +144,12 @@ class Broker:
     async def _open(self, ports: dict[str, int]) -> None:
         config = self.config
         self.log_directory = LogDirectory.open(config.log_directory, node_id=config.node_id)
+        self.peers = PeerConnections(f"ottla-{self.node_id}")
+        self.quorum = MetadataQuorum.open(
+            self.log_directory, config, self.peers, now_ms=self.now_ms, spawn=self.supervisor.spawn
+        )
         self.controller = await Controller.open(
-            self.log_directory,
-            config,
-            now_ms=self.now_ms,
-            spawn=self.supervisor.spawn,
+            self.quorum, config, now_ms=self.now_ms, spawn=self.supervisor.spawn
         )
         self.replicas = ReplicaManager(self, self.log_directory)
         self.replicas.open()

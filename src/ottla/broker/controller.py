@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from ottla.broker.config import BrokerConfig, ConfigError
 from ottla.broker.listeners import Listener
-from ottla.broker.metadata_log import MetadataLog, MetadataLogLimits
+from ottla.broker.metadata_quorum import MetadataQuorum
 from ottla.broker.metadata_snapshots import SnapshotId
 from ottla.core.metadata import broker_settings, topic_settings
 from ottla.core.metadata.decisions import Decision
@@ -39,7 +39,7 @@ from ottla.core.metadata.image import (
     MetadataImage,
 )
 from ottla.core.metadata.producer_ids import allocate_producer_ids
-from ottla.core.metadata.registration import (
+from ottla.core.metadata.standalone import (
     elect_after_start,
     register_broker,
     register_controller,
@@ -71,7 +71,7 @@ from ottla.protocol.records.begin_transaction_record import BeginTransactionReco
 from ottla.protocol.records.config_record import ConfigRecord
 from ottla.protocol.records.end_transaction_record import EndTransactionRecord
 from ottla.protocol.schema import Message
-from ottla.storage.log_directory import LogDirectory, LogDirectoryError
+from ottla.storage.log_directory import LogDirectoryError
 
 log = logging.getLogger("ottla.broker")
 
@@ -143,19 +143,20 @@ class Controller:
 
     def __init__(
         self,
-        directory: LogDirectory,
+        quorum: MetadataQuorum,
         config: BrokerConfig,
-        metadata_log: MetadataLog,
         now_ms: Callable[[], int],
         spawn: Spawn | None,
     ) -> None:
-        self._directory = directory
+        self._quorum = quorum
+        self._directory = quorum.directory
         self._config = config
-        self._log = metadata_log
+        self._log = quorum.log
         self._now_ms = now_ms
         self._spawn = spawn
         self._random = SystemRandomness()
         self._listeners: list[MetadataListener] = []
+        self._leadership_listeners: list[tuple[Callable[[int], None], Callable[[], None]]] = []
         #: Everything durable and applied.
         self.image = MetadataImage()
         #: Everything appended.
@@ -172,31 +173,18 @@ class Controller:
     @classmethod
     async def open(
         cls,
-        directory: LogDirectory,
+        quorum: MetadataQuorum,
         config: BrokerConfig,
         *,
         now_ms: Callable[[], int],
         spawn: Spawn | None = None,
     ) -> Controller:
-        """Open (or format) the metadata and read it; `lead` is the next step.
+        """Read what of the metadata is known to be committed: all of it in a quorum of this node alone.
 
         `spawn` starts the tasks that sync the log; give the supervisor's, so that a failed sync stops the
         broker. Raises LogDirectoryError, ConfigError, LogCorruption or OSError.
         """
-        limits = MetadataLogLimits(
-            segment_bytes=config[broker_settings.METADATA_LOG_SEGMENT_BYTES],
-            segment_ms=config[broker_settings.METADATA_LOG_SEGMENT_MS],
-            max_batch_bytes=config[broker_settings.INTERNAL_METADATA_MAX_BATCH_SIZE_IN_BYTES],
-            max_retention_bytes=config[broker_settings.METADATA_MAX_RETENTION_BYTES],
-            max_retention_ms=config[broker_settings.METADATA_MAX_RETENTION_MS],
-            snapshot_after_bytes=config[broker_settings.METADATA_LOG_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS],
-            snapshot_after_ms=config[broker_settings.METADATA_LOG_MAX_SNAPSHOT_INTERVAL_MS],
-            file_delete_delay_ms=config[broker_settings.INTERNAL_METADATA_DELETE_DELAY_MILLIS],
-        )
-        metadata_log = MetadataLog.open(
-            directory, config.node_id, config.controller_listener, limits, now_ms()
-        )
-        controller = cls(directory, config, metadata_log, now_ms, spawn)
+        controller = cls(quorum, config, now_ms, spawn)
         controller._replay()
         return controller
 
@@ -289,6 +277,29 @@ class Controller:
             except OSError as error:  # no harm: the next start finds the broker as after a kill
                 log.warning("broker could not be fenced in the metadata error=%s", error)
         await asyncio.to_thread(self._log.close)
+
+    @property
+    def active(self) -> bool:
+        """Whether this node is the active controller and may submit."""
+        return not self._closed and self._failure is None
+
+    def add_leadership_listener(
+        self, on_active: Callable[[int], None], on_inactive: Callable[[], None]
+    ) -> None:
+        """Call `on_active(epoch)` once this node may submit, at once if it may already, and `on_inactive()`
+        when it may not any more. On the event loop.
+        """
+        self._leadership_listeners.append((on_active, on_inactive))
+        if self.active:
+            on_active(self.epoch)
+
+    async def wait_until_caught_up(self) -> None:
+        """Wait until the high watermark that the leader told is applied: the start of a node among several."""
+
+    async def wait_for(self, offset: int) -> None:
+        """Wait until the record at `offset` is applied."""
+        while self.image.last_offset < offset:
+            await self._settle(offset + 1)
 
     @property
     def epoch(self) -> int:

@@ -14,7 +14,9 @@ import pytest
 from ottla.broker.config import BrokerConfig, ConfigError
 from ottla.broker.controller import Controller
 from ottla.broker.metadata_log import MetadataLog, MetadataLogLimits
+from ottla.broker.metadata_quorum import MetadataQuorum
 from ottla.broker.metadata_snapshots import snapshots
+from ottla.broker.peers import PeerConnections
 from ottla.core.metadata import broker_settings
 from ottla.core.metadata.decisions import Decision
 from ottla.core.metadata.features import INITIAL_FEATURES
@@ -44,7 +46,9 @@ async def running(
     )
     directory = LogDirectory.open(path, node_id=config.node_id, cluster_id=cluster_id)
     try:
-        controller = await Controller.open(directory, config, now_ms=lambda: NOW_MS)
+        peers = PeerConnections("test")
+        quorum = MetadataQuorum.open(directory, config, peers, now_ms=lambda: NOW_MS)
+        controller = await Controller.open(quorum, config, now_ms=lambda: NOW_MS)
         controller.lead({"PLAINTEXT": 19092})
         yield controller
         if clean:
