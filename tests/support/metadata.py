@@ -11,7 +11,7 @@ from ottla.core.metadata.config_layers import BrokerLayers
 from ottla.core.metadata.decisions import Decision
 from ottla.core.metadata.features import INITIAL_FEATURES
 from ottla.core.metadata.image import EndpointImage, MetadataDelta, MetadataImage
-from ottla.core.metadata.registration import register_broker
+from ottla.core.metadata.standalone import register_broker
 from ottla.core.metadata.topics import TopicDefaults, create_topics
 from ottla.protocol.messages.create_topics_request import (
     CreatableReplicaAssignment,

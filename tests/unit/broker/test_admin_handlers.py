@@ -21,7 +21,7 @@ from ottla.broker.handlers.operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_O
 from ottla.broker.handlers.partitions import list_partition_reassignments
 from ottla.core.metadata.decisions import Decision
 from ottla.core.metadata.image import EndpointImage, MetadataImage
-from ottla.core.metadata.registration import register_broker
+from ottla.core.metadata.standalone import register_broker
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_cluster_request import DescribeClusterRequest
 from ottla.protocol.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource

@@ -1,170 +1,54 @@
-"""Nodes of the cluster: controllers and brokers register, brokers are fenced, unfenced and elected.
+"""Nodes of the cluster come and go: BrokerRegistration 0-4, ControllerRegistration 0, UnregisterBroker 0.
 
-A broker that (re)starts registers with a new incarnation and is fenced until its first heartbeat says that
-it has caught up; then it is unfenced, and the partitions that wait for it get it as their leader. In a
-single node both happen at the start, in one batch: a partition's leader epoch thus grows with each start,
-which is what tells clients to check that their offsets still exist (KIP-320).
+A broker that (re)starts registers with a new incarnation. It is fenced until its heartbeats say that it has
+caught up (`heartbeats`). Its broker epoch is the offset of its registration's record, so a later one is larger.
+A registration that comes twice (the answer was lost) changes nothing. v2 names the data directories (KIP-858),
+v3 the epoch of the run that ended cleanly (KIP-966): without that proof the broker may have lost records, so it
+is no longer eligible to lead.
+
+Errors of a whole request are raised as KafkaError.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from uuid import UUID
-
-from ottla.core.metadata.features import ELIGIBLE_LEADER_REPLICAS, SUPPORTED_FEATURES
-from ottla.core.metadata.image import NO_LEADER, EndpointImage, MetadataImage, PartitionImage, TopicImage
-from ottla.protocol.records.broker_registration_change_record import BrokerRegistrationChangeRecord
-from ottla.protocol.records.partition_change_record import PartitionChangeRecord
-from ottla.protocol.records.register_broker_record import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
-from ottla.protocol.records.register_controller_record import (
-    ControllerEndpoint,
-    ControllerFeature,
-    RegisterControllerRecord,
-)
-from ottla.protocol.schema import Message
-
-FENCE = 1
-UNFENCE = -1
-
-
-def register_controller(controller_id: int, incarnation_id: UUID, endpoint: EndpointImage) -> Message:
-    """The record of a controller's start."""
-    return RegisterControllerRecord(
-        controller_id=controller_id,
-        incarnation_id=incarnation_id,
-        zk_migration_ready=False,
-        end_points=[
-            ControllerEndpoint(
-                name=endpoint.name,
-                host=endpoint.host,
-                port=endpoint.port,
-                security_protocol=endpoint.security_protocol,
-            )
-        ],
-        features=[
-            ControllerFeature(name=name, min_supported_version=smallest, max_supported_version=largest)
-            for name, (smallest, largest) in SUPPORTED_FEATURES.items()
-        ],
-    )
+from ottla.core.metadata.decisions import Decision
+from ottla.core.metadata.image import MetadataImage
+from ottla.core.metadata.partition_changes import TopicRules
+from ottla.protocol.messages.broker_registration_request import BrokerRegistrationRequest
+from ottla.protocol.messages.broker_registration_response import BrokerRegistrationResponse
+from ottla.protocol.messages.controller_registration_request import ControllerRegistrationRequest
+from ottla.protocol.messages.controller_registration_response import ControllerRegistrationResponse
+from ottla.protocol.messages.unregister_broker_request import UnregisterBrokerRequest
+from ottla.protocol.messages.unregister_broker_response import UnregisterBrokerResponse
 
 
 def register_broker(
-    broker_id: int,
-    broker_epoch: int,
-    incarnation_id: UUID,
-    endpoints: Sequence[EndpointImage],
-    rack: str | None,
-    directory_id: UUID,
-) -> list[Message]:
-    """The records of a broker's start: registered, then unfenced.
+    image: MetadataImage,
+    request: BrokerRegistrationRequest,
+    rules: TopicRules,
+    *,
+    cluster_id: str,
+    is_alive: bool,
+    api_version: int,
+) -> Decision[BrokerRegistrationResponse]:
+    """A broker's start. `is_alive` is `BrokerHeartbeats.is_alive(image, request.broker_id, now_ms)`.
 
-    `broker_epoch` is the offset that the first of the records will have, as in Kafka.
+    Raises InconsistentClusterId, DuplicateBrokerRegistration (another incarnation is alive),
+    BrokerIdNotRegistered (a broker of a ZooKeeper cluster), UnsupportedVersion (its features don't include the
+    cluster's levels), InvalidRegistration (directories, listeners).
     """
-    return [
-        RegisterBrokerRecord(
-            broker_id=broker_id,
-            incarnation_id=incarnation_id,
-            broker_epoch=broker_epoch,
-            end_points=[
-                BrokerEndpoint(
-                    name=each.name,
-                    host=each.host,
-                    port=each.port,
-                    security_protocol=each.security_protocol,
-                )
-                for each in endpoints
-            ],
-            features=[
-                BrokerFeature(name=name, min_supported_version=smallest, max_supported_version=largest)
-                for name, (smallest, largest) in SUPPORTED_FEATURES.items()
-            ],
-            rack=rack,
-            fenced=True,
-            log_dirs=[directory_id],
-        ),
-        BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=UNFENCE),
-    ]
+    raise AssertionError("not yet")
 
 
-def shut_down_broker(image: MetadataImage, broker_id: int) -> list[Message]:
-    """The records of a broker that stops cleanly: it leads nothing any more, and is fenced.
-
-    It stays eligible for what it led (KIP-966), so that the next start, of this broker or of Apache Kafka on
-    the same directory, elects it at once. Without that feature it stays the only one in sync.
-    """
-    broker = image.brokers[broker_id]
-    has_elr = bool(image.features.get(ELIGIBLE_LEADER_REPLICAS))
-    records: list[Message] = [
-        BrokerRegistrationChangeRecord(
-            broker_id=broker_id, broker_epoch=broker.broker_epoch, in_controlled_shutdown=1
-        )
-    ]
-    for _, topic in sorted(image.topics.items()):
-        for _, partition in sorted(topic.partitions.items()):
-            if partition.leader != broker_id:
-                continue
-            change = PartitionChangeRecord(
-                partition_id=partition.partition_id, topic_id=topic.topic_id, leader=NO_LEADER
-            )
-            if has_elr and partition.isr == (broker_id,):
-                change.isr = []
-                change.eligible_leader_replicas = [*partition.elr, broker_id]
-                change.last_known_elr = [broker_id]
-            records.append(change)
-    records.append(
-        BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch, fenced=FENCE)
-    )
-    return records
+def register_controller(
+    image: MetadataImage, request: ControllerRegistrationRequest
+) -> Decision[ControllerRegistrationResponse]:
+    """A controller's start. Raises InvalidRegistration for listeners that make no sense."""
+    raise AssertionError("not yet")
 
 
-def elect_after_start(
-    image: MetadataImage, broker_id: int, directory_id: UUID, may_elect_uncleanly: Callable[[str], bool]
-) -> list[Message]:
-    """The partitions that a broker leads after its start, as changes of their leader and in-sync set.
-
-    `image` is that before the registration. Those that it led keep it, with a new leader epoch; those
-    without a leader get it if it is in sync or eligible (KIP-966), or, where the topic allows that, if it is
-    a replica at all. Its data directory is noted where it is another one than before.
-    """
-    records: list[Message] = []
-    for _, topic in sorted(image.topics.items()):
-        for _, partition in sorted(topic.partitions.items()):
-            change = _election(topic, partition, broker_id, directory_id, may_elect_uncleanly)
-            if change is not None:
-                records.append(change)
-    return records
-
-
-def _election(
-    topic: TopicImage,
-    partition: PartitionImage,
-    broker_id: int,
-    directory_id: UUID,
-    may_elect_uncleanly: Callable[[str], bool],
-) -> PartitionChangeRecord | None:
-    if broker_id not in partition.replicas or partition.leader not in (NO_LEADER, broker_id):
-        return None
-    entitled = (
-        broker_id == partition.leader
-        or broker_id in partition.isr
-        or broker_id in partition.elr
-        # Nobody is in sync or eligible: the last leader is as good as it gets (KIP-966's last known leader).
-        or (not partition.isr and not partition.elr and partition.last_known_elr == (broker_id,))
-    )
-    if not entitled and not may_elect_uncleanly(topic.name):
-        return None
-    change = PartitionChangeRecord(
-        partition_id=partition.partition_id, topic_id=topic.topic_id, leader=broker_id
-    )
-    if broker_id not in partition.isr:
-        change.isr = [broker_id]
-    if partition.elr:
-        change.eligible_leader_replicas = []
-    if partition.last_known_elr:
-        change.last_known_elr = []
-    slot = partition.replicas.index(broker_id)
-    if partition.directories[slot] != directory_id:
-        directories = list(partition.directories)
-        directories[slot] = directory_id
-        change.directories = directories
-    return change
+def unregister_broker(
+    image: MetadataImage, request: UnregisterBrokerRequest, rules: TopicRules
+) -> Decision[UnregisterBrokerResponse]:
+    """A broker that is gone for good. Raises BrokerIdNotRegistered."""
+    raise AssertionError("not yet")

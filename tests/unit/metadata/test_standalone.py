@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 from ottla.core.metadata.image import NO_LEADER, EndpointImage, MetadataImage, PartitionImage
-from ottla.core.metadata.registration import elect_after_start, register_broker, shut_down_broker
+from ottla.core.metadata.standalone import elect_after_start, register_broker, shut_down_broker
 from ottla.protocol.records.feature_level_record import FeatureLevelRecord
 from ottla.protocol.records.partition_change_record import PartitionChangeRecord
 from support.metadata import apply, create, directory_of, image_with_brokers, topic
