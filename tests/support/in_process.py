@@ -9,8 +9,9 @@ from pathlib import Path
 
 from ottla.broker.broker import Broker
 from ottla.broker.config import BrokerConfig
+from ottla.broker.topic_creation import create_topics
 from ottla.protocol.headers import decode_response, encode_request
-from ottla.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.create_topics_request import CreatableTopic
 from ottla.protocol.schema import Message
 
 ANSWER_TIMEOUT_S = 10
@@ -84,5 +85,5 @@ async def create_topic(
         replication_factor=1,
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
     )
-    response = await broker.controller.create_topics(CreateTopicsRequest(topics=[topic]))
+    response = await create_topics(broker, [topic])
     assert response.topics[0].error_code == 0, response.topics[0].error_message

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.config import BrokerConfig, ConfigError
 from ottla.broker.controller import Controller
+from ottla.broker.controller_channel import ControllerChannel
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.group_coordinator import GroupCoordinator
+from ottla.broker.lifecycle import BrokerLifecycle
 from ottla.broker.metadata_quorum import MetadataQuorum
-from ottla.broker.peers import PeerConnections
+from ottla.broker.peers import PeerAddress, PeerConnections
 from ottla.broker.producer_ids import ProducerIdSource
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.server import ListenError, Server, ServerLimits, bind
@@ -54,6 +56,8 @@ class Broker:
         self.failed = False
         self._on_failure = on_failure
         self._random = random.SystemRandom()
+        self.controller_channel = ControllerChannel(self)
+        self.lifecycle = BrokerLifecycle(self)
         self.supervisor = Supervisor(self._task_died)
         self.fetch_sessions = FetchSessionCache(
             config[broker_settings.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], min_eviction_ms=120_000
@@ -86,7 +90,7 @@ class Broker:
             broker.port = ports[config.listener.name]
             await broker._open(ports)
             for name, bound in sockets.items():
-                await broker.server.listen(name, bound)
+                await broker.server.listen(name, bound, Dispatcher(broker))
         except (ListenError, StorageError, ConfigError, OSError) as problem:
             for bound in sockets.values():
                 bound.close()
@@ -99,6 +103,16 @@ class Broker:
     def image(self) -> MetadataImage:
         """The cluster's metadata as of the last committed record."""
         return self.controller.image
+
+    @property
+    def controller_leader_id(self) -> int:
+        """The active controller's node id, -1 when it is not known."""
+        return self.quorum.leader_id
+
+    def controller_address(self) -> PeerAddress | None:
+        """Where the active controller listens; None when that is not known, or when it is this node."""
+        address = self.quorum.leader_address()
+        return None if address is None or self.quorum.is_leader else PeerAddress(*address)
 
     @property
     def cluster_id(self) -> str:
@@ -135,6 +149,7 @@ class Broker:
         await self.transactions.stop()
         await self.share_coordinator.stop()
         await self.controller.close()
+        self.peers.close()
         await self.supervisor.stop()
         await self.replicas.close()
         self.log_directory.close(clean=not self.failed, broker_epoch=self.controller.broker_epoch)
@@ -155,7 +170,8 @@ class Broker:
         self.replicas.open()
         # Only now is anything written: whatever refuses the start has left the directory as it was.
         self.replicas.on_metadata(self.controller.lead(ports))
-        self.producer_ids = ProducerIdSource(self.controller)
+        self.lifecycle.broker_epoch = self.controller.broker_epoch
+        self.producer_ids = ProducerIdSource(self)
         self.groups = GroupCoordinator(self)
         self.transactions = TransactionCoordinator(self)
         self.share_coordinator = ShareCoordinator(self)
@@ -166,7 +182,6 @@ class Broker:
         self.controller.add_listener(self.transactions.on_metadata)
         await self.replicas.elect_all()
         self.server = Server(
-            Dispatcher(self),
             ServerLimits(
                 max_request_bytes=config[broker_settings.SOCKET_REQUEST_MAX_BYTES],
                 max_connections=config[broker_settings.MAX_CONNECTIONS],

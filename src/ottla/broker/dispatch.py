@@ -1,8 +1,12 @@
-"""Routes a frame to the handler of its API, and keeps the table of the APIs that this broker serves.
+"""Routes a frame to the handler of its API, and keeps the tables of the APIs that this node serves.
+
+There are two tables: what clients and brokers ask at a broker's listeners, and what nodes (and an
+administrator, KIP-919) ask at a controller's. Many APIs are in both; a module then has `HANDLERS` for the
+first and `CONTROLLER_HANDLERS` for the second: a broker passes a change on, the active controller makes it.
 
 A handler is one of two kinds. Most take a decoded request and return (or await) a response message. The
-two hot ones, Produce and Fetch, take and give bytes. Handler modules are imported at the first request
-for one of their APIs: a broker starts without paying for those that nobody calls.
+two hot ones, Produce and Fetch, take and give bytes (`RAW_HANDLERS`). Handler modules are imported at the
+first request for one of their APIs: a broker starts without paying for those that nobody calls.
 """
 
 from __future__ import annotations
@@ -10,14 +14,15 @@ from __future__ import annotations
 import importlib
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.connection import ClientConnection, CloseConnection, Reply
 from ottla.broker.context import RequestContext
+from ottla.broker.error_answers import error_answer
 from ottla.broker.replies import frame_reply
-from ottla.protocol.apis import ApiKey, advertised_versions, request_class, response_class
-from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.apis import ApiKey, advertised_versions, request_class
+from ottla.protocol.errors import KafkaError
 from ottla.protocol.headers import decode_request_header
 from ottla.protocol.schema import Message
 
@@ -29,7 +34,7 @@ log = logging.getLogger("ottla.broker")
 Handler = Callable[["Broker", RequestContext, Any], Message | Awaitable[Message]]
 RawHandler = Callable[["Broker", RequestContext, memoryview], Reply | Awaitable[Reply]]
 
-#: API -> module under ottla.broker.handlers. This is also what ApiVersions advertises.
+#: API -> module under ottla.broker.handlers, at a broker's listeners. Also what ApiVersions advertises there.
 FAMILIES: dict[ApiKey, str] = {
     ApiKey.PRODUCE: "produce",
     ApiKey.FETCH: "fetch",
@@ -91,14 +96,63 @@ FAMILIES: dict[ApiKey, str] = {
 }
 
 
-class Dispatcher:
-    """Decodes a request's header, finds its handler and frames its answer."""
+#: The same for a controller's listeners; the modules' `CONTROLLER_HANDLERS`.
+CONTROLLER_FAMILIES: dict[ApiKey, str] = {
+    ApiKey.API_VERSIONS: "api_versions",
+    ApiKey.CREATE_TOPICS: "topics",
+    ApiKey.DELETE_TOPICS: "topics",
+    ApiKey.CREATE_PARTITIONS: "partitions",
+    ApiKey.ELECT_LEADERS: "partitions",
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: "partitions",
+    ApiKey.DESCRIBE_CONFIGS: "configs",
+    ApiKey.ALTER_CONFIGS: "configs",
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: "configs",
+    ApiKey.UPDATE_FEATURES: "cluster",
+    ApiKey.DESCRIBE_CLUSTER: "cluster",
+    ApiKey.ENVELOPE: "envelopes",
+    ApiKey.ALLOCATE_PRODUCER_IDS: "producer_ids",
+}
 
-    def __init__(self, broker: Broker) -> None:
+
+class HandlerTable:
+    """The handlers of one table of families, each imported when it is first asked for."""
+
+    def __init__(self, families: Mapping[ApiKey, str], attribute: str) -> None:
+        self._families = families
+        self._attribute = attribute
+        self.loaded: dict[int, Handler] = {}
+        self.loaded_raw: dict[int, RawHandler] = {}
+
+    def load(self, key: int) -> None:
+        """Import the handler of an API of the table."""
+        api_key = ApiKey(key)
+        module = importlib.import_module(f"ottla.broker.handlers.{self._families[api_key]}")
+        handlers = getattr(module, self._attribute, {})
+        raw_handlers = getattr(module, f"RAW_{self._attribute}", {})
+        if api_key in raw_handlers:
+            self.loaded_raw[key] = raw_handlers[api_key]
+        elif api_key in handlers:
+            self.loaded[key] = handlers[api_key]
+        else:
+            raise RuntimeError(f"module {module.__name__} has no {self._attribute} for {api_key.name}")
+
+    def handler(self, key: int) -> Handler:
+        """The handler of an API that takes a decoded request."""
+        if key not in self.loaded:
+            self.load(key)
+        return self.loaded[key]
+
+
+class Dispatcher:
+    """Decodes a request's header, finds its handler and frames its answer; one for each kind of listener."""
+
+    def __init__(self, broker: Broker, *, for_controller: bool = False) -> None:
         self._broker = broker
-        self._handlers: dict[int, Handler] = {}
-        self._raw_handlers: dict[int, RawHandler] = {}
-        self._versions = {int(key): advertised_versions(key) for key in FAMILIES}
+        families = CONTROLLER_FAMILIES if for_controller else FAMILIES
+        self._table = HandlerTable(families, "CONTROLLER_HANDLERS" if for_controller else "HANDLERS")
+        self._handlers = self._table.loaded
+        self._raw_handlers = self._table.loaded_raw
+        self._versions = {int(key): advertised_versions(key) for key in families}
 
     def __call__(self, connection: ClientConnection, frame: memoryview) -> Reply | Awaitable[Reply]:
         """Handle one request. Raises CloseConnection or ProtocolError when there is no way to answer."""
@@ -121,16 +175,16 @@ class Dispatcher:
             return raw(self._broker, context, frame[position:])
         handler = self._handlers.get(key)
         if handler is None:
-            self._load(ApiKey(key))
+            self._table.load(key)
             return self(connection, frame)
         # Bytes behind a request are passed over, as Kafka does: librdkafka's Metadata v13 has some.
         request, _ = request_class(key).decode_prefix(frame, version, position)
         try:
             response = handler(self._broker, context, request)
         except KafkaError as error:
-            return frame_reply(key, version, header.correlation_id, _error_response(key, error))
+            return frame_reply(key, version, header.correlation_id, _error_response(key, request, error))
         if inspect.isawaitable(response):
-            return _finish(context, response)
+            return _finish(context, request, response)
         return frame_reply(key, version, header.correlation_id, response)
 
     def _unsupported(self, context: RequestContext) -> Reply | Awaitable[Reply]:
@@ -144,28 +198,17 @@ class Dispatcher:
         response = api_versions.unsupported_version()
         return frame_reply(ApiKey.API_VERSIONS, 0, context.correlation_id, response)
 
-    def _load(self, key: ApiKey) -> None:
-        module = importlib.import_module(f"ottla.broker.handlers.{FAMILIES[key]}")
-        self._handlers.update(getattr(module, "HANDLERS", {}))
-        self._raw_handlers.update(getattr(module, "RAW_HANDLERS", {}))
-        if key not in self._handlers and key not in self._raw_handlers:
-            raise RuntimeError(f"module {module.__name__} has no handler for {key.name}")
 
-
-async def _finish(context: RequestContext, response: Awaitable[Message]) -> Reply:
+async def _finish(context: RequestContext, request: Message, response: Awaitable[Message]) -> Reply:
     try:
         answer = await response
     except KafkaError as error:
-        answer = _error_response(context.api_key, error)
+        answer = _error_response(context.api_key, request, error)
     return frame_reply(context.api_key, context.api_version, context.correlation_id, answer)
 
 
-def _error_response(key: int, error: KafkaError) -> Message:
-    """An error that concerns the request as a whole, in the fields that the response has for it."""
-    answer = response_class(key)()
-    if not hasattr(answer, "error_code"):
+def _error_response(key: int, request: Message, error: KafkaError) -> Message:
+    answer = error_answer(key, request, error)
+    if answer is None:
         raise CloseConnection(f"{ApiKey(key).name} failed: {error}") from error
-    answer.error_code = ErrorCode(error.code)
-    if hasattr(answer, "error_message"):
-        answer.error_message = str(error) or None
     return answer

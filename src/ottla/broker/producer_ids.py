@@ -1,18 +1,24 @@
-"""Takes producer ids out of blocks that the controller makes durable, one refill at a time."""
+"""Takes producer ids out of blocks that the active controller makes durable, one refill at a time."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
-from ottla.broker.controller import Controller
-from ottla.core.transactions.producer_ids import ProducerIds
+from ottla.core.transactions.producer_ids import ProducerIdBlock, ProducerIds
+from ottla.protocol.errors import ErrorCode, error_class
+from ottla.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
+from ottla.protocol.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
 
 
 class ProducerIdSource:
     """Producer ids for this broker's InitProducerId requests."""
 
-    def __init__(self, controller: Controller) -> None:
-        self._controller = controller
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
         self._ids = ProducerIds()
         self._refilling = asyncio.Lock()
 
@@ -24,6 +30,16 @@ class ProducerIdSource:
                 # Whoever waited for the lock finds the block that the first one brought.
                 producer_id = self._ids.take()
                 if producer_id is None:
-                    self._ids.refill(await self._controller.allocate_producer_ids())
+                    self._ids.refill(await self._block())
                     producer_id = self._ids.take()
         return producer_id
+
+    async def _block(self) -> ProducerIdBlock:
+        broker = self._broker
+        answer = await broker.controller_channel.ask(
+            AllocateProducerIdsRequest(broker_id=broker.node_id, broker_epoch=broker.lifecycle.broker_epoch)
+        )
+        assert isinstance(answer, AllocateProducerIdsResponse)
+        if answer.error_code != ErrorCode.NONE:
+            raise error_class(answer.error_code)("the active controller gave no block of producer ids")
+        return ProducerIdBlock(answer.producer_id_start, answer.producer_id_len)

@@ -62,10 +62,9 @@ def bind(listener_name: str, host: str, port: int) -> socket.socket:
 
 
 class Server:
-    """Accepts connections on bound sockets and hands their requests to `dispatch`."""
+    """Accepts connections on bound sockets and hands their requests to each socket's `dispatch`."""
 
-    def __init__(self, dispatch: Dispatch, limits: ServerLimits) -> None:
-        self._dispatch = dispatch
+    def __init__(self, limits: ServerLimits) -> None:
         self._limits = limits
         self._connections: set[ClientConnection] = set()
         self._servers: list[asyncio.Server] = []
@@ -78,7 +77,7 @@ class Server:
         """How many clients are connected."""
         return len(self._connections)
 
-    async def listen(self, listener_name: str, bound: socket.socket) -> None:
+    async def listen(self, listener_name: str, bound: socket.socket, dispatch: Dispatch) -> None:
         """Begin to accept on `bound`."""
         loop = asyncio.get_running_loop()
         # Windows' proactor loop reads in the background, into a buffer that nobody else may use meanwhile.
@@ -87,7 +86,7 @@ class Server:
         def connect() -> ClientConnection:
             receive = self._shared_receive if shared else memoryview(bytearray(64 * 1024))
             connection = ClientConnection(
-                loop, self._dispatch, listener_name, self._limits.max_request_bytes, receive, self._closed
+                loop, dispatch, listener_name, self._limits.max_request_bytes, receive, self._closed
             )
             if len(self._connections) >= self._limits.max_connections:
                 log.warning("connection refused reason=max.connections listener=%s", listener_name)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from ottla.broker.coordinator_routing import CoordinatorRouting
+from ottla.broker.topic_creation import create_internal_topic
 from ottla.core.metadata import broker_settings
 from ottla.core.metadata.topic_names import SHARE_TOPIC
 from ottla.protocol.errors import KafkaError
@@ -73,7 +74,7 @@ class ShareCoordinator:
     async def make_topic(self) -> None:
         """Create `__share_group_state` unless it is there. Raises KafkaError."""
         if SHARE_TOPIC not in self._broker.image.topics:
-            await self._broker.controller.create_internal_topic(SHARE_TOPIC)
+            await create_internal_topic(self._broker, SHARE_TOPIC)
 
     async def request(self, request: StateRequest) -> Message:
         """Answer a request for any of the five APIs; all of its share partitions are in the answer."""

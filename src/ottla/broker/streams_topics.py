@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.topic_creation import create_topics
 from ottla.core.groups.streams.api import CreateInternalTopics, InternalTopicsCreated
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.create_topics_request import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
+from ottla.protocol.messages.create_topics_request import CreatableTopic, CreatableTopicConfig
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -37,7 +34,7 @@ async def _create(broker: Broker, runner: ShardRunner, effect: CreateInternalTop
     names = tuple(topic.name for topic in effect.topics)
     errors: dict[str, str] = {}
     try:
-        answer = await broker.controller.create_topics(CreateTopicsRequest(topics=topics))
+        answer = await create_topics(broker, topics)
     except KafkaError as failure:
         errors = dict.fromkeys(names, str(failure))
     else:

@@ -120,7 +120,7 @@ def test_the_topic_may_go_while_its_batch_is_checked(tmp_path: Path) -> None:
 
         asked = asyncio.ensure_future(produce(client, (0, HEAVY)))
         delete = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")])
-        await broker.controller.delete_topics(delete, 6)
+        await broker.controller_channel.ask(delete)
         ((_, error, _),) = await asked
         assert error in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 

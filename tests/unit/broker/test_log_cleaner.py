@@ -131,8 +131,8 @@ def test_a_topic_deleted_while_it_is_cleaned_is_gone(tmp_path: Path) -> None:
             partition = await made_dirty(broker, "t", generations=60)
             await until(lambda: partition.log.being_cleaned, "the cleaning")
 
-            await broker.controller.delete_topics(
-                DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1000), 6
+            await broker.controller_channel.ask(
+                DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1000)
             )
 
             await until(lambda: not partition.log.being_cleaned, "its end")
@@ -198,8 +198,8 @@ def test_a_topic_made_again_is_not_taken_for_clean(tmp_path: Path) -> None:
             await made_dirty(broker, "t")
             checkpoint = tmp_path / "data" / "cleaner-offset-checkpoint"
             await until(lambda: ("t", 0) in read_offsets(checkpoint), "the checkpoint")
-            await broker.controller.delete_topics(
-                DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1000), 6
+            await broker.controller_channel.ask(
+                DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1000)
             )
             partition = await made_dirty(broker, "t", generations=6)
             await until(lambda: len(contents(partition.log)) == 100, "the last values alone")

@@ -246,7 +246,7 @@ def test_a_deleted_topic_is_an_error_and_its_states_go(tmp_path: Path) -> None:
             client = await connect(broker)
             await fetch(client, broker, 0)
             # when
-            await broker.controller.delete_topics(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")]), 6)
+            await broker.controller_channel.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")]))
             # then
             data = await fetch(client, broker, 1, max_wait_ms=0)
             assert data.error_code == ErrorCode.UNKNOWN_TOPIC_ID

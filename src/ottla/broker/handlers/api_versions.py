@@ -8,10 +8,11 @@ v4 may tell of features whose smallest level is 0, older versions leave those ou
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
-from ottla.broker.dispatch import FAMILIES
+from ottla.broker.dispatch import CONTROLLER_FAMILIES, FAMILIES
 from ottla.core.metadata.features import (
     GROUP_VERSION,
     KRAFT_VERSION,
@@ -48,11 +49,26 @@ SERVED_FEATURES = (
     TRANSACTION_VERSION,
 )
 
+_BROKER_APIS = sorted(FAMILIES)
+_CONTROLLER_APIS = sorted(CONTROLLER_FAMILIES)
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def api_versions(broker: Broker, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    """Everything served, with the features of the cluster's metadata."""
+    """Everything that a broker's listeners serve, with the features of the cluster's metadata."""
+    return _answer(broker, context, request, _BROKER_APIS)
+
+
+def controller_api_versions(
+    broker: Broker, context: RequestContext, request: ApiVersionsRequest
+) -> ApiVersionsResponse:
+    """The same of a controller's listeners."""
+    return _answer(broker, context, request, _CONTROLLER_APIS)
+
+
+def _answer(
+    broker: Broker, context: RequestContext, request: ApiVersionsRequest, apis: Sequence[ApiKey]
+) -> ApiVersionsResponse:
     if context.api_version >= FIRST_VERSION_WITH_CLIENT_SOFTWARE:
         for software in (request.client_software_name, request.client_software_version):
             if not _SOFTWARE.fullmatch(software):
@@ -61,7 +77,7 @@ def api_versions(broker: Broker, context: RequestContext, request: ApiVersionsRe
     image = broker.image
     return ApiVersionsResponse(
         error_code=0,
-        api_keys=[_range(key) for key in sorted(FAMILIES)],
+        api_keys=[_range(key) for key in apis],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=smallest, max_version=largest)
             for name in SERVED_FEATURES
@@ -90,3 +106,4 @@ def _range(key: ApiKey) -> ApiVersion:
 
 
 HANDLERS = {ApiKey.API_VERSIONS: api_versions}
+CONTROLLER_HANDLERS = {ApiKey.API_VERSIONS: controller_api_versions}

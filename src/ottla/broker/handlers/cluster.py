@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
+from ottla.broker.handlers.forwarding import forward
 from ottla.broker.handlers.operations import ALL_CLUSTER_OPERATIONS, NOT_ASKED
 from ottla.broker.metadata_log import METADATA_TOPIC
 from ottla.core.metadata.feature_updates import update_features as decide_features
@@ -69,6 +70,35 @@ def describe_cluster(
         cluster_id=broker.cluster_id,
         controller_id=broker.node_id,
         brokers=brokers,
+        cluster_authorized_operations=(
+            ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
+
+
+def describe_controllers(
+    broker: Broker, context: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    """What a controller answers: the controllers that are registered, and which one leads (KIP-919)."""
+    if request.endpoint_type == BROKERS:
+        raise MismatchedEndpointType(
+            "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER"
+        )
+    if request.endpoint_type != CONTROLLERS:
+        raise UnsupportedEndpointType(f"Unsupported endpoint type {request.endpoint_type}")
+    controllers: list[DescribeClusterBroker] = []
+    for controller_id, registered in sorted(broker.image.controllers.items()):
+        controllers += [
+            DescribeClusterBroker(broker_id=controller_id, host=endpoint.host, port=endpoint.port, rack=None)
+            for endpoint in registered.endpoints
+            if endpoint.name == context.listener_name
+        ]
+    return DescribeClusterResponse(
+        error_message=None,
+        endpoint_type=CONTROLLERS,
+        cluster_id=broker.cluster_id,
+        controller_id=broker.controller_leader_id,
+        brokers=controllers,
         cluster_authorized_operations=(
             ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
         ),
@@ -144,5 +174,9 @@ async def update_features(
 HANDLERS = {
     ApiKey.DESCRIBE_CLUSTER: describe_cluster,
     ApiKey.DESCRIBE_QUORUM: describe_quorum,
+    ApiKey.UPDATE_FEATURES: forward,
+}
+CONTROLLER_HANDLERS = {
+    ApiKey.DESCRIBE_CLUSTER: describe_controllers,
     ApiKey.UPDATE_FEATURES: update_features,
 }

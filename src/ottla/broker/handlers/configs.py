@@ -11,14 +11,17 @@ AlterConfigs gives a resource exactly the values of the request, what it does no
 in favour of IncrementalAlterConfigs (KIP-339), which sets, deletes, appends to and subtracts from single
 values.
 
+A change is checked by the broker that is asked, as far as it concerns that node, and made by the active
+controller; what concerns a node alone, its loggers, changes where it is asked.
+
 ListConfigResources: v0 was ListClientMetricsResources and knows those only, v1 all kinds (KIP-1142).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ottla.broker import loggers
 from ottla.broker.context import RequestContext
@@ -49,10 +52,11 @@ from ottla.protocol.errors import (
     InvalidRequest,
     KafkaError,
     PolicyViolation,
+    UnknownServerError,
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
-from ottla.protocol.messages.alter_configs_request import AlterConfigsRequest
+from ottla.protocol.messages.alter_configs_request import AlterConfigsRequest, AlterConfigsResource
 from ottla.protocol.messages.alter_configs_response import AlterConfigsResourceResponse, AlterConfigsResponse
 from ottla.protocol.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.describe_configs_response import (
@@ -60,6 +64,9 @@ from ottla.protocol.messages.describe_configs_response import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
     DescribeConfigsSynonym,
+)
+from ottla.protocol.messages.incremental_alter_configs_request import (
+    AlterConfigsResource as IncrementalAlterConfigsResource,
 )
 from ottla.protocol.messages.incremental_alter_configs_request import IncrementalAlterConfigsRequest
 from ottla.protocol.messages.incremental_alter_configs_response import (
@@ -75,6 +82,15 @@ if TYPE_CHECKING:
 
 ResourceKey = tuple[int, str]
 Outcome = KafkaError | None
+
+
+class _Resource(Protocol):
+    resource_type: int
+    resource_name: str
+
+
+R = TypeVar("R", bound=_Resource)
+T = TypeVar("T")
 
 RESOURCE_TYPES = (
     TOPIC_RESOURCE,
@@ -175,41 +191,29 @@ def _config(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConf
     )
 
 
-# -- AlterConfigs and IncrementalAlterConfigs -----------------------------------------------------------
+# -- AlterConfigs and IncrementalAlterConfigs, at a broker -----------------------------------------------
 
 
 async def alter_configs(
     broker: Broker, context: RequestContext, request: AlterConfigsRequest
 ) -> AlterConfigsResponse:
-    """Replace all values of each resource."""
-    wanted = [(each.resource_type, each.resource_name) for each in request.resources]
-    values = {
-        key: {config.name: config.value for config in resource.configs}
-        for key, resource in zip(wanted, request.resources, strict=True)
-    }
+    """Replace all values of each resource: checked as far as it concerns this node, then passed on."""
 
-    def check(key: ResourceKey) -> None:
-        if key[0] == BROKER_LOGGER_RESOURCE:
-            raise InvalidRequest(f"Unknown resource type {BROKER_LOGGER_RESOURCE}")
-        nulls = [name for name, value in values[key].items() if value is None]
-        if nulls:
-            raise InvalidRequest(f"Null value not supported for : {','.join(nulls)}")
-        _check_broker_resource(broker, key, values[key])
+    def settle(resource: AlterConfigsResource) -> bool:
+        _check_replacement(resource)
+        names = (config.name for config in resource.configs)
+        _check_broker_resource(broker, (resource.resource_type, resource.resource_name), names)
+        return False
 
-    def decide(image: MetadataImage, key: ResourceKey) -> list[Message]:
-        return replace_configs(image, broker.config.layers, key[0], key[1], values[key])
-
-    outcomes = await _change(broker, wanted, check, decide, request.validate_only)
+    outcomes, passed_on = _settle(request.resources, settle)
+    if passed_on:
+        answer = await broker.controller_channel.forward(
+            context, AlterConfigsRequest(resources=passed_on, validate_only=request.validate_only)
+        )
+        assert isinstance(answer, AlterConfigsResponse)
+        outcomes.update(((each.resource_type, each.resource_name), each) for each in answer.responses)
     return AlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=_code(error),
-                error_message=error.message if error is not None else None,
-                resource_type=resource_type,
-                resource_name=name,
-            )
-            for (resource_type, name), error in outcomes
-        ]
+        responses=_in_order(request.resources, outcomes, AlterConfigsResourceResponse)
     )
 
 
@@ -217,47 +221,126 @@ async def incremental_alter_configs(
     broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """Change single values of each resource. The levels of loggers change here and now, and are not kept."""
-    wanted = [(each.resource_type, each.resource_name) for each in request.resources]
-    changes = {
-        key: [(config.name, config.config_operation, config.value) for config in resource.configs]
-        for key, resource in zip(wanted, request.resources, strict=True)
-    }
 
-    def check(key: ResourceKey) -> None:
-        _check_changes(changes[key])
+    def settle(resource: IncrementalAlterConfigsResource) -> bool:
+        changes = _changes(resource)
+        _check_changes(changes)
+        key = (resource.resource_type, resource.resource_name)
         if key[0] == BROKER_LOGGER_RESOURCE:
             _require_own_id(broker, key[1], "Node", ",")
-            _change_loggers(changes[key], request.validate_only)
-        _check_broker_resource(broker, key, (name for name, _, _ in changes[key]))
+            _change_loggers(changes, request.validate_only)
+            return True
+        _check_broker_resource(broker, key, (name for name, _, _ in changes))
+        return False
 
-    def decide(image: MetadataImage, key: ResourceKey) -> list[Message]:
-        if key[0] == BROKER_LOGGER_RESOURCE:
-            return []
-        typed = [(name, Operation(operation), value) for name, operation, value in changes[key]]
-        return change_configs(image, broker.config.layers, key[0], key[1], typed)
-
-    outcomes = await _change(broker, wanted, check, decide, request.validate_only)
+    outcomes, passed_on = _settle(request.resources, settle)
+    if passed_on:
+        answer = await broker.controller_channel.forward(
+            context, IncrementalAlterConfigsRequest(resources=passed_on, validate_only=request.validate_only)
+        )
+        assert isinstance(answer, IncrementalAlterConfigsResponse)
+        outcomes.update(((each.resource_type, each.resource_name), each) for each in answer.responses)
     return IncrementalAlterConfigsResponse(
-        responses=[
-            IncrementalResourceResponse(
-                error_code=_code(error),
-                error_message=error.message if error is not None else None,
-                resource_type=resource_type,
+        responses=_in_order(request.resources, outcomes, IncrementalResourceResponse)
+    )
+
+
+def _settle(resources: Sequence[R], settle: Callable[[R], bool]) -> tuple[dict[ResourceKey, Any], list[R]]:
+    """What fails or is done here by resource, and what has to be passed on.
+
+    `settle` checks a resource and says whether that was all.
+    """
+    keys = [(each.resource_type, each.resource_name) for each in resources]
+    twice = {key for key, count in Counter(keys).items() if count > 1}
+    outcomes: dict[ResourceKey, Any] = {}
+    passed_on: list[R] = []
+    for key, resource in zip(keys, resources, strict=True):
+        try:
+            if key in twice:
+                raise InvalidRequest("Each resource must appear at most once.")
+            if settle(resource):
+                outcomes[key] = None
+            else:
+                passed_on.append(resource)
+        except KafkaError as error:
+            outcomes[key] = error
+    return outcomes, passed_on
+
+
+def _in_order(
+    resources: Sequence[_Resource], outcomes: Mapping[ResourceKey, Any], result_class: Callable[..., T]
+) -> list[T]:
+    """The answers in the order of the request: the controller's own, or what was found here."""
+    results: list[T] = []
+    for resource in resources:
+        kind, name = resource.resource_type, resource.resource_name
+        outcome = outcomes.get((kind, name), UnknownServerError("The controller did not answer for it."))
+        if outcome is None or isinstance(outcome, KafkaError):
+            outcome = result_class(
+                error_code=_code(outcome),
+                error_message=outcome.message if outcome is not None else None,
+                resource_type=kind,
                 resource_name=name,
             )
-            for (resource_type, name), error in outcomes
-        ]
+        results.append(outcome)
+    return results
+
+
+# -- AlterConfigs and IncrementalAlterConfigs, at the active controller ----------------------------------
+
+
+async def make_replacements(
+    broker: Broker, context: RequestContext, request: AlterConfigsRequest
+) -> AlterConfigsResponse:
+    """Replace all values of each resource."""
+    wanted = {(each.resource_type, each.resource_name): each for each in request.resources}
+
+    def decide(image: MetadataImage, key: ResourceKey) -> list[Message]:
+        resource = wanted[key]
+        _check_replacement(resource)
+        values = {config.name: config.value for config in resource.configs}
+        if key[0] == BROKER_RESOURCE:
+            check_dynamic(values, per_broker=bool(key[1]))
+        return replace_configs(image, broker.config.layers, key[0], key[1], values)
+
+    outcomes = await _change(broker, request.resources, decide, request.validate_only)
+    return AlterConfigsResponse(
+        responses=_in_order(request.resources, outcomes, AlterConfigsResourceResponse)
+    )
+
+
+async def make_changes(
+    broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    """Change single values of each resource; a controller's own loggers here and now."""
+    wanted = {(each.resource_type, each.resource_name): each for each in request.resources}
+
+    def decide(image: MetadataImage, key: ResourceKey) -> list[Message]:
+        changes = _changes(wanted[key])
+        _check_changes(changes)
+        if key[0] == BROKER_LOGGER_RESOURCE:
+            _require_own_id(broker, key[1], "Node", ",")
+            _change_loggers(changes, request.validate_only)
+            return []
+        if key[0] == BROKER_RESOURCE:
+            check_dynamic((name for name, _, _ in changes), per_broker=bool(key[1]))
+        typed = [(name, Operation(operation), value) for name, operation, value in changes]
+        return change_configs(image, broker.config.layers, key[0], key[1], typed)
+
+    outcomes = await _change(broker, request.resources, decide, request.validate_only)
+    return IncrementalAlterConfigsResponse(
+        responses=_in_order(request.resources, outcomes, IncrementalResourceResponse)
     )
 
 
 async def _change(
     broker: Broker,
-    wanted: list[ResourceKey],
-    check: Callable[[ResourceKey], None],
+    resources: Sequence[_Resource],
     decide: Callable[[MetadataImage, ResourceKey], list[Message]],
     validate_only: bool,
-) -> list[tuple[ResourceKey, Outcome]]:
+) -> dict[ResourceKey, Outcome]:
     """Decide on every resource by itself, make what may be made durable at once."""
+    wanted = [(each.resource_type, each.resource_name) for each in resources]
     twice = {key for key, count in Counter(wanted).items() if count > 1}
     outcomes: dict[ResourceKey, Outcome] = {}
 
@@ -267,7 +350,6 @@ async def _change(
             try:
                 if key in twice:
                     raise InvalidRequest("Each resource must appear at most once.")
-                check(key)
                 changed = decide(image, key)
                 if len(records) + len(changed) > MAX_RECORDS_PER_REQUEST:
                     raise PolicyViolation("Excessively large number of changes per request.")
@@ -279,7 +361,19 @@ async def _change(
         return Decision([] if validate_only else records, None)
 
     await broker.controller.submit(decide_all)
-    return [(key, outcomes[key]) for key in wanted]
+    return outcomes
+
+
+def _changes(resource: IncrementalAlterConfigsResource) -> list[tuple[str, int, str | None]]:
+    return [(config.name, config.config_operation, config.value) for config in resource.configs]
+
+
+def _check_replacement(resource: AlterConfigsResource) -> None:
+    if resource.resource_type == BROKER_LOGGER_RESOURCE:
+        raise InvalidRequest(f"Unknown resource type {BROKER_LOGGER_RESOURCE}")
+    nulls = [config.name for config in resource.configs if config.value is None]
+    if nulls:
+        raise InvalidRequest(f"Null value not supported for : {','.join(nulls)}")
 
 
 def _check_changes(changes: list[tuple[str, int, str | None]]) -> None:
@@ -350,4 +444,9 @@ HANDLERS = {
     ApiKey.ALTER_CONFIGS: alter_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
     ApiKey.LIST_CONFIG_RESOURCES: list_config_resources,
+}
+CONTROLLER_HANDLERS = {
+    ApiKey.DESCRIBE_CONFIGS: describe_configs,
+    ApiKey.ALTER_CONFIGS: make_replacements,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: make_changes,
 }

@@ -15,6 +15,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
+from ottla.broker.topic_creation import create_internal_topic
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.find_coordinator_request import FindCoordinatorRequest
@@ -80,7 +81,7 @@ async def _find_leader(
     """The broker that leads the key's partition of the coordinator's topic."""
     if shards.topic not in broker.image.topics:
         try:
-            await broker.controller.create_internal_topic(shards.topic)
+            await create_internal_topic(broker, shards.topic)
         except KafkaError as problem:
             log.warning("topic %s could not be created: %s", shards.topic, problem)
             return _not_found(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(problem))

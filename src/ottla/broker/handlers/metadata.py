@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.handlers.operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, NOT_ASKED
+from ottla.broker.topic_creation import auto_create_topics
 from ottla.core.metadata import broker_settings
 from ottla.core.metadata.image import MetadataImage, PartitionImage, TopicImage
 from ottla.core.metadata.topic_names import is_internal, topic_name_problem
@@ -134,7 +135,7 @@ def _missing_names(image: MetadataImage, request: MetadataRequest) -> list[str]:
 async def _create(broker: Broker, names: list[str]) -> dict[str, ErrorCode]:
     """Create what can be created; the errors of the others."""
     invalid = {name for name in names if topic_name_problem(name) is not None}
-    failed = await broker.controller.auto_create_topics([name for name in names if name not in invalid])
+    failed = await auto_create_topics(broker, [name for name in names if name not in invalid])
     return failed | dict.fromkeys(invalid, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
+from ottla.broker.handlers.forwarding import forward
+from ottla.broker.system_randomness import SystemRandomness
 from ottla.core.metadata.elections import elect_leaders as decide_elections
 from ottla.core.metadata.image import TopicImage
 from ottla.protocol.apis import ApiKey
@@ -32,7 +34,9 @@ async def create_partitions(
     broker: Broker, context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     """Errors are told topic by topic."""
-    return await broker.controller.create_partitions(request)
+    from ottla.core.metadata.partitions import create_partitions as decide
+
+    return await broker.controller.submit(lambda image: decide(image, request, SystemRandomness()))
 
 
 async def elect_leaders(
@@ -77,7 +81,10 @@ def _ongoing(topic: TopicImage, indexes: list[int]) -> OngoingTopicReassignment:
     )
 
 
-HANDLERS = {
+HANDLERS = dict.fromkeys(
+    (ApiKey.CREATE_PARTITIONS, ApiKey.ELECT_LEADERS, ApiKey.LIST_PARTITION_REASSIGNMENTS), forward
+)
+CONTROLLER_HANDLERS = {
     ApiKey.CREATE_PARTITIONS: create_partitions,
     ApiKey.ELECT_LEADERS: elect_leaders,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments,

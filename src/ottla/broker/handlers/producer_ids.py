@@ -1,10 +1,12 @@
-"""InitProducerId (API key 22): versions 0 to 5, a producer's id and epoch (KIP-98).
+"""InitProducerId (API key 22): versions 0 to 5, a producer's id and epoch (KIP-98); AllocateProducerIds (67).
 
 3: a producer that goes on after an error says its id and epoch (KIP-360). 4: PRODUCER_FENCED in place of
 INVALID_PRODUCER_EPOCH (KIP-588). 5: TRANSACTION_ABORTABLE (KIP-890).
 
 Without a transactional id, for an idempotent producer, every request gets a fresh id, as in Kafka: nothing
 ties the new one to the old. With one, the coordinator of the transactional id decides.
+
+AllocateProducerIds, version 0 (KIP-730): the active controller gives a broker a block of ids.
 """
 
 from __future__ import annotations
@@ -14,8 +16,11 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.core.coordination.api import Client
+from ottla.core.metadata.producer_ids import allocate_producer_ids as decide_block
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
+from ottla.protocol.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
 from ottla.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from ottla.protocol.messages.init_producer_id_response import InitProducerIdResponse
 from ottla.protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -66,4 +71,17 @@ def _refused(error: ErrorCode) -> InitProducerIdResponse:
     )
 
 
+async def allocate_producer_ids(
+    broker: Broker, context: RequestContext, request: AllocateProducerIdsRequest
+) -> AllocateProducerIdsResponse:
+    """A block that nobody else gets."""
+    block = await broker.controller.submit(
+        lambda image: decide_block(image, request.broker_id, request.broker_epoch)
+    )
+    return AllocateProducerIdsResponse(
+        error_code=ErrorCode.NONE, producer_id_start=block.first, producer_id_len=block.size
+    )
+
+
 HANDLERS = {ApiKey.INIT_PRODUCER_ID: init_producer_id}
+CONTROLLER_HANDLERS = {ApiKey.ALLOCATE_PRODUCER_IDS: allocate_producer_ids}

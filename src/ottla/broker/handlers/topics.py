@@ -1,7 +1,7 @@
 """CreateTopics (API key 19), versions 2-7, and DeleteTopics (20), versions 1-6.
 
-What is created and refused, and since which version, is told in `ottla.core.metadata.topics`. The request's
-timeout is not used: the answer comes when the change is durable, which is at once.
+What is created and refused, and since which version, is told in `ottla.core.metadata.topics`. A broker passes
+them on. The request's timeout is not used: the answer comes when the change is durable on a majority.
 """
 
 from __future__ import annotations
@@ -9,7 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
+from ottla.broker.handlers.forwarding import forward
+from ottla.broker.system_randomness import SystemRandomness
+from ottla.core.metadata import broker_settings
 from ottla.protocol.apis import ApiKey
+from ottla.protocol.errors import InvalidRequest, KafkaError, TopicDeletionDisabled
 from ottla.protocol.messages.create_topics_request import CreateTopicsRequest
 from ottla.protocol.messages.create_topics_response import CreateTopicsResponse
 from ottla.protocol.messages.delete_topics_request import DeleteTopicsRequest
@@ -18,19 +22,38 @@ from ottla.protocol.messages.delete_topics_response import DeleteTopicsResponse
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
+FIRST_VERSION_WITH_DELETION_DISABLED = 3
+
 
 async def create_topics(
     broker: Broker, context: RequestContext, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
     """Errors are told topic by topic."""
-    return await broker.controller.create_topics(request)
+    # Imported at the first use, as below: a start must not wait for it.
+    from ottla.core.metadata.topics import TopicDefaults
+    from ottla.core.metadata.topics import create_topics as decide
+
+    config = broker.config
+    defaults = TopicDefaults(
+        config[broker_settings.NUM_PARTITIONS], config[broker_settings.DEFAULT_REPLICATION_FACTOR]
+    )
+    return await broker.controller.submit(
+        lambda image: decide(image, request, defaults, config.layers, SystemRandomness())
+    )
 
 
 async def delete_topics(
     broker: Broker, context: RequestContext, request: DeleteTopicsRequest
 ) -> DeleteTopicsResponse:
     """Errors are told topic by topic."""
-    return await broker.controller.delete_topics(request, context.api_version)
+    from ottla.core.metadata.topics import delete_topics as decide
+
+    refused: KafkaError | None = None
+    if not broker.config[broker_settings.DELETE_TOPIC_ENABLE]:
+        told = context.api_version >= FIRST_VERSION_WITH_DELETION_DISABLED
+        refused = TopicDeletionDisabled() if told else InvalidRequest()
+    return await broker.controller.submit(lambda image: decide(image, request, refused))
 
 
-HANDLERS = {ApiKey.CREATE_TOPICS: create_topics, ApiKey.DELETE_TOPICS: delete_topics}
+HANDLERS = {ApiKey.CREATE_TOPICS: forward, ApiKey.DELETE_TOPICS: forward}
+CONTROLLER_HANDLERS = {ApiKey.CREATE_TOPICS: create_topics, ApiKey.DELETE_TOPICS: delete_topics}

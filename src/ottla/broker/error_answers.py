@@ -1,0 +1,113 @@
+"""The answer to a request that failed as a whole, in whatever fields its response has for that."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from ottla.protocol.apis import ApiKey, response_class
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.schema import Message
+
+
+def error_answer(key: int, request: Message, error: KafkaError) -> Message | None:
+    """`error` said for the whole request, or for each thing in it; None where there is no field for it."""
+    answer = response_class(key)()
+    text = str(error) or None
+    if hasattr(answer, "error_code"):
+        answer.error_code = ErrorCode(error.code)
+        if hasattr(answer, "error_message"):
+            answer.error_message = text
+        return answer
+    match key:
+        case ApiKey.CREATE_TOPICS | ApiKey.CREATE_PARTITIONS:
+            return _by_topic(key, request, error.code, text)
+        case ApiKey.DELETE_TOPICS:
+            return _deletions(request, error.code, text)
+        case ApiKey.ALTER_CONFIGS | ApiKey.INCREMENTAL_ALTER_CONFIGS | ApiKey.DESCRIBE_CONFIGS:
+            return _by_resource(key, request, error.code, text)
+        case _:
+            return None
+
+
+def says_not_controller(response: Message) -> bool:
+    """Whether an answer says, anywhere that it can, that the node asked is not the active controller."""
+    fields = cast(Any, response)
+    if hasattr(fields, "error_code"):
+        return bool(fields.error_code == ErrorCode.NOT_CONTROLLER)
+    for name in ("topics", "results", "responses"):
+        for item in getattr(fields, name, ()):
+            if getattr(item, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
+                return True
+    return False
+
+
+def _by_topic(key: int, request: Message, code: ErrorCode, text: str | None) -> Message:
+    from ottla.protocol.messages.create_partitions_response import (
+        CreatePartitionsResponse,
+        CreatePartitionsTopicResult,
+    )
+    from ottla.protocol.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
+
+    names = [topic.name for topic in cast(Any, request).topics]
+    if key == ApiKey.CREATE_PARTITIONS:
+        return CreatePartitionsResponse(
+            results=[
+                CreatePartitionsTopicResult(name=name, error_code=code, error_message=text) for name in names
+            ]
+        )
+    return CreateTopicsResponse(
+        topics=[CreatableTopicResult(name=name, error_code=code, error_message=text) for name in names]
+    )
+
+
+def _deletions(request: Message, code: ErrorCode, text: str | None) -> Message:
+    from ottla.protocol.messages.delete_topics_request import DeleteTopicsRequest
+    from ottla.protocol.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
+
+    assert isinstance(request, DeleteTopicsRequest)
+    by_state = [
+        DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=code, error_message=text)
+        for each in request.topics
+    ]
+    by_name = [
+        DeletableTopicResult(name=name, error_code=code, error_message=text) for name in request.topic_names
+    ]
+    return DeleteTopicsResponse(responses=by_state + by_name)
+
+
+def _by_resource(key: int, request: Message, code: ErrorCode, text: str | None) -> Message:
+    from ottla.protocol.messages import (
+        alter_configs_response,
+        describe_configs_response,
+        incremental_alter_configs_response,
+    )
+
+    resources = [(each.resource_type, each.resource_name) for each in cast(Any, request).resources]
+    match key:
+        case ApiKey.ALTER_CONFIGS:
+            return alter_configs_response.AlterConfigsResponse(
+                responses=[
+                    alter_configs_response.AlterConfigsResourceResponse(
+                        error_code=code, error_message=text, resource_type=kind, resource_name=name
+                    )
+                    for kind, name in resources
+                ]
+            )
+        case ApiKey.INCREMENTAL_ALTER_CONFIGS:
+            return incremental_alter_configs_response.IncrementalAlterConfigsResponse(
+                responses=[
+                    incremental_alter_configs_response.AlterConfigsResourceResponse(
+                        error_code=code, error_message=text, resource_type=kind, resource_name=name
+                    )
+                    for kind, name in resources
+                ]
+            )
+        case _:
+            return describe_configs_response.DescribeConfigsResponse(
+                results=[
+                    describe_configs_response.DescribeConfigsResult(
+                        error_code=code, error_message=text, resource_type=kind, resource_name=name
+                    )
+                    for kind, name in resources
+                ]
+            )
