@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from support.apache_kafka import ApacheKafka
 from support.cluster import Cluster
+from support.clusters import ClusterPlan, NodeCluster, combined, start_cluster
 from support.ottla_broker import OttlaBroker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _LEFT_OUT: dict[str, set[str]] = {}
 
 
@@ -26,6 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--oracle", action="store_true", help="run the conformance tests on Apache Kafka 4.3.1 too"
     )
     group.addoption("--oracle-only", action="store_true", help="... and on nothing else")
+    group.addoption("--long", action="store_true", help="run the tests that take minutes too")
     group.addoption("--record", action="store_true", help="write the transcripts again, with --oracle-only")
 
 
@@ -35,7 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--oracle") or config.getoption("--oracle-only"):
+    if any(config.getoption(name) for name in ("--oracle", "--oracle-only", "--long")):
         return
     later = pytest.mark.skip(reason="takes minutes: `make conformance` runs it")
     for item in items:
@@ -44,12 +50,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "cluster" in metafunc.fixturenames:
-        config = metafunc.config
-        names = [] if config.getoption("--oracle-only") else ["ottla"]
-        if config.getoption("--oracle") or config.getoption("--oracle-only"):
-            names.append("apache-kafka")
-        metafunc.parametrize("cluster", names, indirect=True, scope="session")
+    config = metafunc.config
+    names = [] if config.getoption("--oracle-only") else ["ottla"]
+    if config.getoption("--oracle") or config.getoption("--oracle-only"):
+        names.append("apache-kafka")
+    for fixture in ("cluster", "cluster_kind"):
+        if fixture in metafunc.fixturenames:
+            metafunc.parametrize(fixture, names, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
@@ -59,6 +66,40 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     start = {"ottla": OttlaBroker.start, "apache-kafka": ApacheKafka.start}[request.param]
     with start(directory / "data") as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def cluster_kind(request: pytest.FixtureRequest) -> str:
+    """`ottla` or `apache-kafka`: of what a test's cluster of several nodes is made."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def session_nodes(cluster_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeCluster]:
+    """Three nodes in three racks that all tests share: use `three_nodes`."""
+    plan = ClusterPlan(
+        combined(3, racks=("rack-1", "rack-2", "rack-3")), {"replica.selector.class": RACK_AWARE_SELECTOR}
+    )
+    with start_cluster(cluster_kind, tmp_path_factory.mktemp(f"{cluster_kind}-nodes"), plan) as running:
+        yield running
+
+
+@pytest.fixture
+def three_nodes(session_nodes: NodeCluster) -> Iterator[NodeCluster]:
+    """Three nodes, broker and controller each, in sync; what a test breaks is mended after it.
+
+    Use topics and groups of your own (`unique_name`).
+    """
+    yield session_nodes
+    session_nodes.heal()
+
+
+@pytest.fixture
+def start_nodes(
+    cluster_kind: str, tmp_path: Path
+) -> Callable[[ClusterPlan], AbstractContextManager[NodeCluster]]:
+    """Starts a cluster of the kind under test for one test alone, by its plan."""
+    return functools.partial(start_cluster, cluster_kind, tmp_path / "nodes")
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,8 @@
 """Clusters of several nodes, ottla's and Apache Kafka's alike: a process a node, started, killed, paused.
 
-`start_cluster(kind, directory, plan)` gives a `NodeCluster` for the length of a block. A plan says which nodes
-there are; both kinds get the same `server.properties`. Kafka's directories are formatted before, ottla's nodes
-format theirs. Waits are bounded and ask the brokers over the wire.
+`start_cluster(kind, directory, plan)` gives a `NodeCluster` for the length of a block. A plan says which
+nodes there are; both kinds get the same `server.properties`. Kafka's directories are formatted before,
+ottla's nodes format theirs. Waits are bounded and ask the brokers over the wire.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class NodePlan:
 class ClusterPlan:
     """What a cluster is made of.
 
-    dynamic: `controller.quorum.bootstrap.servers` in place of `controller.quorum.voters`; the first controller
-    is the quorum, and others observe until they are added. start_now: the nodes that start with the cluster;
-    None for all. host_of, command_prefix_of: where a node runs, for nodes in network namespaces.
+    dynamic: `controller.quorum.bootstrap.servers` in place of `controller.quorum.voters`; the first
+    controller is the quorum, and others observe until they are added. start_now: the nodes that start with
+    the cluster; None for all. host_of, command_prefix_of: where a node runs, for nodes in network namespaces.
     """
 
     nodes: tuple[NodePlan, ...]
@@ -263,7 +263,7 @@ class NodeCluster:
         node.paused = False
 
     def heal(self) -> None:
-        """Every node of the cluster runs, every broker is unfenced and every partition has all its replicas."""
+        """Every node of the cluster runs, every broker is unfenced, every partition has all its replicas."""
         for node in self.nodes.values():
             if node.paused:
                 self.resume(node.node_id)
