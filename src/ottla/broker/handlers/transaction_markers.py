@@ -7,13 +7,21 @@ Markers of one producer are answered together, whatever their number, as in Kafk
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker.context import RequestContext
+from ottla.broker.marker_appends import (
+    AppendedMarker,
+    TopicPartition,
+    TransactionEnd,
+    append_markers,
+    until_committed,
+)
 from ottla.protocol.apis import ApiKey
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.write_txn_markers_request import WritableTxnMarker, WriteTxnMarkersRequest
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.write_txn_markers_request import WriteTxnMarkersRequest
 from ottla.protocol.messages.write_txn_markers_response import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -24,57 +32,59 @@ from ottla.protocol.messages.write_txn_markers_response import (
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
-log = logging.getLogger("ottla.broker")
+#: Producer id -> what became of its partitions.
+Results: TypeAlias = dict[int, dict[TopicPartition, ErrorCode]]
 
 
 def write_txn_markers(
     broker: Broker, context: RequestContext, request: WriteTxnMarkersRequest
-) -> WriteTxnMarkersResponse:
-    """Append every marker to each of its partitions."""
-    results: dict[int, dict[str, dict[int, ErrorCode]]] = {}
+) -> WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse]:
+    """Append every marker to each of its partitions; answered when all are committed."""
+    results: Results = {}
+    uncommitted: list[tuple[int, AppendedMarker]] = []
     for marker in request.markers:
-        by_topic = results.setdefault(marker.producer_id, {})
-        for topic in marker.topics:
-            by_partition = by_topic.setdefault(topic.name, {})
-            for index in topic.partition_indexes:
-                by_partition[index] = _append(broker, marker, topic.name, index)
-    return WriteTxnMarkersResponse(
-        markers=[
-            WritableTxnMarkerResult(
-                producer_id=producer_id,
-                topics=[
-                    WritableTxnMarkerTopicResult(
-                        name=name,
-                        partitions=[
-                            WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
-                            for index, code in by_partition.items()
-                        ],
-                    )
-                    for name, by_partition in by_topic.items()
-                ],
-            )
-            for producer_id, by_topic in results.items()
-        ]
-    )
-
-
-def _append(broker: Broker, marker: WritableTxnMarker, topic: str, index: int) -> ErrorCode:
-    try:
-        broker.replicas.append_end_transaction_marker(
-            topic,
-            index,
+        by_partition = results.setdefault(marker.producer_id, {})
+        end = TransactionEnd(
             marker.producer_id,
             marker.producer_epoch,
             marker.coordinator_epoch,
             marker.transaction_result,
-            transaction_version=marker.transaction_version,
+            marker.transaction_version,
         )
-    except KafkaError as error:
-        return error.code
-    except OSError as problem:
-        log.error("append of a marker failed topic=%s partition=%d error=%s", topic, index, problem)
-        return ErrorCode.KAFKA_STORAGE_ERROR
-    return ErrorCode.NONE
+        partitions = [(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
+        appends = append_markers(broker, end, partitions)
+        by_partition.update(appends.errors)
+        uncommitted += ((marker.producer_id, appended) for appended in appends.uncommitted)
+    return _later(broker, results, uncommitted) if uncommitted else _response(results)
+
+
+async def _later(
+    broker: Broker, results: Results, uncommitted: list[tuple[int, AppendedMarker]]
+) -> WriteTxnMarkersResponse:
+    by_producer: dict[int, list[AppendedMarker]] = {}
+    for producer_id, appended in uncommitted:
+        by_producer.setdefault(producer_id, []).append(appended)
+    outcomes = await asyncio.gather(*(until_committed(broker, each) for each in by_producer.values()))
+    for producer_id, outcome in zip(by_producer, outcomes, strict=True):
+        results[producer_id].update(outcome)
+    return _response(results)
+
+
+def _response(results: Results) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(producer_id=producer_id, topics=_by_topic(errors))
+            for producer_id, errors in results.items()
+        ]
+    )
+
+
+def _by_topic(errors: Mapping[TopicPartition, ErrorCode]) -> list[WritableTxnMarkerTopicResult]:
+    topics: dict[str, WritableTxnMarkerTopicResult] = {}
+    for (name, index), code in errors.items():
+        topic = topics.setdefault(name, WritableTxnMarkerTopicResult(name=name, partitions=[]))
+        topic.partitions.append(WritableTxnMarkerPartitionResult(partition_index=index, error_code=code))
+    return list(topics.values())
 
 
 HANDLERS = {ApiKey.WRITE_TXN_MARKERS: write_txn_markers}
