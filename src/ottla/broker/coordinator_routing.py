@@ -105,6 +105,13 @@ class CoordinatorRouting:
             return partition_for(name, len(topic.partitions))
         return partition_for(name, self._broker.config[self._partition_count])
 
+    def leader_of(self, partition: int) -> int | None:
+        """The node id of the broker whose shard it is; None without one, or without such a partition."""
+        image = self._broker.image
+        topic = image.topics.get(self.topic)
+        known = topic.partitions.get(partition) if topic is not None else None
+        return known.leader if known is not None and known.leader in image.brokers else None
+
     def partitions(self) -> list[int]:
         """The partitions whose shards are here."""
         return list(self._runners)

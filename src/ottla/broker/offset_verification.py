@@ -57,6 +57,9 @@ async def verify_offsets(
             verification.confirmed = True
         case ErrorCode.PRODUCER_FENCED:
             return ErrorCode.INVALID_PRODUCER_EPOCH
+        case ErrorCode.NETWORK_EXCEPTION:
+            # Older clients don't expect it here; this one makes them repeat the request where it is.
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         case ErrorCode.TRANSACTION_ABORTABLE if version < FIRST_VERSION_WITH_GENERIC_ERRORS:
             return ErrorCode.INVALID_TXN_STATE
     return error_code

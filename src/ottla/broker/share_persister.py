@@ -6,8 +6,8 @@ of topics and partitions of one group in a request. Every partition that was ask
 with an error code of its own; none of the methods raises.
 
 Each partition's state lives in a partition of `__share_group_state` (by the hash of its name, core/share/
-keys.py). That topic is made at the first use. Here every coordinator is on this node; one on another node is
-reached by the same messages on the wire, so only `_ask_once` has to change for that.
+keys.py). That topic is made at the first use. The leader of that partition is the coordinator: this broker,
+which is asked without a socket, or another one, which gets one request for all that it is asked about.
 
 While a coordinator is being elected or loaded, a request is repeated a few times, as Kafka's own persister
 does; what is still not answered for then is answered with the coordinator's error.
@@ -20,6 +20,8 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
+from ottla.broker.broker_requests import ask_broker
+from ottla.broker.peers import PeerUnreachable
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker.coordinators")
 
+PURPOSE = "share-states"
 TRIES = 5
 RETRY_DELAY_SECONDS = 0.2
 """Before the second try; doubled before each further one."""
@@ -117,4 +120,32 @@ class ShareStatePersister:
         except KafkaError as problem:
             log.warning("the topic of share states could not be created: %s", problem)
             return {key: refusal(part, ErrorCode.COORDINATOR_NOT_AVAILABLE) for key, part in parts}
-        return await coordinator.ask(parts)
+        by_leader: dict[int | None, list[tuple[SharePartitionKey, StateRequest]]] = {}
+        for key, part in parts:
+            leader = coordinator.shards.leader_of(coordinator.partition_for(key))
+            by_leader.setdefault(leader, []).append((key, part))
+        answers = await asyncio.gather(
+            *(self._ask_leader(leader, of_leader) for leader, of_leader in by_leader.items())
+        )
+        return {key: answer for of_leader in answers for key, answer in of_leader.items()}
+
+    async def _ask_leader(
+        self, leader: int | None, parts: Sequence[tuple[SharePartitionKey, StateRequest]]
+    ) -> dict[SharePartitionKey, Message]:
+        """The share partitions of one coordinator."""
+        from ottla.core.share.responses import join, refusal, split_answer
+
+        if leader == self._broker.node_id:
+            return await self._broker.share_coordinator.ask(parts)
+        refused = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        answers: dict[SharePartitionKey, Message] = {}
+        if leader is not None:
+            request = join([part for _, part in parts])
+            try:
+                answer = await ask_broker(self._broker, PURPOSE, leader, request)
+            except PeerUnreachable as problem:
+                log.info("share coordinator not reached broker=%d reason=%s", leader, problem)
+            else:
+                answers = split_answer(request, answer)
+                refused = ErrorCode.UNKNOWN_SERVER_ERROR
+        return {key: answers.get(key) or refusal(part, refused) for key, part in parts}

@@ -16,6 +16,7 @@ from ottla.protocol.schema import Message
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.coordinator_shard import ShardFamily
+    from ottla.broker.remote_transactions import RemoteTransactions
     from ottla.core.metadata.image import MetadataDelta
     from ottla.core.transactions.settings import TransactionSettings
 
@@ -37,6 +38,8 @@ class TransactionCoordinator:
 
         self._broker = broker
         self._told: TransactionSettings | None = None
+        self._remote: RemoteTransactions | None = None
+        """Made for the first transaction that another broker coordinates."""
         self.shards = CoordinatorRouting(
             broker, Coordinator.TRANSACTION, broker_settings.TRANSACTION_STATE_LOG_NUM_PARTITIONS, family
         )
@@ -102,6 +105,15 @@ class TransactionCoordinator:
             verify_only=verify_only,
             topics=[AddPartitionsToTxnTopic(name=name, partitions=part) for name, part in by_topic.items()],
         )
+        leader = self.shards.leader_of(self.shards.partition_for(transactional_id))
+        if leader is None:
+            return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if leader != self._broker.node_id:
+            if self._remote is None:
+                from ottla.broker.remote_transactions import RemoteTransactions
+
+                self._remote = RemoteTransactions(self._broker)
+            return await self._remote.add_partitions(leader, transaction)
         request = AddPartitionsToTxnRequest(transactions=[transaction])
         answer = self.ask(transactional_id, request, BETWEEN_BROKERS)
         response = await answer if inspect.isawaitable(answer) else answer

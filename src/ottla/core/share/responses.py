@@ -7,7 +7,7 @@ too, and `merge` puts those of a whole request together.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from ottla.core.share.keys import SharePartitionKey
@@ -102,6 +102,29 @@ def split(request: StateRequest) -> Iterator[tuple[SharePartitionKey, StateReque
                 topics=[topic_class(topic_id=topic.topic_id, partitions=[partition])],
             )
     yield from found.items()
+
+
+def join(parts: Sequence[StateRequest]) -> StateRequest:
+    """One request for requests of one API and group; the other way of `split`."""
+    topic_class = _SHAPES[type(parts[0])][0]
+    topics: dict[uuid.UUID, Any] = {}
+    for part in parts:
+        for topic in part.topics:
+            joined = topics.setdefault(topic.topic_id, topic_class(topic_id=topic.topic_id, partitions=[]))
+            joined.partitions += topic.partitions
+    return type(parts[0])(group_id=parts[0].group_id, topics=list(topics.values()))
+
+
+def split_answer(request: StateRequest, answer: Message) -> dict[SharePartitionKey, Message]:
+    """The answer to `request` as answers of one partition each, of those that it names."""
+    _, response_class, topic_class, _ = _SHAPES[type(request)]
+    return {
+        SharePartitionKey(request.group_id, topic.topic_id, each.partition): response_class(
+            results=[topic_class(topic_id=topic.topic_id, partitions=[each])]
+        )
+        for topic in answer.results  # type: ignore[attr-defined]
+        for each in topic.partitions
+    }
 
 
 def merge(request: StateRequest, answers: Iterable[Message]) -> Message:
