@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.handlers.forwarding import forward
+from ottla.broker.handlers.metadata import controller_for_clients
 from ottla.broker.handlers.operations import ALL_CLUSTER_OPERATIONS, NOT_ASKED
 from ottla.broker.metadata_log import METADATA_TOPIC
 from ottla.core.metadata.feature_updates import update_features as decide_features
@@ -52,8 +53,11 @@ def describe_cluster(
     if request.endpoint_type != BROKERS:
         raise UnsupportedEndpointType(f"Unsupported endpoint type {request.endpoint_type}")
     brokers = []
+    reachable = set()
     for broker_id, registered in sorted(broker.image.brokers.items()):
         endpoint = registered.endpoint(context.listener_name)
+        if endpoint is not None and not registered.fenced:
+            reachable.add(broker_id)
         if endpoint is not None and (request.include_fenced_brokers or not registered.fenced):
             brokers.append(
                 DescribeClusterBroker(
@@ -68,7 +72,7 @@ def describe_cluster(
         error_message=None,
         endpoint_type=BROKERS,
         cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
+        controller_id=controller_for_clients(reachable, broker.node_id),
         brokers=brokers,
         cluster_authorized_operations=(
             ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED

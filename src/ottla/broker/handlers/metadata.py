@@ -13,7 +13,7 @@ on from.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     )
 
 NO_LEADER = -1
+NO_CONTROLLER = -1
 FIRST_VERSION_WITH_TOPIC_IDS_IN_REQUESTS = 12
 FIRST_VERSION_THAT_TELLS_LISTENER_PROBLEMS = 6
 
@@ -82,7 +83,7 @@ def _answers(
     return MetadataResponse(
         brokers=view.brokers(),
         cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
+        controller_id=controller_for_clients(view.reachable, broker.node_id),
         topics=topics,
         cluster_authorized_operations=(
             ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
@@ -174,6 +175,13 @@ def _answer(
     return view.topic(topic, operations)
 
 
+def controller_for_clients(reachable: Collection[int], node_id: int) -> int:
+    """Whom clients are told to take admin requests to: any broker passes them on, this one is nearest."""
+    if node_id in reachable:
+        return node_id
+    return min(reachable, default=NO_CONTROLLER)
+
+
 class _View:
     """The metadata as a client of one listener sees it."""
 
@@ -182,7 +190,7 @@ class _View:
         self._listener_name = listener_name
         self._version = version
         self._alive = {broker.broker_id for broker in image.brokers.values() if not broker.fenced}
-        self._reachable = {
+        self.reachable = {
             broker_id
             for broker_id in self._alive
             if image.brokers[broker_id].endpoint(listener_name) is not None
@@ -190,7 +198,7 @@ class _View:
 
     def brokers(self) -> list[MetadataResponseBroker]:
         found = []
-        for broker_id in sorted(self._reachable):
+        for broker_id in sorted(self.reachable):
             broker = self.image.brokers[broker_id]
             endpoint = broker.endpoint(self._listener_name)
             assert endpoint is not None
@@ -213,28 +221,38 @@ class _View:
 
     def _partition(self, partition: PartitionImage) -> MetadataResponsePartition:
         replicas, isr = list(partition.replicas), list(partition.isr)
-        offline = [replica for replica in replicas if replica not in self._alive]
         return MetadataResponsePartition(
             error_code=self._partition_error(partition),
             partition_index=partition.partition_id,
-            leader_id=partition.leader if partition.leader in self._reachable else NO_LEADER,
+            leader_id=partition.leader if partition.leader in self.reachable else NO_LEADER,
             leader_epoch=partition.leader_epoch,
             # v0 has no field for replicas that are not alive: they are left out.
             replica_nodes=replicas
             if self._version
-            else [each for each in replicas if each in self._reachable],
-            isr_nodes=isr if self._version else [each for each in isr if each in self._reachable],
-            offline_replicas=offline,
+            else [each for each in replicas if each in self.reachable],
+            isr_nodes=isr if self._version else [each for each in isr if each in self.reachable],
+            offline_replicas=self.offline_replicas(partition),
         )
+
+    def offline_replicas(self, partition: PartitionImage) -> list[int]:
+        """Replicas whose broker is not there for clients of this listener, or has lost their directory."""
+        reachable, brokers = self.reachable, self.image.brokers
+        if not partition.directories:
+            return [replica for replica in partition.replicas if replica not in reachable]
+        return [
+            replica
+            for replica, directory in zip(partition.replicas, partition.directories, strict=True)
+            if replica not in reachable or not brokers[replica].is_online(directory)
+        ]
 
     def _partition_error(self, partition: PartitionImage) -> ErrorCode:
         if partition.leader not in self._alive:
             return ErrorCode.LEADER_NOT_AVAILABLE
-        if partition.leader not in self._reachable:
+        if partition.leader not in self.reachable:
             if self._version >= FIRST_VERSION_THAT_TELLS_LISTENER_PROBLEMS:
                 return ErrorCode.LISTENER_NOT_FOUND
             return ErrorCode.LEADER_NOT_AVAILABLE
-        if self._version == 0 and not self._reachable.issuperset(partition.replicas):
+        if self._version == 0 and not self.reachable.issuperset(partition.replicas):
             return ErrorCode.REPLICA_NOT_AVAILABLE
         return ErrorCode.NONE
 
@@ -263,7 +281,7 @@ def describe_topic_partitions(
         names = [name for name in names if name >= cursor.topic_name]
     limit = broker.config[broker_settings.MAX_REQUEST_PARTITION_SIZE_LIMIT]
     remaining = max(1, min(limit, request.response_partition_limit))
-    alive = {each.broker_id for each in image.brokers.values() if not each.fenced}
+    view = _View(image, context.listener_name, context.api_version)
     response = DescribeTopicPartitionsResponse(next_cursor=None)
     for name in names:
         if remaining == 0:
@@ -275,7 +293,7 @@ def describe_topic_partitions(
             response.topics.append(_undescribed(name, _unknown([name])[name], ALL_TOPIC_OPERATIONS))
             continue
         indexes = [index for index in sorted(topic.partitions) if index >= first]
-        described = [_describe(topic.partitions[index], alive) for index in indexes[:remaining]]
+        described = [_describe(topic.partitions[index], view) for index in indexes[:remaining]]
         response.topics.append(_described(topic, described))
         if len(indexes) > remaining:
             response.next_cursor = Cursor(topic_name=name, partition_index=indexes[remaining])
@@ -314,22 +332,21 @@ def _described(
     )
 
 
-def _describe(partition: PartitionImage, alive: set[int]) -> DescribeTopicPartitionsResponsePartition:
+def _describe(partition: PartitionImage, view: _View) -> DescribeTopicPartitionsResponsePartition:
     from ottla.protocol.messages.describe_topic_partitions_response import (
         DescribeTopicPartitionsResponsePartition,
     )
 
-    has_leader = partition.leader in alive
     return DescribeTopicPartitionsResponsePartition(
-        error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+        error_code=ErrorCode.NONE,  # as in Kafka: that there is no leader is seen by its id
         partition_index=partition.partition_id,
-        leader_id=partition.leader if has_leader else NO_LEADER,
+        leader_id=partition.leader if partition.leader in view.reachable else NO_LEADER,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
         eligible_leader_replicas=list(partition.elr),
         last_known_elr=list(partition.last_known_elr),
-        offline_replicas=[replica for replica in partition.replicas if replica not in alive],
+        offline_replicas=view.offline_replicas(partition),
     )
 
 
