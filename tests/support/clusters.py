@@ -12,6 +12,7 @@ import os
 import random
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,6 +40,7 @@ OTTLA, APACHE_KAFKA = "ottla", "apache-kafka"
 KINDS = (OTTLA, APACHE_KAFKA)
 TIMEOUT_S = 60.0
 POLL_S = 0.02
+END_TIMEOUT_S = 15.0
 LOCALHOST = "127.0.0.1"
 CONTROLLER, BROKER = "controller", "broker"
 
@@ -456,12 +458,19 @@ def end_cluster(cluster: NodeCluster) -> None:
         if node.paused:
             with contextlib.suppress(OSError):
                 cluster.resume(node.node_id)
-    running = [node for node in cluster.nodes.values() if node.running]
-    for node in running:
-        node.server.process.send_signal(signal.SIGTERM)
-    for node in running:
-        with contextlib.suppress(ServerError):
-            node.server.stop()
+    # Brokers first: their controlled shutdown needs the controllers.
+    for group in (
+        [node for node in cluster.nodes.values() if node.is_broker],
+        [node for node in cluster.nodes.values() if not node.is_broker],
+    ):
+        running = [node for node in group if node.running]
+        for node in running:
+            node.server.process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + END_TIMEOUT_S
+        for node in running:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                node.server.process.wait(max(0.1, deadline - time.monotonic()))
+            node.server.kill()
 
 
 def prepare_cluster(kind: str, directory: Path, plan: ClusterPlan) -> NodeCluster:
