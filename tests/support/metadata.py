@@ -11,6 +11,7 @@ from ottla.core.metadata.config_layers import BrokerLayers
 from ottla.core.metadata.decisions import Decision
 from ottla.core.metadata.features import INITIAL_FEATURES
 from ottla.core.metadata.image import EndpointImage, MetadataDelta, MetadataImage
+from ottla.core.metadata.partition_changes import TopicRules
 from ottla.core.metadata.standalone import register_broker
 from ottla.core.metadata.topics import TopicDefaults, create_topics
 from ottla.protocol.messages.create_topics_request import (
@@ -27,6 +28,8 @@ T = TypeVar("T")
 
 NOTHING_CONFIGURED = BrokerLayers({})
 DEFAULTS = TopicDefaults(num_partitions=1, replication_factor=1)
+#: No topic may elect uncleanly, and one replica in sync is enough.
+RULES = TopicRules(lambda topic: False, lambda topic: 1)
 
 
 class SeededRandomness:

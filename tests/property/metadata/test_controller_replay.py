@@ -32,6 +32,7 @@ from ottla.protocol.schema import Message
 from support.metadata import (
     DEFAULTS,
     NOTHING_CONFIGURED,
+    RULES,
     SeededRandomness,
     directory_of,
     image_with_brokers,
@@ -154,7 +155,7 @@ class ControllerRequests(RuleBasedStateMachine):
     @rule(kind=st.integers(0, 1))
     def elect(self, kind: int) -> None:
         request = ElectLeadersRequest(election_type=kind, topic_partitions=None)
-        self.decide(elect_leaders(self.image, request))
+        self.decide(elect_leaders(self.image, request, RULES))
 
     @rule(level=st.integers(0, 3), kind=st.integers(1, 3))
     def update_transactions(self, level: int, kind: int) -> None:

@@ -10,7 +10,7 @@ from ottla.protocol.errors import ErrorCode, InvalidRequest
 from ottla.protocol.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from ottla.protocol.records.broker_registration_change_record import BrokerRegistrationChangeRecord
 from ottla.protocol.records.partition_change_record import PartitionChangeRecord
-from support.metadata import apply, create, decided, image_with_brokers, topic
+from support.metadata import RULES, apply, create, decided, image_with_brokers, topic
 
 PREFERRED, UNCLEAN = 0, 1
 
@@ -34,7 +34,7 @@ def elect(image: MetadataImage, kind: int, wanted: dict[str, list[int]] | None) 
         if wanted is None
         else [TopicPartitions(topic=name, partitions=indexes) for name, indexes in wanted.items()],
     )
-    response = decided(image, elect_leaders(image, request))
+    response = decided(image, elect_leaders(image, request, RULES))
     return {
         (result.topic, partition.partition_id): partition.error_code
         for result in response.replica_election_results
@@ -96,4 +96,4 @@ def test_unknown_topics_and_partitions(image: MetadataImage) -> None:
 
 def test_an_unknown_kind_of_election(image: MetadataImage) -> None:
     with pytest.raises(InvalidRequest):
-        elect_leaders(image, ElectLeadersRequest(election_type=7, topic_partitions=None))
+        elect_leaders(image, ElectLeadersRequest(election_type=7, topic_partitions=None), RULES)

@@ -6,7 +6,13 @@ import uuid
 
 import pytest
 
-from ottla.core.metadata.image import NO_LEADER, MetadataDelta, MetadataImage, PartitionImage
+from ottla.core.metadata.image import (
+    NO_LEADER,
+    UNASSIGNED_DIRECTORY,
+    MetadataDelta,
+    MetadataImage,
+    PartitionImage,
+)
 from ottla.core.metadata.snapshot_records import image_records
 from ottla.protocol.records.abort_transaction_record import AbortTransactionRecord
 from ottla.protocol.records.access_control_entry_record import AccessControlEntryRecord
@@ -123,7 +129,7 @@ def test_losing_the_leader(image: MetadataImage) -> None:
 
 def test_new_replicas_keep_the_directories_of_the_old_ones(image: MetadataImage) -> None:
     apply(image, [PartitionChangeRecord(partition_id=0, topic_id=ORDERS, replicas=[3, 2])])
-    assert partition(image).directories == (uuid.UUID(int=0), uuid.UUID(int=1002))
+    assert partition(image).directories == (UNASSIGNED_DIRECTORY, uuid.UUID(int=1002))
 
 
 def test_a_broker_is_unfenced_fenced_shut_down_and_forgotten() -> None:

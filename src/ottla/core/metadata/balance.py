@@ -1,15 +1,18 @@
 """Elections in the background: leaders go back to preferred replicas, leaderless partitions get one.
 
-`balance_leaders` is due every leader.imbalance.check.interval.seconds where auto.leader.rebalance.enable says so;
-`elect_uncleanly` every unclean.leader.election.interval.ms, and at once when a topic begins to allow it. Each does
-a bounded number of elections a round; while the answer is True there is more to do at once.
+`balance_leaders` is due every leader.imbalance.check.interval.seconds where auto.leader.rebalance.enable says
+so, `elect_uncleanly` every unclean.leader.election.interval.ms and at once when a topic begins to allow it.
+Each does a bounded number of elections a round; while the answer is True there is more to do at once.
+
+As in Kafka since KRaft, every partition that is not led by its preferred replica counts:
+leader.imbalance.per.broker.percentage is read by nobody.
 """
 
 from __future__ import annotations
 
 from ottla.core.metadata.decisions import Decision
 from ottla.core.metadata.image import MetadataImage
-from ottla.core.metadata.partition_changes import TopicRules
+from ottla.core.metadata.partition_changes import Election, PartitionChanges, Target, TopicRules
 
 #: Elections in one round, as in Apache Kafka.
 MAX_ELECTIONS_PER_ROUND = 1_000
@@ -19,11 +22,26 @@ def balance_leaders(
     image: MetadataImage, rules: TopicRules, max_elections: int = MAX_ELECTIONS_PER_ROUND
 ) -> Decision[bool]:
     """Give partitions back to their preferred replicas that are in sync. True: there may be more."""
-    raise AssertionError("not yet")
+    changes = PartitionChanges(image, rules)
+    for topic in image.topics.values():
+        for partition in topic.partitions.values():
+            if partition.leader == partition.replicas[0]:
+                continue
+            if len(changes.records) >= max_elections:
+                return Decision(changes.records, True)
+            changes.change(topic, partition.partition_id, Target(), Election.PREFERRED)
+    return Decision(changes.records, False)
 
 
 def elect_uncleanly(
     image: MetadataImage, rules: TopicRules, max_elections: int = MAX_ELECTIONS_PER_ROUND
 ) -> Decision[bool]:
-    """Give partitions without a leader one at any price, where their topic allows it. True: there may be more."""
-    raise AssertionError("not yet")
+    """Give partitions without a leader one at any price, where their topic allows it. True: maybe more."""
+    changes = PartitionChanges(image, rules)
+    for topic, partition in image.leaderless_partitions():
+        if not rules.may_elect_uncleanly(topic.name):
+            continue
+        if len(changes.records) >= max_elections:
+            return Decision(changes.records, True)
+        changes.change(topic, partition.partition_id, Target(), Election.UNCLEAN)
+    return Decision(changes.records, False)

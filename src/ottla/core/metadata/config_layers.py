@@ -79,6 +79,10 @@ class BrokerLayers:
                     continue
         return setting.default
 
+    def with_dynamic(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> BrokerLayers:
+        """The same static values under other dynamic ones: those of metadata that is not committed yet."""
+        return BrokerLayers(self._static, cluster, broker)
+
     def names(self) -> set[str]:
         """Every name that a layer has a value for."""
         return {*self._static, *self._cluster, *self._broker}

@@ -2,20 +2,29 @@
 
 A preferred election gives a partition back to its first replica, if that is in sync. An unclean one (v1)
 gives a partition without a leader to any live replica, whose log then is the truth: records may be lost.
+Those in sync or eligible (KIP-966) still come first.
 """
 
 from __future__ import annotations
 
 import enum
 
-from ottla.core.metadata.decisions import Decision
-from ottla.core.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from ottla.core.metadata.decisions import MAX_RECORDS_PER_REQUEST, Decision
+from ottla.core.metadata.image import NO_LEADER, MetadataImage
+from ottla.core.metadata.partition_changes import (
+    RECOVERING,
+    Election,
+    PartitionChanges,
+    Target,
+    TopicRules,
+)
 from ottla.protocol.errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
     ErrorCode,
     InvalidRequest,
     KafkaError,
+    PolicyViolation,
     PreferredLeaderNotAvailable,
     UnknownTopicOrPartition,
 )
@@ -25,10 +34,8 @@ from ottla.protocol.messages.elect_leaders_response import (
     PartitionResult,
     ReplicaElectionResult,
 )
-from ottla.protocol.records.partition_change_record import PartitionChangeRecord
-from ottla.protocol.schema import Message
 
-RECOVERING = 1
+__all__ = ["RECOVERING", "ElectionType", "elect_leaders"]
 
 
 class ElectionType(enum.IntEnum):
@@ -38,7 +45,9 @@ class ElectionType(enum.IntEnum):
     UNCLEAN = 1
 
 
-def elect_leaders(image: MetadataImage, request: ElectLeadersRequest) -> Decision[ElectLeadersResponse]:
+def elect_leaders(
+    image: MetadataImage, request: ElectLeadersRequest, rules: TopicRules
+) -> Decision[ElectLeadersResponse]:
     """Each partition succeeds or fails by itself. Asked for all, those that need none are not told of."""
     if request.election_type not in (ElectionType.PREFERRED, ElectionType.UNCLEAN):
         raise InvalidRequest(f"Unknown election type {request.election_type}")
@@ -49,15 +58,14 @@ def elect_leaders(image: MetadataImage, request: ElectLeadersRequest) -> Decisio
         if request.topic_partitions is None
         else [(each.topic, list(dict.fromkeys(each.partitions))) for each in request.topic_partitions]
     )
-    records: list[Message] = []
+    changes = PartitionChanges(image, rules)
     results: list[ReplicaElectionResult] = []
     for name, indexes in wanted:
         answers: list[PartitionResult] = []
         for index in indexes:
             answer = PartitionResult(partition_id=index, error_code=ErrorCode.NONE, error_message=None)
             try:
-                topic, partition = _find(image, name, index)
-                records.append(_elect(image, topic, partition, kind))
+                _elect(changes, name, index, kind)
             except ElectionNotNeeded as error:
                 if asked_for_all:
                     continue
@@ -66,48 +74,25 @@ def elect_leaders(image: MetadataImage, request: ElectLeadersRequest) -> Decisio
                 answer.error_code, answer.error_message = error.code, error.message
             answers.append(answer)
         results.append(ReplicaElectionResult(topic=name, partition_result=answers))
-    return Decision(records, ElectLeadersResponse(replica_election_results=results))
+    return Decision(changes.records, ElectLeadersResponse(replica_election_results=results))
 
 
-def _find(image: MetadataImage, name: str, index: int) -> tuple[TopicImage, PartitionImage]:
-    topic = image.topics.get(name)
+def _elect(changes: PartitionChanges, name: str, index: int, kind: ElectionType) -> None:
+    topic = changes.image.topics.get(name)
     if topic is None:
         raise UnknownTopicOrPartition(f"No such topic as {name}")
-    partition = topic.partitions.get(index)
+    partition = changes.partition(topic, index)
     if partition is None:
         raise UnknownTopicOrPartition(f"No such partition as {name}-{index}")
-    return topic, partition
-
-
-def _elect(
-    image: MetadataImage, topic: TopicImage, partition: PartitionImage, kind: ElectionType
-) -> PartitionChangeRecord:
-    change = PartitionChangeRecord(partition_id=partition.partition_id, topic_id=topic.topic_id)
+    if len(changes.records) >= MAX_RECORDS_PER_REQUEST:
+        raise PolicyViolation("Unable to perform excessively large batch operation.")
     if kind is ElectionType.PREFERRED:
-        preferred = partition.replicas[0]
-        if partition.leader == preferred:
+        if partition.leader == partition.replicas[0]:
             raise ElectionNotNeeded()
-        if preferred not in partition.isr or not _is_active(image, preferred):
+        if changes.change(topic, index, Target(), Election.PREFERRED) is None:
             raise PreferredLeaderNotAvailable()
-        change.leader = preferred
-        return change
-    if partition.leader != NO_LEADER:
-        raise ElectionNotNeeded()
-    in_sync = [each for each in (*partition.isr, *partition.elr) if _is_active(image, each)]
-    live = in_sync or [each for each in partition.replicas if _is_active(image, each)]
-    if not live:
-        raise EligibleLeadersNotAvailable()
-    change.leader = live[0]
-    change.isr = [live[0]]
-    if not in_sync:
-        change.leader_recovery_state = RECOVERING
-    if partition.elr:
-        change.eligible_leader_replicas = []
-    if partition.last_known_elr:
-        change.last_known_elr = []
-    return change
-
-
-def _is_active(image: MetadataImage, broker_id: int) -> bool:
-    broker = image.brokers.get(broker_id)
-    return broker is not None and broker.active
+    else:
+        if partition.leader != NO_LEADER:
+            raise ElectionNotNeeded()
+        if changes.change(topic, index, Target(), Election.UNCLEAN) is None:
+            raise EligibleLeadersNotAvailable()

@@ -7,11 +7,15 @@ the latter (KIP-868).
 
 Kinds of records that this version keeps for others (ACLs, quotas, SCRAM credentials, delegation tokens) are
 held as they are, so that a directory that Apache Kafka wrote loses nothing here.
+
+Copies share what neither of them has changed since: a topic, or the partitions of a broker, are duplicated
+when one of the two images changes them first. A copy thus costs a few dictionaries however large the cluster
+is, and may be read in another thread while the other image goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
@@ -23,8 +27,17 @@ if TYPE_CHECKING:
 
 NO_LEADER = -1
 NO_LEADER_CHANGE = -2
+#: The directory of a replica in a record from before brokers named them.
+MIGRATING_DIRECTORY = UUID(int=0)
 #: The directory of a replica that no broker has placed in one yet.
-UNASSIGNED_DIRECTORY = UUID(int=0)
+UNASSIGNED_DIRECTORY = UUID(int=1)
+#: The directory of a replica in one that has failed.
+LOST_DIRECTORY = UUID(int=2)
+#: Ids below this one are no directories.
+RESERVED_DIRECTORIES = 100
+
+#: Topic id and partition.
+PartitionKey = tuple[UUID, int]
 
 UNKNOWN_RESOURCE = 0
 TOPIC_RESOURCE = 2
@@ -88,6 +101,17 @@ class BrokerImage(NamedTuple):
         """Whether it may lead and be in sync."""
         return not self.fenced and not self.in_controlled_shutdown
 
+    @property
+    def cordoned(self) -> bool:
+        """Whether all of its directories are closed to new partitions (KIP-1066)."""
+        return bool(self.log_dirs) and set(self.log_dirs) <= set(self.cordoned_log_dirs or ())
+
+    def is_online(self, directory_id: UUID) -> bool:
+        """Whether a replica in this directory can be served, as far as is known."""
+        if directory_id in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY):
+            return True
+        return not self.log_dirs or directory_id in self.log_dirs
+
     def endpoint(self, listener_name: str) -> EndpointImage | None:
         """Where it is reached through a listener."""
         for endpoint in self.endpoints:
@@ -143,6 +167,11 @@ class MetadataImage:
     last_offset: int = -1
     last_epoch: int = -1
     _open_transaction: list[Message] | None = None
+    #: broker -> the partitions that it is a replica of
+    _partitions_by_broker: dict[int, dict[PartitionKey, None]] = field(default_factory=dict)
+    _leaderless: dict[PartitionKey, None] = field(default_factory=dict)
+    #: The topics, and brokers' partitions, that no copy shares.
+    _own: set[UUID | int] = field(default_factory=set, compare=False, repr=False)
 
     def apply(self, record: Message, delta: MetadataDelta) -> None:
         """Take one record over. Raises ValueError for one that does not fit what was before it."""
@@ -169,30 +198,47 @@ class MetadataImage:
 
     def copy(self) -> MetadataImage:
         """A second image that changes apart from this one; what never changes is shared."""
-        topics = {
-            name: TopicImage(name, topic.topic_id, dict(topic.partitions))
-            for name, topic in self.topics.items()
-        }
+        self._own = set()
         return MetadataImage(
-            topics=topics,
-            topics_by_id={topic.topic_id: topic for topic in topics.values()},
+            topics=dict(self.topics),
+            topics_by_id=dict(self.topics_by_id),
             brokers=dict(self.brokers),
             controllers=dict(self.controllers),
             configs=dict(self.configs),
             features=dict(self.features),
             next_producer_id=self.next_producer_id,
             acls=dict(self.acls),
-            client_quotas={entity: dict(values) for entity, values in self.client_quotas.items()},
+            client_quotas=dict(self.client_quotas),
             scram_credentials=dict(self.scram_credentials),
             delegation_tokens=dict(self.delegation_tokens),
             last_offset=self.last_offset,
             last_epoch=self.last_epoch,
             _open_transaction=None if self._open_transaction is None else list(self._open_transaction),
+            _partitions_by_broker=dict(self._partitions_by_broker),
+            _leaderless=dict(self._leaderless),
         )
 
     def active_brokers(self) -> list[BrokerImage]:
         """The brokers that may lead, by id."""
         return [broker for _, broker in sorted(self.brokers.items()) if broker.active]
+
+    def is_active(self, broker_id: int) -> bool:
+        """Whether a broker may lead and be in sync."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.active
+
+    def partitions_of_broker(self, broker_id: int) -> Iterator[tuple[TopicImage, PartitionImage]]:
+        """The partitions that a broker is a replica of."""
+        return self._find(self._partitions_by_broker.get(broker_id, {}))
+
+    def leaderless_partitions(self) -> Iterator[tuple[TopicImage, PartitionImage]]:
+        """The partitions that have no leader."""
+        return self._find(self._leaderless)
+
+    def _find(self, keys: dict[PartitionKey, None]) -> Iterator[tuple[TopicImage, PartitionImage]]:
+        for topic_id, index in keys:
+            topic = self.topics_by_id[topic_id]
+            yield topic, topic.partitions[index]
 
     # -- topics ---------------------------------------------------------------------------------------
 
@@ -202,16 +248,57 @@ class MetadataImage:
             raise ValueError(f"{record.NAME} is about topic id {topic_id}, which is not known")
         return topic
 
+    def _own_topic(self, topic: TopicImage) -> TopicImage:
+        """The topic, to be changed here and in no copy."""
+        if topic.topic_id not in self._own:
+            topic = TopicImage(topic.name, topic.topic_id, dict(topic.partitions))
+            self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
+            self._own.add(topic.topic_id)
+        return self.topics_by_id[topic.topic_id]
+
+    def _own_partitions_of(self, broker_id: int) -> dict[PartitionKey, None]:
+        """The index of a broker's partitions, to be changed here and in no copy."""
+        if broker_id not in self._own:
+            self._partitions_by_broker[broker_id] = dict(self._partitions_by_broker.get(broker_id, ()))
+            self._own.add(broker_id)
+        return self._partitions_by_broker[broker_id]
+
+    def _set_partition(self, topic: TopicImage, index: int, after: PartitionImage | None) -> None:
+        """The one place where partitions change, and the indexes with them. None: it is gone."""
+        key = (topic.topic_id, index)
+        before = topic.partitions.get(index)
+        old = before.replicas if before is not None else ()
+        new = after.replicas if after is not None else ()
+        if old != new:
+            for broker_id in set(old).difference(new):
+                kept = self._own_partitions_of(broker_id)
+                del kept[key]
+                if not kept:
+                    del self._partitions_by_broker[broker_id]
+                    self._own.discard(broker_id)
+            for broker_id in set(new).difference(old):
+                self._own_partitions_of(broker_id)[key] = None
+        if after is not None and after.leader == NO_LEADER:
+            self._leaderless[key] = None
+        else:
+            self._leaderless.pop(key, None)
+        if after is not None:
+            self._own_topic(topic).partitions[index] = after
+
     def _create_topic(self, record: Any, delta: MetadataDelta) -> None:
         if record.name in self.topics:
             raise ValueError(f"topic {record.name} is created twice")
         topic = TopicImage(record.name, record.topic_id)
+        self._own.add(topic.topic_id)
         self.topics[topic.name] = topic
         self.topics_by_id[topic.topic_id] = topic
         delta.created_topics.append((topic.topic_id, topic.name))
 
     def _remove_topic(self, record: Any, delta: MetadataDelta) -> None:
         topic = self._topic(record.topic_id, record)
+        for index in topic.partitions:
+            self._set_partition(topic, index, None)
+        self._own.discard(topic.topic_id)
         del self.topics[topic.name]
         del self.topics_by_id[topic.topic_id]
         self.configs.pop((TOPIC_RESOURCE, topic.name), None)
@@ -221,7 +308,7 @@ class MetadataImage:
 
     def _create_partition(self, record: Any, delta: MetadataDelta) -> None:
         topic = self._topic(record.topic_id, record)
-        topic.partitions[record.partition_id] = PartitionImage(
+        after = PartitionImage(
             partition_id=record.partition_id,
             replicas=tuple(record.replicas),
             isr=tuple(record.isr),
@@ -230,11 +317,12 @@ class MetadataImage:
             partition_epoch=record.partition_epoch,
             removing_replicas=tuple(record.removing_replicas),
             adding_replicas=tuple(record.adding_replicas),
-            directories=tuple(record.directories) or (UNASSIGNED_DIRECTORY,) * len(record.replicas),
+            directories=tuple(record.directories) or (MIGRATING_DIRECTORY,) * len(record.replicas),
             elr=tuple(record.eligible_leader_replicas or ()),
             last_known_elr=tuple(record.last_known_elr or ()),
             leader_recovery_state=record.leader_recovery_state,
         )
+        self._set_partition(topic, record.partition_id, after)
         delta.changed_partitions[(topic.topic_id, record.partition_id)] = None
 
     def _change_partition(self, record: Any, delta: MetadataDelta) -> None:
@@ -242,15 +330,15 @@ class MetadataImage:
         before = topic.partitions.get(record.partition_id)
         if before is None:
             raise ValueError(f"{record.NAME} is about {topic.name}-{record.partition_id}, which is not known")
-        topic.partitions[record.partition_id] = changed_partition(before, record)
+        self._set_partition(topic, record.partition_id, changed_partition(before, record))
         delta.changed_partitions[(topic.topic_id, record.partition_id)] = None
 
     def _clear_elr(self, record: Any, delta: MetadataDelta) -> None:
         names = [record.topic_name] if record.topic_name else list(self.topics)
         for topic in (self.topics[name] for name in names if name in self.topics):
-            for index, partition in topic.partitions.items():
+            for index, partition in list(topic.partitions.items()):
                 if partition.elr or partition.last_known_elr:
-                    topic.partitions[index] = partition._replace(elr=(), last_known_elr=())
+                    self._set_partition(topic, index, partition._replace(elr=(), last_known_elr=()))
                     delta.changed_partitions[(topic.topic_id, index)] = None
 
     # -- nodes ----------------------------------------------------------------------------------------
@@ -356,13 +444,17 @@ class MetadataImage:
 
     def _set_quota(self, record: Any, delta: MetadataDelta) -> None:
         entity = tuple(sorted(((each.entity_type, each.entity_name) for each in record.entity), key=str))
-        values = self.client_quotas.setdefault(entity, {})
+        values = dict(
+            self.client_quotas.get(entity, {})
+        )  # a new one: a copy of the image may have the old one
         if record.remove:
             values.pop(record.key, None)
         else:
             values[record.key] = record.value
-        if not values:
-            del self.client_quotas[entity]
+        if values:
+            self.client_quotas[entity] = values
+        else:
+            self.client_quotas.pop(entity, None)
 
     def _set_scram(self, record: Any, delta: MetadataDelta) -> None:
         self.scram_credentials[(record.mechanism, record.name)] = record

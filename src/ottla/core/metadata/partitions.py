@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from ottla.core.metadata.decisions import MAX_RECORDS_PER_REQUEST, Decision, Randomness
-from ottla.core.metadata.image import UNASSIGNED_DIRECTORY, MetadataImage, TopicImage
+from ottla.core.metadata.image import MetadataImage, TopicImage
+from ottla.core.metadata.partition_changes import default_directory
 from ottla.core.metadata.placement import place_replicas
 from ottla.protocol.errors import (
     ErrorCode,
@@ -57,14 +58,8 @@ def partition_record(
         leader=isr[0],
         leader_epoch=0,
         partition_epoch=0,
-        directories=[_default_directory(image, replica) for replica in replicas],
+        directories=[default_directory(image, replica) for replica in replicas],
     )
-
-
-def _default_directory(image: MetadataImage, broker_id: int) -> UUID:
-    """A broker with one data directory puts the replica there; with several it chooses by itself."""
-    log_dirs = image.brokers[broker_id].log_dirs
-    return log_dirs[0] if len(log_dirs) == 1 else UNASSIGNED_DIRECTORY
 
 
 def check_assignment(image: MetadataImage, replicas: Sequence[int], replication_factor: int | None) -> None:
@@ -92,7 +87,7 @@ def check_assignment(image: MetadataImage, replicas: Sequence[int], replication_
 def place(
     image: MetadataImage, partition_count: int, replication_factor: int, random: Randomness
 ) -> list[list[int]]:
-    """Replicas for new partitions. Raises InvalidReplicationFactor."""
+    """Replicas for the partitions of a new topic. Raises InvalidReplicationFactor."""
     try:
         return place_replicas(list(image.brokers.values()), partition_count, replication_factor, random)
     except InvalidReplicationFactor as error:
@@ -145,7 +140,7 @@ def _create_topic_partitions(
         raise PolicyViolation(TOO_MANY)
     replication_factor = len(topic.partitions[0].replicas)
     if request.assignments is None:
-        assignments = place(image, additional, replication_factor, random)
+        assignments = place_replicas(list(image.brokers.values()), additional, replication_factor, random)
     else:
         assignments = [list(assignment.broker_ids) for assignment in request.assignments]
         _check_assignments(image, topic, assignments, additional, replication_factor)

@@ -66,16 +66,22 @@ def place_replicas(
 ) -> list[list[int]]:
     """Replicas for `partition_count` new partitions, the preferred leader of each first.
 
-    Raises InvalidReplicationFactor when the brokers are too few or all fenced.
+    Brokers that are about to stop, or whose directories are all cordoned (KIP-1066), get none. Raises
+    InvalidReplicationFactor when the others are too few or all fenced.
     """
+    brokers = [each for each in brokers if each.fenced or not each.in_controlled_shutdown]
+    brokers = [each for each in brokers if not each.cordoned]
     if replication_factor > len(brokers):
         raise InvalidReplicationFactor(
             f"The target replication factor of {replication_factor} cannot be reached because only "
-            f"{len(brokers)} broker(s) are registered."
+            f"{len(brokers)} broker(s) are registered or some brokers have all their log directories "
+            "cordoned."
         )
     unfenced_count = sum(1 for broker in brokers if not broker.fenced)
     if unfenced_count == 0:
-        raise InvalidReplicationFactor("All brokers are currently fenced.")
+        raise InvalidReplicationFactor(
+            "All brokers are currently fenced, or have all their log directories cordoned."
+        )
     racks = _racks(brokers, random)
     placed: list[list[int]] = []
     stripe = 0

@@ -1,11 +1,14 @@
-"""Blocks of producer ids, each handed to one broker once (KIP-730)."""
+"""AllocateProducerIds 0: blocks of producer ids, each handed to one broker once (KIP-730)."""
 
 from __future__ import annotations
 
 from ottla.core.metadata.decisions import Decision
 from ottla.core.metadata.image import MetadataImage
+from ottla.core.metadata.registration import registered_broker
 from ottla.core.transactions.producer_ids import ProducerIdBlock
-from ottla.protocol.errors import StaleBrokerEpoch, UnknownServerError
+from ottla.protocol.errors import UnknownServerError
+from ottla.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
+from ottla.protocol.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
 from ottla.protocol.records.producer_ids_record import ProducerIdsRecord
 
 BLOCK_SIZE = 1000
@@ -16,9 +19,7 @@ def allocate_producer_ids(
     image: MetadataImage, broker_id: int, broker_epoch: int
 ) -> Decision[ProducerIdBlock]:
     """The next block. Raises StaleBrokerEpoch, or UnknownServerError when the ids are used up."""
-    broker = image.brokers.get(broker_id)
-    if broker is None or broker.broker_epoch != broker_epoch:
-        raise StaleBrokerEpoch(f"broker {broker_id} is not registered with epoch {broker_epoch}")
+    registered_broker(image, broker_id, broker_epoch)
     first = image.next_producer_id
     if first > MAX_PRODUCER_ID - BLOCK_SIZE:
         raise UnknownServerError("all producer ids have been handed out")
@@ -26,3 +27,15 @@ def allocate_producer_ids(
         broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=first + BLOCK_SIZE
     )
     return Decision([record], ProducerIdBlock(first, BLOCK_SIZE))
+
+
+def on_allocate_producer_ids(
+    image: MetadataImage, request: AllocateProducerIdsRequest
+) -> Decision[AllocateProducerIdsResponse]:
+    """As `allocate_producer_ids`, for a request."""
+    decision = allocate_producer_ids(image, request.broker_id, request.broker_epoch)
+    block = decision.response
+    return Decision(
+        decision.records,
+        AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=block.size),
+    )

@@ -1,4 +1,4 @@
-"""The start and stop of a node that is controller and broker alone: registered, unfenced, leading in one batch.
+"""The start and stop of a node that is controller and broker alone, each in one batch of records.
 
 A partition's leader epoch thus grows with each start, which is what tells clients to check that their offsets
 still exist (KIP-320). Clusters of several nodes go by `registration`, `heartbeats` and `fencing`.
