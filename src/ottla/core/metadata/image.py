@@ -218,6 +218,11 @@ class MetadataImage:
             _leaderless=dict(self._leaderless),
         )
 
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction of the metadata was begun that has neither ended nor been aborted (KIP-868)."""
+        return self._open_transaction is not None
+
     def active_brokers(self) -> list[BrokerImage]:
         """The brokers that may lead, by id."""
         return [broker for _, broker in sorted(self.brokers.items()) if broker.active]
