@@ -63,7 +63,7 @@ _RESERVED_DIRECTORY_IDS = 100  # uuids below are reserved (KIP-858)
 
 log = logging.getLogger("ottla.storage")
 
-__all__ = ["LogDirectory", "LogDirectoryError", "MetaProperties"]
+__all__ = ["LogDirectory", "LogDirectoryError", "MetaProperties", "write_meta_properties"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class LogDirectory:
         _require_same(path, meta, node_id, cluster_id)
         if meta.directory_id is None:
             meta = replace(meta, directory_id=_new_directory_id())
-            replace_file(path / META_PROPERTIES, _encode_meta(meta), sync=True)
+            write_meta_properties(path, meta)
         marker = path / CLEAN_SHUTDOWN_FILE
         clean_shutdown = marker.exists()
         broker_epoch = _read_broker_epoch(marker) if clean_shutdown else -1
@@ -313,6 +313,11 @@ def _remove_deleted_directories(path: Path) -> None:
 
 
 # --- files ------------------------------------------------------------------------------------------------
+
+
+def write_meta_properties(path: Path, meta: MetaProperties) -> None:
+    """Say whose the directory `path` is; on the disk when this returns."""
+    replace_file(path / META_PROPERTIES, _encode_meta(meta), sync=True)
 
 
 def _encode_meta(meta: MetaProperties) -> bytes:
