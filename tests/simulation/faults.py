@@ -1,0 +1,317 @@
+"""What goes wrong, and what administrators do meanwhile, by a plan from the seed.
+
+Everything that Kafka promises to survive may happen, at any time and at once: kills, pauses, partitions, slow
+disks. A power loss is different: replication without fsync promises that an acknowledged record lives as
+long as one in-sync replica keeps it. So a node loses power only while, for all that it holds, somebody else
+who is in sync has it all; and that one is not killed before the node is in sync again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.core.metadata.image import MetadataImage, PartitionImage
+from ottla.protocol.messages.add_raft_voter_request import AddRaftVoterRequest, Listener
+from ottla.protocol.messages.alter_partition_reassignments_request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from ottla.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.delete_topics_request import DeleteTopicsRequest
+from ottla.protocol.messages.elect_leaders_request import ElectLeadersRequest
+from ottla.protocol.messages.remove_raft_voter_request import RemoveRaftVoterRequest
+from simulation.node import Node
+
+if TYPE_CHECKING:
+    from simulation.cluster import Cluster
+
+MAX_DOWN_MS = 3000
+
+
+class Chaos:
+    """The faults of one run."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._scheduler = cluster.scheduler
+        self._random = cluster.scheduler.random
+        self._over = False
+        self._powerless: Node | None = None
+        self._keepers: set[int] = set()
+        self._topics_made = 0
+        self._faults: list[tuple[int, Callable[[], None]]] = [
+            (6, self._kill),
+            (4, self._kill_somewhere),
+            (4, self._lose_power),
+            (3, self._stop),
+            (4, self._partition),
+            (2, self._cut_one_way),
+            (3, self._pause),
+            (2, self._bad_network),
+            (1, self._slow_link),
+            (1, self._slow_disk),
+            (2, self._reassign),
+            (1, self._elect),
+            (1, self._topic_comes_and_goes),
+            (2 if cluster.shape.dynamic_voters else 0, self._change_voters),
+        ]
+
+    def begin(self, duration_ms: int, count: int) -> None:
+        """Let `count` faults happen in that time."""
+        hat = [fault for weight, fault in self._faults for _ in range(weight)]
+        for _ in range(count):
+            fault = self._random.choice(hat)
+            self._scheduler.after_ms(self._random.randrange(duration_ms), self._happen, fault)
+
+    def _happen(self, fault: Callable[[], None]) -> None:
+        if not self._over:
+            fault()
+
+    def heal(self) -> None:
+        """Nothing goes wrong any more; whoever is down comes back."""
+        self._over = True
+        self._cluster.observer.note(None, "heals")
+        self._cluster.network.heal()
+        for node in self._cluster.nodes:
+            node.disk.sync_ms = 1.0
+            node.host._steps_left = None
+            node.host._still_until = 0
+            if not node.host.alive:
+                self._start_again(node)
+
+    # -- nodes ------------------------------------------------------------------------------------------
+
+    def _node(self) -> Node:
+        return self._random.choice(self._cluster.nodes)
+
+    def _later(self, node: Node) -> None:
+        self._scheduler.after_ms(self._random.randrange(50, MAX_DOWN_MS), self._start_again, node)
+
+    def _start_again(self, node: Node) -> None:
+        if not node.host.alive:
+            node.start()
+
+    def _watch_down(self, node: Node) -> None:
+        """Whatever ends the node, it comes back."""
+
+        def look() -> None:
+            if self._over:
+                return
+            if node.host.alive:
+                self._scheduler.after_ms(300, look)
+            else:
+                self._later(node)
+
+        look()
+
+    def _may_kill(self, node: Node) -> bool:
+        self._look_at_keepers()
+        return node.host.alive and node.node_id not in self._keepers
+
+    def _kill(self) -> None:
+        node = self._node()
+        if self._may_kill(node):
+            node.kill()
+            self._later(node)
+
+    def _kill_somewhere(self) -> None:
+        """In the middle of what it does next."""
+        node = self._node()
+        if self._may_kill(node) and self._powerless is None:
+            node.host.arm_kill(self._random.randint(1, 60))
+            self._watch_down(node)
+
+    def _lose_power(self) -> None:
+        node = self._node()
+        if not self._may_kill(node) or self._powerless is not None:
+            return
+        if any(each.host._steps_left is not None for each in self._cluster.nodes):
+            return
+        keepers = self._who_keeps(node)
+        if keepers is None:
+            return
+        self._powerless, self._keepers = node, keepers
+        node.lose_power()
+        self._later(node)
+
+    def _who_keeps(self, node: Node) -> set[int] | None:
+        """Who has all that is committed of what this node holds; None if something is nowhere else."""
+        broker = node.broker
+        if broker is None or not node.is_broker:
+            return set()
+        image = self._cluster.newest_image()
+        keepers: set[int] = set()
+        for key, committed_to in self._cluster.observer.committed_to.items():
+            topic = image.topics_by_id.get(key[0])
+            if topic is None or committed_to == 0:
+                continue
+            partition = topic.partitions[key[1]]
+            if node.node_id not in (*partition.replicas, *partition.isr):
+                continue
+            keeper = self._keeper(image, partition, key, committed_to, node.node_id)
+            if keeper is None:
+                return None
+            keepers.add(keeper)
+        return keepers
+
+    def _keeper(
+        self, image: MetadataImage, partition: PartitionImage, key: object, committed_to: int, but: int
+    ) -> int | None:
+        for node_id in partition.isr:
+            node = self._cluster.node(node_id)
+            registered = image.brokers.get(node_id)
+            if node_id == but or registered is None or not registered.active or node.broker is None:
+                continue
+            replica = node.broker.replicas.get(key)  # type: ignore[call-overload]
+            if (
+                node.host.alive
+                and not node.stopping
+                and node.broker.broker_epoch == registered.broker_epoch
+                and replica is not None
+                and replica.log.log_end_offset >= committed_to
+            ):
+                return node_id
+        return None
+
+    def _look_at_keepers(self) -> None:
+        """Once the node that lost power is in sync again, or somebody else too, the keepers may go."""
+        node = self._powerless
+        if node is None or not node.host.alive:
+            return
+        image = self._cluster.newest_image()
+        registered = image.brokers.get(node.node_id)
+        if node.is_broker:
+            if registered is None or not registered.active or node.broker is None:
+                return
+            if node.broker.broker_epoch != registered.broker_epoch:
+                return
+            for topic in image.topics.values():
+                for partition in topic.partitions.values():
+                    if node.node_id in partition.replicas and node.node_id not in partition.isr:
+                        return
+        self._powerless, self._keepers = None, set()
+
+    def _stop(self) -> None:
+        node = self._node()
+        if node.host.alive:
+            node.stop()
+            self._watch_down(node)
+
+    def _pause(self) -> None:
+        node = self._node()
+        duration_ms = self._random.choice((100, 700, 2500, 4000))
+        self._cluster.observer.note(node, "stands still", duration_ms)
+        node.host.stand_still(duration_ms)
+
+    # -- network and disk ---------------------------------------------------------------------------------
+
+    def _groups(self) -> tuple[list[str], list[str]]:
+        names = [node.host.name for node in self._cluster.nodes]
+        self._random.shuffle(names)
+        size = self._random.randint(1, len(names) // 2)
+        clients = [client.host.name for client in self._cluster.clients]
+        with_group = [name for name in clients if self._random.random() < 0.3]
+        with_rest = [name for name in clients if name not in with_group]
+        return names[:size] + with_group, names[size:] + with_rest
+
+    def _partition(self) -> None:
+        group, rest = self._groups()
+        self._isolate(group, rest, one_way=False)
+
+    def _cut_one_way(self) -> None:
+        group, rest = self._groups()
+        self._isolate(group, rest, one_way=True)
+
+    def _isolate(self, group: list[str], rest: list[str], *, one_way: bool) -> None:
+        self._cluster.observer.note(None, "cuts", group, "one way" if one_way else "both ways")
+        self._cluster.network.isolate(group, rest, one_way=one_way)
+        self._scheduler.after_ms(self._random.randrange(200, 4000), self._reconnect)
+
+    def _reconnect(self) -> None:
+        self._cluster.observer.note(None, "reconnects")
+        self._cluster.network.reconnect()
+
+    def _bad_network(self) -> None:
+        faults = self._cluster.network.faults
+        faults.loss = self._random.choice((0.0, 0.01, 0.05))
+        faults.duplication = self._random.choice((0.0, 0.05, 0.2))
+        faults.late = self._random.choice((0.0, 0.1, 0.5))
+        faults.late_ms = self._random.choice((20, 300, 1500))
+        self._cluster.observer.note(None, "network", faults.loss, faults.duplication, faults.late)
+
+    def _slow_link(self) -> None:
+        one, other = self._random.sample([node.host.name for node in self._cluster.nodes], 2)
+        self._cluster.network.slow_ms[one, other] = self._random.choice((20, 150, 600))
+
+    def _slow_disk(self) -> None:
+        node = self._node()
+        node.disk.sync_ms = self._random.choice((20.0, 200.0, 800.0))
+        self._cluster.observer.note(node, "slow disk", node.disk.sync_ms)
+
+    # -- administrators -----------------------------------------------------------------------------------
+
+    def _ask(self, what: str, request: object) -> None:
+        admin = self._cluster.admin
+
+        async def ask() -> None:
+            answer = await admin.ask(request, 6)  # type: ignore[arg-type]
+            self._cluster.observer.note(None, what, type(answer).__name__)
+
+        admin.host.spawn(what, ask())
+
+    def _reassign(self) -> None:
+        image = self._cluster.newest_image()
+        topic = image.topics.get(self._cluster.topic)
+        brokers = [node.node_id for node in self._cluster.nodes if node.is_broker]
+        if topic is None:
+            return
+        index = self._random.randrange(len(topic.partitions))
+        replicas = self._random.sample(brokers, min(len(brokers), self._cluster.shape.replication_factor))
+        self._cluster.observer.note(None, "reassigns", index, replicas)
+        partition = ReassignablePartition(partition_index=index, replicas=replicas)
+        self._ask(
+            "reassigned",
+            AlterPartitionReassignmentsRequest(
+                timeout_ms=1000, topics=[ReassignableTopic(name=topic.name, partitions=[partition])]
+            ),
+        )
+
+    def _elect(self) -> None:
+        self._ask("elected", ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=1000))
+
+    def _topic_comes_and_goes(self) -> None:
+        name = f"other-{self._topics_made // 2}"
+        self._topics_made += 1
+        if self._topics_made % 2:
+            topic = CreatableTopic(
+                name=name, num_partitions=2, replication_factor=2, assignments=[], configs=[]
+            )
+            request: object = CreateTopicsRequest(topics=[topic], timeout_ms=1000, validate_only=False)
+        else:
+            request = DeleteTopicsRequest(topic_names=[name], topics=[], timeout_ms=1000)
+        self._ask("topic", request)
+
+    def _change_voters(self) -> None:
+        controllers = [node for node in self._cluster.nodes if node.is_controller]
+        node = self._random.choice(controllers)
+        voters = self._cluster.voters()
+        self._cluster.observer.note(None, "changes voters", node.node_id, sorted(voters))
+        if node.node_id in voters:
+            if len(voters) <= 2:
+                return
+            request: object = RemoveRaftVoterRequest(
+                cluster_id=self._cluster.cluster_id,
+                voter_id=node.node_id,
+                voter_directory_id=node.directory_id,
+            )
+        else:
+            request = AddRaftVoterRequest(
+                cluster_id=self._cluster.cluster_id,
+                timeout_ms=2000,
+                voter_id=node.node_id,
+                voter_directory_id=node.directory_id,
+                listeners=[Listener(name="CONTROLLER", host=node.host.name, port=9093)],
+            )
+        self._ask("voters", request)

@@ -1,0 +1,170 @@
+"""Who sees everything while a cluster runs: what must hold at every moment, and the trace to read afterwards.
+
+one leader an epoch, in the quorum and in every partition
+a committed batch of the metadata is the same on every node, for good; so are snapshots at one offset
+what a partition's leader has once told to be committed, every later leader has
+a replica never cuts off what is committed
+only the newest leader that is known moves the high watermark over records that others lack
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from ottla.core.metadata.image import MetadataImage
+from ottla.core.quorum.api import Became, Role, SnapshotId
+from ottla.core.replica.leader import PartitionLeader
+from ottla.protocol.record_batch import BatchHeader
+from simulation.wire import PartitionKey
+from simulation.world.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from simulation.broker_node import Replica
+    from simulation.node import Node
+
+
+class Violation(Exception):
+    """Something that must hold does not."""
+
+
+class Observer:
+    """The world's memory of one cluster."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self.trace: list[tuple[Any, ...]] = []
+        self._quorum_leaders: dict[int, int] = {}
+        self._metadata: dict[int, bytes] = {}
+        self._snapshots: dict[SnapshotId, bytes] = {}
+        self._leaders: dict[tuple[PartitionKey, int], tuple[int, int]] = {}
+        self.committed_to: dict[PartitionKey, int] = {}
+        self._committed: dict[PartitionKey, list[tuple[int, int, int]]] = {}
+        self.metadata_end = 0
+
+    # -- the trace ------------------------------------------------------------------------------------
+
+    def note(self, node: Node | None, what: str, *details: Any) -> None:
+        """A line of the trace."""
+        name = "world" if node is None else node.host.name
+        self.trace.append((self._scheduler.now, name, what, *details))
+
+    def digest(self) -> str:
+        """A hash of everything that was noted, and of where the dice stand."""
+        found = hashlib.sha256()
+        for line in self.trace:
+            found.update(repr(line).encode())
+        found.update(repr((self._scheduler.events_run, self._scheduler.random.getrandbits(64))).encode())
+        return found.hexdigest()
+
+    # -- the quorum and its metadata --------------------------------------------------------------------
+
+    def became(self, node: Node, became: Became) -> None:
+        """A node says what it is to an epoch."""
+        self.note(node, "became", became.role.value, became.epoch, became.leader_id)
+        leader_id = node.node_id if became.role is Role.LEADER else became.leader_id
+        if leader_id >= 0:
+            known = self._quorum_leaders.setdefault(became.epoch, leader_id)
+            if known != leader_id:
+                raise Violation(f"epoch {became.epoch} has two leaders: {known} and {leader_id}")
+
+    def committed(self, node: Node, header: BatchHeader, batch: bytes) -> None:
+        """A node takes a batch of the metadata for committed."""
+        known = self._metadata.setdefault(header.base_offset, batch)
+        if known is not batch and known != batch:
+            raise Violation(f"{node.host.name}: the metadata at {header.base_offset} is not what it was")
+        self.metadata_end = max(self.metadata_end, header.next_offset)
+
+    def snapshot_written(self, node: Node, snapshot: SnapshotId, data: bytes) -> None:
+        """A node made a snapshot."""
+        self.note(node, "snapshot", *snapshot)
+        if self._snapshots.setdefault(snapshot, data) != data:
+            raise Violation(f"{node.host.name}: the snapshot {snapshot} is not the one of another node")
+
+    def snapshot_loaded(self, node: Node, snapshot: SnapshotId, image: MetadataImage) -> None:
+        """A node begins with a snapshot."""
+        self.note(node, "loads snapshot", *snapshot)
+
+    # -- partitions -------------------------------------------------------------------------------------
+
+    def leads(self, node: Node, replica: Replica, leader: PartitionLeader) -> None:
+        """A broker begins to lead a partition."""
+        key = replica.key
+        self.note(
+            node,
+            "leads",
+            replica.topic,
+            replica.index,
+            leader.leader_epoch,
+            sorted(leader.isr),
+            leader.high_watermark,
+            replica.log.log_end_offset,
+        )
+        known = self._leaders.setdefault((key, leader.leader_epoch), (node.node_id, node.host.life))
+        if known[0] != node.node_id:
+            raise Violation(
+                f"{replica.topic}-{replica.index}: epoch {leader.leader_epoch} has two leaders, "
+                f"{known[0]} and {node.node_id}"
+            )
+        committed_to = self.committed_to.get(key, 0)
+        if replica.log.log_end_offset < committed_to:
+            raise Violation(
+                f"{replica.topic}-{replica.index}: {node.host.name} leads epoch {leader.leader_epoch} with a "
+                f"log that ends at {replica.log.log_end_offset}, {committed_to} was committed"
+            )
+        self.compare(node, replica, committed_to)
+
+    def compare(self, node: Node, replica: Replica, limit: int) -> None:
+        """The replica has what is committed below `limit`."""
+        start = replica.log.log_start_offset
+        own = [
+            (header.base_offset, header.partition_leader_epoch, header.crc)
+            for header, _ in replica.log.batches(start, limit)
+        ]
+        expected = [each for each in self._committed.get(replica.key, ()) if start <= each[0] < limit]
+        if own != expected:
+            differing = [each for each in zip(own, expected, strict=False) if each[0] != each[1]]
+            raise Violation(
+                f"{replica.topic}-{replica.index}: the log of {node.host.name} differs from what was "
+                f"committed below {limit}: {len(own)} batches against {len(expected)}, {differing[:1]}"
+            )
+
+    def progress(self, node: Node, replica: Replica, leader: PartitionLeader) -> None:
+        """A leader's high watermark may have moved."""
+        key = replica.key
+        known = self.committed_to.get(key, 0)
+        high_watermark = leader.high_watermark
+        if high_watermark <= known:
+            return
+        if high_watermark > replica.log.log_end_offset:
+            raise Violation(
+                f"{replica.topic}-{replica.index}: {node.host.name} says that {high_watermark} is committed, "
+                f"its log ends at {replica.log.log_end_offset}"
+            )
+        committed = self._committed.setdefault(key, [])
+        committed += [
+            (header.base_offset, header.partition_leader_epoch, header.crc)
+            for header, _ in replica.log.batches(known, high_watermark)
+        ]
+        self.committed_to[key] = high_watermark
+
+    def appends(self, node: Node, replica: Replica, leader: PartitionLeader) -> None:
+        """A leader is about to append a client's batch."""
+
+    def follows(self, node: Node, replica: Replica) -> None:
+        """A follower has taken an answer over."""
+        follower = replica.follower
+        if follower is not None and follower.high_watermark > self.committed_to.get(replica.key, 0):
+            raise Violation(
+                f"{replica.topic}-{replica.index}: {node.host.name} follows with high watermark "
+                f"{follower.high_watermark}, {self.committed_to.get(replica.key, 0)} is committed"
+            )
+
+    def truncates(self, node: Node, replica: Replica, offset: int) -> None:
+        """A follower is about to cut its log."""
+        self.note(node, "truncates", replica.topic, replica.index, offset, replica.log.log_end_offset)
+        if offset < min(self.committed_to.get(replica.key, 0), replica.log.log_end_offset):
+            raise Violation(
+                f"{replica.topic}-{replica.index}: {node.host.name} cuts its log at {offset}, "
+                f"{self.committed_to[replica.key]} was committed"
+            )
