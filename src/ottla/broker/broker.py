@@ -1,26 +1,41 @@
-"""One broker: starts its parts in order, holds them together, stops them in the reverse order.
+"""One node: starts its parts in order, holds them together, stops them in the reverse order.
+
+A node is a broker, a controller or both (process.roles). Every node follows the metadata; a broker holds
+partitions and serves clients, a controller votes, and leads the metadata when it is elected.
 
 Order of the start, so that nothing is written before it is sure to be ours and sound: bind the sockets (a
-port in use is found first), lock and check the data directory, open the metadata log and replay it, open the
-partitions' logs (recovering after a kill), elect and register, load the coordinators, listen, say ready.
+port in use is found first), lock and check the data directory, open the metadata log. A node that is the
+quorum alone has all of the metadata then: it opens the partitions' logs (recovering after a kill) before it
+writes the first record, an election. One of several nodes joins the quorum, waits for a majority and until it
+has what the leader has, then opens the partitions' logs. Then the broker registers, listens, is unfenced, and
+says ready.
+
+The stop goes the other way round: the broker asks the controller to give its partitions to others while it
+still serves, hangs up on clients, lets the coordinators go, closes the partitions' logs; last the metadata,
+because in a node with both roles it carries all of the above. Then the mark of a clean stop is written.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import socket
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import TYPE_CHECKING, Final
 
+from ottla.broker.cluster_identity import identify_cluster
 from ottla.broker.config import BrokerConfig, ConfigError
 from ottla.broker.controller import Controller
 from ottla.broker.controller_channel import ControllerChannel
+from ottla.broker.controller_registration import register_controller
+from ottla.broker.controller_work import ControllerWork
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.group_coordinator import GroupCoordinator
-from ottla.broker.lifecycle import BrokerLifecycle
+from ottla.broker.lifecycle import BrokerLifecycle, RegistrationRefused
+from ottla.broker.listeners import Listener
 from ottla.broker.metadata_quorum import MetadataQuorum
 from ottla.broker.peers import PeerAddress, PeerConnections
 from ottla.broker.producer_ids import ProducerIdSource
@@ -31,23 +46,26 @@ from ottla.broker.share_persister import ShareStatePersister
 from ottla.broker.supervisor import Supervisor
 from ottla.broker.transaction_coordinator import TransactionCoordinator
 from ottla.core.metadata import broker_settings
-from ottla.core.metadata.image import MetadataImage
+from ottla.core.metadata.image import EndpointImage, MetadataDelta, MetadataImage
 from ottla.core.replica.fetch_sessions import FetchSessionCache
 from ottla.storage.errors import StorageError
-from ottla.storage.log_directory import LogDirectory
+from ottla.storage.log_directory import META_PROPERTIES, LogDirectory
 
 if TYPE_CHECKING:
     from ottla.broker.share_partitions import SharePartitions
 
 log = logging.getLogger("ottla.broker")
 
+#: How often a start that waits for others says so.
+TELL_SECONDS: Final = 5.0
+
 
 class StartError(Exception):
-    """The broker can't start; the message is one line that says what to do."""
+    """The node can't start; the message is one line that says what to do."""
 
 
 class Broker:
-    """A running broker. Made by `Broker.start`, ended by `stop`."""
+    """A running node. Made by `Broker.start`, ended by `stop`."""
 
     def __init__(self, config: BrokerConfig, on_failure: Callable[[], None]) -> None:
         self.config = config
@@ -56,17 +74,34 @@ class Broker:
         self.failed = False
         self._on_failure = on_failure
         self._random = random.SystemRandom()
-        self.controller_channel = ControllerChannel(self)
-        self.lifecycle = BrokerLifecycle(self)
+        self.peers = PeerConnections(f"ottla-{config.node_id}")
         self.supervisor = Supervisor(self._task_died)
+        """Owns what the broker does in the background."""
+        self.controller_supervisor = Supervisor(self._task_died)
+        """Owns the same of the metadata, which ends later."""
+        self.controller_channel = ControllerChannel(self)
+        self.controller_work = ControllerWork(self)
+        self.lifecycle = BrokerLifecycle(self)
+        self.server = Server(
+            ServerLimits(
+                max_request_bytes=config[broker_settings.SOCKET_REQUEST_MAX_BYTES],
+                max_connections=config[broker_settings.MAX_CONNECTIONS],
+                idle_ms=config[broker_settings.CONNECTIONS_MAX_IDLE_MS],
+                backlog=config[broker_settings.SOCKET_LISTEN_BACKLOG_SIZE],
+            )
+        )
         self.fetch_sessions = FetchSessionCache(
             config[broker_settings.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], min_eviction_ms=120_000
         )
+        self._stopping = False
+        self._sockets: dict[str, socket.socket] = {}
+        self.ports: dict[str, int] = {}
+        """The bound ports by listener."""
         # Set by `_open`, before anybody can send a request.
         self.log_directory: LogDirectory
-        self.peers: PeerConnections
         self.quorum: MetadataQuorum
         self.controller: Controller
+        # Those of a broker; a controller alone has none of them.
         self.replicas: ReplicaManager
         self.groups: GroupCoordinator
         self.transactions: TransactionCoordinator
@@ -75,33 +110,42 @@ class Broker:
         self.share_partitions: SharePartitions | None = None
         """Made for the first share consumer, see share_partitions.py."""
         self.producer_ids: ProducerIdSource
-        self.server: Server
-        self.port = 0
 
     @classmethod
-    async def start(cls, config: BrokerConfig, on_failure: Callable[[], None]) -> Broker:
-        """Start and listen. Raises StartError with one line that says what to do."""
+    async def start(
+        cls, config: BrokerConfig, on_failure: Callable[[], None], *, cluster_id: str | None = None
+    ) -> Broker:
+        """Start and listen. Raises StartError with one line that says what to do.
+
+        An empty directory becomes one of `cluster_id`, or of the cluster that the configuration means. May
+        wait for other nodes without end; cancelled, it leaves everything as a stop would.
+        """
         broker = cls(config, on_failure)
-        sockets: dict[str, socket.socket] = {}
         try:
-            for listener in config.listeners:
-                sockets[listener.name] = bind(listener.name, listener.host, listener.port)
-            ports = {name: bound.getsockname()[1] for name, bound in sockets.items()}
-            broker.port = ports[config.listener.name]
-            await broker._open(ports)
-            for name, bound in sockets.items():
-                await broker.server.listen(name, bound, Dispatcher(broker))
-        except (ListenError, StorageError, ConfigError, OSError) as problem:
-            for bound in sockets.values():
-                bound.close()
+            broker._bind()
+            await broker._open(cluster_id)
+            await broker._join()
+        except (ListenError, StorageError, ConfigError, OSError, RegistrationRefused) as problem:
             await broker._abandon()
             raise StartError(str(problem)) from problem
+        except BaseException:
+            await broker._abandon()
+            if broker.failed:  # whoever saw that has cancelled the start
+                raise StartError("the node failed while it started, see the lines above") from None
+            raise
         broker._start_background_work()
         return broker
 
+    # -- what the parts ask of the whole ----------------------------------------------------------------
+
+    @property
+    def port(self) -> int:
+        """The bound port of the first listener."""
+        return self.ports[self.config.listener.name]
+
     @property
     def image(self) -> MetadataImage:
-        """The cluster's metadata as of the last committed record."""
+        """The cluster's metadata as of the last committed record that is applied here."""
         return self.controller.image
 
     @property
@@ -133,74 +177,176 @@ class Broker:
         return self._random.getrandbits(128)
 
     def ready_line(self) -> str:
-        """What `ottla broker` prints once clients can connect."""
+        """What `ottla broker` prints once others can connect."""
         host = self.config.listener.host or "0.0.0.0"
+        kind = "broker" if self.config.is_broker else "controller"
         return (
-            f"ottla broker ready: listening on {host}:{self.port}, node {self.node_id}, "
+            f"ottla {kind} ready: listening on {host}:{self.port}, node {self.node_id}, "
             f"cluster {self.cluster_id}, data in {self.log_directory.path}"
         )
 
-    async def stop(self) -> None:
-        """Stop cleanly: hang up, let the coordinators go, close every log, mark the shutdown clean."""
-        if self.share_partitions is not None:
-            self.share_partitions.stop()
-        await self.server.stop()
-        await self.groups.stop()
-        await self.transactions.stop()
-        await self.share_coordinator.stop()
-        await self.controller.close()
-        self.peers.close()
-        await self.supervisor.stop()
-        await self.replicas.close()
-        self.log_directory.close(clean=not self.failed, broker_epoch=self.controller.broker_epoch)
+    def fail(self, reason: str) -> None:
+        """The node can't go on: say why in one line and stop it."""
+        log.error("%s", reason)
+        self.failed = True
+        self._on_failure()
 
-    # -- start --------------------------------------------------------------------------------------
+    # -- start ------------------------------------------------------------------------------------------
 
-    async def _open(self, ports: dict[str, int]) -> None:
+    def _bind(self) -> None:
         config = self.config
-        self.log_directory = LogDirectory.open(config.log_directory, node_id=config.node_id)
-        self.peers = PeerConnections(f"ottla-{self.node_id}")
+        for listener in (*config.listeners, *config.controller_listeners):
+            bound = bind(listener.name, listener.host, listener.port)
+            self._sockets[listener.name] = bound
+            self.ports[listener.name] = bound.getsockname()[1]
+
+    async def _open(self, cluster_id: str | None) -> None:
+        """Everything up to the metadata as this node's own log has it; reads only, but for formatting."""
+        config = self.config
+        if cluster_id is None and not (config.log_directory / META_PROPERTIES).exists():
+            cluster_id = await identify_cluster(config, self.peers)
+        self.log_directory = LogDirectory.open(
+            config.log_directory, node_id=config.node_id, cluster_id=cluster_id
+        )
+        spawn = self.controller_supervisor.spawn
         self.quorum = MetadataQuorum.open(
-            self.log_directory, config, self.peers, now_ms=self.now_ms, spawn=self.supervisor.spawn
+            self.log_directory, config, self.peers, now_ms=self.now_ms, spawn=spawn
         )
-        self.controller = await Controller.open(
-            self.quorum, config, now_ms=self.now_ms, spawn=self.supervisor.spawn
-        )
+        self.controller = await Controller.open(self.quorum, config, now_ms=self.now_ms, spawn=spawn)
+        if config.is_controller:
+            self.controller_work.start()
+
+    async def _join(self) -> None:
+        """Take part in the quorum, then in the cluster."""
+        if self.quorum.alone:
+            if self.config.is_broker:
+                self._open_partitions()
+            self.quorum.start(self.ports)
+            await self._listen(self.config.controller_listeners, for_controller=True)
+            if hasattr(self.controller, "lead"):  # until the quorum elects and the controller registers
+                self.replicas.on_metadata(self.controller.lead(self.ports))
+                self.lifecycle.broker_epoch = self.controller.broker_epoch
+                await self._listen(self.config.listeners, for_controller=False)
+                await self.replicas.elect_all()
+                return
+        else:
+            await self._listen(self.config.controller_listeners, for_controller=True)
+            self.quorum.start(self.ports)
+            if self.config.is_broker:
+                async with self._telling("waiting for the leader of the metadata quorum"):
+                    await self.controller.wait_until_caught_up()
+                self._open_partitions()
+        if self.config.is_controller:
+            endpoints = self._endpoints(
+                self.config.advertised_controller_listeners or (self.config.controller_listener,)
+            )
+            self.controller_supervisor.spawn("register-controller", register_controller(self, endpoints))
+        if self.config.is_broker:
+            await self._become_broker()
+
+    def _open_partitions(self) -> None:
         self.replicas = ReplicaManager(self, self.log_directory)
         self.replicas.open()
-        # Only now is anything written: whatever refuses the start has left the directory as it was.
-        self.replicas.on_metadata(self.controller.lead(ports))
-        self.lifecycle.broker_epoch = self.controller.broker_epoch
         self.producer_ids = ProducerIdSource(self)
         self.groups = GroupCoordinator(self)
         self.transactions = TransactionCoordinator(self)
         self.share_coordinator = ShareCoordinator(self)
         self.share_state = ShareStatePersister(self)
+        self.controller.add_listener(self._follow)
+
+    def _follow(self, delta: MetadataDelta) -> None:
+        if self._stopping:  # the logs are being closed: nothing may be opened or removed any more
+            return
         # Groups first: a shard hears of a topic's end before it hears that its offsets go.
-        self.controller.add_listener(self.groups.on_metadata)
-        self.controller.add_listener(self.replicas.on_metadata)
-        self.controller.add_listener(self.transactions.on_metadata)
+        self.groups.on_metadata(delta)
+        self.replicas.on_metadata(delta)
+        self.transactions.on_metadata(delta)
+
+    async def _become_broker(self) -> None:
+        async with self._telling("waiting for the active controller to register this broker"):
+            await self.lifecycle.register(self._endpoints(self.config.advertised_listeners))
+        # Others connect as soon as the controller has told them of this broker.
+        await self._listen(self.config.listeners, for_controller=False)
+        async with self._telling("waiting for the active controller to unfence this broker"):
+            await self.lifecycle.unfence()
         await self.replicas.elect_all()
-        self.server = Server(
-            ServerLimits(
-                max_request_bytes=config[broker_settings.SOCKET_REQUEST_MAX_BYTES],
-                max_connections=config[broker_settings.MAX_CONNECTIONS],
-                idle_ms=config[broker_settings.CONNECTIONS_MAX_IDLE_MS],
-                backlog=config[broker_settings.SOCKET_LISTEN_BACKLOG_SIZE],
-            ),
-        )
+
+    async def _listen(self, listeners: Iterable[Listener], *, for_controller: bool) -> None:
+        dispatcher = Dispatcher(self, for_controller=for_controller)
+        for listener in listeners:
+            await self.server.listen(listener.name, self._sockets[listener.name], dispatcher)
+
+    def _endpoints(self, listeners: Iterable[Listener]) -> list[EndpointImage]:
+        return [
+            EndpointImage(each.name, each.host, each.port or self.ports.get(each.name, 0))
+            for each in listeners
+        ]
+
+    @contextlib.asynccontextmanager
+    async def _telling(self, what: str) -> AsyncIterator[None]:
+        """Say every few seconds what the start waits for."""
+
+        async def tell() -> None:
+            while True:
+                await asyncio.sleep(TELL_SECONDS)
+                log.warning(
+                    "%s node=%d voters=%s leader=%d",
+                    what,
+                    self.node_id,
+                    ",".join(map(str, self.quorum.voters.node_ids)),
+                    self.quorum.leader_id,
+                )
+
+        task = self.controller_supervisor.spawn("tell-what-is-waited-for", tell())
+        try:
+            yield
+        finally:
+            task.cancel()
 
     def _start_background_work(self) -> None:
-        config, spawn = self.config, self.supervisor.every
-        self.replicas.start_background_work(self.supervisor)
-        spawn("close-idle-connections", lambda: 10_000, self.server.close_idle)
-        log.info("broker started node=%d port=%d", config.node_id, self.port)
+        config = self.config
+        if config.is_broker:
+            self.replicas.start_background_work(self.supervisor)
+        self.supervisor.every("close-idle-connections", lambda: 10_000, self.server.close_idle)
+        log.info("node started node=%d port=%d", config.node_id, self.port)
 
     async def _abandon(self) -> None:
         """The start failed: let go of what was opened, write nothing more."""
+        await self.supervisor.stop()
+        await self.controller_supervisor.stop()
+        await self.server.stop()
+        self.peers.close()
+        for bound in self._sockets.values():
+            bound.close()
         directory = getattr(self, "log_directory", None)
         if directory is not None:
             directory.close(clean=False)
+
+    # -- stop -------------------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Stop cleanly, see the module's text."""
+        if self.config.is_broker:
+            await self._stop_broker()
+        await self.supervisor.stop()
+        if self.config.is_broker:
+            self._stopping = True
+            await self.replicas.close()
+        await self.controller.close()
+        await self.quorum.close()
+        await self.server.stop()
+        await self.controller_supervisor.stop()
+        self.peers.close()
+        self.log_directory.close(clean=not self.failed, broker_epoch=self.lifecycle.broker_epoch)
+
+    async def _stop_broker(self) -> None:
+        await self.lifecycle.shut_down()
+        if self.share_partitions is not None:
+            self.share_partitions.stop()
+        await self.server.stop({listener.name for listener in self.config.listeners})
+        await self.groups.stop()
+        await self.transactions.stop()
+        await self.share_coordinator.stop()
 
     def _task_died(self, name: str, failure: BaseException) -> None:
         self.failed = True

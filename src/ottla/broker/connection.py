@@ -166,6 +166,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self._ended
 
     @property
+    def closed(self) -> bool:
+        """Whether one side has hung up."""
+        return self._closed
+
+    @property
     def busy(self) -> bool:
         """Whether a request waits for its answer."""
         return self._busy

@@ -67,6 +67,7 @@ FAMILIES: dict[ApiKey, str] = {
     ApiKey.DELETE_GROUPS: "groups",
     ApiKey.ELECT_LEADERS: "partitions",
     ApiKey.INCREMENTAL_ALTER_CONFIGS: "configs",
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: "partitions",
     ApiKey.LIST_PARTITION_REASSIGNMENTS: "partitions",
     ApiKey.OFFSET_DELETE: "offsets",
     ApiKey.DESCRIBE_QUORUM: "cluster",
@@ -74,6 +75,7 @@ FAMILIES: dict[ApiKey, str] = {
     ApiKey.DESCRIBE_CLUSTER: "cluster",
     ApiKey.DESCRIBE_PRODUCERS: "describe_producers",
     ApiKey.LIST_CONFIG_RESOURCES: "configs",
+    ApiKey.UNREGISTER_BROKER: "nodes",
     ApiKey.DESCRIBE_TRANSACTIONS: "transactions",
     ApiKey.LIST_TRANSACTIONS: "transactions",
     ApiKey.CONSUMER_GROUP_HEARTBEAT: "consumer_groups",
@@ -103,6 +105,7 @@ CONTROLLER_FAMILIES: dict[ApiKey, str] = {
     ApiKey.DELETE_TOPICS: "topics",
     ApiKey.CREATE_PARTITIONS: "partitions",
     ApiKey.ELECT_LEADERS: "partitions",
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: "partitions",
     ApiKey.LIST_PARTITION_REASSIGNMENTS: "partitions",
     ApiKey.DESCRIBE_CONFIGS: "configs",
     ApiKey.ALTER_CONFIGS: "configs",
@@ -111,6 +114,12 @@ CONTROLLER_FAMILIES: dict[ApiKey, str] = {
     ApiKey.DESCRIBE_CLUSTER: "cluster",
     ApiKey.ENVELOPE: "envelopes",
     ApiKey.ALLOCATE_PRODUCER_IDS: "producer_ids",
+    ApiKey.BROKER_REGISTRATION: "nodes",
+    ApiKey.BROKER_HEARTBEAT: "nodes",
+    ApiKey.CONTROLLER_REGISTRATION: "nodes",
+    ApiKey.UNREGISTER_BROKER: "nodes",
+    ApiKey.ALTER_PARTITION: "replicas",
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: "replicas",
 }
 
 

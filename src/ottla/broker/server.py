@@ -7,7 +7,7 @@ import errno
 import logging
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from ottla.broker.connection import RECEIVE_BUFFER_BYTES, ClientConnection, Dispatch
@@ -67,7 +67,7 @@ class Server:
     def __init__(self, limits: ServerLimits) -> None:
         self._limits = limits
         self._connections: set[ClientConnection] = set()
-        self._servers: list[asyncio.Server] = []
+        self._servers: dict[str, asyncio.Server] = {}
         self._shared_receive = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self.on_closed: Callable[[ClientConnection], None] | None = None
         """Told of every connection that is gone."""
@@ -95,7 +95,7 @@ class Server:
             return connection
 
         server = await loop.create_server(connect, sock=bound, backlog=self._limits.backlog)
-        self._servers.append(server)
+        self._servers[listener_name] = server
 
     async def close_idle(self) -> None:
         """Close connections that said nothing for connections.max.idle.ms and wait for nothing."""
@@ -104,12 +104,14 @@ class Server:
             if connection.last_active < oldest and not connection.busy:
                 connection.close()
 
-    async def stop(self) -> None:
-        """Stop accepting, then hang up on everybody."""
-        for server in self._servers:
-            server.close()
+    async def stop(self, listener_names: Collection[str] | None = None) -> None:
+        """Stop accepting, then hang up on everybody, of these listeners or of all."""
+        for name in list(self._servers):
+            if listener_names is None or name in listener_names:
+                self._servers.pop(name).close()
         for connection in list(self._connections):
-            connection.close()
+            if listener_names is None or connection.listener_name in listener_names:
+                connection.close()
         await asyncio.sleep(0)
 
     def _closed(self, connection: ClientConnection) -> None:

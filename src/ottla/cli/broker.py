@@ -1,4 +1,4 @@
-"""`ottla broker`: run one broker until SIGTERM or Ctrl-C."""
+"""`ottla broker`: run a broker, or with --brokers several, until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from ottla.broker.config import BrokerConfig, ConfigError
 
 DEFAULT_LISTEN = "127.0.0.1:9092"
 EVENT_LOOP_VARIABLE = "OTTLA_EVENT_LOOP"
+SEVERAL_BROKERS_FILE = "brokers.json"
+"""What makes a directory one of --brokers, see brokers_layout.py."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -29,11 +31,42 @@ def main(argv: Sequence[str]) -> int:
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
     try:
+        if options.brokers is not None:
+            return _run_brokers(options)
         config = _config(options)
-        return _run(_serve(config))
+        return _run(_serve(config, options))
     except (ConfigError, StartError) as problem:
         print(f"ottla broker: {problem}", file=sys.stderr)
         return 1
+
+
+def _run_brokers(options: argparse.Namespace) -> int:
+    from ottla.cli.brokers import Launcher, LaunchOptions, prepare
+    from ottla.cli.brokers_layout import LayoutError
+    from ottla.storage.errors import StorageError
+
+    try:
+        launch = prepare(
+            LaunchOptions(
+                brokers=options.brokers,
+                data=options.data,
+                listen=options.listen,
+                config=options.config,
+                overrides=options.set,
+                log_level=options.log_level,
+                cluster_id=options.cluster_id,
+                default_listen=DEFAULT_LISTEN,
+            )
+        )
+    except (LayoutError, StorageError) as problem:
+        raise StartError(str(problem)) from problem
+    except OSError as problem:
+        raise StartError(f"{problem.filename}: {problem.strerror}") from problem
+
+    async def run() -> int:
+        return await Launcher(launch).run()
+
+    return _run(run())
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -51,6 +84,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="HOST:PORT",
         help=f"where clients connect (default: listeners of --config, else {DEFAULT_LISTEN}); port 0: any",
     )
+    parser.add_argument(
+        "--brokers",
+        type=int,
+        metavar="N",
+        help="run N brokers on this machine, each a process, with a directory of its own in DIR; they listen on "
+        "PORT and the ports that follow",
+    )
     parser.add_argument("--config", type=Path, metavar="server.properties", help="a Kafka configuration file")
     parser.add_argument(
         "--set",
@@ -60,11 +100,18 @@ def _parser() -> argparse.ArgumentParser:
         help="one Kafka configuration value; may be repeated, wins over --config",
     )
     parser.add_argument(
+        "--cluster-id",
+        metavar="ID",
+        help="the cluster that an empty directory becomes one of, and any other must belong to",
+    )
+    parser.add_argument(
         "--log-level",
         default="warning",
         choices=("debug", "info", "warning", "error"),
         help="what goes to stderr",
     )
+    # Of --brokers to the brokers that it starts: see launched.py.
+    parser.add_argument("--with-launcher", action="store_true", help=argparse.SUPPRESS)
     return parser
 
 
@@ -74,7 +121,12 @@ def _config(options: argparse.Namespace) -> BrokerConfig:
         overrides.append(f"log.dirs={options.data}")
     if options.listen is not None:
         overrides.append(f"listeners=PLAINTEXT://{options.listen}")
-    return BrokerConfig.load(options.config, overrides, {"listeners": f"PLAINTEXT://{DEFAULT_LISTEN}"})
+    config = BrokerConfig.load(options.config, overrides, {"listeners": f"PLAINTEXT://{DEFAULT_LISTEN}"})
+    if (config.log_directory / SEVERAL_BROKERS_FILE).exists():
+        raise ConfigError(
+            f"{config.log_directory} is the directory of several brokers: give --brokers N, or name another one"
+        )
+    return config
 
 
 def _run(main_coroutine: Coroutine[Any, Any, int]) -> int:
@@ -93,19 +145,48 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _serve(config: BrokerConfig) -> int:
+async def _serve(config: BrokerConfig, options: argparse.Namespace) -> int:
     stop = asyncio.Event()
+    failures: list[bool] = []
+
+    def fail() -> None:
+        failures.append(True)
+        stop.set()
+
     loop = asyncio.get_running_loop()
     for name in ("SIGTERM", "SIGINT"):
         try:
             loop.add_signal_handler(getattr(signal, name), stop.set)
         except NotImplementedError:  # Windows' loops have none
             signal.signal(getattr(signal, name), lambda *_: loop.call_soon_threadsafe(stop.set))
-    broker = await Broker.start(config, on_failure=stop.set)
+    launcher = None
+    if options.with_launcher:
+        from ottla.cli.launched import LauncherPipe
+
+        launcher = LauncherPipe(stop.set)
+    broker = await _start(config, options.cluster_id, fail, stop)
+    if broker is None:
+        return 1 if failures else 0
     # What start-up made lives as long as the process: the collector need not walk it again and again.
     gc.collect()
     gc.freeze()
     print(broker.ready_line(), flush=True)
     await stop.wait()
-    await broker.stop()
-    return 1 if broker.failed else 0
+    await broker.stop(launcher.wait_after_leaving if launcher is not None else None)
+    return 1 if failures else 0
+
+
+async def _start(
+    config: BrokerConfig, cluster_id: str | None, fail: Callable[[], None], stop: asyncio.Event
+) -> Broker | None:
+    """The started broker; None when `stop` came first, because a start may wait for other nodes for long."""
+    starting = asyncio.ensure_future(Broker.start(config, on_failure=fail, cluster_id=cluster_id))
+    stopped = asyncio.ensure_future(stop.wait())
+    await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait([starting])
+        if starting.cancelled() or starting.exception() is None:
+            return None
+    return starting.result()

@@ -49,6 +49,7 @@ BROKER_LOGGER = 8
 class FakeController:
     """Takes decisions over at once."""
 
+    active = True
     epoch, high_watermark, log_end_offset = 4, 70, 71
 
     def __init__(self, image: MetadataImage) -> None:
