@@ -16,6 +16,7 @@ outlives it. Appends become durable later; `on_flushed` says how far.
     Commit           everything below the high watermark is committed
     Became           what this node is now; a leader may append only after it
     BeginSnapshot, AppendSnapshot, InstallSnapshot    a leader's snapshot, piece by piece
+    Report           something that an operator must hear of
 
 Times are a steady clock's milliseconds.
 """
@@ -218,7 +219,11 @@ class ReplyRecords:
 
 @dataclass(frozen=True, slots=True)
 class ReplySnapshot:
-    """A FetchSnapshot's answer: `response` with the file's size, position and bytes put in."""
+    """A FetchSnapshot's answer: `response` with the file's size and bytes from `position` on put in.
+
+    Without such a snapshot the shell puts SNAPSHOT_NOT_FOUND into its only partition instead, and for a
+    position that is not in the file POSITION_OUT_OF_RANGE.
+    """
 
     token: int
     response: Message
@@ -289,6 +294,27 @@ class InstallSnapshot:
     snapshot: SnapshotId
 
 
+class Trouble(enum.Enum):
+    """What an operator must hear of."""
+
+    OTHER_CLUSTER = "the node at this address belongs to another cluster"
+    DUPLICATE_NODE_ID = "two nodes, or two metadata directories, have this node id"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Say so in the log; the state machine says it once for each epoch, node and address."""
+
+    trouble: Trouble
+    node_id: int
+    address: Address | None
+
+
+class QuorumFault(Exception):
+    """What can't be with Kafka's protocol was asked of this node, as to cut committed records: it must stop
+    before it does harm. The step that raised had no effects."""
+
+
 Effect = (
     SaveElection
     | Send
@@ -303,4 +329,5 @@ Effect = (
     | BeginSnapshot
     | AppendSnapshot
     | InstallSnapshot
+    | Report
 )

@@ -8,13 +8,14 @@ What the shell owes for its effects:
 
     Send                 `on_response` once, with the answer or None
     AppendControls       append, `on_leader_appended`; sync, `on_flushed`
-    AppendFetched        check and append, then at once `on_appended` with the control records in it, for voters
-                         count as soon as they are in the log; sync, `on_flushed`. Bad bytes: `on_append_failed`
+    AppendFetched        check and append, then at once `on_appended` with the control records in it, for
+                         voters count as soon as they are in the log; sync, `on_flushed`.
+                         Bad bytes: `on_append_failed`
     InstallSnapshot      sync, put in place, replay; `on_snapshot_installed`. Bad file: `on_snapshot_failed`
     others               nothing
 
 A controller's own records: append, `on_leader_appended`, sync, `on_flushed`. `on_flushed` may lag and may
-join several appends. No fetch goes out while the log has a tail that is not synced: the offset of a fetch
+join several appends, but a sync that began before a Truncate says nothing of what came after. No fetch goes out while the log has a tail that is not synced: the offset of a fetch
 tells the leader what is durable here.
 """
 
@@ -27,17 +28,51 @@ from ottla.core.quorum.api import (
     Effect,
     ElectionState,
     ListenerEndpoint,
+    QuorumFault,
     QuorumLog,
     QuorumSettings,
     Randomness,
     ReplicaKey,
     Role,
     SnapshotId,
+    Trouble,
     VoterSet,
 )
+from ottla.core.quorum.connections import Sent
 from ottla.core.quorum.control_records import LogControl
+from ottla.core.quorum.describing import on_describe
+from ottla.core.quorum.following import Following
+from ottla.core.quorum.leader import Leader
+from ottla.core.quorum.leading import Leading
+from ottla.core.quorum.node import Node
+from ottla.core.quorum.roles import Candidate, Prospective, Resigned
+from ottla.core.quorum.voter_changes import VoterChanges
+from ottla.core.quorum.voters import VoterHistory
+from ottla.core.quorum.voting import Voting
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.add_raft_voter_request import AddRaftVoterRequest
+from ottla.protocol.messages.add_raft_voter_response import AddRaftVoterResponse
+from ottla.protocol.messages.api_versions_request import ApiVersionsRequest
+from ottla.protocol.messages.api_versions_response import ApiVersionsResponse
+from ottla.protocol.messages.begin_quorum_epoch_request import BeginQuorumEpochRequest
+from ottla.protocol.messages.begin_quorum_epoch_response import BeginQuorumEpochResponse
+from ottla.protocol.messages.describe_quorum_request import DescribeQuorumRequest
+from ottla.protocol.messages.end_quorum_epoch_request import EndQuorumEpochRequest
+from ottla.protocol.messages.end_quorum_epoch_response import EndQuorumEpochResponse
+from ottla.protocol.messages.fetch_request import FetchRequest
+from ottla.protocol.messages.fetch_response import FetchResponse
+from ottla.protocol.messages.fetch_snapshot_request import FetchSnapshotRequest
+from ottla.protocol.messages.fetch_snapshot_response import FetchSnapshotResponse
+from ottla.protocol.messages.remove_raft_voter_request import RemoveRaftVoterRequest
+from ottla.protocol.messages.remove_raft_voter_response import RemoveRaftVoterResponse
+from ottla.protocol.messages.update_raft_voter_request import UpdateRaftVoterRequest
+from ottla.protocol.messages.update_raft_voter_response import UpdateRaftVoterResponse
+from ottla.protocol.messages.vote_request import VoteRequest
+from ottla.protocol.messages.vote_response import VoteResponse
 from ottla.protocol.schema import Message
+
+MAX_TRANSITIONS = 16
+"""More in one step than any way through the roles takes."""
 
 
 class Quorum:
@@ -65,70 +100,87 @@ class Quorum:
         wall_offset_ms: int = 0,
     ) -> None:
         self.wall_offset_ms = wall_offset_ms
+        self._node = Node(
+            settings,
+            cluster_id,
+            local,
+            local_listeners,
+            VoterHistory(static_voters, history),
+            election,
+            log,
+            random,
+        )
+        self._voting = Voting(self._node)
+        self._following = Following(self._node)
+        self._leading = Leading(self._node)
+        self._changes = VoterChanges(self._node)
 
     # -- what the shell may ask -----------------------------------------------------------------------
 
     @property
     def local(self) -> ReplicaKey:
         """This node."""
-        ...
+        return self._node.local
 
     @property
     def role(self) -> Role:
         """What this node is to its epoch."""
-        ...
+        return self._node.role_name
 
     @property
     def epoch(self) -> int:
         """The newest epoch that this node knows."""
-        ...
+        return self._node.epoch
 
     @property
     def leader_id(self) -> int:
         """The epoch's leader, NO_NODE while unknown."""
-        ...
+        return self._node.leader_id
 
     @property
     def leader_address(self) -> Address | None:
         """Where the leader's controller listener is."""
-        ...
+        return self._node.leader_address
 
     @property
     def voters(self) -> VoterSet:
         """The newest voters, committed or not; empty on an observer that knows none yet."""
-        ...
+        return self._node.voters
 
     @property
     def kraft_version(self) -> int:
         """0: static voters; 1: voters in the log (KIP-853)."""
-        ...
+        return self._node.history.kraft_version
 
     def voters_at(self, offset: int) -> VoterSet | None:
         """The voters that the log names below `offset`: what a snapshot that ends there holds. None: none."""
-        ...
+        return self._node.history.voters_at(offset)
 
     def kraft_version_at(self, offset: int) -> int:
         """The kraft.version below `offset`."""
-        ...
+        return self._node.history.kraft_version_at(offset)
 
     @property
     def high_watermark(self) -> int:
         """Everything below is committed; -1 while unknown."""
-        ...
+        return self._node.high_watermark
 
     def next_wake_ms(self) -> int | None:
         """When `on_time` is due."""
-        ...
+        return self._node.wake_ms
 
     # -- events ---------------------------------------------------------------------------------------
 
     def start(self, now_ms: int) -> list[Effect]:
         """Begin. A single voter is its leader when this returns."""
-        ...
+        self._node.begin_step(now_ms)
+        self._node.start()
+        return self._settle()
 
     def on_time(self, now_ms: int) -> list[Effect]:
         """The time has come that `next_wake_ms` told; earlier and later do no harm."""
-        ...
+        self._node.begin_step(now_ms)
+        return self._settle()
 
     def on_request(self, now_ms: int, token: int, request: Message, api_version: int) -> list[Effect]:
         """A request of a node or an admin client came in. It is answered once, now or later, by `token`.
@@ -136,60 +188,152 @@ class Quorum:
         Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot, DescribeQuorum, AddRaftVoter,
         RemoveRaftVoter, UpdateRaftVoter.
         """
-        ...
+        self._node.begin_step(now_ms)
+        match request:
+            case FetchRequest():
+                self._leading.on_fetch(token, request, api_version)
+            case VoteRequest():
+                self._voting.on_vote(token, request, api_version)
+            case BeginQuorumEpochRequest():
+                self._voting.on_begin_epoch(token, request, api_version)
+            case EndQuorumEpochRequest():
+                self._voting.on_end_epoch(token, request, api_version)
+            case FetchSnapshotRequest():
+                self._leading.on_fetch_snapshot(token, request, api_version)
+            case DescribeQuorumRequest():
+                on_describe(self._node, token, request, self.wall_offset_ms)
+            case AddRaftVoterRequest():
+                self._changes.on_add(token, request)
+            case RemoveRaftVoterRequest():
+                self._changes.on_remove(token, request)
+            case UpdateRaftVoterRequest():
+                self._changes.on_update(token, request)
+            case _:
+                raise TypeError(f"{type(request).__name__} is no request of the quorum")
+        return self._settle()
 
     def on_disconnected(self, token: int) -> None:
         """Nobody waits for the answer any more."""
-        ...
+        role = self._node.role
+        if isinstance(role, Leader):
+            role.waiting.pop(token, None)
+        self._changes.forget(token)
 
     def on_response(self, now_ms: int, request_id: int, response: Message | None) -> list[Effect]:
         """The answer to a `Send`; None if there is none."""
-        ...
+        node = self._node
+        node.begin_step(now_ms)
+        sent = node.connections.end(request_id)
+        if sent is not None and not self._take_answer(request_id, sent, response):
+            node.pause(sent.to)
+        return self._settle()
 
     def on_appended(self, now_ms: int, controls: Sequence[LogControl] = ()) -> list[Effect]:
-        """The batches of `AppendFetched` are in the log, not yet synced; these control records are in them."""
-        ...
+        """The batches of `AppendFetched` are in the log, not yet synced; `controls` are in them."""
+        self._node.begin_step(now_ms)
+        self._following.on_appended(controls)
+        return self._settle()
 
     def on_leader_appended(self, now_ms: int) -> list[Effect]:
         """This leader's log has grown: fetches that wait are answered."""
-        ...
+        self._node.begin_step(now_ms)
+        self._leading.answer_waiting()
+        return self._settle()
 
     def on_flushed(self, now_ms: int, end_offset: int) -> list[Effect]:
-        """Everything below is synced. A leader's own log counts only then, a follower fetches on only then."""
-        ...
+        """Everything below is synced: a leader's own log counts only then, a follower fetches on then."""
+        node = self._node
+        node.begin_step(now_ms)
+        node.synced_offset = max(node.synced_offset, min(end_offset, node.log.end_offset))
+        self._leading.update_high_watermark()
+        return self._settle()
 
     def on_append_failed(self, now_ms: int) -> list[Effect]:
         """The batches of `AppendFetched` were not appended: they are fetched again, after a pause."""
-        ...
+        self._node.begin_step(now_ms)
+        self._following.on_append_failed()
+        return self._settle()
 
     def on_snapshot_installed(
         self, now_ms: int, snapshot: SnapshotId, controls: Sequence[LogControl]
     ) -> list[Effect]:
-        """The log begins at the snapshot's end, everything synced; `controls` are the snapshot's, in order."""
-        ...
+        """The log begins at the snapshot's end, all is synced; `controls` are the snapshot's, in order."""
+        self._node.begin_step(now_ms)
+        self._following.on_snapshot_installed(snapshot, controls)
+        return self._settle()
 
     def on_snapshot_failed(self, now_ms: int) -> list[Effect]:
         """The snapshot's bytes are no snapshot: it is fetched again from its beginning, after a pause."""
-        ...
+        self._node.begin_step(now_ms)
+        self._following.on_snapshot_failed()
+        return self._settle()
 
     def on_snapshot_written(self, now_ms: int) -> list[Effect]:
         """A snapshot of this node is in place, or the log's start has moved."""
-        ...
+        self._node.begin_step(now_ms)
+        self._node.history.forget_below(self._node.log.start_offset)
+        return self._settle()
 
     def resign(self, now_ms: int) -> list[Effect]:
         """A clean stop begins: a leader hands over; nobody else stands for election any more.
 
         Done when `resigned` says so, or when the shell has waited long enough.
         """
-        ...
+        node = self._node
+        node.begin_step(now_ms)
+        node.stopping = True
+        if isinstance(node.role, Leader):
+            node.resign_from_epoch()
+        elif isinstance(node.role, Candidate | Prospective):
+            node.become_unattached(node.election)
+        return self._settle()
 
     @property
     def resigned(self) -> bool:
         """After `resign`: whether nothing is left to wait for."""
-        ...
+        role = self._node.role
+        return self._node.stopping and not (isinstance(role, Resigned) and role.unacknowledged)
 
     def upgrade_kraft_version(
         self, now_ms: int, version: int, validate_only: bool
     ) -> tuple[ErrorCode, str | None, list[Effect]]:
-        """UpdateFeatures' kraft.version: the error and its text, or NONE. The record is appended, not committed."""
-        ...
+        """UpdateFeatures' kraft.version: an error and its text, or NONE. It counts when committed."""
+        self._node.begin_step(now_ms)
+        error, text = self._changes.upgrade(version, validate_only)
+        return error, text, self._settle()
+
+    # -- between an event and its effects -------------------------------------------------------------
+
+    def _take_answer(self, request_id: int, sent: Sent, response: Message | None) -> bool:
+        """Whether an answer came and was one: else its sender is left alone for a moment."""
+        if isinstance(sent.request, ApiVersionsRequest):
+            versions = response if isinstance(response, ApiVersionsResponse) else None
+            return self._changes.on_versions(request_id, sent, versions)
+        if getattr(response, "error_code", 0) == ErrorCode.INCONSISTENT_CLUSTER_ID:
+            self._node.report(Trouble.OTHER_CLUSTER, sent.node_id, sent.to)
+        match response:
+            case FetchResponse():
+                return self._following.on_fetch_answer(sent, response)
+            case VoteResponse():
+                return self._voting.on_vote_answer(sent, response)
+            case BeginQuorumEpochResponse() | EndQuorumEpochResponse():
+                return self._voting.on_epoch_answer(sent, response)
+            case FetchSnapshotResponse():
+                return self._following.on_snapshot_answer(sent, response)
+            case UpdateRaftVoterResponse() | AddRaftVoterResponse() | RemoveRaftVoterResponse():
+                return self._following.on_own_answer(sent, response)
+            case _:
+                return False
+
+    def _settle(self) -> list[Effect]:
+        """Do what is due, in whatever role, until nothing is; then the step's effects are complete."""
+        node = self._node
+        for _ in range(MAX_TRANSITIONS):
+            role = node.role
+            self._changes.poll()
+            self._leading.poll()
+            self._voting.poll()
+            self._following.poll()
+            if node.role is role:
+                return node.effects
+        raise QuorumFault(f"node {node.local.node_id} finds no rest in epoch {node.epoch}")

@@ -1,0 +1,66 @@
+"""Which requests to other nodes are under way, and which nodes to leave alone for a moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.core.quorum.api import NO_NODE, Address
+from ottla.protocol.schema import Message
+
+MAX_PAUSES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a request was about when it went out; an answer that no longer fits is passed over."""
+
+    request: Message
+    to: Address
+    epoch: int
+    node_id: int = NO_NODE
+    fetch_offset: int = -1
+
+
+class Connections:
+    """Requests under way by id: one to an address at a time, none during the pause after a failure."""
+
+    __slots__ = ("_last_id", "_pauses", "_sent")
+
+    def __init__(self) -> None:
+        self._last_id = 0
+        self._sent: dict[int, Sent] = {}
+        self._pauses: dict[Address, int] = {}
+
+    def begin(self, sent: Sent) -> int:
+        """A request goes out; its id."""
+        self._last_id += 1
+        self._sent[self._last_id] = sent
+        return self._last_id
+
+    def end(self, request_id: int) -> Sent | None:
+        """Its answer came, or none will; None if nobody cares any more."""
+        return self._sent.pop(request_id, None)
+
+    def forget_requests(self) -> None:
+        """The node is another one to its epoch: no answer to an earlier request counts, no pause holds."""
+        self._sent.clear()
+        self._pauses.clear()
+
+    def busy(self, to: Address) -> bool:
+        """Whether a request to an address is under way."""
+        return any(sent.to == to for sent in self._sent.values())
+
+    def under_way(self, kind: type[Message] | tuple[type[Message], ...]) -> bool:
+        """Whether a request of this kind is."""
+        return any(isinstance(sent.request, kind) for sent in self._sent.values())
+
+    def pause(self, to: Address, until_ms: int) -> None:
+        """Leave an address alone for a while."""
+        if len(self._pauses) >= MAX_PAUSES:
+            self._pauses.clear()
+        self._pauses[to] = until_ms
+
+    def paused_until(self, to: Address, now_ms: int) -> int | None:
+        """Until when it is left alone; None if it is not."""
+        until_ms = self._pauses.get(to)
+        return until_ms if until_ms is not None and until_ms > now_ms else None

@@ -1,0 +1,125 @@
+"""Who the voters are: as of any offset of the log, and what makes two of them the same.
+
+Theory of operation. A voters record counts from the moment that it is in the log, committed or not, and no
+longer once it is truncated: each node decides with the newest voters that its own log names. A leader
+begins the next change only when the last one is committed, so any two majorities that may decide at one time
+share a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from ottla.core.quorum.api import Address, ListenerEndpoint, ReplicaKey, Voter, VoterSet
+from ottla.core.quorum.control_records import LogControl
+from ottla.protocol.schema import ZERO_UUID
+
+NO_VOTERS = VoterSet(())
+
+T = TypeVar("T")
+
+
+class VoterHistory:
+    """The voters and kraft.version records of the log, the older ones of the snapshot before it."""
+
+    __slots__ = ("_static", "_versions", "_voters")
+
+    def __init__(self, static_voters: VoterSet | None, controls: Iterable[LogControl]) -> None:
+        self._static = static_voters
+        self._voters: list[tuple[int, VoterSet]] = []
+        self._versions: list[tuple[int, int]] = []
+        for control in controls:
+            self.add(control)
+
+    @property
+    def voters(self) -> VoterSet:
+        """The newest voters; empty if none are known."""
+        return self._voters[-1][1] if self._voters else self._static or NO_VOTERS
+
+    @property
+    def voters_offset(self) -> int:
+        """Where the newest voters are in the log; -1 if they come from configuration or from formatting."""
+        return self._voters[-1][0] if self._voters else -1
+
+    @property
+    def kraft_version(self) -> int:
+        """The newest kraft.version."""
+        return self._versions[-1][1] if self._versions else 0
+
+    @property
+    def uncommitted_from(self) -> int:
+        """The offset of the newest record of either kind, -1 without one in the log."""
+        return max(self.voters_offset, self._versions[-1][0] if self._versions else -1)
+
+    def voters_at(self, offset: int) -> VoterSet | None:
+        """The voters that the records below `offset` name."""
+        return next((voters for at, voters in reversed(self._voters) if at < offset), None)
+
+    def kraft_version_at(self, offset: int) -> int:
+        """The kraft.version that the records below `offset` set."""
+        return next((version for at, version in reversed(self._versions) if at < offset), 0)
+
+    def add(self, control: LogControl) -> None:
+        """A record was appended."""
+        if isinstance(control.value, VoterSet):
+            self._voters.append((control.offset, control.value))
+        else:
+            self._versions.append((control.offset, control.value))
+
+    def truncate(self, end_offset: int) -> None:
+        """The log ends here now."""
+        while self._voters and self._voters[-1][0] >= end_offset:
+            self._voters.pop()
+        while self._versions and self._versions[-1][0] >= end_offset:
+            self._versions.pop()
+
+    def forget_below(self, offset: int) -> None:
+        """The log begins here: of what is below, the newest is enough."""
+        self._voters = _from_newest_below(self._voters, offset)
+        self._versions = _from_newest_below(self._versions, offset)
+
+    def reset(self, controls: Iterable[LogControl]) -> None:
+        """A snapshot took the place of everything."""
+        self._voters.clear()
+        self._versions.clear()
+        for control in controls:
+            self.add(control)
+
+
+def _from_newest_below(entries: list[tuple[int, T]], offset: int) -> list[tuple[int, T]]:
+    below = sum(1 for at, _ in entries if at < offset)
+    return entries[max(below - 1, 0) :]
+
+
+def same_replica(voter: ReplicaKey, replica: ReplicaKey) -> bool:
+    """Whether a replica is this voter; a voter whose directory is not known (kraft.version 0) is its id."""
+    return voter.node_id == replica.node_id and voter.directory_id in (ZERO_UUID, replica.directory_id)
+
+
+def is_voter(voters: VoterSet, replica: ReplicaKey) -> bool:
+    """Whether a replica is one of the voters."""
+    voter = voters.get(replica.node_id)
+    return voter is not None and same_replica(voter.key, replica)
+
+
+def with_voter(voters: VoterSet, voter: Voter) -> VoterSet:
+    """The voters and this one, in place of the one with its id if there is one."""
+    others = tuple(each for each in voters.voters if each.key.node_id != voter.key.node_id)
+    return VoterSet((*others, voter))
+
+
+def without_voter(voters: VoterSet, key: ReplicaKey) -> VoterSet:
+    """The voters but this one."""
+    return VoterSet(tuple(each for each in voters.voters if each.key != key))
+
+
+def address_of(endpoints: Iterable[ListenerEndpoint], listener_name: str | None) -> Address | None:
+    """Where to reach a node: at the listener of this name, else at its first."""
+    first: Address | None = None
+    for endpoint in endpoints:
+        address = Address(endpoint.host, endpoint.port)
+        if endpoint.name == listener_name:
+            return address
+        first = first or address
+    return first
