@@ -23,7 +23,7 @@ import logging
 import random
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.cluster_identity import identify_cluster
@@ -324,14 +324,20 @@ class Broker:
 
     # -- stop -------------------------------------------------------------------------------------------
 
-    async def stop(self) -> None:
-        """Stop cleanly, see the module's text."""
+    async def stop(self, before_quorum: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Stop cleanly, see the module's text.
+
+        `before_quorum` is awaited when the broker has left and the controller has not: several nodes that stop
+        together can wait there for each other, because brokers leave with the help of the quorum.
+        """
         if self.config.is_broker:
             await self._stop_broker()
         await self.supervisor.stop()
         if self.config.is_broker:
             self._stopping = True
             await self.replicas.close()
+        if before_quorum is not None:
+            await before_quorum()
         await self.controller.close()
         await self.quorum.close()
         await self.server.stop()
