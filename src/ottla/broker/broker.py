@@ -327,8 +327,8 @@ class Broker:
     async def stop(self, before_quorum: Callable[[], Awaitable[None]] | None = None) -> None:
         """Stop cleanly, see the module's text.
 
-        `before_quorum` is awaited when the broker has left and the controller has not: several nodes that stop
-        together can wait there for each other, because brokers leave with the help of the quorum.
+        `before_quorum` is awaited when the broker has left and the controller has not: several nodes that
+        stop together can wait there for each other, because brokers leave with the help of the quorum.
         """
         if self.config.is_broker:
             await self._stop_broker()

@@ -88,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
         "--brokers",
         type=int,
         metavar="N",
-        help="run N brokers on this machine, each a process, with a directory of its own in DIR; they listen on "
+        help="run N brokers on this machine, each a process with its own directory in DIR; they listen on "
         "PORT and the ports that follow",
     )
     parser.add_argument("--config", type=Path, metavar="server.properties", help="a Kafka configuration file")
@@ -124,7 +124,8 @@ def _config(options: argparse.Namespace) -> BrokerConfig:
     config = BrokerConfig.load(options.config, overrides, {"listeners": f"PLAINTEXT://{DEFAULT_LISTEN}"})
     if (config.log_directory / SEVERAL_BROKERS_FILE).exists():
         raise ConfigError(
-            f"{config.log_directory} is the directory of several brokers: give --brokers N, or name another one"
+            f"{config.log_directory} is the directory of several brokers: give --brokers N, or name "
+            "another directory"
         )
     return config
 
@@ -173,7 +174,7 @@ async def _serve(config: BrokerConfig, options: argparse.Namespace) -> int:
     print(broker.ready_line(), flush=True)
     await stop.wait()
     await broker.stop(launcher.wait_after_leaving if launcher is not None else None)
-    return 1 if failures else 0
+    return 1 if failures or broker.failed else 0
 
 
 async def _start(
