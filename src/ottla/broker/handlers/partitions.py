@@ -1,7 +1,8 @@
 """CreatePartitions (API key 37) 0-3, ElectLeaders (43) 0-2, AlterPartitionReassignments (45) 0-1,
 ListPartitionReassignments (46) 0.
 
-A broker passes them on. What they do is told in `ottla.core.metadata`: `partitions`, `elections`, `reassignments`.
+A broker passes them on. What they do is told in `ottla.core.metadata`: `partitions`, `elections`,
+`reassignments`.
 """
 
 from __future__ import annotations
