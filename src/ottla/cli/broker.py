@@ -188,6 +188,6 @@ async def _start(
     if not starting.done():
         starting.cancel()
         await asyncio.wait([starting])
-        if starting.cancelled() or starting.exception() is None:
+        if starting.cancelled():
             return None
     return starting.result()
