@@ -91,9 +91,9 @@ class ControllerWork:
         self._heartbeats = BrokerHeartbeats.of_new_controller(broker.image, session_ms, self.now_ms())
         self._connections = {}
         log.info("node is the active controller node=%d epoch=%d", broker.node_id, epoch)
-        self._spawn("fence-brokers", self._fence_for_ever())
-        self._spawn("balance-leaders", self._balance_for_ever())
-        self._spawn("elect-uncleanly", self._elect_uncleanly_for_ever())
+        self._spawn("fence-brokers", self._fence_for_ever)
+        self._spawn("balance-leaders", self._balance_for_ever)
+        self._spawn("elect-uncleanly", self._elect_uncleanly_for_ever)
 
     def _on_inactive(self) -> None:
         self._heartbeats = None
@@ -105,8 +105,8 @@ class ControllerWork:
         if delta.changed_topic_configs or delta.broker_configs_changed:
             self._look_for_leaders.set()
 
-    def _spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> None:
-        self._tasks.append(self._broker.controller_supervisor.spawn(name, _while_active(coroutine)))
+    def _spawn(self, name: str, duty: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._tasks.append(self._broker.controller_supervisor.spawn(name, _while_active(duty)))
 
     async def _fence_for_ever(self) -> None:
         broker, heartbeats = self._broker, self.heartbeats
@@ -159,7 +159,7 @@ class ControllerWork:
             return None
 
 
-async def _while_active(duty: Coroutine[Any, Any, None]) -> None:
+async def _while_active(duty: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """A duty ends without a word when this node is the active controller no more."""
     with contextlib.suppress(NotController):
-        await duty
+        await duty()
