@@ -89,6 +89,7 @@ class Replica:
         "log",
         "not_before_ms",
         "producers",
+        "told",
         "topic",
         "waiters",
     )
@@ -103,6 +104,8 @@ class Replica:
         self.follower: PartitionFollower | None = None
         self.high_watermark_before = high_watermark
         self.not_before_ms = 0
+        self.told = (-1, -1)
+        """The high watermark and log end that waiting fetches have seen."""
         self.append_waiters: list[tuple[int, int, Answer]] = []
         """(end offset, base offset, answer) of acks=all requests."""
         self.waiters: list[Callable[[], None]] = []
@@ -139,6 +142,7 @@ class BrokerNode:
         self.incarnation_id = UUID(int=node.host.scheduler.random.getrandbits(128), version=4)
         self.replicas: dict[PartitionKey, Replica] = {}
         self._opened = False
+        self._has_roles = False
         self._fetchers: dict[int, Any] = {}
         self._fetcher_naps: dict[int, Any] = {}
         self._producer_ids: tuple[int, int] = (0, 0)
@@ -164,8 +168,10 @@ class BrokerNode:
                 self.broker_epoch = answer.broker_epoch
             else:
                 await host.sleep(settings.retry_ms)
-        host.spawn("background", self._background())
         node.observer.note(node, "registered", self.broker_epoch)
+        await node.controller.wait_for(self.broker_epoch)
+        self._take_roles()
+        host.spawn("background", self._background())
         # It asks to be unfenced once it has applied its own registration.
         host.spawn("heartbeats", self._heartbeats())
 
@@ -269,6 +275,13 @@ class BrokerNode:
             for partition in topic.partitions.values():
                 self._follow(topic, partition)
 
+    def _take_roles(self) -> None:
+        """This life is registered: what the metadata says of roles is said to it, not to an earlier one."""
+        self._has_roles = True
+        for topic in list(self._node.controller.image.topics_by_id.values()):
+            for partition in list(topic.partitions.values()):
+                self._follow(topic, partition)
+
     def on_metadata(self, delta: MetadataDelta) -> None:
         """Make the partitions follow committed metadata."""
         if not self._opened:
@@ -305,6 +318,8 @@ class BrokerNode:
             marks = self._node.disk.read(HIGH_WATERMARKS) or {}
             mark = min(marks.get(key, 0), log.log_end_offset)
             replica = self.replicas[key] = Replica(topic, image.partition_id, log, mark)
+        if not self._has_roles:
+            return
         if image.leader == node_id:
             self._lead(replica, image)
         else:
@@ -491,7 +506,10 @@ class BrokerNode:
                     replica.append_waiters.append(waiter)
                 else:
                     waiter[2](ProduceAnswer(code, waiter[1]))
-        self._wake(replica)
+        news = (leader.high_watermark, replica.log.log_end_offset)
+        if news != replica.told:
+            replica.told = news
+            self._wake(replica)
 
     def _wake(self, replica: Replica) -> None:
         if replica.waiters:
@@ -613,12 +631,12 @@ class BrokerNode:
             return Offsets(error.code)
         return Offsets(ErrorCode.NONE, replica.log.log_start_offset, replica.log.log_end_offset)
 
-    def _handle_fetch(self, request: FetchAsked, answer: Answer, until_ms: int) -> None:
-        """A follower's fetch: its position counts, then it gets what comes after it, or waits."""
+    def _handle_fetch(self, request: FetchAsked, answer: Answer, until_ms: int, *, first: bool = True) -> None:
+        """A follower's fetch: its position counts once, then it gets what comes after it, or waits."""
         answers: list[tuple[PartitionKey, FetchAnswer]] = []
         empty = True
         for key, position in request.partitions:
-            found = self._fetch_one(request, key, position)
+            found = self._fetch_one(request, key, position, first)
             answers.append((key, found))
             news = found.diverging is not None or found.high_watermark > position.high_watermark
             if found.error is not ErrorCode.NONE or news or found.records:
@@ -634,7 +652,7 @@ class BrokerNode:
                 self._host.scheduler.soon(self._host.guard, again, None)
 
         def again(_: Any) -> None:
-            self._handle_fetch(request, answer, until_ms)
+            self._handle_fetch(request, answer, until_ms, first=False)
 
         for key, _ in request.partitions:
             replica = self.replicas.get(key)
@@ -642,7 +660,9 @@ class BrokerNode:
                 replica.waiters.append(look_again)
         self._host.after_ms(max(until_ms - self._host.steady_ms, 1), look_again)
 
-    def _fetch_one(self, request: FetchAsked, key: PartitionKey, position: FetchPosition) -> FetchAnswer:
+    def _fetch_one(
+        self, request: FetchAsked, key: PartitionKey, position: FetchPosition, first: bool
+    ) -> FetchAnswer:
         led = self._leading(key)
         if isinstance(led, ErrorCode):
             return FetchAnswer(led)
@@ -663,15 +683,16 @@ class BrokerNode:
                 raise OffsetOutOfRange()
         except KafkaError as error:
             return FetchAnswer(error.code)
-        update = leader.on_follower_fetch(
-            request.replica_id,
-            position.fetch_offset,
-            position.log_start_offset,
-            request.broker_epoch,
-            self._host.steady_ms,
-        )
-        self._ask_for(replica, update)
-        self._after_progress(replica)
+        if first:
+            update = leader.on_follower_fetch(
+                request.replica_id,
+                position.fetch_offset,
+                position.log_start_offset,
+                request.broker_epoch,
+                self._host.steady_ms,
+            )
+            self._ask_for(replica, update)
+            self._after_progress(replica)
         return FetchAnswer(
             ErrorCode.NONE,
             leader.high_watermark,

@@ -165,7 +165,7 @@ class ControllerNode:
         image = self.image
         if image.last_offset - self._snapshot_at < self._node.settings.records_between_snapshots:
             return
-        if image._open_transaction is not None:
+        if image.in_transaction:
             return
         self._snapshot_at = image.last_offset
         self._node.host.after_ms(1, self._write_snapshot)
@@ -174,7 +174,7 @@ class ControllerNode:
         image = self.image
         snapshot = SnapshotId(image.last_offset + 1, image.last_epoch)
         quorum = self._node.quorum
-        if snapshot in quorum.snapshots or image._open_transaction is not None:
+        if snapshot in quorum.snapshots or image.in_transaction:
             return
         data = quorum.write_snapshot(snapshot, list(image_records(image)), self._node.settings.kept_snapshots)
         self._node.observer.snapshot_written(self._node, snapshot, data)

@@ -1,7 +1,8 @@
 """Simulated time: events in the order of their time, coroutines that wait for them, one source of chance.
 
 Nothing here, or in what runs here, may depend on anything but the seed: no clock, no `hash` of a string, no
-iteration over a set of strings. Whoever waits is resumed in the turn in which it was woken, later than who woke it.
+iteration over a set of strings. Whoever waits is resumed in the turn in which it was woken, after who woke
+it.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Scheduler:
         self._soon.append((callback, arguments))
 
     def run(self, until: int, finished: Callable[[], bool] | None = None) -> bool:
-        """Let time pass up to `until`, or until `finished` (asked after each event) says so, and whether it did."""
+        """Let time pass up to `until`, or until `finished` says so, asked after each event."""
         heap, soon = self._heap, self._soon
         while True:
             while soon:
