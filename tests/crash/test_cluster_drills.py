@@ -17,15 +17,15 @@ import pytest
 from support.cluster_load import (
     Copier,
     RecordedProducer,
+    check_nothing_lost,
     fill,
-    out_of_order,
     outcome_counts,
     read_to_the_end,
     verifiable_producer,
 )
 from support.cluster_wire import TRANSACTION_KEY, coordinator_of
 from support.clusters import ClusterPlan, NodeCluster, combined
-from support.histories import duplicates, lost_writes, values_that_changed
+from support.histories import duplicates, lost_writes
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -62,22 +62,6 @@ def report(cluster: NodeCluster, drill: str, **figures: object) -> None:
     print(json.dumps({"drill": drill, "cluster": cluster.name, **figures}))
 
 
-def check(cluster: NodeCluster, producer: RecordedProducer) -> None:
-    """Everything acknowledged is there, once, where it was said to be, in order."""
-    final = read_to_the_end(cluster.bootstrap, TOPIC, PARTITIONS)
-    history = producer.history
-    for poll in final:
-        history.poll(poll.partition, poll.records, committed_only=False)
-    assert producer.failures == []
-    assert lost_writes(history, final) == []
-    assert duplicates(history) == []
-    assert values_that_changed(history) == []
-    assert out_of_order(history, final) == []
-    counts = Counter(value for poll in final for _, value in poll.records)
-    assert [value for value, count in counts.items() if count != 1] == []
-    assert set(counts) <= set(history.sends)
-
-
 def test_kills_of_leaders_and_controllers_under_idempotent_load(start_nodes: StartNodes) -> None:
     with start_nodes(ClusterPlan(combined(3), SETTINGS)) as cluster:
         cluster.create_topic(TOPIC, PARTITIONS)
@@ -93,7 +77,7 @@ def test_kills_of_leaders_and_controllers_under_idempotent_load(start_nodes: Sta
                 producer.wait_for_all_partitions()
                 cluster.heal()
             producer.wait_for_more(100)
-        check(cluster, producer)
+        check_nothing_lost(cluster, producer)
         report(
             cluster,
             "idempotent",
@@ -193,7 +177,7 @@ def test_a_leader_that_hangs_acknowledges_nothing_of_its_own(start_nodes: StartN
                 cluster.resume(hanging)
                 producer.wait_for_more(300)
                 cluster.heal()
-        check(cluster, producer)
+        check_nothing_lost(cluster, producer)
         report(
             cluster,
             "hanging",
@@ -211,7 +195,7 @@ def test_a_rolling_restart_is_no_error_to_a_producer(start_nodes: StartNodes) ->
                 cluster.stop(node_id)
                 producer.wait_for_all_partitions()
                 cluster.heal()
-        check(cluster, producer)
+        check_nothing_lost(cluster, producer)
         report(
             cluster,
             "rolling restart",
@@ -230,7 +214,7 @@ def test_all_nodes_die_at_once(start_nodes: StartNodes) -> None:
                     cluster.kill(node_id)
                 cluster.heal()
                 producer.wait_for_all_partitions()
-        check(cluster, producer)
+        check_nothing_lost(cluster, producer)
         report(
             cluster,
             "all at once",

@@ -6,7 +6,7 @@ import json
 import subprocess
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,7 +25,16 @@ from confluent_kafka import (
 )
 
 from support.clusters import NodeCluster
-from support.histories import History, Outcome, Partition, Poll, Send
+from support.histories import (
+    History,
+    Outcome,
+    Partition,
+    Poll,
+    Send,
+    duplicates,
+    lost_writes,
+    values_that_changed,
+)
 from support.java_tools import java_process
 
 TIMEOUT_S = 60.0
@@ -184,6 +193,22 @@ def out_of_order(history: History, final: Sequence[Poll]) -> list[str]:
         numbers = [sent[value] for _, value in poll.records if value in sent]
         found += [f"{poll.partition}: {b} after {a}" for a, b in pairwise(numbers) if b < a]
     return found
+
+
+def check_nothing_lost(cluster: NodeCluster, producer: RecordedProducer) -> None:
+    """Everything acknowledged is there, once, where it was said to be, in the order of the producer."""
+    final = read_to_the_end(cluster.bootstrap, producer.topic, producer.partitions)
+    history = producer.history
+    for poll in final:
+        history.poll(poll.partition, poll.records, committed_only=False)
+    assert producer.failures == []
+    assert lost_writes(history, final) == []
+    assert duplicates(history) == []
+    assert values_that_changed(history) == []
+    assert out_of_order(history, final) == []
+    counts = Counter(value for poll in final for _, value in poll.records)
+    assert [value for value, count in counts.items() if count != 1] == []
+    assert set(counts) <= set(history.sends)
 
 
 # --- Kafka's VerifiableProducer -----------------------------------------------------------------------------

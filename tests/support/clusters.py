@@ -445,8 +445,10 @@ def start_cluster(kind: str, directory: Path, plan: ClusterPlan) -> Iterator[Nod
     """A cluster that runs while the block does; what still runs at its end is stopped, all at once."""
     cluster = prepare_cluster(kind, directory, plan)
     try:
-        cluster.start(*(cluster.nodes if plan.start_now is None else plan.start_now))
-        cluster.wait_until_unfenced()
+        now = tuple(cluster.nodes) if plan.start_now is None else plan.start_now
+        cluster.start(*now)
+        if now:
+            cluster.wait_until_unfenced()
         yield cluster
     finally:
         end_cluster(cluster)
