@@ -163,7 +163,14 @@ class ShardRunner:
         self._timer_ms = 0
 
     async def load(self) -> None:
-        """Replay the partition, then serve. Damaged records are passed over, with a line in the log."""
+        """Replay the partition, then serve. Damaged records are passed over, with a line in the log.
+
+        Not before all of it is committed: what is answered can't be lost to another leader then.
+        """
+        try:
+            await self._broker.replicas.until_committed(self._family.topic, self.partition)
+        except KafkaError:
+            return  # led by another broker: this shard resigns
         if self._has_resigned():
             return
         count = 0

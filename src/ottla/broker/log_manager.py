@@ -9,6 +9,8 @@ What goes to disk when, so that kill -9 is survivable at any line:
     DeleteRecords       the log start offset checkpoint is synced before the client hears of it
     topic made again    the checkpoints lose what they say of the old topic of the name before the new one's
                         directory is made: an old log start offset would cut the new records
+    truncation          recovery points and high watermarks not above the cut are synced first, for a start
+                        after a crash must not believe what is written there later
     clean shutdown      all logs synced and closed, checkpoints written, then the marker file, last of all
 """
 
@@ -18,7 +20,7 @@ import asyncio
 import logging
 import random
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -251,6 +253,22 @@ class LogManager:
             if current != self._high_watermarks:
                 self._high_watermarks = current
                 await asyncio.to_thread(self._directory.write_high_watermarks, dict(current))
+
+    async def before_truncation(self, cuts: Sequence[tuple[Log, int]]) -> None:
+        """Logs are about to be cut at these offsets: let no checkpoint speak of what was above."""
+        points = marks = False
+        for cut, offset in cuts:
+            key = (cut.topic, cut.partition)
+            cut.lower_recovery_point(offset)
+            points = points or self._recovery_points.get(key, 0) > offset
+            if self._high_watermarks.get(key, 0) > offset:
+                marks = True
+                self._high_watermarks[key] = offset
+        if points:
+            await self.checkpoint_offsets()
+        if marks:
+            async with self._checkpointing:
+                await asyncio.to_thread(self._directory.write_high_watermarks, dict(self._high_watermarks))
 
     def _take_offsets(self) -> tuple[int, dict[TopicPartition, int], dict[TopicPartition, int]]:
         self._last_taken += 1

@@ -1,8 +1,14 @@
-"""A partition that this broker leads: its log, how far it is committed, and who waits for more.
+"""A partition that this broker leads or follows: its log, how far it is committed, who waits.
 
 The produce and fetch paths run through here, on the event loop and without awaiting: an append is one
-write to the page cache, a fetch one pread. Waiting fetches are woken once per turn of the loop, however
-many appends the turn brought (measured: one wake per append costs a tenth of the small-batch rate).
+write to the page cache, a fetch one pread. Those who wait are woken once per turn of the loop, however
+many appends the turn brought (measured: one wake per append costs a tenth of the small-batch rate):
+
+    readers         consumers, for the high watermark to move
+    followers       for the log's end to move (`add_append_waiter`)
+    commit waits    acks=all producers and coordinators, answered one by one as the high watermark passes
+
+Whoever waits is woken too when the partition changes its role; it then looks again, and is refused.
 """
 
 from __future__ import annotations
@@ -11,17 +17,63 @@ import asyncio
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
+from ottla.core.replica.follower import PartitionFollower
 from ottla.core.replica.leader import PartitionLeader, last_stable_offset
+from ottla.protocol.errors import ErrorCode, NotLeaderOrFollower
 from ottla.protocol.record_batch import BatchHeader, patch_base_offset_and_epoch
 from ottla.storage.log import AppendResult, Log
 
 Waiter = Callable[[], None]
 
 
-class Partition:
-    """One partition's leader on this broker."""
+class CommitWait:
+    """Somebody who wants to know when what ends at an offset is committed."""
 
-    __slots__ = ("_loop", "_waiters", "_wake_scheduled", "index", "leader", "log", "topic", "topic_id")
+    __slots__ = ("_partition", "_timer", "done", "end_offset")
+
+    def __init__(self, partition: Partition, end_offset: int, done: Callable[[ErrorCode], None]) -> None:
+        self.end_offset = end_offset
+        self.done = done
+        self._partition = partition
+        self._timer: asyncio.TimerHandle | None = None
+
+    def time_out_after(self, timer: asyncio.TimerHandle) -> None:
+        self._timer = timer
+
+    def cancel(self) -> None:
+        """Nobody wants to know any more."""
+        self._partition.forget_commit_wait(self)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def answer(self, code: ErrorCode) -> None:
+        self.cancel()
+        self.done(code)
+
+    def time_out(self) -> None:
+        self.answer(ErrorCode.REQUEST_TIMED_OUT)
+
+
+class Partition:
+    """One partition held by this broker. Exactly one of leader and follower is there at any time."""
+
+    __slots__ = (
+        "_append_waiters",
+        "_append_wake_scheduled",
+        "_commit_waits",
+        "_fetch_waiters",
+        "_leader",
+        "_loop",
+        "_seen_high_watermark",
+        "_waiters",
+        "_wake_scheduled",
+        "follower",
+        "index",
+        "is_replicated",
+        "log",
+        "topic",
+        "topic_id",
+    )
 
     def __init__(
         self,
@@ -30,43 +82,103 @@ class Partition:
         index: int,
         topic_id: UUID,
         log: Log,
-        leader: PartitionLeader,
+        role: PartitionLeader | PartitionFollower,
     ) -> None:
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
         self.log = log
+        self.follower: PartitionFollower | None = None
+        self.is_replicated = False
+        """Whether this broker leads it and others follow."""
         self._loop = loop
+        self._leader: PartitionLeader | None = None
         self._waiters: dict[Waiter, None] = {}
         self._wake_scheduled = False
-        self.lead(leader)
+        self._append_waiters: dict[Waiter, None] = {}
+        self._append_wake_scheduled = False
+        self._fetch_waiters: dict[Waiter, None] = {}
+        self._commit_waits: dict[CommitWait, None] = {}
+        self._seen_high_watermark = -1
+        if isinstance(role, PartitionLeader):
+            self.lead(role)
+        else:
+            self.follow(role)
+
+    # -- roles --------------------------------------------------------------------------------------
 
     def lead(self, leader: PartitionLeader) -> None:
         """Begin a leader epoch."""
-        self.leader = leader
-        self.log.producers.on_high_watermark(leader.high_watermark)
+        self._leader, self.follower = leader, None
+        self.is_replicated = leader.has_followers
+        self._role_changed(ErrorCode.NONE)
+
+    def follow(self, follower: PartitionFollower) -> None:
+        """Another broker leads, or nobody does."""
+        self._leader, self.follower = None, follower
+        self.is_replicated = False
+        self._role_changed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def let_go(self) -> None:
+        """The partition is gone from this broker: refuse whoever waits."""
+        self._role_changed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _role_changed(self, code: ErrorCode) -> None:
+        self._seen_high_watermark = -1
+        if code is not ErrorCode.NONE:
+            for waiting in tuple(self._commit_waits):
+                waiting.answer(code)
+        self.on_progress()
+        self.wake_all()
+
+    @property
+    def leader(self) -> PartitionLeader:
+        """Raises NotLeaderOrFollower where another broker leads."""
+        leader = self._leader
+        if leader is None:
+            raise NotLeaderOrFollower()
+        return leader
+
+    @property
+    def is_leader(self) -> bool:
+        return self._leader is not None
+
+    @property
+    def leader_epoch(self) -> int:
+        """The newest leader epoch that this broker has heard of."""
+        role = self._leader or self.follower
+        assert role is not None
+        return role.leader_epoch
 
     @property
     def high_watermark(self) -> int:
-        """The first offset that is not committed."""
-        return self.leader.high_watermark
+        """The first offset that is not known to be committed."""
+        role = self._leader or self.follower
+        assert role is not None
+        return role.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
         """The first offset that read_committed may not read."""
         unstable = self.log.producers.first_unstable_offset
+        high_watermark = self.high_watermark
         if unstable is None:
-            return self.leader.high_watermark
-        return last_stable_offset(self.leader.high_watermark, max(unstable, self.log.log_start_offset))
+            return high_watermark
+        return last_stable_offset(high_watermark, max(unstable, self.log.log_start_offset))
+
+    # -- appends ------------------------------------------------------------------------------------
 
     def append(self, batches: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> AppendResult:
-        """Give the batches their offsets and epoch in place and append them verbatim.
+        """As the leader, give the batches their offsets and epoch in place and append them verbatim.
 
-        `batches` must be writable. Raises OSError when the disk refuses.
+        `batches` must be writable. Raises NotLeaderOrFollower, or OSError when the disk refuses.
         """
+        leader = self._leader
+        if leader is None:
+            raise NotLeaderOrFollower()
         offset = self.log.log_end_offset
         position = 0
-        epoch = self.leader.leader_epoch
+        epoch = leader.leader_epoch
         placed: list[BatchHeader] = []
         for header in headers:
             patch_base_offset_and_epoch(batches, position, offset, epoch)
@@ -74,30 +186,119 @@ class Partition:
             offset += header.last_offset_delta + 1
             position += header.size_bytes
         result = self.log.append(batches, placed, now_ms=now_ms)
-        self.log.producers.on_high_watermark(self.leader.on_append(offset))
+        high_watermark = leader.on_append(offset)
+        if self.is_replicated:
+            self.on_progress()
+            if self._append_waiters and not self._append_wake_scheduled:
+                self._append_wake_scheduled = True
+                self._loop.call_soon(self._wake_append_waiters)
+            return result
+        self.log.producers.on_high_watermark(high_watermark)
         if self._waiters and not self._wake_scheduled:
             self._wake_scheduled = True
             self._loop.call_soon(self._wake)
         return result
 
+    def on_progress(self) -> None:
+        """The high watermark may have moved, or the in-sync set: tell whom that concerns."""
+        high_watermark = self.high_watermark
+        if high_watermark != self._seen_high_watermark:
+            self._seen_high_watermark = high_watermark
+            self.log.producers.on_high_watermark(high_watermark)
+            if self._waiters and not self._wake_scheduled:
+                self._wake_scheduled = True
+                self._loop.call_soon(self._wake)
+        if self._commit_waits and self._leader is not None:
+            self._answer_commit_waits(self._leader)
+
+    # -- waiting for the commit ---------------------------------------------------------------------
+
+    def when_committed(
+        self, end_offset: int, timeout_ms: int, done: Callable[[ErrorCode], None]
+    ) -> CommitWait:
+        """Call `done` once everything below `end_offset` is committed, or with the reason why it is not.
+
+        At once if that is known. REQUEST_TIMED_OUT after `timeout_ms`; the records may be committed later.
+        """
+        waiting = CommitWait(self, end_offset, done)
+        leader = self._leader
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if leader is None else leader.acknowledgement(end_offset)
+        if code is not None:
+            waiting.answer(code)
+            return waiting
+        self._commit_waits[waiting] = None
+        waiting.time_out_after(self._loop.call_later(max(0, timeout_ms) / 1000, waiting.time_out))
+        return waiting
+
+    async def committed(self, end_offset: int, timeout_ms: int) -> ErrorCode:
+        """`when_committed` to await."""
+        answer: asyncio.Future[ErrorCode] = self._loop.create_future()
+
+        def done(code: ErrorCode) -> None:
+            if not answer.done():
+                answer.set_result(code)
+
+        waiting = self.when_committed(end_offset, timeout_ms, done)
+        try:
+            return await answer
+        finally:
+            waiting.cancel()
+
+    def forget_commit_wait(self, waiting: CommitWait) -> None:
+        """Unknown ones are no error."""
+        self._commit_waits.pop(waiting, None)
+
+    def _answer_commit_waits(self, leader: PartitionLeader) -> None:
+        high_watermark = leader.high_watermark
+        for waiting in tuple(self._commit_waits):
+            if waiting.end_offset <= high_watermark:
+                code = leader.acknowledgement(waiting.end_offset)
+                assert code is not None
+                waiting.answer(code)
+
+    # -- waiting readers ----------------------------------------------------------------------------
+
     @property
     def waiter_count(self) -> int:
         """How many fetches wait here."""
-        return len(self._waiters)
+        return len(self._waiters) + len(self._append_waiters)
 
     def add_waiter(self, waiter: Waiter) -> None:
-        """Call `waiter` after the next append, once a turn of the loop, until it is removed."""
+        """Call `waiter` when the high watermark has moved, once a turn of the loop, until it is removed."""
         self._waiters[waiter] = None
+
+    def add_append_waiter(self, waiter: Waiter) -> None:
+        """Call `waiter` after the next append to a replicated partition, as `add_waiter`."""
+        self._append_waiters[waiter] = None
+
+    def add_fetch_waiter(self, waiter: Waiter) -> None:
+        """Call `waiter` after each follower's fetch, until it is removed."""
+        self._fetch_waiters[waiter] = None
 
     def remove_waiter(self, waiter: Waiter) -> None:
         """Forget `waiter`; unknown ones are no error."""
         self._waiters.pop(waiter, None)
+        self._append_waiters.pop(waiter, None)
+        self._fetch_waiters.pop(waiter, None)
 
     def wake_all(self) -> None:
-        """The partition changed in another way (deleted, truncated): let the waiting fetches look."""
+        """The partition changed in another way (role, deleted, truncated): let the waiting fetches look."""
         self._wake()
+        self._wake_append_waiters()
+        self.on_followers_fetch()
+
+    def on_followers_fetch(self) -> None:
+        """A follower has fetched: more is known of what it holds."""
+        if self._fetch_waiters:
+            for waiter in tuple(self._fetch_waiters):
+                waiter()
 
     def _wake(self) -> None:
         self._wake_scheduled = False
         for waiter in tuple(self._waiters):
+            waiter()
+
+    def _wake_append_waiters(self) -> None:
+        self._append_wake_scheduled = False
+        for waiter in tuple(self._append_waiters):
             waiter()

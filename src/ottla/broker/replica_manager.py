@@ -1,9 +1,15 @@
-"""The partitions that this broker holds: opened, followed through the metadata, appended to and read.
+"""The partitions that this broker holds: opened, led or followed as the metadata says, appended to and read.
 
-Theory of operation. The metadata log says which partitions exist; this module makes the disk agree, never
-the other way round. A topic is in the metadata before its directory exists, and gone from it before its
-directory is renamed for deletion, so a kill -9 anywhere leaves either a directory to be made at the next
-start or one to be removed.
+Theory of operation. The metadata log says which partitions exist, where their replicas are and who leads;
+this module makes the disk agree, never the other way round. A topic is in the metadata before its directory
+exists, and gone from it before its directory is renamed for deletion, so a kill -9 anywhere leaves either a
+directory to be made at the next start or one to be removed.
+
+A broker takes roles only once this life of it is registered (`take_roles`): what the metadata said of an
+earlier life, which may have lost its unsynced tails, does not count. A new leader notes its epoch at the end
+of its log before it appends anything, so that epochs tell any two logs apart. A follower's tail is compared
+with the leader's before anything is appended to it (core/replica). The high watermark is kept on disk every
+few seconds; one that is too low costs nothing but time, one that is too high is prevented where logs are cut.
 
 Everything here runs on the event loop; only fsync, deletion of files and checkpoints go to a thread.
 """
@@ -16,20 +22,26 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.broker.in_sync_updates import InSyncUpdates
 from ottla.broker.log_cleaner import LogCleaner
 from ottla.broker.log_manager import LogManager
 from ottla.broker.partition import Partition
+from ottla.broker.replica_fetcher import ReplicaFetchers
+from ottla.broker.replication_quota import ReplicationQuotas
 from ottla.core.coordination.api import ProducerStamp
 from ottla.core.metadata import broker_settings, topic_settings
 from ottla.core.metadata.config_layers import TopicConfig
 from ottla.core.metadata.image import MetadataDelta, PartitionImage, TopicImage
-from ottla.core.replica.leader import PartitionLeader
+from ottla.core.replica import reading
+from ottla.core.replica.follower import PartitionFollower
+from ottla.core.replica.leader import InSyncUpdate, PartitionLeader
 from ottla.protocol.batch_validation import BatchRules, validate_produced
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import (
-    FencedLeaderEpoch,
+    ErrorCode,
+    NotEnoughReplicas,
     NotLeaderOrFollower,
-    UnknownLeaderEpoch,
+    RequestTimedOut,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
@@ -62,6 +74,15 @@ COORDINATORS = {
     "__share_group_state": "share_coordinator",
 }
 NO_TIMESTAMP = -1
+ACKS_ALL = -1
+RACK_AWARE_SELECTOR = "RackAwareReplicaSelector"
+LONG_TIMEOUT_MS = 3_600_000
+NO_LEADER = -1
+COMMIT_TIMEOUT_OF = {
+    GROUP_TOPIC: broker_settings.OFFSETS_COMMIT_TIMEOUT_MS,
+    "__share_group_state": broker_settings.SHARE_COORDINATOR_WRITE_TIMEOUT_MS,
+}
+"""How long a coordinator's records may wait for their replicas; request.timeout.ms for others."""
 
 
 class Appended(NamedTuple):
@@ -70,6 +91,14 @@ class Appended(NamedTuple):
     base_offset: int
     log_append_time_ms: int
     log_start_offset: int
+
+
+class Uncommitted(NamedTuple):
+    """A produced batch that is not on all replicas that it has to be on."""
+
+    appended: Appended
+    partition: Partition
+    end_offset: int
 
 
 class CheckedBatch(NamedTuple):
@@ -87,10 +116,21 @@ class ReplicaManager:
         self._broker = broker
         self._logs = LogManager(broker, directory)
         self.cleaner = LogCleaner(broker, directory, self.partitions)
+        self.quotas = ReplicationQuotas(broker)
+        self._fetchers = ReplicaFetchers(broker, self._logs, self.cleaner, self.quotas)
+        self._updates = InSyncUpdates(broker)
         self._partitions: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[uuid.UUID, dict[int, Partition]] = {}
+        # What of them is led here, for the look-up of every produce and fetch.
+        self._led: dict[str, dict[int, Partition]] = {}
+        self._led_by_id: dict[uuid.UUID, dict[int, Partition]] = {}
+        self._has_roles = False
+        # The one class of Kafka's own that does more than name the leader.
+        selector = broker.config[broker_settings.REPLICA_SELECTOR_CLASS]
+        self._selects_by_rack = (selector or "").rpartition(".")[2] == RACK_AWARE_SELECTOR
         self._rules: dict[str, BatchRules] = {}
         self._log_configs: dict[str, LogConfig] = {}
+        self._min_insync_replicas: dict[str, int] = {}
         self._heavy_check = asyncio.Semaphore(1)
         self.fetch_max_bytes = broker.config[broker_settings.FETCH_MAX_BYTES]
         self.verifies_transactions: bool = broker.config[
@@ -102,7 +142,7 @@ class ReplicaManager:
     def partition(self, topic: str, index: int) -> Partition:
         """The partition as its leader. Raises UnknownTopicOrPartition or NotLeaderOrFollower."""
         try:
-            return self._partitions[topic][index]
+            return self._led[topic][index]
         except KeyError:
             pass
         known = self._broker.image.topics.get(topic)
@@ -113,13 +153,23 @@ class ReplicaManager:
     def partition_by_id(self, topic_id: uuid.UUID, index: int) -> Partition:
         """Like `partition`. Raises UnknownTopicId when no topic has that id."""
         try:
-            return self._by_id[topic_id][index]
+            return self._led_by_id[topic_id][index]
         except KeyError:
             pass
         known = self._broker.image.topics_by_id.get(topic_id)
         if known is None:
             raise UnknownTopicId()
         return self.partition(known.name, index)
+
+    def replica(self, topic: str | uuid.UUID, index: int) -> Partition:
+        """The partition, led or followed here (KIP-392). Raises as `partition` and `partition_by_id`."""
+        by_index = (self._by_id if isinstance(topic, uuid.UUID) else self._partitions).get(topic)  # type: ignore[arg-type]
+        held = None if by_index is None else by_index.get(index)
+        if held is not None and self._has_roles:
+            return held
+        if isinstance(topic, uuid.UUID):
+            return self.partition_by_id(topic, index)
+        return self.partition(topic, index)
 
     def partitions(self) -> Iterator[Partition]:
         """Every partition held here."""
@@ -129,16 +179,13 @@ class ReplicaManager:
     @staticmethod
     def check_leader_epoch(partition: Partition, leader_epoch: int) -> None:
         """KIP-320. Raises FencedLeaderEpoch or UnknownLeaderEpoch; -1 is not checked."""
-        if leader_epoch < 0 or leader_epoch == partition.leader.leader_epoch:
-            return
-        if leader_epoch < partition.leader.leader_epoch:
-            raise FencedLeaderEpoch()
-        raise UnknownLeaderEpoch()
+        if leader_epoch >= 0:
+            reading.check_leader_epoch(partition.leader_epoch, leader_epoch)
 
     @staticmethod
     def end_offset_for_epoch(partition: Partition, leader_epoch: int) -> tuple[int, int]:
         """(largest epoch at or below `leader_epoch`, its end offset); (-1, -1) when there is none."""
-        if leader_epoch == partition.leader.leader_epoch:
+        if partition.is_leader and leader_epoch == partition.leader_epoch:
             return leader_epoch, partition.log.log_end_offset
         return partition.log.end_offset_for_epoch(leader_epoch)
 
@@ -152,7 +199,8 @@ class ReplicaManager:
         zstd_allowed: bool = True,
         verification: Verification | None = None,
         checked: CheckedBatch | None = None,
-    ) -> Appended:
+        acks: int = 1,
+    ) -> Appended | Uncommitted:
         """Check one produced batch and append it.
 
         `verification` is the one that the coordinator has confirmed, for a batch that begins a transaction in
@@ -160,6 +208,8 @@ class ReplicaManager:
         did wrong, ProtocolError for a corrupt batch, OSError when the disk refuses; HeavyBatch for one that
         `check_produced` should check first.
         """
+        if acks == ACKS_ALL and partition.is_replicated and not partition.leader.has_enough_replicas:
+            raise NotEnoughReplicas()
         now_ms = self._broker.now_ms()
         rules = self._rules[partition.topic]
         if checked is None:
@@ -171,12 +221,18 @@ class ReplicaManager:
                 header, verification, must_verify=self.verifies_transactions
             )
             if duplicate is not None:
-                return Appended(duplicate.base_offset, duplicate.timestamp, partition.log.log_start_offset)
+                first = Appended(duplicate.base_offset, duplicate.timestamp, partition.log.log_start_offset)
+                if duplicate.last_offset < partition.high_watermark:
+                    return first
+                return Uncommitted(first, partition, duplicate.last_offset + 1)
         result = partition.append(batch, (header,), now_ms)
         if result.rolled or result.flush_due:
             self._logs.flush_soon()
         append_time_ms = header.max_timestamp if header.attributes & LOG_APPEND_TIME else NO_TIMESTAMP
-        return Appended(result.base_offset, append_time_ms, partition.log.log_start_offset)
+        appended = Appended(result.base_offset, append_time_ms, partition.log.log_start_offset)
+        if partition.is_replicated and partition.high_watermark <= result.last_offset:
+            return Uncommitted(appended, partition, result.last_offset + 1)
+        return appended
 
     async def check_produced(
         self, partition: Partition, records: Buffer, *, zstd_allowed: bool
@@ -207,10 +263,11 @@ class ReplicaManager:
     ) -> int:
         """End a producer's transaction in a partition; returns the marker's offset.
 
-        Raises UnknownTopicOrPartition, NotLeaderOrFollower, InvalidProducerEpoch,
-        TransactionCoordinatorFenced, or OSError when the disk refuses.
+        It counts once the high watermark has passed. Raises UnknownTopicOrPartition, NotLeaderOrFollower,
+        NotEnoughReplicas, InvalidProducerEpoch, TransactionCoordinatorFenced, or OSError when the disk
+        refuses.
         """
-        partition = self.partition(topic, index)
+        partition = self._partition_with_enough_replicas(topic, index)
         partition.log.producers.check_marker(
             producer_id, producer_epoch, coordinator_epoch, transaction_version
         )
@@ -247,9 +304,11 @@ class ReplicaManager:
         """Append records of this broker's own as one batch; returns its base offset once committed.
 
         With a `producer` they are part of its transaction. Raises UnknownTopicOrPartition,
-        NotLeaderOrFollower, InvalidProducerEpoch, InvalidTxnState, or OSError when the disk refuses.
+        NotLeaderOrFollower, NotEnoughReplicas, InvalidProducerEpoch, InvalidTxnState, or OSError when the
+        disk refuses: nothing was written then. RequestTimedOut says that the records are in the log and
+        not committed in time.
         """
-        partition = self.partition(topic, index)
+        partition = self._partition_with_enough_replicas(topic, index)
         if producer is None:
             encoded = encode_batch(records, codec=codec)
         else:
@@ -269,7 +328,36 @@ class ReplicaManager:
                 producers.confirmed_verification(producer.producer_id),
                 must_verify=self.verifies_transactions,
             )
-        return partition.append(batch, (header,), self._broker.now_ms()).base_offset
+        result = partition.append(batch, (header,), self._broker.now_ms())
+        if result.rolled or result.flush_due:
+            self._logs.flush_soon()
+        if partition.high_watermark <= result.last_offset:
+            setting = COMMIT_TIMEOUT_OF.get(topic, broker_settings.REQUEST_TIMEOUT_MS)
+            code = await partition.committed(result.last_offset + 1, self._broker.config[setting])
+            if code is not ErrorCode.NONE:
+                # NOT_LEADER_OR_FOLLOWER would say that nothing was written.
+                raise RequestTimedOut(f"not committed in time: {code.name}")
+        return result.base_offset
+
+    def _partition_with_enough_replicas(self, topic: str, index: int) -> Partition:
+        partition = self.partition(topic, index)
+        if partition.is_replicated and not partition.leader.has_enough_replicas:
+            raise NotEnoughReplicas()
+        return partition
+
+    async def until_committed(self, topic: str, index: int) -> None:
+        """Wait until all that the partition's log holds now is committed.
+
+        A coordinator loads no earlier: what it answers from can't be lost to a new leader then. Kafka loads
+        what is not committed too, and keeps its state in versions instead. Raises KafkaError when this broker
+        leads the partition no more.
+        """
+        partition = self.partition(topic, index)
+        end_offset = partition.log.log_end_offset
+        while partition.high_watermark < end_offset:
+            code = await partition.committed(end_offset, LONG_TIMEOUT_MS)
+            if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                raise NotLeaderOrFollower()
 
     def iterate_batches(self, topic: str, index: int) -> Iterator[tuple[BatchHeader, list[Record]]]:
         """The committed batches of a partition with their records, control batches too."""
@@ -282,19 +370,37 @@ class ReplicaManager:
     # -- metadata -----------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Open every log that the metadata assigns here; move aside directories that it does not know."""
+        """Open every log that the metadata assigns here; move aside directories that it does not know.
+
+        Nothing is led or copied before `take_roles`.
+        """
         image = self._broker.image
         self._logs.set_strays_aside(image)
         for topic in image.topics.values():
             for partition in topic.partitions.values():
                 self._follow(topic, partition)
 
+    def take_roles(self) -> None:
+        """This broker is registered: lead and follow what the metadata says.
+
+        Called when the registration's records are applied; further calls, after another registration, look
+        at every partition again.
+        """
+        if not self._is_registered:
+            return
+        self._has_roles = True
+        for topic in self._broker.image.topics.values():
+            for partition in topic.partitions.values():
+                self._follow(topic, partition)
+
     async def elect_all(self) -> None:
-        """Let the coordinators take the partitions of their topics that this broker leads."""
+        """The coordinators are there: take roles, and let them take the partitions of their topics."""
+        if not self._has_roles:
+            self.take_roles()
+            return
         for topic in COORDINATORS:
-            coordinator = self._coordinator_of(topic)
-            for index, partition in sorted(self._partitions.get(topic, {}).items()):
-                coordinator.on_elected(index, partition.leader.leader_epoch)
+            for index, partition in sorted(self._led.get(topic, {}).items()):
+                self._coordinator_of(topic).on_elected(index, partition.leader_epoch)
 
     def on_metadata(self, delta: MetadataDelta) -> None:
         """Make the partitions follow committed metadata. Called by the controller after each change."""
@@ -311,56 +417,219 @@ class ReplicaManager:
         for name in delta.changed_topic_configs:
             self._configure(name)
         if delta.broker_configs_changed:
-            self.fetch_max_bytes = self._broker.config[broker_settings.FETCH_MAX_BYTES]
-            self.verifies_transactions = self._broker.config[
-                broker_settings.TRANSACTION_PARTITION_VERIFICATION_ENABLE
-            ]
-            for name in list(self._partitions):
-                self._configure(name)
+            self._configure_all()
+        if not self._has_roles and self._broker.node_id in delta.changed_brokers:
+            self.take_roles()
+
+    def _configure_all(self) -> None:
+        config = self._broker.config
+        self.fetch_max_bytes = config[broker_settings.FETCH_MAX_BYTES]
+        self.verifies_transactions = config[broker_settings.TRANSACTION_PARTITION_VERIFICATION_ENABLE]
+        self.quotas.configure()
+        for name in list(self._log_configs):
+            self._configure(name)
+        self._fetchers.configure(self.partitions)
+
+    @property
+    def _is_registered(self) -> bool:
+        """Whether the metadata knows this life of the broker."""
+        registered = self._broker.image.brokers.get(self._broker.node_id)
+        return registered is not None and registered.broker_epoch == self._broker.lifecycle.broker_epoch
 
     def _follow(self, topic: TopicImage, image: PartitionImage) -> None:
-        """Hold the partition if it has a replica here, and lead it if the metadata says so."""
-        if self._broker.node_id not in image.replicas:
-            return
+        """Hold the partition if it has a replica here, and lead or follow as the metadata says."""
         held = self._partitions.get(topic.name, {}).get(image.partition_id)
-        if held is not None:
-            if held.leader.leader_epoch != image.leader_epoch:
-                held.lead(self._lead(held.log.log_end_offset, held.high_watermark, image))
-                self._elected(topic.name, image)
+        if self._broker.node_id not in image.replicas:
+            if held is not None:
+                self._remove(held)
             return
+        if held is None:
+            held = self._open(topic, image)
+        if not self._has_roles:
+            return
+        if image.leader == self._broker.node_id:
+            self._lead(held, image)
+        else:
+            follower = held.follower
+            if (
+                follower is None
+                or follower.leader_epoch != image.leader_epoch
+                or follower.leader_id != image.leader
+            ):
+                self._become_follower(held, image)
+
+    def _open(self, topic: TopicImage, image: PartitionImage) -> Partition:
+        """Open or make the log; nobody leads it yet."""
+        index = image.partition_id
         if topic.name not in self._log_configs:
             self._configure(topic.name)
-        self.cleaner.before_opening(
-            topic.name, image.partition_id, self._logs.path(topic.name, image.partition_id)
+        self.cleaner.before_opening(topic.name, index, self._logs.path(topic.name, index))
+        stored = self._logs.open_or_create(topic, index, self._log_configs[topic.name])
+        committed = self._logs.checkpointed_high_watermark(topic.name, index)
+        role = PartitionFollower(
+            leader_id=NO_LEADER, leader_epoch=NO_LEADER, log=stored, high_watermark=committed
         )
-        stored = self._logs.open_or_create(topic, image.partition_id, self._log_configs[topic.name])
-        end = stored.log_end_offset
-        committed = min(end, self._logs.checkpointed_high_watermark(topic.name, image.partition_id))
-        partition = Partition(
-            self._broker.loop,
-            topic.name,
-            image.partition_id,
-            topic.topic_id,
-            stored,
-            self._lead(end, committed, image),
-        )
-        self._partitions.setdefault(topic.name, {})[image.partition_id] = partition
-        self._by_id.setdefault(topic.topic_id, {})[image.partition_id] = partition
-        self._elected(topic.name, image)
+        partition = Partition(self._broker.loop, topic.name, index, topic.topic_id, stored, role)
+        self._partitions.setdefault(topic.name, {})[index] = partition
+        self._by_id.setdefault(topic.topic_id, {})[index] = partition
+        return partition
 
-    def _lead(self, log_end_offset: int, high_watermark: int, image: PartitionImage) -> PartitionLeader:
-        return PartitionLeader(
+    def _lead(self, held: Partition, image: PartitionImage) -> None:
+        """Lead the partition in the metadata's leader epoch, or take over what else changed."""
+        if held.is_leader and held.leader_epoch == image.leader_epoch:
+            leader = held.leader
+            leader.on_metadata(partition_epoch=image.partition_epoch, isr=image.isr, replicas=image.replicas)
+            held.is_replicated = leader.has_followers
+            held.on_progress()
+            return
+        self._fetchers.leave(held)
+        stored = held.log
+        if len(image.replicas) > 1:  # alone, nobody's log is compared with this one
+            stored.assign_epoch(image.leader_epoch)
+        leader = PartitionLeader(
             local_id=self._broker.node_id,
             leader_epoch=image.leader_epoch,
             isr=image.isr,
-            log_end_offset=log_end_offset,
-            high_watermark=high_watermark,
+            log_end_offset=stored.log_end_offset,
+            high_watermark=min(held.high_watermark, stored.log_end_offset),
+            replicas=image.replicas,
+            partition_epoch=image.partition_epoch,
+            min_insync_replicas=self._min_insync_replicas[held.topic],
+            lag_time_max_ms=self._broker.config[broker_settings.REPLICA_LAG_TIME_MAX_MS],
+            eligible=self._eligible_epoch,
+            now_ms=self._steady_ms(),
+        )
+        held.lead(leader)
+        self._led.setdefault(held.topic, {})[held.index] = held
+        self._led_by_id.setdefault(held.topic_id, {})[held.index] = held
+        coordinator = self._coordinator_of(held.topic)
+        if coordinator is not None:  # not there yet while the broker starts, see elect_all
+            coordinator.on_elected(held.index, image.leader_epoch)
+
+    def _become_follower(self, held: Partition, image: PartitionImage) -> None:
+        """Another broker leads, or nobody."""
+        self._resign(held)
+        held.follow(
+            PartitionFollower(
+                leader_id=image.leader,
+                leader_epoch=image.leader_epoch,
+                log=held.log,
+                high_watermark=held.high_watermark,
+            )
+        )
+        self._fetchers.follow(held)
+
+    def _resign(self, held: Partition) -> None:
+        """Lead the partition no more, if this broker did."""
+        if not held.is_leader:
+            return
+        self._led.get(held.topic, {}).pop(held.index, None)
+        self._led_by_id.get(held.topic_id, {}).pop(held.index, None)
+        coordinator = self._coordinator_of(held.topic)
+        if coordinator is not None:
+            coordinator.on_resigned(held.index)
+
+    def _remove(self, held: Partition) -> None:
+        """The partition has no replica here any more: let go of it and delete its directory."""
+        self._fetchers.leave(held)
+        self._resign(held)
+        self._partitions.get(held.topic, {}).pop(held.index, None)
+        self._by_id.get(held.topic_id, {}).pop(held.index, None)
+        self.cleaner.on_deleted(held.topic, held.index)
+        self._logs.delete(held.log)
+        held.let_go()
+
+    def _eligible_epoch(self, node_id: int) -> int | None:
+        known = self._broker.image.brokers.get(node_id)
+        return known.broker_epoch if known is not None and known.active else None
+
+    def _steady_ms(self) -> int:
+        return int(self._broker.loop.time() * 1000)
+
+    # -- consumers that would rather read from a follower -------------------------------------------
+
+    @property
+    def selects_by_rack(self) -> bool:
+        """Whether consumers are sent to replicas in their rack (KIP-392)."""
+        return self._selects_by_rack
+
+    def preferred_replica(self, partition: Partition, rack: str, fetch_offset: int) -> int | None:
+        """Whom a consumer in `rack` should read from instead of this broker; None to read here."""
+        if not partition.is_replicated:
+            return None
+        leader = partition.leader
+        brokers = self._broker.image.brokers
+        listener = self._broker.config.inter_broker_listener_name
+        others = []
+        for node_id in leader.isr:
+            state, known = leader.follower(node_id), brokers.get(node_id)
+            if state is not None and known is not None and not known.fenced and known.endpoint(listener):
+                others.append(
+                    reading.ReadableReplica(
+                        node_id,
+                        known.rack,
+                        state.log_start_offset,
+                        state.log_end_offset,
+                        state.last_caught_up_ms,
+                    )
+                )
+        return reading.preferred_replica(
+            rack, fetch_offset, self._broker.node_id, self._broker.config.rack, others
         )
 
-    def _elected(self, topic: str, image: PartitionImage) -> None:
-        coordinator = self._coordinator_of(topic)
-        if coordinator is not None:  # not there yet while the broker starts, see elect_all
-            coordinator.on_elected(image.partition_id, image.leader_epoch)
+    # -- followers of what is led here --------------------------------------------------------------
+
+    def on_follower_fetch(
+        self, partition: Partition, node_id: int, fetch_offset: int, log_start_offset: int, broker_epoch: int
+    ) -> None:
+        """A follower's fetch, its epochs compared: what lies below its offset is there."""
+        update = partition.leader.on_follower_fetch(
+            node_id, fetch_offset, log_start_offset, broker_epoch, self._steady_ms()
+        )
+        partition.on_progress()
+        partition.on_followers_fetch()
+        if update is not None:
+            self._ask_for(partition, update)
+
+    def low_watermark(self, partition: Partition) -> int:
+        """The offset below which no replica that is there has records. Raises NotLeaderOrFollower."""
+        return partition.leader.low_watermark(partition.log.log_start_offset, self._is_there)
+
+    async def until_deleted(self, partition: Partition, offset: int, deadline: float) -> None:
+        """Wait until every replica that is there has deleted what is below `offset`.
+
+        Raises RequestTimedOut at `deadline` of the loop's clock, NotLeaderOrFollower.
+        """
+        fetched = asyncio.Event()
+        partition.add_fetch_waiter(fetched.set)
+        try:
+            async with asyncio.timeout_at(deadline):
+                while self.low_watermark(partition) < offset:
+                    fetched.clear()
+                    await fetched.wait()
+        except TimeoutError:
+            raise RequestTimedOut() from None
+        finally:
+            partition.remove_waiter(fetched.set)
+
+    def _is_there(self, node_id: int) -> bool:
+        known = self._broker.image.brokers.get(node_id)
+        return known is not None and not known.fenced
+
+    async def _look_for_laggards(self) -> None:
+        """Take followers that lag out of their in-sync sets."""
+        now_ms = self._steady_ms()
+        for by_index in list(self._led.values()):
+            for partition in list(by_index.values()):
+                if partition.is_replicated and partition.is_leader:
+                    update = partition.leader.on_tick(now_ms)
+                    partition.on_progress()
+                    if update is not None:
+                        self._ask_for(partition, update)
+            await asyncio.sleep(0)
+
+    def _ask_for(self, partition: Partition, update: InSyncUpdate) -> None:
+        self._updates.ask(partition, update)
 
     def _coordinator_of(self, topic: str) -> Any:
         """Who coordinates what is in the partitions of a coordinator's topic; None for other topics."""
@@ -368,16 +637,16 @@ class ReplicaManager:
         return None if name is None else getattr(self._broker, name, None)
 
     def _drop(self, topic_id: uuid.UUID, name: str) -> None:
-        by_index = self._by_id.pop(topic_id, {})
-        self._partitions.pop(name, None)
+        for partition in list(self._by_id.get(topic_id, {}).values()):
+            self._remove(partition)
+        for by_id in (self._by_id, self._led_by_id):
+            by_id.pop(topic_id, None)
+        for by_name in (self._partitions, self._led):
+            by_name.pop(name, None)
         self._rules.pop(name, None)
         self._log_configs.pop(name, None)
-        for partition in by_index.values():
-            if name in COORDINATORS:
-                self._coordinator_of(name).on_resigned(partition.index)
-            self.cleaner.on_deleted(name, partition.index)
-            self._logs.delete(partition.log)
-            partition.wake_all()
+        self._min_insync_replicas.pop(name, None)
+        self.quotas.forget_topic(name)
 
     def _configure(self, topic: str) -> None:
         """Take over a topic's settings: rules for produced batches, limits of its logs."""
@@ -393,17 +662,30 @@ class ReplicaManager:
             codec_level=level,
         )
         log_config = self._log_configs[topic] = self._logs.log_config(config)
+        enough = self._min_insync_replicas[topic] = config[topic_settings.MIN_INSYNC_REPLICAS]
+        lag_time_max_ms = self._broker.config[broker_settings.REPLICA_LAG_TIME_MAX_MS]
+        self.quotas.configure_topic(topic, config)
         for partition in self._partitions.get(topic, {}).values():
             partition.log.update_config(log_config)
+            if partition.is_leader:
+                partition.leader.on_settings(min_insync_replicas=enough, lag_time_max_ms=lag_time_max_ms)
+                partition.on_progress()
 
     # -- background work ----------------------------------------------------------------------------
 
     def start_background_work(self, supervisor: Supervisor) -> None:
-        """Retention, flushing and checkpoints, each as a task of the supervisor."""
+        """Retention, flushing, checkpoints and in-sync sets, each as a task of the supervisor."""
         self._logs.start_background_work(
             supervisor, lambda: [(each.log, each.high_watermark) for each in self.partitions()]
         )
         self.cleaner.start(supervisor)
+        config = self._broker.config
+        supervisor.spawn("in-sync-updates", self._updates.run())
+        supervisor.every(
+            "look-for-laggards",
+            lambda: max(1, config[broker_settings.REPLICA_LAG_TIME_MAX_MS] // 2),
+            self._look_for_laggards,
+        )
 
     async def checkpoint_log_start_offsets(self) -> None:
         """Write where every log starts; durable when this returns."""

@@ -84,7 +84,7 @@ class SharePartitions:
         led = self._leaders.get(key)
         partition = self._broker.replicas.partition_by_id(key.topic_id, key.partition)
         if led is not None:
-            if led.partition is partition and led.leader_epoch == partition.leader.leader_epoch:
+            if led.partition is partition and led.leader_epoch == partition.leader_epoch:
                 return led
             self._end(led)
         leader = SharePartitionLeader(self._broker, key, partition, self.settings_of(key.group_id), self)
@@ -146,7 +146,7 @@ class SharePartitions:
             partition = leader.partition
             if key.topic_id in gone or (
                 (key.topic_id, key.partition) in delta.changed_partitions
-                and leader.leader_epoch != partition.leader.leader_epoch
+                and (not partition.is_leader or leader.leader_epoch != partition.leader_epoch)
             ):
                 self._end(leader)
             elif delta.broker_configs_changed or key.group_id in delta.changed_group_configs:

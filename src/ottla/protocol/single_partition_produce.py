@@ -50,6 +50,7 @@ class SinglePartition(NamedTuple):
     topic: str | UUID
     partition: int
     records: memoryview
+    timeout_ms: int
 
 
 def decode(body: memoryview, version: int) -> SinglePartition | None:
@@ -58,11 +59,11 @@ def decode(body: memoryview, version: int) -> SinglePartition | None:
         if version >= FIRST_VERSION_WITH_TOPIC_IDS:
             if version > LAST_VERSION:
                 return None
-            transaction, acks, _, topics, topic_id, partitions, index = _ID_START.unpack_from(body)
+            transaction, acks, timeout_ms, topics, topic_id, partitions, index = _ID_START.unpack_from(body)
             position = 29
             topic: str | UUID = wire.uuid_of(topic_id)
         elif version >= FIRST_VERSION:
-            transaction, acks, _, topics = _START.unpack_from(body)
+            transaction, acks, timeout_ms, topics = _START.unpack_from(body)
             length = body[8]
             position = 8 + length
             if length > 127 or length < 1:
@@ -91,7 +92,7 @@ def decode(body: memoryview, version: int) -> SinglePartition | None:
         return None
     if length > _LOW_ATTRIBUTES_POSITION + 1 and body[position + _LOW_ATTRIBUTES_POSITION] & TRANSACTIONAL:
         return None  # a batch of a transaction in a request without one
-    return tuple.__new__(SinglePartition, (acks, topic, index, body[position:end]))
+    return tuple.__new__(SinglePartition, (acks, topic, index, body[position:end], timeout_ms))
 
 
 def encode_answer(

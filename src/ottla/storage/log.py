@@ -564,15 +564,27 @@ class Log:
                 path.unlink(missing_ok=True)
         return len(due)
 
-    def truncate_to(self, offset: int, *, now_ms: int = 0) -> bool:
-        """Cut everything from `offset` on (a follower that diverged). False if there is nothing to cut.
+    def lower_recovery_point(self, offset: int) -> None:
+        """The log is about to be cut at `offset`: what is synced above says nothing of what comes there.
 
-        Cuts whole batches: inside of one the log ends with that batch's base offset. The broker has
-        checkpointed a recovery point not above `offset` before. Raises ValueError for a negative offset.
+        A flush under way does not raise the recovery point any more.
+        """
+        self._truncations += 1
+        self.recovery_point = min(self.recovery_point, offset)
+
+    def truncate_to(self, offset: int, *, now_ms: int = 0) -> bool:
+        """Cut everything from `offset` on (a follower that diverged). False if no batch is there to cut.
+
+        Cuts whole batches: inside of one the log ends with that batch's base offset. Epochs that begin at
+        the new end go too. The broker has checkpointed a recovery point not above `offset` before (see
+        `lower_recovery_point`). Raises ValueError for a negative offset.
         """
         if offset < 0:
             raise ValueError(f"cannot truncate to offset {offset}")
         if offset >= self.log_end_offset:
+            # An epoch that began here without records is not the new leader's either.
+            self._epochs.truncate_from_end(self.log_end_offset)
+            self._last_epoch = self._newest_epoch()
             return False
         if offset < self._segments[0].base_offset:
             self.truncate_fully(offset, now_ms=now_ms)

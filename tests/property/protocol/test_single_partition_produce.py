@@ -40,7 +40,10 @@ def request(
         topic_data.topic_id = topic
     else:
         topic_data.name = topic
-    return ProduceRequest(acks=acks, timeout_ms=30000, topic_data=[topic_data])
+    return ProduceRequest(acks=acks, timeout_ms=TIMEOUT_MS, topic_data=[topic_data])
+
+
+TIMEOUT_MS = 30_000
 
 
 @given(VERSIONS, ACKS, NAMES, st.uuids(), INT32, RECORDS)
@@ -57,7 +60,7 @@ def test_one_partition_is_read_as_the_codec_reads_it(
     if len(records) > 2**21 - 2 or (version < 13 and len(name.encode()) > 126) or transactional:
         assert single is None
     else:
-        assert single == (acks, topic, index, records)
+        assert single == (acks, topic, index, records, TIMEOUT_MS)
 
 
 def agrees_with_the_codec(body: bytes, version: int) -> bool:
@@ -70,7 +73,7 @@ def agrees_with_the_codec(body: bytes, version: int) -> bool:
     (data,) = topic_data.partition_data
     topic = topic_data.topic_id if version >= 13 else topic_data.name
     assert read.transactional_id is None
-    assert single == (read.acks, topic, data.index, data.records)
+    assert single == (read.acks, topic, data.index, data.records, read.timeout_ms)
     return True
 
 

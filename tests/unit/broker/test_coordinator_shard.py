@@ -92,6 +92,9 @@ class FakeLog:
         await self.after.wait()
         return offset
 
+    async def until_committed(self, topic: str, index: int) -> None:
+        """All is committed at once."""
+
     def iterate_batches(self, topic: str, index: int) -> Iterator[tuple[BatchHeader, list[Record]]]:
         for batch in self.stored:
             yield parse_batch_header(batch), decode_records(batch)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.broker import Broker
-from ottla.core.metadata.image import BrokerImage, EndpointImage
+from ottla.core.metadata.image import BrokerImage, EndpointImage, MetadataDelta
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
@@ -39,9 +39,10 @@ def play(tmp_path: Path, scene: Callable[[Broker, RawClient], Awaitable[None]]) 
                 fenced=False,
             )
             topic = image.topics["t"]
-            topic.partitions[0] = topic.partitions[0]._replace(leader=OTHER, leader_epoch=5)
-            del broker.replicas._partitions["t"][0]
-            del broker.replicas._by_id[topic.topic_id][0]
+            topic.partitions[0] = topic.partitions[0]._replace(
+                replicas=(OTHER,), isr=(OTHER,), leader=OTHER, leader_epoch=5
+            )
+            broker.replicas.on_metadata(MetadataDelta(changed_partitions={(topic.topic_id, 0): None}))
             client = await connect(broker)
             await scene(broker, client)
             client.close()

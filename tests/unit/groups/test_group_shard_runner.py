@@ -71,6 +71,9 @@ class FakeLog:
             raise error
         return base_offset
 
+    async def until_committed(self, topic: str, index: int) -> None:
+        """All is committed at once."""
+
     def iterate_batches(self, topic: str, index: int) -> Iterator[tuple[BatchHeader, list[Record]]]:
         offset = 0
         for batch in list(self.batches):

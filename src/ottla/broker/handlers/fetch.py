@@ -3,7 +3,14 @@
 Partitions are read in the session's order until `max_bytes` is reached; the first one with data gives at
 least one batch even if it is larger (KIP-74). A fetch offset in the middle of a batch returns the whole
 batch. When less than `min_bytes` are there, nothing failed and time is left, the request waits on its
-partitions: the first append, or `max_wait_ms`, answers it.
+partitions: more to read there, or `max_wait_ms`, answers it.
+
+Consumers read below the high watermark, from the leader or, from v11 on, from any replica (KIP-392). With
+RackAwareReplicaSelector the leader names a consumer with a rack id a replica there, and gives no records.
+
+Followers read up to the log's end. Only when a follower's epochs agree with this log (see
+core/replica/reading.py) does its fetch offset count as what it has: that moves the high watermark, and
+answers producers that wait.
 
     v5   log start offset         v11  rack id                    v15  replica state (KIP-903)
     v7   sessions                 v12  flexible, diverging epoch  v16  node endpoints (KIP-951)
@@ -30,8 +37,10 @@ from ottla.core.replica.fetch_sessions import (
     WrongSessionEpoch,
     move_served_to_end,
 )
+from ottla.core.replica.reading import EpochEnd, find_divergence
+from ottla.protocol import errors
 from ottla.protocol.apis import ApiKey
-from ottla.protocol.errors import ErrorCode, KafkaError, NotLeaderOrFollower
+from ottla.protocol.errors import ErrorCode, KafkaError, NotLeaderOrFollower, UnknownLeaderEpoch
 from ottla.protocol.messages.fetch_request import FetchRequest
 from ottla.protocol.messages.fetch_response import (
     AbortedTransaction,
@@ -49,10 +58,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 
+FIRST_VERSION_WITH_RACKS = 11
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_REPLICA_STATE = 15
 FIRST_VERSION_WITH_LEADER_HINTS = 16
 READ_COMMITTED = 1
+NO_EPOCH = -1
 
 
 def handle(broker: Broker, context: RequestContext, body: memoryview) -> Reply | asyncio.Future[Reply]:
@@ -112,8 +123,11 @@ class _Fetch:
         "_broker",
         "_context",
         "_future",
-        "_min_bytes",
+        "_is_first_read",
+        "_is_follower",
+        "_only_from_leader",
         "_plan",
+        "_replica_epoch",
         "_replica_id",
         "_request",
         "_timer",
@@ -131,6 +145,10 @@ class _Fetch:
         self._plan = plan
         by_state = context.api_version >= FIRST_VERSION_WITH_REPLICA_STATE
         self._replica_id = request.replica_state.replica_id if by_state else request.replica_id
+        self._replica_epoch = request.replica_state.replica_epoch if by_state else NO_EPOCH
+        self._is_follower = self._replica_id >= 0
+        self._is_first_read = True
+        self._only_from_leader = self._is_follower or context.api_version < FIRST_VERSION_WITH_RACKS
         self._answers: list[tuple[FetchedPartition, PartitionData]] = []
         self._future: asyncio.Future[Reply] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -152,9 +170,15 @@ class _Fetch:
         self._future = loop.create_future()
         self._future.add_done_callback(self._forget)
         self._timer = loop.call_later(self._request.max_wait_ms / 1000, self._complete)
-        for partition in self.waitable:
-            partition.add_waiter(self._woken)
+        self._add_waiters()
         return self._future
+
+    def _add_waiters(self) -> None:
+        for partition in self.waitable:
+            if self._is_follower:
+                partition.add_append_waiter(self._woken)
+            else:
+                partition.add_waiter(self._woken)
 
     def _woken(self) -> None:
         for partition in self.waitable:
@@ -163,8 +187,7 @@ class _Fetch:
         if not self.may_wait():
             self._complete()
             return
-        for partition in self.waitable:
-            partition.add_waiter(self._woken)
+        self._add_waiters()
 
     def _complete(self) -> None:
         if self._future is not None and not self._future.done():
@@ -185,7 +208,9 @@ class _Fetch:
         self.failed = False
         self.read_bytes = 0
         self.waitable = []
-        left = min(self._request.max_bytes, self._broker.replicas.fetch_max_bytes)
+        left = self._request.max_bytes
+        if not self._is_follower:
+            left = min(left, self._broker.replicas.fetch_max_bytes)
         by_id = self._context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
         for wanted in self._plan.partitions:
             answer = self._read_partition(wanted, left, by_id)
@@ -193,19 +218,28 @@ class _Fetch:
             if answer.records:
                 self.read_bytes += len(answer.records)
                 left -= len(answer.records)
-            self.failed = self.failed or answer.error_code != 0 or answer.diverging_epoch.epoch >= 0
+            self.failed = (
+                self.failed
+                or answer.error_code != 0
+                or answer.diverging_epoch.epoch >= 0
+                or answer.preferred_read_replica >= 0
+            )
+        self._is_first_read = False
 
     def _read_partition(self, wanted: FetchedPartition, left: int, by_id: bool) -> PartitionData:
         replicas = self._broker.replicas
         try:
-            if by_id:
+            if not self._only_from_leader:
+                partition = replicas.replica(wanted.topic, wanted.partition)
+            elif by_id:
                 partition = replicas.partition_by_id(wanted.topic, wanted.partition)  # type: ignore[arg-type]
             else:
                 partition = replicas.partition(wanted.topic, wanted.partition)  # type: ignore[arg-type]
             if wanted.current_leader_epoch >= 0:
                 replicas.check_leader_epoch(partition, wanted.current_leader_epoch)
-            if self._replica_id >= 0:
-                raise NotLeaderOrFollower  # every partition has one replica, and that is this broker
+            diverging = self._compare(partition, wanted) if wanted.last_fetched_epoch >= 0 else None
+            if self._is_follower:
+                return self._read_for_follower(partition, wanted, left, diverging)
         except KafkaError as error:
             return PartitionData(
                 partition_index=wanted.partition,
@@ -216,36 +250,87 @@ class _Fetch:
                 aborted_transactions=None,
                 records=b"",
             )
-        return self._read_log(partition, wanted, left)
-
-    def _read_log(self, partition: Partition, wanted: FetchedPartition, left: int) -> PartitionData:
-        stored = partition.log
-        stable = partition.last_stable_offset
         committed = self._request.isolation_level == READ_COMMITTED
-        data = PartitionData(
-            partition_index=wanted.partition,
+        data = self._describe(partition, committed)
+        if diverging is not None:
+            data.diverging_epoch = EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.end_offset)
+            return data
+        if self._request.rack_id and replicas.selects_by_rack:
+            preferred = replicas.preferred_replica(partition, self._request.rack_id, wanted.fetch_offset)
+            if preferred is not None:
+                data.preferred_read_replica = preferred
+                return data
+        upper = data.last_stable_offset if committed else data.high_watermark
+        self._read_log(partition, wanted, data, left, upper)
+        return data
+
+    def _compare(self, partition: Partition, wanted: FetchedPartition) -> EpochEnd | None:
+        """Where the reader's log parts from this one. Raises OffsetOutOfRange."""
+        if wanted.fetch_offset < partition.log.log_start_offset:
+            raise errors.OffsetOutOfRange()
+        own = self._broker.replicas.end_offset_for_epoch(partition, wanted.last_fetched_epoch)
+        return find_divergence(wanted.last_fetched_epoch, wanted.fetch_offset, own)
+
+    def _read_for_follower(
+        self, partition: Partition, wanted: FetchedPartition, left: int, diverging: EpochEnd | None
+    ) -> PartitionData:
+        """What a replica's broker is sent. Raises KafkaError."""
+        leader = partition.leader
+        if leader.follower(self._replica_id) is None:
+            # Who names the leader epoch knows of an assignment that this broker has not heard of yet.
+            raise UnknownLeaderEpoch() if wanted.current_leader_epoch >= 0 else NotLeaderOrFollower()
+        if diverging is not None:
+            data = self._describe(partition, committed=False)
+            data.diverging_epoch = EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.end_offset)
+            return data
+        stored = partition.log
+        offset = wanted.fetch_offset
+        if not stored.log_start_offset <= offset <= stored.log_end_offset:
+            raise errors.OffsetOutOfRange()
+        replicas = self._broker.replicas
+        if self._is_first_read:
+            replicas.on_follower_fetch(
+                partition, self._replica_id, offset, wanted.log_start_offset, self._replica_epoch
+            )
+        data = self._describe(partition, committed=False)
+        if offset >= stored.log_end_offset:
+            self.waitable.append(partition)
+            return data
+        quota = replicas.quotas.leader
+        throttled = (
+            quota.is_limited
+            and self._replica_id not in leader.isr
+            and quota.covers(partition.topic, partition.index)
+        )
+        if throttled and quota.is_exceeded():
+            return data
+        self._read_log(partition, wanted, data, left, stored.log_end_offset)
+        if throttled and data.records:
+            quota.record(len(data.records))
+        return data
+
+    def _describe(self, partition: Partition, committed: bool) -> PartitionData:
+        return PartitionData(
+            partition_index=partition.index,
             error_code=0,
             high_watermark=partition.high_watermark,
-            last_stable_offset=stable,
-            log_start_offset=stored.log_start_offset,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=partition.log.log_start_offset,
             aborted_transactions=[] if committed else None,
             records=b"",
         )
-        if wanted.last_fetched_epoch >= 0:
-            epoch, end_offset = self._broker.replicas.end_offset_for_epoch(
-                partition, wanted.last_fetched_epoch
-            )
-            if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
-                data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
-                return data
-        upper = stable if committed else partition.high_watermark
+
+    def _read_log(
+        self, partition: Partition, wanted: FetchedPartition, data: PartitionData, left: int, upper: int
+    ) -> None:
+        """Put the log's batches below `upper` into `data`."""
+        stored = partition.log
         offset = wanted.fetch_offset
-        if offset >= upper and stored.log_start_offset <= offset <= stored.log_end_offset:
-            self.waitable.append(partition)  # the common case of a consumer that has read everything
-            return data
         self.waitable.append(partition)
+        if offset >= upper and stored.log_start_offset <= offset <= stored.log_end_offset:
+            return  # the common case of a consumer that has read everything
         if left <= 0 and self.read_bytes > 0:
-            return data
+            return
         try:
             piece = stored.read(
                 offset,
@@ -254,7 +339,7 @@ class _Fetch:
                 at_least_one_batch=self.read_bytes == 0,
             )
             data.records = piece.read()
-            if committed and data.records:
+            if data.aborted_transactions is not None and data.records:
                 data.aborted_transactions = [
                     AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
                     for each in stored.aborted_transactions(offset, stored.upper_bound_of(piece))
@@ -265,7 +350,6 @@ class _Fetch:
         except (OSError, LogCorruption) as problem:
             log.error("read failed topic=%s partition=%d error=%s", partition.topic, partition.index, problem)
             data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-        return data
 
     # -- answering ----------------------------------------------------------------------------------
 
@@ -323,6 +407,7 @@ def _has_news(wanted: FetchedPartition, data: PartitionData) -> bool:
         data.records
         or data.error_code
         or data.diverging_epoch.epoch >= 0
+        or data.preferred_read_replica >= 0
         or data.high_watermark != wanted.sent_high_watermark
         or data.last_stable_offset != wanted.sent_last_stable_offset
         or data.log_start_offset != wanted.sent_log_start_offset

@@ -1,4 +1,7 @@
-"""OffsetForLeaderEpoch (API key 23): versions 2 to 4, where a leader epoch ended (KIP-101, KIP-320)."""
+"""OffsetForLeaderEpoch (API key 23): versions 2 to 4, where a leader epoch ended (KIP-101, KIP-320).
+
+Leaders answer consumers and followers alike; a debugging consumer (replica id -2) is answered by any replica.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 
+DEBUGGING_CONSUMER = -2
+
+
 def offset_for_leader_epoch(
     broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
@@ -29,16 +35,21 @@ def offset_for_leader_epoch(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[_answer(broker, topic.topic, wanted) for wanted in topic.partitions],
+                partitions=[
+                    _answer(broker, request.replica_id, topic.topic, wanted) for wanted in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
     )
 
 
-def _answer(broker: Broker, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+def _answer(broker: Broker, replica_id: int, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        partition = broker.replicas.partition(topic, wanted.partition)
+        if replica_id == DEBUGGING_CONSUMER:
+            partition = broker.replicas.replica(topic, wanted.partition)
+        else:
+            partition = broker.replicas.partition(topic, wanted.partition)
         broker.replicas.check_leader_epoch(partition, wanted.current_leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(

@@ -1,5 +1,9 @@
 """ListOffsets (API key 2): versions 1 to 11.
 
+Consumers are answered by the leader, once all that it began its epoch with is committed: before, it does
+not know where the committed log ends (OFFSET_NOT_AVAILABLE, LEADER_NOT_AVAILABLE before v5). Brokers see the
+log's end; so do debugging consumers (replica id -2), on any replica.
+
 Timestamps with a meaning of their own: -1 latest (the high watermark, or for read_committed the last
 stable offset), -2 earliest, -3 the record with the largest timestamp (v7, KIP-734), -4 earliest local
 (v8, KIP-405), -5 latest tiered (v9) and -6 earliest pending upload (v11): without tiered storage -4 is
@@ -13,7 +17,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.context import RequestContext
 from ottla.broker.partition import Partition
 from ottla.protocol.apis import ApiKey
-from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.errors import ErrorCode, KafkaError, LeaderNotAvailable, OffsetNotAvailable
 from ottla.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
 from ottla.protocol.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
@@ -30,12 +34,15 @@ MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
+TIERED = (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
 FIRST_VERSION_OF = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 FIRST_VERSION_WITH_LEADER_EPOCHS = 4
 NO_EPOCH = -1
 READ_COMMITTED = 1
+FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 CONSUMER = -1
 """The replica id of whoever is no broker: only brokers see what is not committed."""
+DEBUGGING_CONSUMER = -2
 
 
 def list_offsets(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -75,7 +82,10 @@ def _answer(
         wanted.timestamp < EARLIEST_PENDING_UPLOAD
     ):
         return _failed(wanted.partition_index, ErrorCode.UNSUPPORTED_VERSION)
-    partition = broker.replicas.partition(topic, wanted.partition_index)
+    if request.replica_id == DEBUGGING_CONSUMER:
+        partition = broker.replicas.replica(topic, wanted.partition_index)
+    else:
+        partition = broker.replicas.partition(topic, wanted.partition_index)
     broker.replicas.check_leader_epoch(partition, wanted.current_leader_epoch)
     if request.replica_id != CONSUMER:
         limit = partition.log.log_end_offset
@@ -84,6 +94,11 @@ def _answer(
     else:
         limit = partition.high_watermark
     offset, timestamp, epoch = _find(partition, wanted.timestamp, limit)
+    unsettled = request.replica_id == CONSUMER and not partition.leader.settled
+    if unsettled and (wanted.timestamp == LATEST or (offset < 0 and wanted.timestamp not in TIERED)):
+        if context.api_version >= FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE:
+            raise OffsetNotAvailable()
+        raise LeaderNotAvailable()
     return ListOffsetsPartitionResponse(
         partition_index=wanted.partition_index,
         error_code=0,
@@ -97,11 +112,11 @@ def _find(partition: Partition, timestamp: int, limit: int) -> tuple[int, int, i
     """(offset, timestamp, leader epoch) of what `timestamp` asks for; -1 for what is not there."""
     log = partition.log
     if timestamp == LATEST:
-        return limit, -1, partition.leader.leader_epoch
+        return limit, -1, partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
-        return start, -1, log.epoch_at(start) if start < log.log_end_offset else partition.leader.leader_epoch
-    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return start, -1, log.epoch_at(start) if start < log.log_end_offset else partition.leader_epoch
+    if timestamp in TIERED:
         return -1, -1, -1
     found = (
         log.find_max_timestamp() if timestamp == MAX_TIMESTAMP else log.find_offset_by_timestamp(timestamp)

@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 def describe_log_dirs(
     broker: Broker, context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
-    """Every partition asked for (null: all) with its size in bytes; offset_lag is 0, logs here lead."""
+    """Every partition asked for (null: all) with its size in bytes.
+
+    offset_lag is how far the log's end is below the high watermark, so 0 but for moves between directories,
+    which there are none of.
+    """
     wanted: dict[str, set[int]] | None = None
     if request.topics is not None:
         wanted = {topic.topic: set(topic.partitions) for topic in request.topics}

@@ -14,7 +14,10 @@ transaction coordinator's word, one with more records to look at than the event 
 
 acks=0 has no answer; a failure there closes the connection, the only sign that the client understands.
 acks=1 and acks=all answer once the batch is in the log and, for all, below the high watermark; with one
-replica that is the same moment.
+replica that is the same moment. With several, acks=all is refused before the append while fewer than
+min.insync.replicas are in sync (NOT_ENOUGH_REPLICAS), and the answer waits for the followers' next fetches:
+for `timeout_ms` at most (REQUEST_TIMED_OUT), or until this broker leads no more; such a batch may be
+committed all the same. The connection's next request waits too, as in Kafka.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from uuid import UUID
 from ottla.broker.connection import CloseConnection, Reply
 from ottla.broker.context import RequestContext
 from ottla.broker.leader_hints import HINTED, leader_hint
-from ottla.broker.replica_manager import Appended, CheckedBatch
+from ottla.broker.replica_manager import ACKS_ALL, Appended, CheckedBatch, Uncommitted
 from ottla.broker.replies import frame_reply
 from ottla.broker.transaction_verification import (
     NOT_TRANSACTIONAL,
@@ -61,7 +64,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 
-Outcome: TypeAlias = Appended | PartitionProduceResponse
+Outcome: TypeAlias = Appended | Uncommitted | PartitionProduceResponse
 
 VALID_ACKS = (-1, 0, 1)
 SLICE_SECONDS = 0.01
@@ -120,6 +123,8 @@ def _append_all(
         outcomes.append(outcome)
         if not len(outcomes) % PARTITIONS_A_LOOK and broker.loop.time() >= slice_end:
             return _append_rest(broker, context, request, verified, outcomes)
+    if request.acks == ACKS_ALL and any(type(each) is Uncommitted for each in outcomes):
+        return _answer_committed(broker, context, request, outcomes)
     return _answer(broker, context, request, outcomes)
 
 
@@ -156,7 +161,25 @@ async def _append_copies(
         outcomes.append(
             await _append_patiently(broker, context, request.acks, (topic, index, records), verdict)
         )
+    return await _answer_committed(broker, context, request, outcomes)
+
+
+async def _answer_committed(
+    broker: Broker, context: RequestContext, request: ProduceRequest, outcomes: list[Outcome]
+) -> Reply:
+    """The answer once all that was appended is committed, if the request wants that."""
+    if request.acks == ACKS_ALL:
+        deadline = broker.loop.time() + request.timeout_ms / 1000
+        for place, outcome in enumerate(outcomes):
+            if isinstance(outcome, Uncommitted):
+                left_ms = max(0, int((deadline - broker.loop.time()) * 1000))
+                code = await outcome.partition.committed(outcome.end_offset, left_ms)
+                outcomes[place] = _acknowledged(outcome, code)
     return _answer(broker, context, request, outcomes)
+
+
+def _acknowledged(outcome: Uncommitted, code: ErrorCode) -> Appended | PartitionProduceResponse:
+    return outcome.appended if code is ErrorCode.NONE else _failed(outcome.partition.index, code, None)
 
 
 async def _append_patiently(
@@ -214,6 +237,8 @@ def _answer(
         response.responses.append(topic_response)
         for data in topic_data.partition_data:
             outcome = next(left)
+            if isinstance(outcome, Uncommitted):
+                outcome = outcome.appended
             if isinstance(outcome, Appended):
                 outcome = _succeeded(data.index, outcome)
             else:
@@ -230,24 +255,50 @@ def _handle_single(
     broker: Broker, context: RequestContext, single: SinglePartition
 ) -> Reply | Awaitable[Reply]:
     """The same for the commonest request: its success does without the messages."""
-    acks, topic, index, records = single
+    acks, topic, index, records, _ = single
     try:
         outcome = _append(broker, context, acks, topic, index, records)
     except HeavyBatch:
         return _handle_single_patiently(broker, context, single._replace(records=_copied(records)))
+    if isinstance(outcome, Uncommitted):
+        if acks == ACKS_ALL:
+            return _answer_single_committed(broker, context, single, outcome)
+        outcome = outcome.appended
     return _answer_single(broker, context, single, outcome)
 
 
+def _answer_single_committed(
+    broker: Broker, context: RequestContext, single: SinglePartition, uncommitted: Uncommitted
+) -> asyncio.Future[Reply]:
+    answer: asyncio.Future[Reply] = broker.loop.create_future()
+
+    def done(code: ErrorCode) -> None:
+        if not answer.done():
+            answer.set_result(_answer_single(broker, context, single, _acknowledged(uncommitted, code)))
+
+    waiting = uncommitted.partition.when_committed(uncommitted.end_offset, single.timeout_ms, done)
+    answer.add_done_callback(lambda _: waiting.cancel())
+    return answer
+
+
 async def _handle_single_patiently(broker: Broker, context: RequestContext, single: SinglePartition) -> Reply:
-    acks, topic, index, records = single
+    acks, topic, index, records, timeout_ms = single
     outcome = await _append_patiently(broker, context, acks, (topic, index, records))
+    if isinstance(outcome, Uncommitted):
+        code = ErrorCode.NONE
+        if acks == ACKS_ALL:
+            code = await outcome.partition.committed(outcome.end_offset, timeout_ms)
+        outcome = _acknowledged(outcome, code)
     return _answer_single(broker, context, single, outcome)
 
 
 def _answer_single(
-    broker: Broker, context: RequestContext, single: SinglePartition, outcome: Outcome
+    broker: Broker,
+    context: RequestContext,
+    single: SinglePartition,
+    outcome: Appended | PartitionProduceResponse,
 ) -> Reply:
-    acks, topic, index, _ = single
+    acks, topic, index, _, _ = single
     if acks == 0:
         return _unanswered(not isinstance(outcome, Appended))
     if isinstance(outcome, Appended):
@@ -312,7 +363,7 @@ def _append(
         zstd_allowed = context.api_version >= FIRST_VERSION_WITH_ZSTD
         if verified is None:
             return broker.replicas.append_produced(
-                partition, records, zstd_allowed=zstd_allowed, checked=checked
+                partition, records, zstd_allowed=zstd_allowed, checked=checked, acks=acks
             )
         if verified.error is not None:
             return _failed(index, verified.error, verified.message)
@@ -322,6 +373,7 @@ def _append(
             zstd_allowed=zstd_allowed,
             verification=verified.verification,
             checked=checked,
+            acks=acks,
         )
     except (KafkaError, ProtocolError) as error:
         return _refused(index, error)

@@ -225,7 +225,7 @@ class PartitionLeader:
     ) -> InSyncUpdate | None:
         """A follower holds everything below `fetch_offset`; its epochs were compared (see the module).
 
-        Moves the high watermark. Returns an update to ask the controller for. Who is no replica counts nothing.
+        Moves the high watermark. Returns an update to ask the controller for. Strangers count nothing.
         """
         follower = self._followers.get(node_id)
         if follower is None or broker_epoch < follower.broker_epoch:  # a fetch of an earlier incarnation
