@@ -265,11 +265,11 @@ class Broker:
     async def _become_broker(self) -> None:
         async with self._telling("waiting for the active controller to register this broker"):
             await self.lifecycle.register(self._endpoints(self.config.advertised_listeners))
+        await self.replicas.elect_all()
         # Others connect as soon as the controller has told them of this broker.
         await self._listen(self.config.listeners, for_controller=False)
         async with self._telling("waiting for the active controller to unfence this broker"):
             await self.lifecycle.unfence()
-        await self.replicas.elect_all()
 
     async def _listen(self, listeners: Iterable[Listener], *, for_controller: bool) -> None:
         dispatcher = Dispatcher(self, for_controller=for_controller)

@@ -111,6 +111,12 @@ class BrokerLifecycle:
         self.state = BrokerState.RECOVERY
 
     async def _register(self) -> None:
+        """Registered, and the registration applied here: what the metadata says of this broker holds for it."""
+        await self._until_registered()
+        await self._broker.controller.wait_for(self.broker_epoch)
+        self._broker.replicas.take_roles()
+
+    async def _until_registered(self) -> None:
         broker = self._broker
         limit = broker.config[broker_settings.INITIAL_BROKER_REGISTRATION_TIMEOUT_MS] / 1000
         deadline = broker.loop.time() + limit
@@ -194,8 +200,6 @@ class BrokerLifecycle:
 
         Raises RegistrationRefused when the registration is lost meanwhile and not given again.
         """
-        broker = self._broker
-        await broker.controller.wait_for(self.broker_epoch)
         pause = RETRY_SECONDS
         while True:
             await self._beat()
@@ -204,7 +208,7 @@ class BrokerLifecycle:
             await asyncio.sleep(pause)
             pause = min(2 * pause, LAST_RETRY_SECONDS)
         self.state = BrokerState.RUNNING
-        self._heartbeats = broker.supervisor.spawn("broker-heartbeats", self._beat_for_ever())
+        self._heartbeats = self._broker.supervisor.spawn("broker-heartbeats", self._beat_for_ever())
 
     # -- living ---------------------------------------------------------------------------------------
 
@@ -248,7 +252,6 @@ class BrokerLifecycle:
             log.warning("broker registers again reason=%s", error_code.name)
             self.fenced = True
             await self._register()
-            await broker.controller.wait_for(self.broker_epoch)
             return None
         if error_code is not ErrorCode.NONE:
             log.warning("heartbeat refused error=%s", error_code.name)
