@@ -3,9 +3,9 @@
 Theory of operation. One fetch is under way at a time. It goes to the leader where one is known and
 answers, else to any other voter or bootstrap server, whose answer names the leader. Its offset tells the
 leader what is synced here, so none goes out while the log has a tail that is not, or changes. An answer
-counts only if nothing has changed since the fetch: same epoch, same leader, same log end. A log that went apart from the
-leader's is cut, never below what is committed; one that ends before the leader's begins is replaced by the
-leader's snapshot, and a node whose snapshot is being put in place stands for no election.
+counts only if nothing has changed since the fetch: same epoch, same leader, same log end. A log that went
+apart from the leader's is cut, never below what is committed; one that ends before the leader's begins is
+replaced by the leader's snapshot, and a node whose snapshot is being put in place stands for no election.
 """
 
 from __future__ import annotations

@@ -275,7 +275,7 @@ class Node:
     def hear_of_leader(
         self, leader_id: int, epoch: int, address: Address | None, *, itself: bool = False
     ) -> None:
-        """Somebody, perhaps the leader itself, told of an epoch, and perhaps of its leader and its address."""
+        """Somebody, perhaps the leader itself, told of an epoch, and perhaps of who leads it and where."""
         if epoch < self.epoch or (epoch == self.epoch and leader_id == NO_NODE):
             return
         if leader_id == self.local.node_id:

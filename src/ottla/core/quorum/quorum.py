@@ -15,8 +15,8 @@ What the shell owes for its effects:
     others               nothing
 
 A controller's own records: append, `on_leader_appended`, sync, `on_flushed`. `on_flushed` may lag and may
-join several appends, but a sync that began before a Truncate says nothing of what came after. No fetch goes out while the log has a tail that is not synced: the offset of a fetch
-tells the leader what is durable here.
+join several appends, but a sync that began before a Truncate says nothing of what came after. No fetch goes
+out while the log has a tail that is not synced: the offset of a fetch tells the leader what is durable here.
 """
 
 from __future__ import annotations
