@@ -223,12 +223,6 @@ class Broker:
                 self._open_partitions()
             self.quorum.start(self.ports)
             await self._listen(self.config.controller_listeners, for_controller=True)
-            if hasattr(self.controller, "lead"):  # until the quorum elects and the controller registers
-                self.replicas.on_metadata(self.controller.lead(self.ports))
-                self.lifecycle.broker_epoch = self.controller.broker_epoch
-                await self._listen(self.config.listeners, for_controller=False)
-                await self.replicas.elect_all()
-                return
         else:
             await self._listen(self.config.controller_listeners, for_controller=True)
             self.quorum.start(self.ports)

@@ -1,75 +1,52 @@
-"""The active controller: decides on changes of the metadata, makes them durable, lets everybody follow.
+"""The metadata on this node, and, where this node leads the quorum, the only way to change it.
 
-Theory of operation. A change is decided against the metadata that includes everything appended so far
-(`_ahead`), its records are appended, and the next sync makes them durable together with what others appended
-meanwhile: one sync at a time, in a thread, many changes in each. Only then are the records applied to
-`image`, those who follow the metadata are told, and the changes are answered. So nobody ever sees metadata
-that a crash could take back, and a change that was answered is there after any crash. A sync that fails ends
-the controller: what is on the disk is not known any more, and the next start will find out.
+Theory of operation. On every node `image` follows the records that are committed, in their order; those who
+follow the metadata hear of each step after it. A node that was away too long is given a snapshot, and hears
+what lies between its image and that one.
 
-Opening reads; leading is an election (see `metadata_log`) and the registration of this node, one sync
-altogether. Between the two the partitions' logs are opened, so that a corrupt one stops a start that has
-written nothing yet.
+On the leader a change is decided against the metadata that includes everything appended so far (`_ahead`);
+its records are appended, and the next sync, and the next fetches of the other voters, make them durable
+together with what others appended meanwhile: many changes in each. Only when they are committed are they
+applied to `image`, and only then is the change answered. So nobody ever sees metadata that a crash could take
+back, and a change that was answered is there after any crash.
+
+A leader may decide once everything of older epochs is applied: when the first record of its own epoch is
+committed (in a quorum of this node alone, whose whole log counts, at once). Then it is active: it ends the
+metadata transaction that a dead controller may have left open, and writes the first records of a new cluster.
+When it loses its epoch, what it had appended may be lost or not: whoever waits for it is told NOT_CONTROLLER.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import heapq
 import logging
-import random
-import uuid
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from ottla.broker.config import BrokerConfig, ConfigError
-from ottla.broker.listeners import Listener
-from ottla.broker.metadata_quorum import MetadataQuorum
-from ottla.broker.metadata_snapshots import SnapshotId
-from ottla.core.metadata import broker_settings, topic_settings
+from ottla.broker.metadata_formatting import bootstrap_records
+from ottla.broker.metadata_quorum import MetadataQuorum, QuorumFailure
+from ottla.broker.metadata_snapshots import SnapshotContent
+from ottla.core.metadata import broker_settings
 from ottla.core.metadata.decisions import Decision
 from ottla.core.metadata.features import (
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
     METADATA_VERSION_NAMES,
 )
-from ottla.core.metadata.image import (
-    BROKER_RESOURCE,
-    EndpointImage,
-    MetadataDelta,
-    MetadataImage,
-)
-from ottla.core.metadata.producer_ids import allocate_producer_ids
-from ottla.core.metadata.standalone import (
-    elect_after_start,
-    register_broker,
-    register_controller,
-    shut_down_broker,
-)
+from ottla.core.metadata.image import BROKER_RESOURCE, MetadataDelta, MetadataImage
+from ottla.core.metadata.image_delta import image_delta
 from ottla.core.metadata.snapshot_records import image_records
-from ottla.core.metadata.topic_names import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
-from ottla.core.transactions.producer_ids import ProducerIdBlock
-from ottla.protocol.errors import (
-    ErrorCode,
-    InvalidRequest,
-    KafkaError,
-    KafkaStorageError,
-    NotController,
-    TopicDeletionDisabled,
-    error_class,
-)
-from ottla.protocol.messages.create_partitions_request import CreatePartitionsRequest
-from ottla.protocol.messages.create_partitions_response import CreatePartitionsResponse
-from ottla.protocol.messages.create_topics_request import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
-from ottla.protocol.messages.create_topics_response import CreateTopicsResponse
-from ottla.protocol.messages.delete_topics_request import DeleteTopicsRequest
-from ottla.protocol.messages.delete_topics_response import DeleteTopicsResponse
+from ottla.core.quorum.api import Role, SnapshotId
+from ottla.protocol.errors import KafkaStorageError, NotController
+from ottla.protocol.records.abort_transaction_record import AbortTransactionRecord
 from ottla.protocol.records.begin_transaction_record import BeginTransactionRecord
 from ottla.protocol.records.config_record import ConfigRecord
 from ottla.protocol.records.end_transaction_record import EndTransactionRecord
+from ottla.protocol.records.no_op_record import NoOpRecord
 from ottla.protocol.schema import Message
 from ottla.storage.log_directory import LogDirectoryError
 
@@ -82,91 +59,55 @@ Spawn = Callable[[str, Coroutine[Any, Any, Any]], "asyncio.Task[Any]"]
 
 #: A new cluster's settings are one transaction of this name, as in Kafka.
 BOOTSTRAP_TRANSACTION = "Bootstrap records"
-
-#: A topic of many partitions by default must not make the topics of one request too much for one batch.
-AUTO_CREATED_AT_ONCE = 100
-
-#: topic -> settings of its partitions, replication factor and segment size.
-INTERNAL_TOPIC_SIZES = {
-    GROUP_TOPIC: (
-        broker_settings.OFFSETS_TOPIC_NUM_PARTITIONS,
-        broker_settings.OFFSETS_TOPIC_REPLICATION_FACTOR,
-        broker_settings.OFFSETS_TOPIC_SEGMENT_BYTES,
-    ),
-    TRANSACTION_TOPIC: (
-        broker_settings.TRANSACTION_STATE_LOG_NUM_PARTITIONS,
-        broker_settings.TRANSACTION_STATE_LOG_REPLICATION_FACTOR,
-        broker_settings.TRANSACTION_STATE_LOG_SEGMENT_BYTES,
-    ),
-    SHARE_TOPIC: (
-        broker_settings.SHARE_COORDINATOR_STATE_TOPIC_NUM_PARTITIONS,
-        broker_settings.SHARE_COORDINATOR_STATE_TOPIC_REPLICATION_FACTOR,
-        broker_settings.SHARE_COORDINATOR_STATE_TOPIC_SEGMENT_BYTES,
-    ),
-}
-INTERNAL_TOPIC_CONFIGS = {
-    GROUP_TOPIC: {"cleanup.policy": "compact", "compression.type": "producer"},
-    TRANSACTION_TOPIC: {
-        "cleanup.policy": "compact",
-        "compression.type": "uncompressed",
-        "unclean.leader.election.enable": "false",
-    },
-    SHARE_TOPIC: {"cleanup.policy": "delete", "compression.type": "producer", "retention.ms": "-1"},
-}
-INTERNAL_TOPIC_MIN_ISR = {
-    TRANSACTION_TOPIC: broker_settings.TRANSACTION_STATE_LOG_MIN_ISR,
-    SHARE_TOPIC: broker_settings.SHARE_COORDINATOR_STATE_TOPIC_MIN_ISR,
-}
+#: So many records are applied in one turn of the loop: a node that catches up answers others in between.
+APPLIED_AT_ONCE = 5_000
+#: A leader that can't commit takes no more than this: others may lead already.
+MAX_UNCOMMITTED_RECORDS = 200_000
 
 
-class SystemRandomness:
-    """Random choices for the core, from the system."""
+class _Appended(NamedTuple):
+    """What this leader appended: offsets from `first` up to `end`."""
 
-    def __init__(self) -> None:
-        self._random = random.SystemRandom()
-
-    def below(self, limit: int) -> int:
-        """A number from 0 to `limit` - 1."""
-        return self._random.randrange(limit)
-
-    def topic_id(self) -> uuid.UUID:
-        """A new topic's id; one whose text does not begin with a dash, which command lines mistake."""
-        while True:
-            candidate = uuid.UUID(int=self._random.getrandbits(128), version=4)
-            # The first six bits make the first character: 62 is "-" in Kafka's base64.
-            if candidate.int >> 122 != 62:
-                return candidate
+    first: int
+    end: int
+    epoch: int
+    records: Sequence[Message]
 
 
 class Controller:
-    """The metadata of the cluster and the only way to change it."""
+    """The metadata of the cluster on this node. Used on the event loop only."""
 
     def __init__(
-        self,
-        quorum: MetadataQuorum,
-        config: BrokerConfig,
-        now_ms: Callable[[], int],
-        spawn: Spawn | None,
+        self, quorum: MetadataQuorum, config: BrokerConfig, now_ms: Callable[[], int], spawn: Spawn | None
     ) -> None:
         self._quorum = quorum
-        self._directory = quorum.directory
         self._config = config
         self._log = quorum.log
         self._now_ms = now_ms
         self._spawn = spawn
-        self._random = SystemRandomness()
         self._listeners: list[MetadataListener] = []
         self._leadership_listeners: list[tuple[Callable[[int], None], Callable[[], None]]] = []
-        #: Everything durable and applied.
+        #: Everything committed and applied. Always the same object.
         self.image = MetadataImage()
-        #: Everything appended.
-        self._ahead = self.image
-        self._pending: list[tuple[int, list[Message]]] = []
-        self._syncing: asyncio.Task[Any] | None = None
+        #: Everything appended, while this node is active.
+        self._ahead: MetadataImage | None = None
+        self._appended: deque[_Appended] = deque()
+        #: (the epoch that this node leads, the offset of its first record)
+        self._epoch_start: tuple[int, int] | None = None
+        self._committed = 0
+        #: (offset, future), each done once the record at the offset is applied
+        self._answers: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._waited = 0
+        self._progress = asyncio.Event()
+        self._catching_up: asyncio.Handle | None = None
+        self._loading: asyncio.Task[Any] | None = None
         self._snapshotting: asyncio.Task[Any] | None = None
+        self._idle: asyncio.Task[Any] | None = None
         self._failure: BaseException | None = None
         self._closed = False
-        self.broker_epoch = -1
+        self.snapshots_written = 0
+        self.records_applied = 0
 
     # -- opening and closing --------------------------------------------------------------------------
 
@@ -181,107 +122,86 @@ class Controller:
     ) -> Controller:
         """Read what of the metadata is known to be committed: all of it in a quorum of this node alone.
 
-        `spawn` starts the tasks that sync the log; give the supervisor's, so that a failed sync stops the
-        broker. Raises LogDirectoryError, ConfigError, LogCorruption or OSError.
+        `spawn` starts the tasks; give the supervisor's, so that what dies stops the node. Raises
+        LogDirectoryError, ConfigError, LogCorruption or OSError.
         """
         controller = cls(quorum, config, now_ms, spawn)
-        controller._replay()
+        quorum.follow(controller)
+        found = quorum.log.take_snapshot_content()
+        if found is not None:
+            controller._take_over(_image_of(quorum, *found))
+        if quorum.alone:
+            delta = MetadataDelta()
+            end = quorum.log.end_offset
+            controller._read_log(end, delta, end + 1)
+        config.follow(controller.image)
+        controller._check_version()
         return controller
 
-    def _replay(self) -> None:
-        delta = MetadataDelta()
-        image = self.image
-        for offset, epoch, record in self._log.replay():
-            try:
-                image.apply(record, delta)
-            except ValueError as error:
-                raise LogDirectoryError(
-                    f"the metadata log {self._log.directory} makes no sense at offset {offset}: {error}"
-                ) from error
-            image.last_offset, image.last_epoch = offset, epoch
-        self._config.follow(image)
-        level = image.features.get(METADATA_VERSION)
+    def _check_version(self) -> None:
+        level = self.image.features.get(METADATA_VERSION)
         if level is not None and level != LATEST_METADATA_VERSION:
             name = METADATA_VERSION_NAMES.get(level, f"level {level}")
             raise ConfigError(
-                f"log directory {self._directory.path} has metadata.version {name}, this ottla serves "
+                f"log directory {self._log.directory.parent} has metadata.version {name}, this ottla serves "
                 f"{METADATA_VERSION_NAMES[LATEST_METADATA_VERSION]}: change it with kafka-features first"
             )
 
-    def lead(self, ports: Mapping[str, int]) -> MetadataDelta:
-        """Begin an epoch and register this node; returns what that changed.
+    async def wait_until_caught_up(self) -> None:
+        """Wait until the high watermark that the leader told is applied: the start of a node among several.
 
-        `ports` are the bound ones by listener, for those where the configuration says 0. Blocks for one sync:
-        nobody is served yet. What can still refuse the start comes before this first write to the log.
+        Raises ConfigError for metadata of a version that is not served, QuorumFailure.
         """
-        config, now_ms = self._config, self._now_ms()
-        self._log.elect(self._directory.directory_id, config.controller_listener, now_ms)
-        records: list[Message] = []
-        if METADATA_VERSION not in self.image.features:
-            records += self._bootstrap_records()
-        incarnation_id = uuid.uuid4()
-        records.append(
-            register_controller(config.node_id, incarnation_id, _endpoint(config.controller_listener, ports))
-        )
-        self.broker_epoch = self._log.end_offset + len(records)
-        records += register_broker(
-            config.node_id,
-            self.broker_epoch,
-            incarnation_id,
-            [_endpoint(listener, ports) for listener in config.advertised_listeners],
-            config.rack,
-            self._directory.directory_id,
-        )
-        records += elect_after_start(
-            self.image, config.node_id, self._directory.directory_id, self._may_elect_uncleanly
-        )
-        first = self._log.append(records, now_ms)
-        self._log.flush()
-        delta = MetadataDelta()
-        self._apply(self.image, first, records, delta)
-        self._ahead = self.image.copy()
-        self._config.follow(self.image)
-        return delta
+        while not 0 <= self._quorum.high_watermark <= self.image.last_offset + 1:
+            if self._failure is not None:
+                raise QuorumFailure(str(self._failure)) from self._failure
+            self._progress.clear()
+            await self._progress.wait()
+        self._check_version()
 
-    def _may_elect_uncleanly(self, topic: str) -> bool:
-        return self._config.for_topic(topic, self.image)[topic_settings.UNCLEAN_LEADER_ELECTION_ENABLE]
+    async def close(self) -> None:
+        """Decide nothing more, and finish what is running. The log stays open."""
+        self._closed = True
+        self._resign("this controller is stopping")
+        if self._catching_up is not None:
+            self._catching_up.cancel()
+        running = [task for task in (self._loading, self._snapshotting, self._idle) if task is not None]
+        for task in running:
+            if task is not self._snapshotting:
+                task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        self._wake_all(NotController("this controller is stopping"))
 
-    def _bootstrap_records(self) -> list[Message]:
-        min_insync_replicas = self._config[broker_settings.MIN_INSYNC_REPLICAS]
-        return [
-            BeginTransactionRecord(name=BOOTSTRAP_TRANSACTION),
-            *self._log.bootstrap_records(),
-            # Eligible leader replicas (KIP-966) need one number for the whole cluster.
-            ConfigRecord(
-                resource_type=BROKER_RESOURCE,
-                resource_name="",
-                name="min.insync.replicas",
-                value=str(min_insync_replicas),
-            ),
-            EndTransactionRecord(),
-        ]
+    # -- what others look at --------------------------------------------------------------------------
+
+    @property
+    def active(self) -> bool:
+        """Whether this node is the active controller and may submit."""
+        return self._ahead is not None
+
+    @property
+    def epoch(self) -> int:
+        """The newest epoch of the quorum that this node knows."""
+        return self._quorum.epoch
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset after the last record that is committed and applied."""
+        return self.image.last_offset + 1
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record of the metadata log gets."""
+        return self._log.end_offset
 
     @property
     def recovery_point(self) -> int:
         """Everything of the metadata log below is synced."""
         return self._log.recovery_point
 
-    async def close(self) -> None:
-        """Finish what is running, fence this broker, close the log."""
-        self._closed = True
-        running = [task for task in (self._syncing, self._snapshotting) if task is not None]
-        await asyncio.gather(*running, return_exceptions=True)
-        if self._failure is None:
-            try:
-                self._log.append(shut_down_broker(self._ahead, self._config.node_id), self._now_ms())
-            except OSError as error:  # no harm: the next start finds the broker as after a kill
-                log.warning("broker could not be fenced in the metadata error=%s", error)
-        await asyncio.to_thread(self._log.close)
-
-    @property
-    def active(self) -> bool:
-        """Whether this node is the active controller and may submit."""
-        return not self._closed and self._failure is None
+    def add_listener(self, listener: MetadataListener) -> None:
+        """Call `listener` with what changed, after each change of `image`, on the event loop."""
+        self._listeners.append(listener)
 
     def add_leadership_listener(
         self, on_active: Callable[[int], None], on_inactive: Callable[[], None]
@@ -293,201 +213,299 @@ class Controller:
         if self.active:
             on_active(self.epoch)
 
-    async def wait_until_caught_up(self) -> None:
-        """Wait until the high watermark that the leader told is applied: the start of a node among several."""
-
-    async def wait_for(self, offset: int) -> None:
-        """Wait until the record at `offset` is applied."""
-        while self.image.last_offset < offset:
-            await self._settle(offset + 1)
-
-    @property
-    def epoch(self) -> int:
-        """The epoch that this node leads the metadata log in."""
-        return self._log.epoch
-
-    @property
-    def high_watermark(self) -> int:
-        """The offset after the last record that is durable and applied."""
-        return self.image.last_offset + 1
-
-    @property
-    def log_end_offset(self) -> int:
-        """The offset that the next record of the metadata log gets."""
-        return self._log.end_offset
-
     # -- changes --------------------------------------------------------------------------------------
 
-    def add_listener(self, listener: MetadataListener) -> None:
-        """Call `listener` with what changed, after each change of `image`, on the event loop."""
-        self._listeners.append(listener)
-
     async def submit(self, decide: Callable[[MetadataImage], Decision[T]]) -> T:
-        """Make a change: its answer, once everything that it is based on is durable and applied.
+        """Make a change: its answer, once everything that it is based on is committed and applied.
 
-        `decide` runs at once and must not await. Raises what it raises, NotController when the controller is
-        closed or has failed, KafkaStorageError when the disk refuses.
+        `decide` runs at once and must not await; it gets an image of everything appended, so the first record
+        that it decides on will have the offset `image.last_offset + 1`. Raises what it raises, NotController
+        when this node is not active or stops being so meanwhile (the change may have happened then), or has
+        too much that is not committed; KafkaStorageError when the disk refuses, and nothing has happened.
         """
-        if self._closed or self._failure is not None:
-            raise NotController("the controller has stopped")
-        decision = decide(self._ahead)
+        ahead = self._ahead
+        if ahead is None:
+            raise NotController("this node is not the active controller")
+        if ahead.last_offset - self.image.last_offset > MAX_UNCOMMITTED_RECORDS:
+            raise NotController("too much waits for a majority of the voters")
+        decision = decide(ahead)
         if decision.records:
-            try:
-                first = self._log.append(decision.records, self._now_ms())
-            except OSError as error:
-                raise KafkaStorageError(f"the metadata log can't be written: {error.strerror}") from error
-            self._apply(self._ahead, first, decision.records)
-            self._pending.append((first, decision.records))
-        await self._settle(self._log.end_offset)
+            self._append(ahead, decision.records)
+        if self.image.last_offset < ahead.last_offset:
+            answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._answers.append((ahead.last_offset, answer))
+            await answer
         return decision.response
 
-    # -- requests -------------------------------------------------------------------------------------
-
-    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        """CreateTopics: errors are in the response, topic by topic."""
-        # Imported at the first use, as those below: nobody should wait for them at the start.
-        from ottla.core.metadata.topics import TopicDefaults, create_topics
-
-        defaults = TopicDefaults(
-            self._config[broker_settings.NUM_PARTITIONS],
-            self._config[broker_settings.DEFAULT_REPLICATION_FACTOR],
-        )
-        return await self.submit(
-            lambda image: create_topics(image, request, defaults, self._config.layers, self._random)
-        )
-
-    async def delete_topics(self, request: DeleteTopicsRequest, api_version: int) -> DeleteTopicsResponse:
-        """DeleteTopics: errors are in the response, topic by topic."""
-        refused: KafkaError | None = None
-        if not self._config[broker_settings.DELETE_TOPIC_ENABLE]:
-            refused = TopicDeletionDisabled() if api_version >= 3 else InvalidRequest()
-        from ottla.core.metadata.topics import delete_topics
-
-        return await self.submit(lambda image: delete_topics(image, request, refused))
-
-    async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-        """CreatePartitions: errors are in the response, topic by topic."""
-        from ottla.core.metadata.partitions import create_partitions
-
-        return await self.submit(lambda image: create_partitions(image, request, self._random))
-
-    async def allocate_producer_ids(self) -> ProducerIdBlock:
-        """A block of producer ids that nobody else gets."""
-        return await self.submit(
-            lambda image: allocate_producer_ids(image, self._config.node_id, self.broker_epoch)
-        )
-
-    async def auto_create_topic(self, name: str) -> None:
-        """A topic with the defaults, unless it exists (by now). Raises KafkaError."""
-        failed = await self.auto_create_topics([name])
-        for error in failed.values():
-            raise error_class(error)()
-
-    async def auto_create_topics(self, names: Sequence[str]) -> dict[str, ErrorCode]:
-        """Topics with the defaults, unless they exist (by now); the errors of those that can't be made."""
-        failed: dict[str, ErrorCode] = {}
-        for name in INTERNAL_TOPIC_SIZES:
-            if name in names:
-                await self.create_internal_topic(name)
-        wanted = [name for name in dict.fromkeys(names) if name not in INTERNAL_TOPIC_SIZES]
-        for first in range(0, len(wanted), AUTO_CREATED_AT_ONCE):
-            topics = [
-                CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
-                for name in wanted[first : first + AUTO_CREATED_AT_ONCE]
-            ]
-            for result in (await self.create_topics(CreateTopicsRequest(topics=topics))).topics:
-                if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                    failed[result.name] = ErrorCode(result.error_code)
-        return failed
-
-    async def create_internal_topic(self, name: str) -> None:
-        """A coordinator's topic with the sizes of its settings, unless it exists (by now). Raises KafkaError.
-
-        The replication factor is at most the number of brokers: a small cluster works, a grown one can
-        be given more replicas later.
-        """
-        partitions, factor, segment_bytes = INTERNAL_TOPIC_SIZES[name]
-        brokers = max(1, len(self.image.brokers))
-        configs = {
-            **INTERNAL_TOPIC_CONFIGS[name],
-            "segment.bytes": str(self._config[segment_bytes]),
-        }
-        min_isr = INTERNAL_TOPIC_MIN_ISR.get(name)
-        if min_isr is not None:
-            configs["min.insync.replicas"] = str(min(self._config[min_isr], brokers))
-        topic = CreatableTopic(
-            name=name,
-            num_partitions=self._config[partitions],
-            replication_factor=min(self._config[factor], brokers),
-            configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
-        )
-        result = (await self.create_topics(CreateTopicsRequest(topics=[topic]))).topics[0]
-        if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            raise error_class(result.error_code)(result.error_message or "")
-
-    # -- the way of a change ----------------------------------------------------------------------------
-
-    async def _settle(self, end_offset: int) -> None:
-        """Wait until `image` has everything below `end_offset`."""
-        while self.image.last_offset < end_offset - 1:
-            if self._failure is not None:
-                raise NotController("the controller has stopped")
-            if self._syncing is None:
-                self._syncing = self._start_task("metadata-sync", self._sync())
-            # Shielded: a client that goes away must not undo the sync that others wait for.
-            await asyncio.wait([self._syncing])
-
-    def _start_task(self, name: str, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[Any]:
-        if self._spawn is not None:
-            return self._spawn(name, coroutine)
-        return asyncio.get_running_loop().create_task(coroutine, name=name)
-
-    async def _sync(self) -> None:
-        """Make everything appended durable, then apply it and tell the listeners."""
+    def _append(self, ahead: MetadataImage, records: Sequence[Message]) -> None:
+        assert self._epoch_start is not None
+        epoch = self._epoch_start[0]
         try:
-            pending, self._pending = self._pending, []
-            task = self._log.prepare_flush()
-            if task is not None:
-                await asyncio.to_thread(task.run)
-                self._log.complete_flush(task)
-            delta = MetadataDelta()
-            for first, records in pending:
-                self._apply(self.image, first, records, delta)
-            if delta.broker_configs_changed:
-                self._config.follow(self.image)
+            first, appended = self._quorum.append(epoch, records)
+        except OSError as error:
+            raise KafkaStorageError(f"the metadata log can't be written: {error.strerror}") from error
+        self._appended.append(_Appended(first, first + len(appended), epoch, appended))
+        _apply(ahead, appended, first + len(appended) - 1, epoch, MetadataDelta())
+
+    async def wait_for(self, offset: int) -> None:
+        """Wait until the record at `offset` is applied. Raises NotController when this node stops."""
+        if self.image.last_offset >= offset:
+            return
+        if self._closed or self._failure is not None:
+            raise NotController("this node follows the metadata no more")
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waited += 1
+        heapq.heappush(self._waiting, (offset, self._waited, waiter))
+        await waiter
+
+    # -- what the quorum tells ------------------------------------------------------------------------
+
+    def on_became(self, role: Role, epoch: int, leader_id: int) -> None:
+        """This node's role, epoch or leader is another one."""
+        if self._epoch_start is not None and (role is not Role.LEADER or self._epoch_start[0] != epoch):
+            self._resign("this node does not lead the metadata any more")
+        self._progress.set()
+
+    def on_controls_appended(self, epoch: int, first_offset: int, end_offset: int) -> None:
+        """This leader wrote control records; those of a new epoch are its beginning."""
+        self._appended.append(_Appended(first_offset, end_offset, epoch, ()))
+        if self._epoch_start is None:
+            self._epoch_start = (epoch, first_offset)
+            self._activate_if_due()
+        elif self._ahead is not None:
+            self._ahead.last_offset = end_offset - 1
+
+    def on_commit(self, high_watermark: int) -> None:
+        """Everything below is committed."""
+        self._committed = max(self._committed, high_watermark)
+        self._catch_up()
+
+    def on_snapshot(self, snapshot: SnapshotId, content: SnapshotContent) -> None:
+        """The log begins at the end of a leader's snapshot: its image is made in a thread, and taken over."""
+        if self._loading is not None:
+            self._loading.cancel()
+        self._committed = max(self._committed, snapshot.end_offset)
+        self._loading = self._start_task("metadata-load", self._load(snapshot, content))
+
+    def on_failure(self, failure: BaseException) -> None:
+        """The quorum has failed on this node: nothing more will be committed here."""
+        self._failure = failure
+        self._resign("the controller has stopped")
+        self._wake_all(NotController("the metadata log has failed"))
+
+    # -- active ---------------------------------------------------------------------------------------
+
+    def _activate_if_due(self) -> None:
+        if self._epoch_start is None or self._ahead is not None or self._closed or self._loading is not None:
+            return
+        epoch, first_offset = self._epoch_start
+        needed = first_offset - 1 if self._quorum.alone else first_offset
+        if self.image.last_offset < needed:
+            return
+        ahead = self.image.copy()
+        ahead.last_offset, ahead.last_epoch = self._log.end_offset - 1, epoch
+        self._ahead = ahead
+        if ahead.in_transaction:
+            log.info("the metadata transaction of a controller that is gone is aborted")
+            self._append(ahead, [AbortTransactionRecord(reason="the controller that began it is gone")])
+        if METADATA_VERSION not in ahead.features:
+            self._append(ahead, self._first_records())
+        log.info("active controller epoch=%d", epoch)
+        idle_ms = self._config[broker_settings.METADATA_MAX_IDLE_INTERVAL_MS]
+        # Alone there is nobody to show that the metadata lives, and each record would cost a sync.
+        if idle_ms > 0 and not self._quorum.alone:
+            self._idle = self._start_task("metadata-no-op", self._write_no_ops(ahead, idle_ms / 1000))
+        for on_active, _ in self._leadership_listeners:
+            on_active(epoch)
+
+    def _first_records(self) -> list[Message]:
+        min_insync_replicas = self._config[broker_settings.MIN_INSYNC_REPLICAS]
+        return [
+            BeginTransactionRecord(name=BOOTSTRAP_TRANSACTION),
+            *bootstrap_records(self._log.directory.parent),
+            # Eligible leader replicas (KIP-966) need one number for the whole cluster.
+            ConfigRecord(
+                resource_type=BROKER_RESOURCE,
+                resource_name="",
+                name="min.insync.replicas",
+                value=str(min_insync_replicas),
+            ),
+            EndTransactionRecord(),
+        ]
+
+    async def _write_no_ops(self, ahead: MetadataImage, interval_seconds: float) -> None:
+        """KIP-835: a record now and then, so that the high watermark moves while the metadata is well."""
+        while True:
+            before = ahead.last_offset
+            await asyncio.sleep(interval_seconds)
+            if ahead.last_offset == before:
+                with contextlib.suppress(KafkaStorageError, NotController):
+                    self._append(ahead, [NoOpRecord()])
+
+    def _resign(self, reason: str) -> None:
+        """Not the active controller, or the leader, any more."""
+        was_active = self._ahead is not None
+        self._ahead = self._epoch_start = None
+        self._appended.clear()
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        answers, self._answers = self._answers, deque()
+        for _, answer in answers:
+            if not answer.done():
+                answer.set_exception(NotController(reason))
+        if was_active:
+            for _, on_inactive in self._leadership_listeners:
+                on_inactive()
+
+    # -- following ------------------------------------------------------------------------------------
+
+    def _catch_up(self) -> None:
+        """Apply what is committed, some records a turn of the loop, and tell the listeners."""
+        if self._catching_up is not None:
+            self._catching_up.cancel()
+            self._catching_up = None
+        if self._loading is not None or self._closed or self._failure is not None:
+            return
+        delta = MetadataDelta()
+        image, before = self.image, self.image.last_offset
+        left = APPLIED_AT_ONCE
+        waits = False
+        while left > 0 and not waits and image.last_offset + 1 < self._committed:
+            following = self._appended[0] if self._appended else None
+            if following is None or image.last_offset + 1 < following.first:
+                stop = self._committed if following is None else min(self._committed, following.first)
+                applied = self._read_log(stop, delta, left)
+                waits = applied == 0
+                left -= applied
+            elif following.end <= self._committed:
+                self._appended.popleft()
+                _apply(image, following.records, following.end - 1, following.epoch, delta)
+                left -= following.end - following.first
+            else:
+                waits = True
+        if image.last_offset == before:
+            return
+        self.records_applied += image.last_offset - before
+        if not waits and image.last_offset + 1 < self._committed:
+            self._catching_up = asyncio.get_running_loop().call_soon(self._catch_up)
+        self._tell(delta)
+
+    def _read_log(self, stop: int, delta: MetadataDelta, at_most: int) -> int:
+        """Apply batches that end at or below `stop`, until `at_most` records are applied; how many were."""
+        image = self.image
+        first = image.last_offset + 1
+        for header, records in self._log.batches(first, stop):
+            try:
+                _apply(image, records, header.last_offset, header.partition_leader_epoch, delta)
+            except ValueError as error:
+                raise LogDirectoryError(
+                    f"the metadata log {self._log.directory} makes no sense at offset {header.base_offset}: "
+                    f"{error}"
+                ) from error
+            if image.last_offset + 1 - first >= at_most:
+                break
+        return image.last_offset + 1 - first
+
+    def _tell(self, delta: MetadataDelta) -> None:
+        """`image` has changed: tell the listeners, then those who wait for it."""
+        if delta.broker_configs_changed:
+            self._config.follow(self.image)
+        if not delta.empty:
             for listener in self._listeners:
                 listener(delta)
-            if self._snapshotting is None and not self._closed and self._log.snapshot_due(self._now_ms()):
-                self._snapshotting = self._start_task("metadata-snapshot", self._write_snapshot())
-        except BaseException as failure:
-            self._failure = failure
-            raise
-        finally:
-            self._syncing = None
+        applied = self.image.last_offset
+        while self._answers and self._answers[0][0] <= applied:
+            _done(self._answers.popleft()[1])
+        while self._waiting and self._waiting[0][0] <= applied:
+            _done(heapq.heappop(self._waiting)[2])
+        self._progress.set()
+        self._activate_if_due()
+        self._snapshot_if_due()
+
+    def _wake_all(self, error: Exception) -> None:
+        waiting, self._waiting = self._waiting, []
+        for _, _, waiter in waiting:
+            if not waiter.done():
+                waiter.set_exception(error)
+        self._progress.set()
+
+    async def _load(self, snapshot: SnapshotId, content: SnapshotContent) -> None:
+        new = await asyncio.to_thread(_image_of, self._quorum, snapshot, content)
+        self._loading = None
+        delta = image_delta(self.image, new)
+        self._take_over(new)
+        self._tell(delta)
+        self._catch_up()
+
+    def _take_over(self, new: MetadataImage) -> None:
+        """The image becomes `new`, and stays the object that others hold."""
+        for name in MetadataImage.__dataclass_fields__:
+            setattr(self.image, name, getattr(new, name))
+
+    # -- snapshots ------------------------------------------------------------------------------------
+
+    def _snapshot_if_due(self) -> None:
+        if self._snapshotting is not None or self._closed or not self._log.snapshot_due(self._now_ms()):
+            return
+        latest = self._log.latest_snapshot
+        # Half a transaction can't be in a snapshot: it may still be aborted.
+        if self.image.in_transaction or (latest is not None and latest.end_offset > self.image.last_offset):
+            return
+        self._snapshotting = self._start_task("metadata-snapshot", self._write_snapshot())
 
     async def _write_snapshot(self) -> None:
-        """Write a snapshot of everything durable, then drop what it replaces."""
+        """Write a snapshot of everything applied, then drop what it replaces."""
         image, now_ms = self.image.copy(), self._now_ms()
         snapshot = SnapshotId(image.last_offset + 1, image.last_epoch)
         self._log.begin_snapshot(now_ms)
+
+        def write() -> None:
+            self._log.write_snapshot(
+                snapshot,
+                image_records(image),
+                now_ms,
+                voters=self._quorum.voters_at(snapshot.end_offset),
+                kraft_version=self._quorum.kraft_version_at(snapshot.end_offset),
+            )
+
         try:
-            await asyncio.to_thread(self._log.write_snapshot, snapshot, image_records(image), now_ms)
-            self._log.clean(now_ms)
+            await asyncio.to_thread(write)
+            self._log.snapshot_written(now_ms)
+            self._quorum.snapshot_written()
+            self.snapshots_written += 1
             log.info("metadata snapshot written file=%s", snapshot.file_name)
         except OSError as error:  # the log has everything: the next snapshot may do better
             log.warning("metadata snapshot failed file=%s error=%s", snapshot.file_name, error)
         finally:
             self._snapshotting = None
 
-    def _apply(
-        self, image: MetadataImage, first: int, records: list[Message], delta: MetadataDelta | None = None
-    ) -> None:
-        delta = delta if delta is not None else MetadataDelta()
-        for record in records:
-            image.apply(record, delta)
-        image.last_offset = first + len(records) - 1
-        image.last_epoch = self._log.epoch
+    def _start_task(self, name: str, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[Any]:
+        if self._spawn is not None:
+            return self._spawn(name, coroutine)
+        return asyncio.get_running_loop().create_task(coroutine, name=name)
 
 
-def _endpoint(listener: Listener, ports: Mapping[str, int]) -> EndpointImage:
-    return EndpointImage(listener.name, listener.host, listener.port or ports.get(listener.name, 0))
+def _apply(
+    image: MetadataImage, records: Sequence[Message], last_offset: int, epoch: int, delta: MetadataDelta
+) -> None:
+    for record in records:
+        image.apply(record, delta)
+    image.last_offset, image.last_epoch = last_offset, epoch
+
+
+def _image_of(quorum: MetadataQuorum, snapshot: SnapshotId, content: SnapshotContent) -> MetadataImage:
+    """What a snapshot holds. Raises LogDirectoryError."""
+    image, delta = MetadataImage(), MetadataDelta()
+    try:
+        _apply(image, content.records, snapshot.end_offset - 1, snapshot.epoch, delta)
+    except ValueError as error:
+        raise LogDirectoryError(
+            f"snapshot {quorum.log.directory / snapshot.file_name} makes no sense: {error}"
+        ) from error
+    return image
+
+
+def _done(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -70,7 +70,7 @@ FAMILIES: dict[ApiKey, str] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: "partitions",
     ApiKey.LIST_PARTITION_REASSIGNMENTS: "partitions",
     ApiKey.OFFSET_DELETE: "offsets",
-    ApiKey.DESCRIBE_QUORUM: "cluster",
+    ApiKey.DESCRIBE_QUORUM: "quorum",
     ApiKey.UPDATE_FEATURES: "cluster",
     ApiKey.DESCRIBE_CLUSTER: "cluster",
     ApiKey.DESCRIBE_PRODUCERS: "describe_producers",
@@ -95,11 +95,14 @@ FAMILIES: dict[ApiKey, str] = {
     ApiKey.WRITE_SHARE_GROUP_STATE: "share_state",
     ApiKey.DELETE_SHARE_GROUP_STATE: "share_state",
     ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: "share_state",
+    ApiKey.ADD_RAFT_VOTER: "quorum",
+    ApiKey.REMOVE_RAFT_VOTER: "quorum",
 }
 
 
 #: The same for a controller's listeners; the modules' `CONTROLLER_HANDLERS`.
 CONTROLLER_FAMILIES: dict[ApiKey, str] = {
+    ApiKey.FETCH: "quorum",
     ApiKey.API_VERSIONS: "api_versions",
     ApiKey.CREATE_TOPICS: "topics",
     ApiKey.DELETE_TOPICS: "topics",
@@ -110,6 +113,14 @@ CONTROLLER_FAMILIES: dict[ApiKey, str] = {
     ApiKey.DESCRIBE_CONFIGS: "configs",
     ApiKey.ALTER_CONFIGS: "configs",
     ApiKey.INCREMENTAL_ALTER_CONFIGS: "configs",
+    ApiKey.VOTE: "quorum",
+    ApiKey.BEGIN_QUORUM_EPOCH: "quorum",
+    ApiKey.END_QUORUM_EPOCH: "quorum",
+    ApiKey.DESCRIBE_QUORUM: "quorum",
+    ApiKey.FETCH_SNAPSHOT: "quorum",
+    ApiKey.ADD_RAFT_VOTER: "quorum",
+    ApiKey.REMOVE_RAFT_VOTER: "quorum",
+    ApiKey.UPDATE_RAFT_VOTER: "quorum",
     ApiKey.UPDATE_FEATURES: "cluster",
     ApiKey.DESCRIBE_CLUSTER: "cluster",
     ApiKey.ENVELOPE: "envelopes",

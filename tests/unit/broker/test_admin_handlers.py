@@ -14,7 +14,7 @@ import pytest
 from ottla.broker.broker import Broker
 from ottla.broker.config import BrokerConfig
 from ottla.broker.context import RequestContext
-from ottla.broker.handlers.cluster import describe_cluster, describe_quorum
+from ottla.broker.handlers.cluster import describe_cluster
 from ottla.broker.handlers.configs import describe_configs, incremental_alter_configs
 from ottla.broker.handlers.metadata import describe_topic_partitions, metadata
 from ottla.broker.handlers.operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS
@@ -25,7 +25,6 @@ from ottla.core.metadata.standalone import register_broker
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_cluster_request import DescribeClusterRequest
 from ottla.protocol.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
-from ottla.protocol.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
 from ottla.protocol.messages.describe_topic_partitions_request import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
@@ -172,17 +171,6 @@ def test_fenced_brokers_are_listed_when_asked_for(broker: Broker) -> None:
     assert [(each.broker_id, each.is_fenced) for each in listed] == [(1, False), (2, True)]
     unfenced = describe_cluster(broker, context(2), DescribeClusterRequest()).brokers
     assert [each.broker_id for each in unfenced] == [1]
-
-
-def test_the_quorum_is_this_node(broker: Broker) -> None:
-    asked = TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])
-    response = describe_quorum(broker, context(2), DescribeQuorumRequest(topics=[asked]))
-    partition = response.topics[0].partitions[0]
-    assert (partition.leader_id, partition.leader_epoch, partition.high_watermark) == (1, 4, 70)
-    (voter,) = partition.current_voters
-    assert (voter.replica_id, voter.replica_directory_id) == (1, directory_of(1))
-    assert (voter.log_end_offset, voter.last_caught_up_timestamp) == (71, 5000)
-    assert [(each.name, each.port) for each in response.nodes[0].listeners] == [("CONTROLLER", 9093)]
 
 
 def test_partitions_on_the_move_are_listed(broker: Broker, image: MetadataImage) -> None:

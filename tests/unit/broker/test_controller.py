@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -13,23 +14,26 @@ import pytest
 
 from ottla.broker.config import BrokerConfig, ConfigError
 from ottla.broker.controller import Controller
-from ottla.broker.metadata_log import MetadataLog, MetadataLogLimits
 from ottla.broker.metadata_quorum import MetadataQuorum
 from ottla.broker.metadata_snapshots import snapshots
 from ottla.broker.peers import PeerConnections
+from ottla.broker.system_randomness import SystemRandomness
 from ottla.core.metadata import broker_settings
 from ottla.core.metadata.decisions import Decision
 from ottla.core.metadata.features import INITIAL_FEATURES
-from ottla.core.metadata.image import NO_LEADER, MetadataDelta, MetadataImage
-from ottla.protocol.errors import ErrorCode, InvalidTopicException, KafkaStorageError, NotController
+from ottla.core.metadata.image import EndpointImage, MetadataDelta, MetadataImage
+from ottla.core.metadata.standalone import elect_after_start, register_broker
+from ottla.core.metadata.topics import create_topics, delete_topics
+from ottla.protocol.errors import ErrorCode, KafkaStorageError, NotController
 from ottla.protocol.messages.create_topics_request import CreateTopicsRequest
 from ottla.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from ottla.protocol.records.config_record import ConfigRecord
 from ottla.protocol.records.feature_level_record import FeatureLevelRecord
 from ottla.protocol.records.remove_topic_record import RemoveTopicRecord
+from ottla.protocol.schema import Message
 from ottla.storage.flush import FlushTask
 from ottla.storage.log_directory import LogDirectory, LogDirectoryError
-from support.metadata import topic
+from support.metadata import DEFAULTS, NOTHING_CONFIGURED, topic
 
 NOW_MS = 1_700_000_000_000
 METADATA = "__cluster_metadata-0"
@@ -49,17 +53,39 @@ async def running(
         peers = PeerConnections("test")
         quorum = MetadataQuorum.open(directory, config, peers, now_ms=lambda: NOW_MS)
         controller = await Controller.open(quorum, config, now_ms=lambda: NOW_MS)
-        controller.lead({"PLAINTEXT": 19092})
+        quorum.start({"PLAINTEXT": 19092})
+        assert controller.active
+        await controller.submit(lambda image: Decision(broker_start(image, quorum), None))
         yield controller
         if clean:
             await controller.close()
+            await quorum.close()
     finally:
         directory.close(clean=clean)
 
 
+def broker_start(image: MetadataImage, quorum: MetadataQuorum) -> list[Message]:
+    """Node 1 registers as a broker, in one change."""
+    broker_epoch = image.last_offset + 1
+    endpoint = EndpointImage("PLAINTEXT", "127.0.0.1", 19092)
+    directory_id = quorum.directory.directory_id
+    return [
+        *register_broker(1, broker_epoch, uuid.uuid4(), [endpoint], None, directory_id),
+        *elect_after_start(image, 1, directory_id, lambda topic: False),
+    ]
+
+
 async def create(controller: Controller, *names: str, partitions: int = 1) -> list[int]:
     request = CreateTopicsRequest(topics=[topic(name, partitions, 1) for name in names])
-    return [result.error_code for result in (await controller.create_topics(request)).topics]
+    answer = await controller.submit(
+        lambda image: create_topics(image, request, DEFAULTS, NOTHING_CONFIGURED, SystemRandomness())
+    )
+    return [result.error_code for result in answer.topics]
+
+
+async def delete(controller: Controller, *names: str) -> None:
+    request = DeleteTopicsRequest(topic_names=list(names))
+    await controller.submit(lambda image: delete_topics(image, request, None))
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -71,13 +97,8 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 def test_a_new_cluster(tmp_path: Path) -> None:
     async def test() -> None:
-        async with running(tmp_path / "data", broker_rack="east") as controller:
+        async with running(tmp_path / "data") as controller:
             image = controller.image
-            broker = image.brokers[1]
-            assert image.features == dict(INITIAL_FEATURES)
-            assert broker.active
-            assert (broker.rack, broker.broker_epoch) == ("east", controller.broker_epoch)
-            assert [(each.host, each.port) for each in broker.endpoints] == [("127.0.0.1", 19092)]
             assert image.configs == {(4, ""): {"min.insync.replicas": "1"}}
             assert controller.epoch == 1
             assert controller.high_watermark == controller.log_end_offset
@@ -90,19 +111,17 @@ def test_everything_is_there_again(tmp_path: Path, clean: bool) -> None:
     async def test() -> None:
         async with running(tmp_path, clean=clean) as controller:
             assert await create(controller, "orders", "clicks", partitions=3) == [0, 0]
-            await controller.delete_topics(DeleteTopicsRequest(topic_names=["clicks"]), 5)
-            await controller.allocate_producer_ids()
+            await delete(controller, "clicks")
             before = controller.image
         async with running(tmp_path) as controller:
             after = controller.image
             assert sorted(after.topics) == ["orders"]
             assert after.topics["orders"].topic_id == before.topics["orders"].topic_id
-            assert after.next_producer_id == 1000
             assert controller.epoch == 2
             assert after.brokers[1].broker_epoch > before.brokers[1].broker_epoch
             for partition in after.topics["orders"].partitions.values():
                 assert (partition.leader, partition.isr) == (1, (1,))
-                assert partition.leader_epoch == (2 if clean else 1)
+                assert partition.leader_epoch == 1
 
     run(test)
 
@@ -110,12 +129,12 @@ def test_everything_is_there_again(tmp_path: Path, clean: bool) -> None:
 def test_a_format_that_was_cut_off_is_done_again(tmp_path: Path) -> None:
     async def test() -> None:
         async with running(tmp_path, clean=False) as controller:
-            cluster = controller._directory.cluster_id
+            cluster = controller._quorum.directory.cluster_id
         for file in (tmp_path / METADATA).iterdir():
             file.unlink()
         (tmp_path / "bootstrap.checkpoint").unlink()
         async with running(tmp_path) as controller:
-            assert controller._directory.cluster_id == cluster
+            assert controller._quorum.directory.cluster_id == cluster
             assert controller.image.brokers[1].active
 
     run(test)
@@ -157,29 +176,6 @@ def test_a_damaged_quorum_state_is_refused(tmp_path: Path) -> None:
         with pytest.raises(LogDirectoryError, match="quorum-state is damaged"):
             async with running(tmp_path):
                 pass
-
-    run(test)
-
-
-def test_a_clean_stop_fences_the_broker(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with running(tmp_path) as controller:
-            await create(controller, "orders")
-            ahead = controller._ahead
-        assert ahead.topics["orders"].partitions[0].leader == 1  # what was served did not change
-        directory = LogDirectory.open(tmp_path, node_id=1)
-        limits = MetadataLogLimits(2**30, 2**40, 2**20, 2**30, 2**40, 2**30, 0, 0)
-        metadata_log = MetadataLog.open(
-            directory, 1, BrokerConfig.from_mapping({}).controller_listener, limits, NOW_MS
-        )
-        image = MetadataImage()
-        for _, _, record in metadata_log.replay():
-            image.apply(record, MetadataDelta())
-        metadata_log.close()
-        directory.close(clean=False)
-        assert image.brokers[1].fenced
-        assert image.topics["orders"].partitions[0].leader == NO_LEADER
-        assert image.topics["orders"].partitions[0].elr == (1,)
 
     run(test)
 
@@ -267,8 +263,8 @@ def test_a_decision_that_fails_changes_nothing(tmp_path: Path) -> None:
     async def test() -> None:
         async with running(tmp_path) as controller:
             end = controller.log_end_offset
-            with pytest.raises(InvalidTopicException):
-                await controller.auto_create_topic("not good")
+            with pytest.raises(ZeroDivisionError):
+                await controller.submit(lambda image: 1 / 0)
             assert controller.log_end_offset == end
 
     run(test)
@@ -296,21 +292,26 @@ def test_a_failed_sync_ends_the_controller(tmp_path: Path, monkeypatch: pytest.M
 
     async def test() -> None:
         async with running(tmp_path, clean=False) as controller:
-            failures: list[BaseException | None] = []
+            died: asyncio.Queue[BaseException] = asyncio.Queue()
+
+            def ended(task: asyncio.Task[Any]) -> None:
+                failure = task.exception()
+                if failure is not None:
+                    died.put_nowait(failure)
 
             def spawn(name: str, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
                 task = asyncio.get_running_loop().create_task(coroutine, name=name)
-                task.add_done_callback(lambda ended: failures.append(ended.exception()))
+                task.add_done_callback(ended)
                 return task
 
-            controller._spawn = spawn
+            controller._quorum._spawn = spawn
             monkeypatch.setattr(FlushTask, "run", _no_space)
             with pytest.raises(NotController):
                 await create(controller, "orders")
             with pytest.raises(NotController):
                 await create(controller, "clicks")
             assert "orders" not in controller.image.topics
-            assert isinstance(failures[0], OSError)
+            assert isinstance(await died.get(), OSError)
 
     run(test)
 
@@ -321,83 +322,6 @@ def test_a_closed_controller_takes_nothing(tmp_path: Path) -> None:
             pass
         with pytest.raises(NotController):
             await create(controller, "orders")
-
-    run(test)
-
-
-# -- topics of its own ------------------------------------------------------------------------------------
-
-
-def test_racing_creators_of_an_internal_topic_make_it_once(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with running(tmp_path, offsets_topic_num_partitions="7") as controller:
-            ids = set()
-            controller.add_listener(lambda delta: ids.update(delta.created_topics))
-            await asyncio.gather(*(controller.create_internal_topic("__consumer_offsets") for _ in range(20)))
-            made = controller.image.topics["__consumer_offsets"]
-            assert ids == {(made.topic_id, "__consumer_offsets")}
-            assert len(made.partitions) == 7
-            assert {partition.replicas for partition in made.partitions.values()} == {(1,)}
-            assert controller.image.configs[(2, "__consumer_offsets")] == {
-                "cleanup.policy": "compact",
-                "compression.type": "producer",
-                "segment.bytes": "104857600",
-            }
-
-    run(test)
-
-
-@pytest.mark.parametrize(
-    ("name", "config"),
-    [
-        (
-            "__transaction_state",
-            {
-                "cleanup.policy": "compact",
-                "compression.type": "uncompressed",
-                "min.insync.replicas": "1",
-                "segment.bytes": "104857600",
-                "unclean.leader.election.enable": "false",
-            },
-        ),
-        (
-            "__share_group_state",
-            {
-                "cleanup.policy": "delete",
-                "compression.type": "producer",
-                "min.insync.replicas": "1",
-                "retention.ms": "-1",
-                "segment.bytes": "104857600",
-            },
-        ),
-    ],
-)
-def test_internal_topics_are_configured_as_kafkas(tmp_path: Path, name: str, config: dict[str, str]) -> None:
-    async def test() -> None:
-        async with running(tmp_path) as controller:
-            await controller.auto_create_topic(name)
-            assert controller.image.configs[(2, name)] == config
-            assert len(controller.image.topics[name].partitions) == 50
-
-    run(test)
-
-
-def test_a_topic_is_made_on_demand_with_the_defaults(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with running(tmp_path, num_partitions="4") as controller:
-            await asyncio.gather(*(controller.auto_create_topic("orders") for _ in range(5)))
-            assert len(controller.image.topics["orders"].partitions) == 4
-
-    run(test)
-
-
-def test_blocks_of_producer_ids_differ(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with running(tmp_path, clean=False) as controller:
-            blocks = await asyncio.gather(*(controller.allocate_producer_ids() for _ in range(5)))
-        async with running(tmp_path) as controller:
-            blocks.append(await controller.allocate_producer_ids())
-        assert sorted(block.first for block in blocks) == [0, 1000, 2000, 3000, 4000, 5000]
 
     run(test)
 
@@ -476,8 +400,9 @@ def test_a_damaged_snapshot_is_refused(tmp_path: Path) -> None:
 def test_metadata_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
     async def test() -> None:
         async with running(tmp_path, clean=False) as controller:
-            controller._log.append([ConfigRecord(resource_type=2, resource_name="x", name="a", value="1")], 0)
-            controller._log.append([RemoveTopicRecord()], 0)
+            known = ConfigRecord(resource_type=2, resource_name="x", name="a", value="1")
+            controller._log.append(1, [known], 0)
+            controller._log.append(1, [RemoveTopicRecord()], 0)
             controller._log.flush()
         with pytest.raises(LogDirectoryError, match="makes no sense at offset"):
             async with running(tmp_path):

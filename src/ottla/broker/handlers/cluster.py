@@ -1,8 +1,7 @@
-"""DescribeCluster (API key 60) 0-2, DescribeQuorum (55) 0-2, UpdateFeatures (57) 0-2.
+"""DescribeCluster (API key 60) 0-2, UpdateFeatures (57) 0-2.
 
 DescribeCluster (KIP-700): v1 asks for brokers or controllers (KIP-919), and a broker answers for brokers
-only; v2 can list fenced brokers (KIP-1073). DescribeQuorum (KIP-595): v1 has fetch times (KIP-836), v2
-directories and the nodes' addresses (KIP-853). UpdateFeatures is told in
+only; v2 can list fenced brokers (KIP-1073). UpdateFeatures is told in
 `ottla.core.metadata.feature_updates`.
 """
 
@@ -14,32 +13,19 @@ from ottla.broker.context import RequestContext
 from ottla.broker.handlers.forwarding import forward
 from ottla.broker.handlers.metadata import controller_for_clients
 from ottla.broker.handlers.operations import ALL_CLUSTER_OPERATIONS, NOT_ASKED
-from ottla.broker.metadata_log import METADATA_TOPIC
 from ottla.core.metadata.feature_updates import update_features as decide_features
 from ottla.protocol.apis import ApiKey
-from ottla.protocol.errors import ErrorCode, MismatchedEndpointType, UnsupportedEndpointType
+from ottla.protocol.errors import MismatchedEndpointType, UnsupportedEndpointType
 from ottla.protocol.messages.describe_cluster_request import DescribeClusterRequest
 from ottla.protocol.messages.describe_cluster_response import DescribeClusterBroker, DescribeClusterResponse
-from ottla.protocol.messages.describe_quorum_request import DescribeQuorumRequest
-from ottla.protocol.messages.describe_quorum_request import TopicData as AskedTopic
-from ottla.protocol.messages.describe_quorum_response import (
-    DescribeQuorumResponse,
-    Listener,
-    Node,
-    PartitionData,
-    ReplicaState,
-    TopicData,
-)
 from ottla.protocol.messages.update_features_request import UpdateFeaturesRequest
 from ottla.protocol.messages.update_features_response import UpdateFeaturesResponse
-from ottla.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 BROKERS = 1
 CONTROLLERS = 2
-FIRST_VERSION_WITH_DIRECTORIES = 2
 
 
 def describe_cluster(
@@ -109,65 +95,6 @@ def describe_controllers(
     )
 
 
-def describe_quorum(
-    broker: Broker, context: RequestContext, request: DescribeQuorumRequest
-) -> DescribeQuorumResponse:
-    """The quorum of this node alone. Only the metadata's partition has one, and only it may be asked for."""
-    asked = [
-        (topic.topic_name, each.partition_index) for topic in request.topics for each in topic.partitions
-    ]
-    if len(request.topics) != 1 or asked != [(METADATA_TOPIC, 0)]:
-        return DescribeQuorumResponse(
-            error_message="", topics=[_no_quorum(topic) for topic in request.topics]
-        )
-    partition = _quorum(broker, context.api_version)
-    endpoint = broker.config.controller_listener
-    node = Node(
-        node_id=broker.node_id,
-        listeners=[Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port)],
-    )
-    nodes = [node] if context.api_version >= FIRST_VERSION_WITH_DIRECTORIES else []
-    return DescribeQuorumResponse(
-        error_message="", topics=[TopicData(topic_name=METADATA_TOPIC, partitions=[partition])], nodes=nodes
-    )
-
-
-def _no_quorum(topic: AskedTopic) -> TopicData:
-    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return TopicData(
-        topic_name=topic.topic_name,
-        partitions=[
-            PartitionData(partition_index=each.partition_index, error_code=error, error_message=error.message)
-            for each in topic.partitions
-        ],
-    )
-
-
-def _quorum(broker: Broker, api_version: int) -> PartitionData:
-    controller, now_ms = broker.controller, broker.now_ms()
-    return PartitionData(
-        partition_index=0,
-        error_code=ErrorCode.NONE,
-        error_message="",
-        leader_id=broker.node_id,
-        leader_epoch=controller.epoch,
-        high_watermark=controller.high_watermark,
-        current_voters=[
-            ReplicaState(
-                replica_id=broker.node_id,
-                replica_directory_id=(
-                    broker.log_directory.directory_id
-                    if api_version >= FIRST_VERSION_WITH_DIRECTORIES
-                    else ZERO_UUID
-                ),
-                log_end_offset=controller.log_end_offset,
-                last_fetch_timestamp=now_ms,
-                last_caught_up_timestamp=now_ms,
-            )
-        ],
-    )
-
-
 async def update_features(
     broker: Broker, context: RequestContext, request: UpdateFeaturesRequest
 ) -> UpdateFeaturesResponse:
@@ -177,7 +104,6 @@ async def update_features(
 
 HANDLERS = {
     ApiKey.DESCRIBE_CLUSTER: describe_cluster,
-    ApiKey.DESCRIBE_QUORUM: describe_quorum,
     ApiKey.UPDATE_FEATURES: forward,
 }
 CONTROLLER_HANDLERS = {
