@@ -97,12 +97,10 @@ class Chaos:
         """Whatever ends the node, it comes back."""
 
         def look() -> None:
-            if self._over:
-                return
-            if node.host.alive:
-                self._scheduler.after_ms(300, look)
-            else:
+            if not node.host.alive:
                 self._later(node)
+            elif node.stopping or not self._over:
+                self._scheduler.after_ms(300, look)
 
         look()
 

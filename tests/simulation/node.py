@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from ottla.core.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from ottla.core.quorum.api import ListenerEndpoint, QuorumSettings, VoterSet
 from ottla.protocol.messages.add_raft_voter_request import AddRaftVoterRequest
+from ottla.protocol.messages.api_versions_request import ApiVersionsRequest
+from ottla.protocol.messages.api_versions_response import ApiVersionsResponse, SupportedFeatureKey
 from ottla.protocol.messages.begin_quorum_epoch_request import BeginQuorumEpochRequest
 from ottla.protocol.messages.describe_quorum_request import DescribeQuorumRequest
 from ottla.protocol.messages.end_quorum_epoch_request import EndQuorumEpochRequest
@@ -141,6 +144,10 @@ class Node:
     def _handle_controller(self, request: Any, source: str, answer: Reply) -> None:
         if isinstance(request, QUORUM_REQUESTS):
             self.quorum.handle(request, answer)
+        elif isinstance(request, ApiVersionsRequest):
+            low, high = SUPPORTED_FEATURES[KRAFT_VERSION]
+            feature = SupportedFeatureKey(name=KRAFT_VERSION, min_version=low, max_version=high)
+            answer(ApiVersionsResponse(supported_features=[feature]))
         else:
             self.controller.handle(request, answer)
 

@@ -163,8 +163,10 @@ class Observer:
     def truncates(self, node: Node, replica: Replica, offset: int) -> None:
         """A follower is about to cut its log."""
         self.note(node, "truncates", replica.topic, replica.index, offset, replica.log.log_end_offset)
-        if offset < min(self.committed_to.get(replica.key, 0), replica.log.log_end_offset):
-            raise Violation(
-                f"{replica.topic}-{replica.index}: {node.host.name} cuts its log at {offset}, "
-                f"{self.committed_to[replica.key]} was committed"
-            )
+        committed = set(self._committed.get(replica.key, ()))
+        for header, _ in replica.log.batches(offset):
+            if (header.base_offset, header.partition_leader_epoch, header.crc) in committed:
+                raise Violation(
+                    f"{replica.topic}-{replica.index}: {node.host.name} cuts its log at {offset}, and with it "
+                    f"what was committed at {header.base_offset}"
+                )
