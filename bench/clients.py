@@ -15,12 +15,18 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from bench import java_output, processes
 from bench.errors import BenchError, tail
-from bench.servers import Server
+from bench.servers import Served
 from support.java_tools import java_command
 
 CLIENT_TIMEOUT_SECONDS = 600.0
 ADMIN_TIMEOUT_SECONDS = 30.0
 TOPIC = "bench"
+# What a topic just created may answer on a broker that has not heard of it, or of its leader.
+NOT_READY = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.LEADER_NOT_AVAILABLE,
+)
 
 # What Kafka's own kafka-producer-perf-test.sh and kafka-run-class.sh give a tool.
 JAVA_CLIENT_FLAGS = (
@@ -47,7 +53,7 @@ class ClientRun:
     other_cpu_share: float
 
 
-def run_client(server: Server, command: Sequence[str], *, name: str) -> ClientRun:
+def run_client(server: Served, command: Sequence[str], *, name: str) -> ClientRun:
     """Run a client to its end. Raises BenchError when it fails or hangs, or the broker dies meanwhile."""
     machine, server_cpu, ours = processes.machine_cpu_times(), server.cpu_seconds(), _our_cpu_seconds()
     began = time.perf_counter()
@@ -79,16 +85,19 @@ def _our_cpu_seconds() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
-def create_topic(server: Server, *, partitions: int = 1, topic: str = TOPIC) -> None:
+def create_topic(
+    server: Served, *, partitions: int = 1, topic: str = TOPIC, replication_factor: int = 1
+) -> None:
     admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 3})
-    futures = admin.create_topics([NewTopic(topic, partitions, 1)], request_timeout=ADMIN_TIMEOUT_SECONDS)
+    new_topic = NewTopic(topic, partitions, replication_factor)
+    futures = admin.create_topics([new_topic], request_timeout=ADMIN_TIMEOUT_SECONDS)
     try:
         futures[topic].result(ADMIN_TIMEOUT_SECONDS)
     except (KafkaException, TimeoutError) as error:
         raise BenchError(f"could not create a topic on {server.system.title}: {error}") from error
 
 
-def end_offset(server: Server, *, topic: str = TOPIC, partition: int = 0) -> int:
+def end_offset(server: Served, *, topic: str = TOPIC, partition: int = 0) -> int:
     """The high watermark of a partition, by ListOffsets."""
     consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "bench-offsets"})
     deadline = time.monotonic() + ADMIN_TIMEOUT_SECONDS
@@ -101,7 +110,7 @@ def end_offset(server: Server, *, topic: str = TOPIC, partition: int = 0) -> int
                 break
             except KafkaException as error:
                 # A topic just created may not have its leader yet.
-                not_ready = error.args[0].code() == KafkaError.NOT_LEADER_FOR_PARTITION
+                not_ready = error.args[0].code() in NOT_READY
                 if not not_ready or time.monotonic() > deadline:
                     raise
     except KafkaException as error:
@@ -111,7 +120,17 @@ def end_offset(server: Server, *, topic: str = TOPIC, partition: int = 0) -> int
     return int(high)
 
 
-def wait_for_end_offset(server: Server, expected: int, *, timeout_seconds: float) -> float:
+def end_offsets(server: Served, partitions: int, *, at_least: int = 0) -> int:
+    """The sum of the high watermarks; waited for if it is still below `at_least`, as followers may lag."""
+    deadline = time.monotonic() + ADMIN_TIMEOUT_SECONDS
+    while True:
+        found = sum(end_offset(server, partition=partition) for partition in range(partitions))
+        if found >= at_least or time.monotonic() > deadline:
+            return found
+        time.sleep(0.05)
+
+
+def wait_for_end_offset(server: Served, expected: int, *, timeout_seconds: float) -> float:
     """When (perf_counter) ListOffsets said that the partition ends at `expected`.
 
     Raises BenchError for another end, and after `timeout_seconds`.
@@ -143,23 +162,24 @@ class ProducerRun:
 
 
 def producer_performance(
-    server: Server,
+    server: Served,
     properties: Mapping[str, str],
     *,
     records: int,
     warmup_records: int,
     record_bytes: int,
     transaction_ms: int | None = None,
+    partitions: int = 1,
 ) -> ProducerRun:
     """Java's ProducerPerformance as fast as it goes, the first `warmup_records` of `records` not counted.
 
-    With `transaction_ms` it is transactional, with a commit that often. Afterwards the partition must hold
+    With `transaction_ms` it is transactional, with a commit that often. Afterwards the partitions must hold
     exactly `records` more than before (and the transactions' markers).
     """
     transactions: tuple[str, ...] = ()
     if transaction_ms is not None:
         transactions = ("--transactional-id", "bench", "--transaction-duration-ms", str(transaction_ms))
-    expected = end_offset(server) + records
+    expected = end_offsets(server, partitions) + records
     command = java_command(
         "org.apache.kafka.tools.ProducerPerformance",
         *("--bootstrap-server", server.bootstrap, "--topic", TOPIC, "--throughput", "-1", "--print-metrics"),
@@ -172,14 +192,14 @@ def producer_performance(
     summary = java_output.parse_producer_performance(
         client.output, records=records, warmup_records=warmup_records
     )
-    found = end_offset(server)
+    found = end_offsets(server, partitions, at_least=expected)
     if found != expected and (transaction_ms is None or found < expected):
         raise BenchError(f"{server.system.title} ends at offset {found} where {expected} was acknowledged")
     return ProducerRun(summary, client)
 
 
 def end_to_end_latency_java(
-    server: Server, *, records: int, record_bytes: int
+    server: Served, *, records: int, record_bytes: int
 ) -> tuple[java_output.LatencySummary, ClientRun]:
     """Java's EndToEndLatency with acks=1: send, wait for the acknowledgement, poll; one record at a time."""
     command = java_command(
@@ -192,7 +212,7 @@ def end_to_end_latency_java(
     return java_output.parse_end_to_end_latency(client.output), client
 
 
-def consumer_performance(server: Server, *, records: int) -> tuple[java_output.ConsumerSummary, ClientRun]:
+def consumer_performance(server: Served, *, records: int) -> tuple[java_output.ConsumerSummary, ClientRun]:
     """Java's ConsumerPerformance from the first record on, in a group of its own."""
     command = java_command(
         "org.apache.kafka.tools.ConsumerPerformance",
@@ -213,7 +233,7 @@ class LatencyFigures:
 
 
 def end_to_end_latency_confluent(
-    server: Server, *, records: int, warmup_records: int, record_bytes: int
+    server: Served, *, records: int, warmup_records: int, record_bytes: int
 ) -> tuple[LatencyFigures, ClientRun]:
     command = [
         sys.executable,

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from bench import metadata_client, processes
 from bench.errors import BenchError, tail
@@ -43,6 +44,24 @@ class System(enum.Enum):
     @property
     def title(self) -> str:
         return {System.KAFKA: "Apache Kafka 4.3.1", System.OTTLA: "ottla"}[self]
+
+
+class Served(Protocol):
+    """What clients drive: one broker, or a cluster of them."""
+
+    @property
+    def system(self) -> System:
+        """Whose it is."""
+
+    @property
+    def bootstrap(self) -> str:
+        """Where a client begins."""
+
+    def check_running(self) -> None:
+        """Raises BenchError when a process has ended."""
+
+    def cpu_seconds(self) -> float:
+        """Processor time of all its processes so far."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from support.cluster_load import (
     Copier,
     RecordedProducer,
     check_nothing_lost,
-    fill,
     outcome_counts,
     read_to_the_end,
     verifiable_producer,
@@ -110,16 +109,12 @@ def test_kills_under_the_load_of_kafkas_verifiable_producer(start_nodes: StartNo
 
 
 def test_kills_under_transactional_load(start_nodes: StartNodes) -> None:
-    values = [f"v{number}" for number in range(6_000)]
     with start_nodes(ClusterPlan(combined(3), SETTINGS)) as cluster:
         cluster.create_topic("in", 4)
         cluster.create_topic(TOPIC, PARTITIONS)
-        fill(cluster.bootstrap, "in", values, 4)
         copiers = [
             Copier(cluster.bootstrap, "in", TOPIC, "copiers", f"copier-{number}") for number in range(2)
         ]
-        for copier in copiers:
-            copier.start()
 
         def committed() -> int:
             for copier in copiers:
@@ -127,30 +122,37 @@ def test_kills_under_transactional_load(start_nodes: StartNodes) -> None:
                     raise copier.failure
             return sum(copier.committed for copier in copiers)
 
-        victims: list[Victim] = [leader, transaction_coordinator, group_coordinator, controller]
+        def wait_for_commits(count: int) -> None:
+            expected = committed() + count
+            cluster.eventually(lambda: committed() >= expected, f"{count} transactions are committed", 120)
+
+        feeder = RecordedProducer(cluster.bootstrap, "in", 4, "v", pause_s=0.005)
+        for copier in copiers:
+            copier.start()
         try:
-            for victim in victims:
-                before = committed()
-                cluster.eventually(
-                    lambda before=before: committed() >= before + 10, "transactions are committed", 120
-                )
-                cluster.kill(victim(cluster))
-                before = committed()
-                cluster.eventually(
-                    lambda before=before: committed() >= before + 5, "and go on with a node less", 120
-                )
-                cluster.heal()
+            with feeder.running():
+                victims: list[Victim] = [leader, transaction_coordinator, group_coordinator, controller]
+                for victim in victims:
+                    wait_for_commits(10)
+                    cluster.kill(victim(cluster))
+                    wait_for_commits(5)
+                    cluster.heal()
+                wait_for_commits(5)
+            values = set(feeder.history.sends)
             cluster.eventually(lambda: all_copied(cluster, len(values)), "all is copied", 180)
         finally:
             for copier in copiers:
                 copier.stop()
+        # then: every value that went in came out, once
+        assert feeder.failures == []
         final = read_to_the_end(cluster.bootstrap, TOPIC, PARTITIONS, committed_only=True)
         copied = Counter(value for poll in final for _, value in poll.records)
         assert [value for value in values if copied[value] != 1] == []
-        assert set(copied) <= set(values)
+        assert set(copied) == values
         report(
             cluster,
             "transactions",
+            values=len(values),
             committed=committed(),
             aborted=sum(copier.aborted for copier in copiers),
             reborn=sum(copier.reborn for copier in copiers),

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,8 @@ class ClusterPlan:
 
     dynamic: `controller.quorum.bootstrap.servers` in place of `controller.quorum.voters`; the first
     controller is the quorum, and others observe until they are added. start_now: the nodes that start with
-    the cluster; None for all. host_of, command_prefix_of: where a node runs, for nodes in network namespaces.
+    the cluster; None for all. conformance_settings: CLUSTER_SETTINGS under all others. host_of,
+    command_prefix_of: where a node runs, for nodes in network namespaces.
     """
 
     nodes: tuple[NodePlan, ...]
@@ -88,8 +89,13 @@ class ClusterPlan:
     start_now: tuple[int, ...] | None = None
     heap: str = "512m"
     quick_start: bool = True
+    conformance_settings: bool = True
     host_of: Callable[[int], str] = lambda node_id: LOCALHOST
     command_prefix_of: Callable[[int], Sequence[str]] = lambda node_id: ()
+
+    def with_settings(self, settings: Mapping[str, str]) -> ClusterPlan:
+        """The same with these settings too."""
+        return replace(self, settings={**self.settings, **settings})
 
 
 def combined(count: int = 3, *, racks: Sequence[str | None] = ()) -> tuple[NodePlan, ...]:
@@ -520,7 +526,7 @@ def _properties(directory: Path, plan: ClusterPlan, node: NodePlan, ports: tuple
         "listeners": ",".join(listeners),
         "controller.listener.names": "CONTROLLER",
         "log.dirs": str(directory / f"node-{node.node_id}" / "logs"),
-        **CLUSTER_SETTINGS,
+        **(CLUSTER_SETTINGS if plan.conformance_settings else {}),
         **plan.settings,
     }
     if node.rack is not None:
