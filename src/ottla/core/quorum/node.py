@@ -144,8 +144,17 @@ class Node:
 
     @property
     def may_stand(self) -> bool:
-        """Whether this node may become a leader now: not with its log in pieces."""
-        return self.is_voter and self.settings.may_vote and not self.stopping and self.installing is None
+        """Whether this node may become a leader now: not with its log in pieces.
+
+        A voter whose removal is in its log, but not known to be committed, may: no other may have the record
+        that commits it. Elected by the voters that stay, it commits the removal and resigns.
+        """
+        if not self.settings.may_vote or self.stopping or self.installing is not None:
+            return False
+        leaving = self.history.voters_offset >= self.high_watermark and is_voter(
+            self.history.voters_before, self.local
+        )
+        return self.is_voter or leaving
 
     @property
     def itself(self) -> Voter:
@@ -257,7 +266,7 @@ class Node:
         election = self.election
         if self.log.last_epoch > election.epoch:
             election = ElectionState(self.log.last_epoch)
-        if self.may_stand and len(self.voters.voters) == 1:
+        if self.may_stand and self.is_voter and len(self.voters.voters) == 1:
             self.election = election
             self.stand_for_election(0)
             return
@@ -364,8 +373,8 @@ class Node:
     def _voters_need_writing(self) -> bool:
         """The log never had them (but a snapshot from formatting had), or this node has moved."""
         own = self.voters.get(self.local.node_id)
-        return self.history.voters_offset < 0 or (
-            own is not None and bool(self.local_listeners) and own != self.itself
+        return own is not None and (
+            self.history.voters_offset < 0 or (bool(self.local_listeners) and own != self.itself)
         )
 
     def resign_from_epoch(self) -> None:

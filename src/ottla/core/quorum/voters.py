@@ -43,6 +43,11 @@ class VoterHistory:
         return self._voters[-1][0] if self._voters else -1
 
     @property
+    def voters_before(self) -> VoterSet:
+        """The voters that the newest ones took the place of."""
+        return self._voters[-2][1] if len(self._voters) > 1 else self._static or NO_VOTERS
+
+    @property
     def kraft_version(self) -> int:
         """The newest kraft.version."""
         return self._versions[-1][1] if self._versions else 0
