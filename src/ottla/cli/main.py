@@ -14,7 +14,9 @@ from ottla import __version__
 
 #: Name -> (module, what it does)
 COMMANDS: dict[str, tuple[str, str]] = {
-    "broker": ("ottla.cli.broker", "run a broker that any Kafka client can use"),
+    "broker": ("ottla.cli.broker", "run a broker that any Kafka client can use, or several"),
+    "quorum": ("ottla.cli.quorum", "show and change the controllers of a cluster"),
+    "partition": ("ottla.cli.partition", "move replicas between brokers, elect leaders"),
     "demo": ("ottla.cli.demo", "run the sample pipeline: real tweets through a broker and Spark"),
 }
 

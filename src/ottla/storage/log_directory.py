@@ -63,7 +63,13 @@ _RESERVED_DIRECTORY_IDS = 100  # uuids below are reserved (KIP-858)
 
 log = logging.getLogger("ottla.storage")
 
-__all__ = ["LogDirectory", "LogDirectoryError", "MetaProperties", "write_meta_properties"]
+__all__ = [
+    "LogDirectory",
+    "LogDirectoryError",
+    "MetaProperties",
+    "read_meta_properties",
+    "write_meta_properties",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +319,11 @@ def _remove_deleted_directories(path: Path) -> None:
 
 
 # --- files ------------------------------------------------------------------------------------------------
+
+
+def read_meta_properties(path: Path) -> MetaProperties | None:
+    """Whose the directory `path` is; None if nobody's yet. Raises LogDirectoryError."""
+    return _read_meta(path / META_PROPERTIES)
 
 
 def write_meta_properties(path: Path, meta: MetaProperties) -> None:
