@@ -1,4 +1,4 @@
-"""Metadata quorums in the test's own event loop: each node with its directory, its sockets and its controller."""
+"""Metadata quorums in the test's own event loop: nodes with their directories, sockets and controllers."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def configs(node: QuorumNode) -> dict[str, str]:
 async def wait_until(condition: Callable[[], bool]) -> None:
     """Wait for something that other tasks bring about."""
     async with asyncio.timeout(WAIT_S):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - what it waits for has no event of its own
             await asyncio.sleep(0.005)
 
 
