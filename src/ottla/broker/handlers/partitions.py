@@ -42,7 +42,8 @@ async def elect_leaders(
     broker: Broker, context: RequestContext, request: ElectLeadersRequest
 ) -> ElectLeadersResponse:
     """Errors are told partition by partition."""
-    return await broker.controller.submit(lambda image: decide_elections(image, request))
+    work = broker.controller_work
+    return await broker.controller.submit(lambda image: decide_elections(image, request, work.rules(image)))
 
 
 async def alter_partition_reassignments(
