@@ -394,13 +394,9 @@ class ReplicaManager:
                 self._follow(topic, partition)
 
     async def elect_all(self) -> None:
-        """The coordinators are there: take roles, and let them take the partitions of their topics."""
+        """The coordinators are there, and this broker is registered: take roles, unless that was done."""
         if not self._has_roles:
             self.take_roles()
-            return
-        for topic in COORDINATORS:
-            for index, partition in sorted(self._led.get(topic, {}).items()):
-                self._coordinator_of(topic).on_elected(index, partition.leader_epoch)
 
     def on_metadata(self, delta: MetadataDelta) -> None:
         """Make the partitions follow committed metadata. Called by the controller after each change."""
