@@ -58,6 +58,8 @@ log = logging.getLogger("ottla.broker")
 
 #: How often a start that waits for others says so.
 TELL_SECONDS: Final = 5.0
+#: How long a start goes on looking for its cluster when it has met another one.
+STRANGER_SECONDS: Final = 2.0
 
 
 class StartError(Exception):
@@ -228,7 +230,7 @@ class Broker:
             self.quorum.start(self.ports)
             if self.config.is_broker:
                 async with self._telling("waiting for the leader of the metadata quorum"):
-                    await self.controller.wait_until_caught_up()
+                    await self._until_caught_up()
                 self._open_partitions()
         if self.config.is_controller:
             endpoints = self._endpoints(
@@ -237,6 +239,26 @@ class Broker:
             self.controller_supervisor.spawn("register-controller", register_controller(self, endpoints))
         if self.config.is_broker:
             await self._become_broker()
+
+    async def _until_caught_up(self) -> None:
+        """Wait for the metadata. Raises ConfigError when it is another cluster's that is there."""
+        caught_up = asyncio.ensure_future(self.controller.wait_until_caught_up())
+        met_stranger = asyncio.ensure_future(self.quorum.met_stranger.wait())
+        try:
+            await asyncio.wait([caught_up, met_stranger], return_when=asyncio.FIRST_COMPLETED)
+            if not caught_up.done():  # the others may let it in, where only one is strange
+                await asyncio.wait([caught_up], timeout=STRANGER_SECONDS)
+            if not caught_up.done():
+                host, port = self.quorum.stranger or ("", 0)
+                raise ConfigError(
+                    f"log directory {self.log_directory.path} belongs to cluster {self.cluster_id}, the "
+                    f"controller at {host}:{port} to another one: name another directory, or the right "
+                    "controllers"
+                )
+            await caught_up
+        finally:
+            caught_up.cancel()
+            met_stranger.cancel()
 
     def _open_partitions(self) -> None:
         self.replicas = ReplicaManager(self, self.log_directory)

@@ -116,6 +116,9 @@ class MetadataQuorum:
     ) -> None:
         self.directory = directory
         self.log = metadata_log
+        self.stranger: Address | None = None
+        """A node that was asked and belongs to another cluster; `met_stranger` says that there is one."""
+        self.met_stranger = asyncio.Event()
         self.node_id = config.node_id
         self.alone = config.quorum_alone and _only_voter(directory, config, metadata_log)
         """Whether this node is the only voter: it needs nobody, and nobody is asked."""
@@ -453,6 +456,9 @@ class MetadataQuorum:
             case api.Report(trouble, node_id, address):
                 where = "" if address is None else f" address={address.host}:{address.port}"
                 log.error("metadata quorum: %s node=%d%s", trouble.value, node_id, where)
+                if trouble is api.Trouble.OTHER_CLUSTER and address is not None:
+                    self.stranger = address
+                    self.met_stranger.set()
 
     def _set_timer(self) -> None:
         core = self._core

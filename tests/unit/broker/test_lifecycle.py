@@ -89,7 +89,7 @@ class FakeNode:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(10):
-            while not condition():
+            while not condition():  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
 
 
