@@ -60,7 +60,7 @@ Spawn = Callable[[str, Coroutine[Any, Any, Any]], "asyncio.Task[Any]"]
 #: A new cluster's settings are one transaction of this name, as in Kafka.
 BOOTSTRAP_TRANSACTION = "Bootstrap records"
 #: So many records are applied in one turn of the loop: a node that catches up answers others in between.
-APPLIED_AT_ONCE = 5_000
+APPLIED_AT_ONCE = 1_000
 #: A leader that can't commit takes no more than this: others may lead already.
 MAX_UNCOMMITTED_RECORDS = 200_000
 
@@ -471,6 +471,7 @@ class Controller:
 
         try:
             await asyncio.to_thread(write)
+            self._log.checkpoint_recovery_point()
             self._log.snapshot_written(now_ms)
             self._quorum.snapshot_written()
             self.snapshots_written += 1

@@ -61,6 +61,7 @@ class LogManager:
         self._last_taken = self._last_written = 0
         #: The partitions that the files on the disk may name.
         self._checkpointed = self._recovery_points.keys() | self._log_start_offsets.keys()
+        broker.quorum.log.leave_checkpoints_to(self.before_metadata_shortening)
         self._flush_wanted = asyncio.Event()
         self._doomed: list[tuple[int, Path]] = []
         self._last_flush_ms: dict[TopicPartition, int] = {}
@@ -269,6 +270,12 @@ class LogManager:
         if marks:
             async with self._checkpointing:
                 await asyncio.to_thread(self._directory.write_high_watermarks, dict(self._high_watermarks))
+
+    def before_metadata_shortening(self, offset: int) -> None:
+        """The same for the metadata log, which its quorum cuts at once."""
+        if self._recovery_points.get((METADATA_TOPIC, 0), 0) > offset:
+            self._recovery_points[METADATA_TOPIC, 0] = offset
+            self._write_offsets(*self._take_offsets())
 
     def _take_offsets(self) -> tuple[int, dict[TopicPartition, int], dict[TopicPartition, int]]:
         self._last_taken += 1

@@ -108,8 +108,7 @@ class MetadataLog:
         self._incoming: IncomingSnapshot | None = None
         self._bytes_since_snapshot = 0
         self._snapshot_ms = now_ms
-        self.before_shortening: Callable[[int], None] = self._lower_recovery_point
-        """Makes durable that the log's recovery point is not above an offset."""
+        self._before_shortening: Callable[[int], None] | None = None
 
     @classmethod
     def open(
@@ -345,11 +344,27 @@ class MetadataLog:
 
     def truncate(self, offset: int, now_ms: int) -> None:
         """Cut everything from `offset` on. Whoever calls knows that it is not committed. Raises OSError."""
-        self.before_shortening(offset)
+        self._lower_recovery_point(offset)
         self._log.truncate_to(offset, now_ms=now_ms)
 
+    def leave_checkpoints_to(self, before_shortening: Callable[[int], None]) -> None:
+        """A broker writes this log's recovery point with its partitions' from now on.
+
+        `before_shortening` makes durable that it is not above an offset.
+        """
+        self._before_shortening = before_shortening
+
+    def checkpoint_recovery_point(self) -> None:
+        """Write it, where no broker does. Raises OSError."""
+        if self._before_shortening is None:
+            points = self._directory.read_recovery_points()
+            points[METADATA_TOPIC, 0] = self.recovery_point
+            self._directory.write_recovery_points(points)
+
     def _lower_recovery_point(self, offset: int) -> None:
-        """As long as nobody else writes the checkpoint."""
+        if self._before_shortening is not None:
+            self._before_shortening(offset)
+            return
         points = self._directory.read_recovery_points()
         if points.get((METADATA_TOPIC, 0), 0) > offset:
             points[METADATA_TOPIC, 0] = offset
@@ -372,6 +387,7 @@ class MetadataLog:
         if self._incoming is not None:
             self._incoming.drop()
         self._log.close()
+        self.checkpoint_recovery_point()
 
     # -- snapshots of this node -----------------------------------------------------------------------
 
@@ -458,7 +474,7 @@ class MetadataLog:
         if not self._is_beyond(snapshot):
             incoming.drop()
             return False
-        self.before_shortening(snapshot.end_offset)
+        self._lower_recovery_point(snapshot.end_offset)
         incoming.put_in_place()
         self._begin_at(snapshot, now_ms)
         self.begin_snapshot(now_ms)
