@@ -631,7 +631,9 @@ class BrokerNode:
             return Offsets(error.code)
         return Offsets(ErrorCode.NONE, replica.log.log_start_offset, replica.log.log_end_offset)
 
-    def _handle_fetch(self, request: FetchAsked, answer: Answer, until_ms: int, *, first: bool = True) -> None:
+    def _handle_fetch(
+        self, request: FetchAsked, answer: Answer, until_ms: int, *, first: bool = True
+    ) -> None:
         """A follower's fetch: its position counts once, then it gets what comes after it, or waits."""
         answers: list[tuple[PartitionKey, FetchAnswer]] = []
         empty = True

@@ -130,11 +130,13 @@ class ControllerNode:
     def on_commit(self, header: BatchHeader, batch: bytes) -> None:
         """A committed batch, in the order of the log."""
         image = self.image
-        self._node.observer.committed(self._node, header, batch)
+        is_news = self._node.observer.committed(self._node, header, batch)
         delta = MetadataDelta()
         if not header.is_control:
             for record in records_of(batch):
                 image.apply(record, delta)
+                if is_news:
+                    self._node.observer.note(None, "record", header.base_offset, record)
         image.last_offset, image.last_epoch = header.last_offset, header.partition_leader_epoch
         if not header.is_control:
             self.on_delta(delta)

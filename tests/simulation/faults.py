@@ -1,9 +1,10 @@
 """What goes wrong, and what administrators do meanwhile, by a plan from the seed.
 
 Everything that Kafka promises to survive may happen, at any time and at once: kills, pauses, partitions, slow
-disks. A power loss is different: replication without fsync promises that an acknowledged record lives as
-long as one in-sync replica keeps it. So a node loses power only while, for all that it holds, somebody else
-who is in sync has it all; and that one is not killed before the node is in sync again.
+disks. A power loss is different: replication without fsync promises that an acknowledged record lives
+as long as one in-sync replica keeps it, and who lost its tail counts as in sync until the controller knows.
+So a node loses power only while, for all that it holds, somebody else who is in sync has it all, and nothing
+else goes wrong before the node has registered anew.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla.core.metadata.image import MetadataImage, PartitionImage
+from ottla.core.metadata.image import MetadataImage
 from ottla.protocol.messages.add_raft_voter_request import AddRaftVoterRequest, Listener
 from ottla.protocol.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -23,6 +24,7 @@ from ottla.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from ottla.protocol.messages.elect_leaders_request import ElectLeadersRequest
 from ottla.protocol.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from simulation.node import Node
+from simulation.wire import PartitionKey
 
 if TYPE_CHECKING:
     from simulation.cluster import Cluster
@@ -39,7 +41,6 @@ class Chaos:
         self._random = cluster.scheduler.random
         self._over = False
         self._powerless: Node | None = None
-        self._keepers: set[int] = set()
         self._topics_made = 0
         self._faults: list[tuple[int, Callable[[], None]]] = [
             (6, self._kill),
@@ -66,8 +67,21 @@ class Chaos:
             self._scheduler.after_ms(self._random.randrange(duration_ms), self._happen, fault)
 
     def _happen(self, fault: Callable[[], None]) -> None:
-        if not self._over:
+        if not self._over and not self._must_be_calm():
             fault()
+
+    def _must_be_calm(self) -> bool:
+        """Whether a node has lost power, and the controller may still take it for what it was."""
+        node = self._powerless
+        if node is None:
+            return False
+        if node.is_broker:
+            registered = self._cluster.newest_image().brokers.get(node.node_id)
+            broker = node.broker
+            if registered is None or broker is None or broker.broker_epoch != registered.broker_epoch:
+                return True
+        self._powerless = None
+        return False
 
     def heal(self) -> None:
         """Nothing goes wrong any more; whoever is down comes back."""
@@ -76,8 +90,7 @@ class Chaos:
         self._cluster.network.heal()
         for node in self._cluster.nodes:
             node.disk.sync_ms = 1.0
-            node.host._steps_left = None
-            node.host._still_until = 0
+            node.host.be_safe()
             if not node.host.alive:
                 self._start_again(node)
 
@@ -104,92 +117,61 @@ class Chaos:
 
         look()
 
-    def _may_kill(self, node: Node) -> bool:
-        self._look_at_keepers()
-        return node.host.alive and node.node_id not in self._keepers
-
     def _kill(self) -> None:
         node = self._node()
-        if self._may_kill(node):
+        if node.host.alive:
             node.kill()
             self._later(node)
 
     def _kill_somewhere(self) -> None:
         """In the middle of what it does next."""
         node = self._node()
-        if self._may_kill(node) and self._powerless is None:
+        if node.host.alive:
             node.host.arm_kill(self._random.randint(1, 60))
             self._watch_down(node)
 
     def _lose_power(self) -> None:
         node = self._node()
-        if not self._may_kill(node) or self._powerless is not None:
-            return
-        if any(each.host._steps_left is not None for each in self._cluster.nodes):
-            return
-        keepers = self._who_keeps(node)
-        if keepers is None:
-            return
-        self._powerless, self._keepers = node, keepers
-        node.lose_power()
-        self._later(node)
+        if node.host.alive and self._is_calm() and self._is_kept(node):
+            self._powerless = node
+            node.lose_power()
+            self._later(node)
 
-    def _who_keeps(self, node: Node) -> set[int] | None:
-        """Who has all that is committed of what this node holds; None if something is nowhere else."""
-        broker = node.broker
-        if broker is None or not node.is_broker:
-            return set()
+    def _is_calm(self) -> bool:
+        """Whether nothing that was begun is about to go wrong."""
+        network = self._cluster.network
+        faults = network.faults
+        if network.blocked or network.slow_ms or faults.loss or faults.late:
+            return False
+        return not any(each.host.in_danger or each.stopping for each in self._cluster.nodes)
+
+    def _is_kept(self, node: Node) -> bool:
+        """Whether all that is committed of what this node holds is with somebody else in sync, too."""
+        if not node.is_broker:
+            return True
         image = self._cluster.newest_image()
-        keepers: set[int] = set()
         for key, committed_to in self._cluster.observer.committed_to.items():
             topic = image.topics_by_id.get(key[0])
             if topic is None or committed_to == 0:
                 continue
             partition = topic.partitions[key[1]]
-            if node.node_id not in (*partition.replicas, *partition.isr):
-                continue
-            keeper = self._keeper(image, partition, key, committed_to, node.node_id)
-            if keeper is None:
-                return None
-            keepers.add(keeper)
-        return keepers
-
-    def _keeper(
-        self, image: MetadataImage, partition: PartitionImage, key: object, committed_to: int, but: int
-    ) -> int | None:
-        for node_id in partition.isr:
-            node = self._cluster.node(node_id)
-            registered = image.brokers.get(node_id)
-            if node_id == but or registered is None or not registered.active or node.broker is None:
-                continue
-            replica = node.broker.replicas.get(key)  # type: ignore[call-overload]
-            if (
-                node.host.alive
-                and not node.stopping
-                and node.broker.broker_epoch == registered.broker_epoch
-                and replica is not None
-                and replica.log.log_end_offset >= committed_to
+            if node.node_id in (*partition.replicas, *partition.isr) and not any(
+                self._keeps(image, key, committed_to, each) for each in partition.isr if each != node.node_id
             ):
-                return node_id
-        return None
+                return False
+        return True
 
-    def _look_at_keepers(self) -> None:
-        """Once the node that lost power is in sync again, or somebody else too, the keepers may go."""
-        node = self._powerless
-        if node is None or not node.host.alive:
-            return
-        image = self._cluster.newest_image()
-        registered = image.brokers.get(node.node_id)
-        if node.is_broker:
-            if registered is None or not registered.active or node.broker is None:
-                return
-            if node.broker.broker_epoch != registered.broker_epoch:
-                return
-            for topic in image.topics.values():
-                for partition in topic.partitions.values():
-                    if node.node_id in partition.replicas and node.node_id not in partition.isr:
-                        return
-        self._powerless, self._keepers = None, set()
+    def _keeps(self, image: MetadataImage, key: PartitionKey, committed_to: int, node_id: int) -> bool:
+        node = self._cluster.node(node_id)
+        registered = image.brokers.get(node_id)
+        if not node.host.alive or node.broker is None or registered is None or not registered.active:
+            return False
+        replica = node.broker.replicas.get(key)
+        return (
+            node.broker.broker_epoch == registered.broker_epoch
+            and replica is not None
+            and replica.log.log_end_offset >= committed_to
+        )
 
     def _stop(self) -> None:
         node = self._node()
@@ -199,6 +181,8 @@ class Chaos:
 
     def _pause(self) -> None:
         node = self._node()
+        if not node.host.alive:
+            return
         duration_ms = self._random.choice((100, 700, 2500, 4000))
         self._cluster.observer.note(node, "stands still", duration_ms)
         node.host.stand_still(duration_ms)

@@ -165,6 +165,7 @@ class Node:
         if self.host.alive:
             self.observer.note(self, how)
             self.host.stop()
+            self.broker = None
             self.network.hang_up(self.host)
 
     def stop(self) -> None:

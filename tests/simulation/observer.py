@@ -40,7 +40,6 @@ class Observer:
         self._leaders: dict[tuple[PartitionKey, int], tuple[int, int]] = {}
         self.committed_to: dict[PartitionKey, int] = {}
         self._committed: dict[PartitionKey, list[tuple[int, int, int]]] = {}
-        self.metadata_end = 0
 
     # -- the trace ------------------------------------------------------------------------------------
 
@@ -68,12 +67,13 @@ class Observer:
             if known != leader_id:
                 raise Violation(f"epoch {became.epoch} has two leaders: {known} and {leader_id}")
 
-    def committed(self, node: Node, header: BatchHeader, batch: bytes) -> None:
-        """A node takes a batch of the metadata for committed."""
+    def committed(self, node: Node, header: BatchHeader, batch: bytes) -> bool:
+        """A node takes a batch of the metadata for committed; whether it is the first one to do so."""
+        is_news = header.base_offset not in self._metadata
         known = self._metadata.setdefault(header.base_offset, batch)
         if known is not batch and known != batch:
             raise Violation(f"{node.host.name}: the metadata at {header.base_offset} is not what it was")
-        self.metadata_end = max(self.metadata_end, header.next_offset)
+        return is_news
 
     def snapshot_written(self, node: Node, snapshot: SnapshotId, data: bytes) -> None:
         """A node made a snapshot."""
@@ -167,6 +167,6 @@ class Observer:
         for header, _ in replica.log.batches(offset):
             if (header.base_offset, header.partition_leader_epoch, header.crc) in committed:
                 raise Violation(
-                    f"{replica.topic}-{replica.index}: {node.host.name} cuts its log at {offset}, and with it "
-                    f"what was committed at {header.base_offset}"
+                    f"{replica.topic}-{replica.index}: {node.host.name} cuts its log at {offset}, and "
+                    f"with it what was committed at {header.base_offset}"
                 )

@@ -29,6 +29,7 @@ from ottla.core.quorum.api import (
     Reply,
     ReplyRecords,
     ReplySnapshot,
+    Report,
     Role,
     SaveElection,
     Send,
@@ -44,6 +45,7 @@ from ottla.core.quorum.control_records import (
     voters_control,
 )
 from ottla.core.quorum.quorum import Quorum
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.record_batch import (
     BatchHeader,
     ControlRecordType,
@@ -316,11 +318,10 @@ class QuorumNode:
             case Became():
                 self._on_became(effect)
             case ReplySnapshot(token, response, snapshot, position, max_bytes):
-                piece = self.snapshots[snapshot]
-                answer = response.topics[0].partitions[0]  # type: ignore[attr-defined]
-                answer.size, answer.position = len(piece), position
-                answer.unaligned_records = piece[position : position + max_bytes]
+                self._put_snapshot_in(response, snapshot, position, max_bytes)
                 self._replies.pop(token)(response)
+            case Report():
+                self._on_report(effect)
             case BeginSnapshot(snapshot):
                 self._coming = (snapshot, bytearray())
             case AppendSnapshot(snapshot, data):
@@ -328,6 +329,20 @@ class QuorumNode:
                 self._coming[1].extend(data)
             case InstallSnapshot(snapshot):
                 self._install(snapshot)
+
+    def _put_snapshot_in(self, response: Any, snapshot: SnapshotId, position: int, max_bytes: int) -> None:
+        answer = response.topics[0].partitions[0]
+        data = self.snapshots.get(snapshot)
+        if data is None:
+            answer.error_code = ErrorCode.SNAPSHOT_NOT_FOUND
+        elif not 0 <= position < len(data):
+            answer.error_code = ErrorCode.POSITION_OUT_OF_RANGE
+        else:
+            answer.size = len(data)
+            answer.unaligned_records = data[position : position + max_bytes]
+
+    def _on_report(self, effect: Report) -> None:
+        raise AssertionError(f"all nodes are of one cluster: {effect}")
 
     def _send(self, effect: Send) -> None:
         life = self.host.life

@@ -120,12 +120,21 @@ class Host:
         """Nothing happens here for a while: a stopped process, a long collection, a machine that sleeps."""
         self._still_until = max(self._still_until, self.scheduler.now + int(duration_ms * MILLISECOND))
 
+    @property
+    def in_danger(self) -> bool:
+        """Whether it stands still, or a kill is armed."""
+        return self._steps_left is not None or self._still_until > self.scheduler.now
+
+    def be_safe(self) -> None:
+        """It goes on, and is not killed at a step."""
+        self._steps_left = None
+        self._still_until = 0
+
     def stop(self) -> None:
         """The process is gone, with all that it had in memory."""
         self.alive = False
         self.life += 1
-        self._steps_left = None
-        self._still_until = 0
+        self.be_safe()
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
