@@ -65,12 +65,16 @@ CLUSTER_SETTINGS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """A node that a cluster shall have, and what it is given over the cluster's settings."""
+    """A node that a cluster shall have, and what it is given over the cluster's settings.
+
+    kind: whose it is, if it is not of the cluster's kind.
+    """
 
     node_id: int
     roles: tuple[str, ...] = (BROKER, CONTROLLER)
     rack: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
+    kind: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,8 @@ class ClusterPlan:
 
     dynamic: `controller.quorum.bootstrap.servers` in place of `controller.quorum.voters`; the first
     controller is the quorum, and others observe until they are added. start_now: the nodes that start with
-    the cluster; None for all. conformance_settings: CLUSTER_SETTINGS under all others. host_of,
+    the cluster; None for all. cluster_id: said to ottla's nodes, which choose one by the voters otherwise
+    (Kafka's have CLUSTER_ID). conformance_settings: CLUSTER_SETTINGS under all others. host_of,
     command_prefix_of: where a node runs, for nodes in network namespaces.
     """
 
@@ -89,6 +94,7 @@ class ClusterPlan:
     start_now: tuple[int, ...] | None = None
     heap: str = "512m"
     quick_start: bool = True
+    cluster_id: str | None = None
     conformance_settings: bool = True
     host_of: Callable[[int], str] = lambda node_id: LOCALHOST
     command_prefix_of: Callable[[int], Sequence[str]] = lambda node_id: ()
@@ -248,8 +254,8 @@ class NodeCluster:
         with ThreadPoolExecutor(max(1, len(nodes))) as threads:
             codes = list(threads.map(lambda node: node.server.stop(), nodes))
         # A JVM that ends by SIGTERM says 128 + 15, after its shutdown hooks have run.
-        clean = (0, 143) if self.name == APACHE_KAFKA else (0,)
         for node, code in zip(nodes, codes, strict=True):
+            clean = (0, 143) if node.kind == APACHE_KAFKA else (0,)
             assert code in clean, f"node {node.node_id} stopped with {code}\n{node.server.log_tail()}"
 
     def restart(self, node_id: int) -> None:
@@ -494,10 +500,12 @@ def prepare_cluster(kind: str, directory: Path, plan: ClusterPlan) -> NodeCluste
     nodes: dict[int, ClusterNode] = {}
     for each in plan.nodes:
         properties = {**quorum, **_properties(directory, plan, each, ports[each.node_id])}
-        nodes[each.node_id] = _prepare_node(kind, directory, plan, each, ports[each.node_id], properties)
-    if kind == APACHE_KAFKA:
-        with ThreadPoolExecutor(len(nodes)) as threads:
-            list(threads.map(lambda node: _format(node, plan, controllers), nodes.values()))
+        nodes[each.node_id] = _prepare_node(
+            each.kind or kind, directory, plan, each, ports[each.node_id], properties
+        )
+    to_format = [node for node in nodes.values() if node.kind == APACHE_KAFKA]
+    with ThreadPoolExecutor(len(nodes)) as threads:
+        list(threads.map(lambda node: _format(node, plan, controllers), to_format))
     return NodeCluster(kind, plan, directory, nodes)
 
 
@@ -548,6 +556,7 @@ def _prepare_node(
     path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()), encoding="utf-8")
     if kind == OTTLA:
         command = [sys.executable, "-m", "ottla", "broker", "--config", str(path), "--log-level", "info"]
+        command += ["--cluster-id", plan.cluster_id] if plan.cluster_id is not None else []
         ready = "ready"
     else:
         # Compiled by the first compiler alone a JVM starts in half the time.

@@ -1,0 +1,124 @@
+"""Nodes of ottla and of Apache Kafka in one cluster: brokers of both, and a quorum of both.
+
+It is what a migration without downtime needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.protocol.errors import ErrorCode
+from support.apache_kafka import CLUSTER_ID
+from support.cluster_load import RecordedProducer, check_nothing_lost
+from support.cluster_wire import produce_to_leader
+from support.clusters import (
+    APACHE_KAFKA,
+    BROKER,
+    CONTROLLER,
+    OTTLA,
+    ClusterPlan,
+    NodeCluster,
+    NodePlan,
+    start_cluster,
+)
+from support.confluent import read_all
+from support.wire import batch
+
+pytestmark = [pytest.mark.long, pytest.mark.java, pytest.mark.timeout(400)]
+
+BROKERS = [1, 2, 3]
+PARTITIONS = (0, 1, 2)
+
+
+@pytest.fixture
+def under_kafka(tmp_path: Path) -> Iterator[NodeCluster]:
+    """Kafka's controller 101, Kafka's brokers 1 and 3, ottla's broker 2."""
+    nodes = (
+        NodePlan(101, (CONTROLLER,)),
+        NodePlan(1, (BROKER,)),
+        NodePlan(2, (BROKER,), kind=OTTLA),
+        NodePlan(3, (BROKER,)),
+    )
+    plan = ClusterPlan(nodes, {"min.insync.replicas": "2"}, dynamic=True, heap="300m")
+    with start_cluster(APACHE_KAFKA, tmp_path / "nodes", plan) as cluster:
+        yield cluster
+
+
+def test_an_ottla_broker_serves_under_kafkas_controller(under_kafka: NodeCluster) -> None:
+    cluster = under_kafka
+    # it observes the quorum and is registered
+    assert {each.replica_id for each in cluster.quorum(of=2).observers} == set(BROKERS)
+    assert cluster.metadata("", of=2).cluster_id == CLUSTER_ID
+    # it leads and follows
+    # one replica alone may commit: else nothing that a follower does not know as committed is read from it
+    cluster.create_topic(
+        "t", assignments=[[1, 2, 3], [2, 1, 3], [3, 2, 1]], config={"min.insync.replicas": "1"}
+    )
+    for index in range(3):
+        for number in range(10):
+            answer = produce_to_leader(cluster, "t", index, batch(10))
+            assert (answer.error_code, answer.base_offset) == (0, number * 10)
+    cluster.wait_until_in_sync()
+    assert len(read_all(cluster.bootstrap, "t", 300, PARTITIONS)) == 300
+    # when Kafka's brokers die, it leads what they led, with all that was acknowledged
+    cluster.kill(1)
+    cluster.kill(3)
+    cluster.eventually(
+        lambda: all(each.leader_id == 2 for each in cluster.metadata("t").topics[0].partitions), "2 leads all"
+    )
+    assert len(read_all(cluster.nodes[2].bootstrap, "t", 300, PARTITIONS)) == 300
+    # when they are back they follow it
+    cluster.heal()
+    # when it stops cleanly it gives them everything
+    cluster.stop(2)
+    assert all(each.leader_id in (1, 3) for each in cluster.metadata("t").topics[0].partitions)
+    cluster.heal()
+
+
+def test_nodes_of_both_kinds_die_under_load(under_kafka: NodeCluster) -> None:
+    cluster = under_kafka
+    cluster.create_topic("t", 6)
+    with RecordedProducer(cluster.bootstrap, "t", 6).running() as producer:
+        for victim in (2, 1, 2, 3):
+            producer.wait_for_more(300)
+            cluster.kill(victim)
+            producer.wait_for_all_partitions()
+            cluster.heal()
+        producer.wait_for_more(100)
+    check_nothing_lost(cluster, producer)
+
+
+def test_one_quorum_of_both_kinds(tmp_path: Path) -> None:
+    """Two of Kafka's voters and one of ottla's: each leads in its turn."""
+    nodes = (
+        NodePlan(101, (CONTROLLER,)),
+        NodePlan(102, (CONTROLLER,)),
+        NodePlan(103, (CONTROLLER,), kind=OTTLA),
+        NodePlan(1, (BROKER,)),
+        NodePlan(2, (BROKER,), kind=OTTLA),
+    )
+    settings = {"default.replication.factor": "2", "offsets.topic.replication.factor": "2"}
+    plan = ClusterPlan(nodes, settings, heap="300m", cluster_id=CLUSTER_ID)
+    with start_cluster(APACHE_KAFKA, tmp_path / "nodes", plan) as cluster:
+        assert {each.replica_id for each in cluster.quorum().current_voters} == {101, 102, 103}
+        led: set[int] = set()
+        cluster.create_topic("t", 2, 2)
+        for number in range(8):
+            active = cluster.active_controller()
+            led.add(active)
+            cluster.create_topic(f"t-{number}", 2, 2)
+            assert produce_to_leader(cluster, "t", 0, batch(1)).error_code == ErrorCode.NONE
+            if led == {101, 102, 103} or {103} < led:
+                break
+            # when: the leader goes, another takes over
+            cluster.kill(active)
+            cluster.eventually(
+                lambda active=active: cluster.quorum().leader_id not in (-1, active), "another leads"
+            )
+            cluster.start(active)
+        assert 103 in led, f"ottla's controller never led: {led}"
+        names = {each.name for each in cluster.metadata().topics}
+        assert {f"t-{number}" for number in range(len(led))} <= names
