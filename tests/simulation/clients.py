@@ -90,7 +90,7 @@ class Producer(Client):
 
     acks = -1
     idempotent = True
-    pause_ms = 50
+    pause_ms = 60
     stopped = False
     finished = False
     sent = 0
@@ -173,7 +173,7 @@ class Consumer(Client):
             if records:
                 self.history.poll((topic, index), records, committed_only=True, start=offset)
                 offset = records[-1][0] + 1
-            await self.host.sleep(30 + 60 * self._random.random())
+            await self.host.sleep(50 + 100 * self._random.random())
 
     async def poll(self, topic: str, index: int, offset: int) -> list[tuple[int, str]]:
         """Records from `offset` on, if any came."""

@@ -85,7 +85,7 @@ class Shape:
             skewed_clocks=dice.random() < 0.5,
             through_bytes=dice.random() < 0.1,
             late_voters=1 if len(controllers) > 2 and dice.random() < 0.3 else 0,
-            chaos_ms=dice.choice((3000, 6000, 10000)),
+            chaos_ms=dice.choice((2000, 3000, 6000)),
             fault_count=dice.choice((1, 3, 6, 12)),
         )
 

@@ -39,7 +39,8 @@ class Observer:
         self._snapshots: dict[SnapshotId, bytes] = {}
         self._leaders: dict[tuple[PartitionKey, int], tuple[int, int]] = {}
         self.committed_to: dict[PartitionKey, int] = {}
-        self._committed: dict[PartitionKey, list[tuple[int, int, int]]] = {}
+        self._committed: dict[PartitionKey, list[tuple[int, int, int, int]]] = {}
+        """Base offset, leader epoch, CRC of every committed batch; the epoch of the leader that said so."""
 
     # -- the trace ------------------------------------------------------------------------------------
 
@@ -106,13 +107,16 @@ class Observer:
                 f"{replica.topic}-{replica.index}: epoch {leader.leader_epoch} has two leaders, "
                 f"{known[0]} and {node.node_id}"
             )
-        committed_to = self.committed_to.get(key, 0)
-        if replica.log.log_end_offset < committed_to:
+        earlier = next(
+            (base for base, *_, by in self._committed.get(key, ()) if by >= leader.leader_epoch),
+            self.committed_to.get(key, 0),
+        )
+        if replica.log.log_end_offset < earlier:
             raise Violation(
                 f"{replica.topic}-{replica.index}: {node.host.name} leads epoch {leader.leader_epoch} with a "
-                f"log that ends at {replica.log.log_end_offset}, {committed_to} was committed"
+                f"log that ends at {replica.log.log_end_offset}, {earlier} was committed in earlier epochs"
             )
-        self.compare(node, replica, committed_to)
+        self.compare(node, replica, earlier)
 
     def compare(self, node: Node, replica: Replica, limit: int) -> None:
         """The replica has what is committed below `limit`."""
@@ -121,7 +125,7 @@ class Observer:
             (header.base_offset, header.partition_leader_epoch, header.crc)
             for header, _ in replica.log.batches(start, limit)
         ]
-        expected = [each for each in self._committed.get(replica.key, ()) if start <= each[0] < limit]
+        expected = [each[:3] for each in self._committed.get(replica.key, ()) if start <= each[0] < limit]
         if own != expected:
             differing = [each for each in zip(own, expected, strict=False) if each[0] != each[1]]
             raise Violation(
@@ -143,7 +147,7 @@ class Observer:
             )
         committed = self._committed.setdefault(key, [])
         committed += [
-            (header.base_offset, header.partition_leader_epoch, header.crc)
+            (header.base_offset, header.partition_leader_epoch, header.crc, leader.leader_epoch)
             for header, _ in replica.log.batches(known, high_watermark)
         ]
         self.committed_to[key] = high_watermark
@@ -163,7 +167,7 @@ class Observer:
     def truncates(self, node: Node, replica: Replica, offset: int) -> None:
         """A follower is about to cut its log."""
         self.note(node, "truncates", replica.topic, replica.index, offset, replica.log.log_end_offset)
-        committed = set(self._committed.get(replica.key, ()))
+        committed = {each[:3] for each in self._committed.get(replica.key, ())}
         for header, _ in replica.log.batches(offset):
             if (header.base_offset, header.partition_leader_epoch, header.crc) in committed:
                 raise Violation(
