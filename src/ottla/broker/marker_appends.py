@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.core.metadata import broker_settings
@@ -17,6 +17,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.broker.partition import Partition
 
 log = logging.getLogger("ottla.broker.transactions")
 
@@ -37,8 +38,8 @@ class AppendedMarker(NamedTuple):
     """A marker that waits for its partition's other replicas."""
 
     partition: TopicPartition
+    held: Partition
     offset: int
-    leader_epoch: int
 
 
 class MarkerAppends(NamedTuple):
@@ -80,35 +81,13 @@ def _append(broker: Broker, end: TransactionEnd, partition: TopicPartition, appe
         if held.high_watermark > offset:
             appends.errors[partition] = ErrorCode.NONE
         else:
-            appends.uncommitted.append(AppendedMarker(partition, offset, held.leader.leader_epoch))
+            appends.uncommitted.append(AppendedMarker(partition, held, offset))
 
 
 async def until_committed(
-    broker: Broker, appended: Iterable[AppendedMarker]
+    broker: Broker, appended: Sequence[AppendedMarker]
 ) -> dict[TopicPartition, ErrorCode]:
     """Wait for the markers, for request.timeout.ms at most; what became of each. Raises nothing."""
-    deadline = broker.loop.time() + broker.config[broker_settings.REQUEST_TIMEOUT_MS] / 1000
-    return {each.partition: await _outcome(broker, each, deadline) for each in appended}
-
-
-async def _outcome(broker: Broker, appended: AppendedMarker, deadline: float) -> ErrorCode:
-    changed = asyncio.Event()
-    topic, index = appended.partition
-    try:
-        partition = broker.replicas.partition(topic, index)
-        partition.add_waiter(changed.set)
-        try:
-            async with asyncio.timeout_at(deadline):
-                while partition.leader.leader_epoch == appended.leader_epoch:
-                    if partition.high_watermark > appended.offset:
-                        return ErrorCode.NONE
-                    changed.clear()
-                    await changed.wait()
-                    partition = broker.replicas.partition(topic, index)
-        finally:
-            partition.remove_waiter(changed.set)
-    except KafkaError as error:
-        return error.code
-    except TimeoutError:
-        return ErrorCode.REQUEST_TIMED_OUT
-    return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    timeout_ms = broker.config[broker_settings.REQUEST_TIMEOUT_MS]
+    codes = await asyncio.gather(*(each.held.committed(each.offset + 1, timeout_ms) for each in appended))
+    return {each.partition: code for each, code in zip(appended, codes, strict=True)}

@@ -106,10 +106,9 @@ class FakeBroker:
         self.errors: deque[KafkaError | OSError | None] = deque()
         self.appended: list[tuple[str, int, int, int, int, bool, int]] = []
         self.replicas = self
-        #: What this broker has as its partitions' high watermark and leader epoch.
+        #: The high watermark of this broker's partitions; who waits for it.
         self.high_watermark = 1
-        self.leader = SimpleNamespace(leader_epoch=0)
-        self.waiters: list[Callable[[], None]] = []
+        self.waiting: list[asyncio.Future[ErrorCode]] = []
         #: The other broker, if it can be reached.
         self.elsewhere: Elsewhere | None = None
         self.peers = self
@@ -119,15 +118,10 @@ class FakeBroker:
     def partition(self, topic: str, index: int) -> FakeBroker:
         return self
 
-    def add_waiter(self, waiter: Callable[[], None]) -> None:
-        self.waiters.append(waiter)
-
-    def remove_waiter(self, waiter: Callable[[], None]) -> None:
-        self.waiters.remove(waiter)
-
-    def changed(self) -> None:
-        for waiter in self.waiters:
-            waiter()
+    async def committed(self, end_offset: int, timeout_ms: int) -> ErrorCode:
+        answer: asyncio.Future[ErrorCode] = self.loop.create_future()
+        self.waiting.append(answer)
+        return await answer
 
     async def ask(self, purpose: str, to: Any, request: Message, *, timeout_ms: int) -> Message:
         assert (purpose, to) == ("markers", ("elsewhere", 9092))
@@ -336,11 +330,10 @@ def test_a_marker_counts_when_it_is_committed() -> None:
         # given
         broker.high_watermark = 0
         broker.markers.write(runner, order(T0))  # type: ignore[arg-type]
-        await until(lambda: bool(broker.waiters))
+        await until(lambda: bool(broker.waiting))
         assert runner.told == []
         # when
-        broker.high_watermark = 1
-        broker.changed()
+        broker.waiting[0].set_result(ErrorCode.NONE)
         await broker.done()
         # then
         assert runner.marked == [T0]
@@ -354,11 +347,10 @@ def test_a_marker_that_its_leader_lost_is_written_again() -> None:
         # given
         broker.high_watermark = 0
         broker.markers.write(runner, order(T0))  # type: ignore[arg-type]
-        await until(lambda: bool(broker.waiters))
+        await until(lambda: bool(broker.waiting))
         # when
-        broker.leader = SimpleNamespace(leader_epoch=1)
-        broker.changed()
         broker.high_watermark = 1
+        broker.waiting[0].set_result(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         await broker.done()
         # then
         assert (len(broker.appended), runner.marked) == (2, [T0])
