@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +22,10 @@ from ottla.core.metadata.decisions import Decision
 from ottla.core.metadata.image import MetadataImage
 from ottla.core.quorum.api import ListenerEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.protocol.records.config_record import ConfigRecord
+from ottla.protocol.records.partition_record import PartitionRecord
+from ottla.protocol.records.remove_topic_record import RemoveTopicRecord
+from ottla.protocol.records.topic_record import TopicRecord
+from ottla.protocol.schema import Message
 from ottla.storage.log_directory import LogDirectory
 from support.metadata import directory_of
 
@@ -92,6 +97,7 @@ class QuorumNode:
             self.quorum._closed = self.controller._closed = True
             if self.quorum._timer is not None:
                 self.quorum._timer.cancel()
+            self.controller._resign("the node was killed")  # whoever waits hears that it is gone
             await self._let_go()
 
     async def _let_go(self) -> None:
@@ -154,13 +160,16 @@ async def running_quorum(
     *,
     observers: Iterable[int] = (),
     dynamic: bool = False,
+    first_voters: Iterable[int] | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> AsyncIterator[QuorumCluster]:
     """Controllers that vote and brokers that observe; all are started, and must end without a failure.
 
-    `dynamic`: the voters are in the log (kraft.version 1), else in the configuration.
+    `dynamic`: the voters are in the log (kraft.version 1), else in the configuration; then `first_voters`
+    says which of the controllers vote from the beginning, None for all.
     """
     controllers = tuple(controllers)
+    first = controllers if first_voters is None else tuple(first_voters)
     ports = _free_ports(len(controllers))
     addresses = {node_id: (HOST, port) for node_id, port in zip(controllers, ports, strict=True)}
     if dynamic:
@@ -188,13 +197,13 @@ async def running_quorum(
             **(settings or {}),
         }
         nodes[node_id] = QuorumNode(BrokerConfig.from_mapping(values), address)
-        if dynamic and address is not None:
+        if dynamic and node_id in first:
             format_directory(
                 data,
                 cluster_id=CLUSTER_ID,
                 node_id=node_id,
                 directory_id=directory_of(node_id),
-                voters=voters_at(addresses),
+                voters=voters_at({each: addresses[each] for each in first}),
                 now_ms=now_ms(),
             )
     cluster = QuorumCluster(nodes)
@@ -224,6 +233,22 @@ async def set_config(controller: Controller, name: str, value: str) -> int:
     record = ConfigRecord(resource_type=2, resource_name="orders", name=name, value=value)
 
     return await controller.submit(lambda image: Decision([record], image.last_offset + 1))
+
+
+async def make_topic(node: QuorumNode, name: str) -> uuid.UUID:
+    """A topic of one partition, which nobody has a replica of; its id."""
+    topic_id = uuid.uuid4()
+    records: list[Message] = [
+        TopicRecord(name=name, topic_id=topic_id),
+        PartitionRecord(partition_id=0, topic_id=topic_id, replicas=[77], isr=[77], leader=77),
+    ]
+    return await node.controller.submit(lambda image: Decision(records, topic_id))
+
+
+async def remove_topic(node: QuorumNode, name: str) -> None:
+    """The topic is gone."""
+    record = RemoveTopicRecord(topic_id=node.controller.image.topics[name].topic_id)
+    await node.controller.submit(lambda image: Decision([record], None))
 
 
 def configs(node: QuorumNode) -> dict[str, str]:
