@@ -1,4 +1,4 @@
-"""A quorum of simulated nodes: one seed decides on time, network, disks and faults; a checker looks at each step.
+"""A quorum of simulated nodes: a seed decides on time, network, disks and faults; a checker sees each step.
 
 The nodes run the real `Quorum`. Their logs tell synced from unsynced entries: a crash loses what was not
 synced, and may bring back what was cut and not synced. `Checker` holds what must never happen.
@@ -228,6 +228,7 @@ class SimulatedNode:
         self.quorum: Quorum | None = None
         self.life = 0
         self.flushing = False
+        self.alarm_ms: int | None = None
         self.piece = b""
         self.settings = network.settings
         self.static_voters: VoterSet | None = None
@@ -245,6 +246,7 @@ class SimulatedNode:
     def start(self) -> None:
         self.life += 1
         self.flushing = False
+        self.alarm_ms = None
         self.log.durable = list(self.log.entries)
         controls = list(self.formatted)
         snapshot = self.log.latest_snapshot
@@ -282,10 +284,27 @@ class SimulatedNode:
             return
         for effect in event(self.quorum, self.network.now_ms):
             self.perform(effect)
-        if self.quorum is not None:
+        self.see_to_wake()
+
+    def see_to_wake(self) -> None:
+        """One alarm is set, for the next thing that is due."""
+        wake_ms = self.quorum.next_wake_ms() if self.quorum is not None else None
+        if wake_ms is None or (self.alarm_ms is not None and self.alarm_ms <= wake_ms):
+            return
+        alarm_ms = self.alarm_ms = max(wake_ms, self.network.now_ms)
+        life = self.life
+
+        def ring() -> None:
+            if life != self.life or self.alarm_ms != alarm_ms or self.quorum is None:
+                return
+            self.alarm_ms = None
             wake_ms = self.quorum.next_wake_ms()
-            if wake_ms is not None:
-                self.network.at(wake_ms, self.mine(lambda quorum, now: quorum.on_time(now)))
+            if wake_ms is not None and wake_ms <= self.network.now_ms:
+                self.run(lambda quorum, now: quorum.on_time(now))
+            else:
+                self.see_to_wake()
+
+        self.network.at(alarm_ms, ring)
 
     def mine(self, event: Callable[[Quorum, int], list[Effect]]) -> Callable[[], None]:
         """The event, unless the node has died meanwhile."""
@@ -307,7 +326,7 @@ class SimulatedNode:
             case Reply(token, response):
                 network.reply(self, token, response)
             case ReplyRecords(token, response, fetch_offset, max_bytes):
-                count = 1 + network.dice.randrange(max(max_bytes % 7, 1) + 3)
+                count = min(network.dice.choice((1, 1, 2, 10)), max_bytes)
                 partition: Any = response.responses[0].partitions[0]  # type: ignore[attr-defined]
                 partition.records = pickle.dumps(self.log.read(fetch_offset, count))
                 network.reply(self, token, response)
@@ -573,9 +592,13 @@ class Network:
             return
         _, receiver, life, request_id = self._answers.pop(token)
         candidate = self._candidates.pop(token, None)
-        if candidate is not None and isinstance(response, VoteResponse):
-            if response.topics and response.topics[0].partitions[0].vote_granted:
-                self.checker.voted(replier.node_id, *candidate)
+        granted = (
+            isinstance(response, VoteResponse)
+            and bool(response.topics)
+            and response.topics[0].partitions[0].vote_granted
+        )
+        if candidate is not None and granted:
+            self.checker.voted(replier.node_id, *candidate)
         response = self.roundtrip(response)
 
         def deliver() -> None:
@@ -654,6 +677,8 @@ class Chaos:
             (4, self.weather),
             (3, self.snapshot),
             (2, self.resign),
+            (2, self.power_cut),
+            (4, self.crash_leader),
         ]
         if changes_voters:
             self._actions += [(3, self.add_voter), (3, self.remove_voter)]
@@ -689,6 +714,23 @@ class Chaos:
 
     def crash(self) -> None:
         self.anybody().crash()
+
+    def crash_leader(self) -> None:
+        """The leader goes, soon after a record was appended."""
+        self.propose()
+        self.network.run_for(self.dice.choice((0, 3, 10, 30)))
+        leader = self.network.leader()
+        if leader is not None:
+            leader.crash()
+
+    def power_cut(self) -> None:
+        """All go at once, and come back."""
+        self.propose()
+        self.network.run_for(self.dice.choice((0, 3, 10, 30)))
+        for node in self.network.nodes.values():
+            node.crash()
+        for node in self.network.nodes.values():
+            node.start()
 
     def restart(self) -> None:
         node = self.anybody()
