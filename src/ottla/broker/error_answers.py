@@ -29,11 +29,17 @@ def error_answer(key: int, request: Message, error: KafkaError) -> Message | Non
             return None
 
 
+#: Requests of clients that the quorum's leader answers, not its controller; its error is another one.
+_OF_THE_QUORUM = frozenset({ApiKey.DESCRIBE_QUORUM, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER})
+
+
 def says_not_controller(response: Message) -> bool:
     """Whether an answer says, anywhere that it can, that the node asked is not the active controller."""
     fields = cast(Any, response)
     if hasattr(fields, "error_code"):
-        return bool(fields.error_code == ErrorCode.NOT_CONTROLLER)
+        return fields.error_code == ErrorCode.NOT_CONTROLLER or (
+            fields.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and response.API_KEY in _OF_THE_QUORUM
+        )
     for name in ("topics", "results", "responses"):
         for item in getattr(fields, name, ()):
             if getattr(item, "error_code", 0) == ErrorCode.NOT_CONTROLLER:

@@ -111,7 +111,7 @@ class BrokerLifecycle:
         self.state = BrokerState.RECOVERY
 
     async def _register(self) -> None:
-        """Registered, and the registration applied here: what the metadata says of this broker holds for it."""
+        """Registered, and the registration applied here: from then on the metadata means this run of it."""
         await self._until_registered()
         await self._broker.controller.wait_for(self.broker_epoch)
         self._broker.replicas.take_roles()
