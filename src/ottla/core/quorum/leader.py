@@ -92,8 +92,9 @@ class Leader:
     has_high_watermark: bool = False
     resign_when_committed: bool = False
 
-    def set_voters(self, voters: VoterSet, now_ms: int) -> None:
+    def set_voters(self, voters: VoterSet, now_ms: int, timeout_ms: int) -> None:
         """The voters are these from now on; what is known of a replica stays known."""
+        needed_others = self.checks_quorum()
         known = [*self.voters.values(), *self.observers.values()]
         before, self.voters, self.observers = self.voters, {}, {}
         for voter in voters.voters:
@@ -108,6 +109,9 @@ class Leader:
                 self.begin_due_ms[node_id] = now_ms
         self.begin_due_ms = {node: due for node, due in self.begin_due_ms.items() if node in self.voters}
         self.fetched_by &= self.voters.keys()
+        if self.checks_quorum() and not needed_others:
+            # nobody had to be heard of until now: the time for it begins here
+            self.check_quorum_deadline_ms = check_quorum_deadline_ms(now_ms, timeout_ms)
 
     @property
     def is_voter(self) -> bool:

@@ -357,7 +357,7 @@ class Node:
             granted_by=granted_by,
             check_quorum_deadline_ms=check_quorum_deadline_ms(self.now_ms, self.settings.fetch_timeout_ms),
         )
-        leader.set_voters(self.voters, self.now_ms)
+        leader.set_voters(self.voters, self.now_ms, self.settings.fetch_timeout_ms)
         self.enter(leader, ElectionState(self.epoch, self.local.node_id))
         controls = [leader_change(self.local.node_id, self.voters.node_ids, granted_by)]
         if self.history.kraft_version >= 1 and self._voters_need_writing():
@@ -367,7 +367,7 @@ class Node:
             offset = self.log.end_offset
             self.history.add(LogControl(offset + 1, version))
             self.history.add(LogControl(offset + 2, voters))
-            leader.set_voters(voters, self.now_ms)
+            leader.set_voters(voters, self.now_ms, self.settings.fetch_timeout_ms)
         self.append_controls(*controls)
 
     def _voters_need_writing(self) -> bool:

@@ -212,7 +212,7 @@ class VoterChanges:
             offset = node.log.end_offset
             node.history.add(LogControl(offset, version))
             node.history.add(LogControl(offset + 1, voters))
-            leader.set_voters(voters, node.now_ms)
+            leader.set_voters(voters, node.now_ms, node.settings.fetch_timeout_ms)
             node.append_controls(kraft_version_control(version), voters_control(voters))
         return ErrorCode.NONE, None
 
@@ -296,7 +296,7 @@ class VoterChanges:
         node = self._node
         offset = node.append_controls(voters_control(voters))
         node.history.add(LogControl(offset, voters))
-        leader.set_voters(voters, node.now_ms)
+        leader.set_voters(voters, node.now_ms, node.settings.fetch_timeout_ms)
         return offset
 
 
