@@ -7,7 +7,7 @@ from confluent_kafka import Producer, TopicPartition
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.heartbeat_request import HeartbeatRequest
 from ottla.protocol.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
-from support.cluster_wire import GROUP_KEY, TRANSACTION_KEY, coordinator_of, produce_to_leader
+from support.cluster_wire import TRANSACTION_KEY, coordinator_of, produce_to_leader
 from support.clusters import NodeCluster
 from support.confluent import consumer, poll_messages, read_all
 from support.wire import WireClient, batch
@@ -17,17 +17,7 @@ QUICK = {
     "reconnect_backoff_max_ms": 200,
     "retry_backoff_ms": 50,
     "topic_metadata_refresh_fast_interval_ms": 50,
-    "log_level": 0,
 }
-
-
-def key_coordinated_by(cluster: NodeCluster, node_id: int, prefix: str, key_type: int) -> str:
-    """A group id or transactional id whose coordinator is this node now."""
-    for number in range(200):
-        key = f"{prefix}-{number}"
-        if coordinator_of(cluster, key, key_type) == node_id:
-            return key
-    raise AssertionError(f"node {node_id} coordinates nothing")
 
 
 def committed_offset(client: WireClient, group: str, topic: str) -> tuple[int, int]:
@@ -59,8 +49,7 @@ def test_only_the_coordinator_answers_for_a_group(three_nodes: NodeCluster, uniq
 
 def test_a_groups_offsets_outlive_its_coordinator(three_nodes: NodeCluster, unique_name: str) -> None:
     topic = three_nodes.create_topic(unique_name)
-    # partitions of __consumer_offsets are where they are: a group that node 2 coordinates, or any
-    group = key_coordinated_by(three_nodes, coordinator_of(three_nodes, unique_name), unique_name, GROUP_KEY)
+    group = unique_name
     coordinator = coordinator_of(three_nodes, group)
     assert produce_to_leader(three_nodes, topic, 0, batch(10)).error_code == ErrorCode.NONE
     with consumer(three_nodes.bootstrap, group, **QUICK) as client:

@@ -492,14 +492,18 @@ def prepare_cluster(kind: str, directory: Path, plan: ClusterPlan) -> NodeCluste
     ports = {each.node_id: (_lasting_port(), _lasting_port()) for each in plan.nodes}
     controllers = [each.node_id for each in plan.nodes if CONTROLLER in each.roles]
     addresses = {number: f"{plan.host_of(number)}:{ports[number][1]}" for number in controllers}
-    if plan.dynamic:
-        quorum = {"controller.quorum.bootstrap.servers": ",".join(addresses.values())}
-    else:
-        voters = ",".join(f"{number}@{address}" for number, address in addresses.items())
-        quorum = {"controller.quorum.voters": voters}
+
+    def quorum_of(node_id: int) -> dict[str, str]:
+        if not plan.dynamic:
+            voters = ",".join(f"{number}@{address}" for number, address in addresses.items())
+            return {"controller.quorum.voters": voters}
+        # the first controller begins alone
+        known = addresses.values() if node_id != next(iter(addresses), None) else [addresses[node_id]]
+        return {"controller.quorum.bootstrap.servers": ",".join(known)}
+
     nodes: dict[int, ClusterNode] = {}
     for each in plan.nodes:
-        properties = {**quorum, **_properties(directory, plan, each, ports[each.node_id])}
+        properties = {**quorum_of(each.node_id), **_properties(directory, plan, each, ports[each.node_id])}
         nodes[each.node_id] = _prepare_node(
             each.kind or kind, directory, plan, each, ports[each.node_id], properties
         )
