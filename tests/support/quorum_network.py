@@ -229,6 +229,8 @@ class SimulatedNode:
         self.life = 0
         self.flushing = False
         self.alarm_ms: int | None = None
+        self.rang_ms = -1
+        self.restless = 0
         self.piece = b""
         self.settings = network.settings
         self.static_voters: VoterSet | None = None
@@ -300,6 +302,10 @@ class SimulatedNode:
             self.alarm_ms = None
             wake_ms = self.quorum.next_wake_ms()
             if wake_ms is not None and wake_ms <= self.network.now_ms:
+                self.restless = self.restless + 1 if self.rang_ms == self.network.now_ms else 0
+                self.rang_ms = self.network.now_ms
+                if self.restless > 10:
+                    raise Violation(f"node {self.node_id} finds no rest")
                 self.run(lambda quorum, now: quorum.on_time(now))
             else:
                 self.see_to_wake()
@@ -387,8 +393,7 @@ class SimulatedNode:
             if life != self.life:
                 return
             self.flushing = False
-            if self.log.start_offset == start_offset:
-                self.log.durable = entries
+            self.log.durable = entries[max(self.log.start_offset - start_offset, 0) :]
             self.run(lambda quorum, now: quorum.on_flushed(now, end_offset))
             if self.log.end_offset > end_offset:
                 self.flush()

@@ -332,12 +332,10 @@ class Following:
         wanted = self._wanted(follower)
         if wanted is None:
             return False
-        node.wake_at(max(follower.update_voter_ms, node.now_ms))
-        if (
-            node.now_ms < follower.update_voter_ms
-            or node.connections.under_way(_ABOUT_ITSELF)
-            or not not_paused(node, follower.address)
-        ):
+        if node.now_ms < follower.update_voter_ms:
+            node.wake_at(follower.update_voter_ms)
+            return False
+        if node.connections.under_way(_ABOUT_ITSELF) or not not_paused(node, follower.address):
             return False
         follower.update_voter_ms = node.now_ms + UPDATE_VOTER_FETCH_TIMEOUTS * node.settings.fetch_timeout_ms
         node.send(follower.address, wanted)
