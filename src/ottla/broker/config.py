@@ -44,6 +44,8 @@ T = TypeVar("T")
 
 MAX_PROPERTIES_BYTES = 16 << 20
 MAX_NODE_ID = 2**31 - 1
+REPLICA_SELECTORS = frozenset({"org.apache.kafka.common.replica.RackAwareReplicaSelector"})
+"""Kafka's own; without one consumers read from leaders."""
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 _FOREIGN_PREFIXES = (LISTENER_PREFIX, "config.providers.", "rsm.config.", "rlmm.config.")
 
@@ -78,6 +80,7 @@ class BrokerConfig:
         self.quorum_alone = self._is_alone()
         self._validate_quorum()
         self.log_directory = self._read_log_directory()
+        self._validate_replication()
         self._validate_security()
 
     @classmethod
@@ -299,6 +302,20 @@ class BrokerConfig:
         if metadata is not None and Path(metadata) != Path(directories[0]):
             raise self._refuse("metadata.log.dir", f"the metadata log lives in {name}: leave it out")
         return Path(directories[0])
+
+    def _validate_replication(self) -> None:
+        name = "replica.fetch.wait.max.ms"
+        wait_ms = self[broker_settings.REPLICA_FETCH_WAIT_MAX_MS]
+        for limit in (broker_settings.REPLICA_SOCKET_TIMEOUT_MS, broker_settings.REPLICA_LAG_TIME_MAX_MS):
+            if wait_ms > self[limit]:
+                given = name if name in self._static else limit.name
+                raise self._refuse(given, f"{name}={wait_ms} must be at most {limit.name}={self[limit]}")
+        selector = self[broker_settings.REPLICA_SELECTOR_CLASS]
+        if selector and selector not in REPLICA_SELECTORS:
+            raise self._refuse(
+                "replica.selector.class",
+                f"it is not one of {', '.join(sorted(REPLICA_SELECTORS))}: leave it out",
+            )
 
     def _validate_security(self) -> None:
         if self[broker_settings.AUTHORIZER_CLASS_NAME]:

@@ -159,6 +159,16 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         ({"controller_quorum_voters": "a:1"}, "'a:1' is not id@host:port"),
         ({"controller_quorum_bootstrap_servers": "a:1,b:1"}, "a controller among several needs a listener"),
         ({"controller_quorum_bootstrap_servers": "a"}, "'a' is not host:port"),
+        ({"replica_selector_class": "my.Own"}, "replica.selector.class=my.Own: it is not one of org.apache"),
+        (
+            {"replica_lag_time_max_ms": "400"},
+            "replica.lag.time.max.ms=400: replica.fetch.wait.max.ms=500 must be at most",
+        ),
+        (
+            {"replica_fetch_wait_max_ms": "40000"},
+            "replica.fetch.wait.max.ms=40000: replica.fetch.wait.max.ms=40000 must be at most "
+            "replica.socket.timeout.ms=30000",
+        ),
         ({"authorizer_class_name": "Kafka.Auth"}, "authorization is not served"),
         ({"listeners": "SSL://:9093"}, "listener SSL speaks SSL, only PLAINTEXT is served"),
         ({"listeners": "SASL_SSL://:9093"}, "only PLAINTEXT is served"),
