@@ -21,7 +21,7 @@ from ottla.protocol.schema import Message
 from simulation.clients import Administrator, Client, Consumer, Producer
 from simulation.controller_node import Refused, forget_decoded
 from simulation.faults import Chaos
-from simulation.node import Node, Settings
+from simulation.node import QUORUM, Node, Settings
 from simulation.observer import Observer, Violation
 from simulation.quorum_node import SNAPSHOTS, address_of, encode_snapshot
 from simulation.world.network import Network
@@ -51,6 +51,8 @@ class Shape:
     late_voters: int
     chaos_ms: int
     fault_count: int
+    faults: tuple[str, ...] = ()
+    """Names of faults; empty for all kinds."""
 
     @staticmethod
     def drawn(scheduler: Scheduler) -> Shape:
@@ -79,6 +81,12 @@ class Shape:
                 kept_snapshots=dice.choice((1, 2)),
                 min_insync_replicas=min_insync_replicas,
                 eligible_leader_replicas=dice.random() < 0.8,
+                quorum=dataclasses.replace(
+                    QUORUM,
+                    fetch_max_bytes=dice.choice((100, 8 << 20)),
+                    snapshot_fetch_max_bytes=dice.choice((300, 8 << 20)),
+                    auto_join=dice.random() < 0.3,
+                ),
             ),
             partition_count=dice.choice((1, 1, 2, 3)),
             replication_factor=dice.choice((3, 3, 3, 2)),
@@ -86,7 +94,7 @@ class Shape:
             through_bytes=dice.random() < 0.1,
             late_voters=1 if len(controllers) > 2 and dice.random() < 0.3 else 0,
             chaos_ms=dice.choice((2000, 3000, 6000)),
-            fault_count=dice.choice((1, 3, 6, 12)),
+            fault_count=dice.choice((1, 3, 6, 12, 20)),
         )
 
 

@@ -42,26 +42,30 @@ class Chaos:
         self._over = False
         self._powerless: Node | None = None
         self._topics_made = 0
-        self._faults: list[tuple[int, Callable[[], None]]] = [
-            (6, self._kill),
-            (4, self._kill_somewhere),
-            (4, self._lose_power),
-            (3, self._stop),
-            (4, self._partition),
-            (2, self._cut_one_way),
-            (3, self._pause),
-            (2, self._bad_network),
-            (1, self._slow_link),
-            (1, self._slow_disk),
-            (2, self._reassign),
-            (1, self._elect),
-            (1, self._topic_comes_and_goes),
-            (2 if cluster.shape.dynamic_voters else 0, self._change_voters),
-        ]
+        self._faults: dict[str, tuple[int, Callable[[], None]]] = {
+            "kill": (6, self._kill),
+            "blink": (3, self._blink),
+            "kill the controller": (2, self._kill_controller),
+            "kill somewhere": (4, self._kill_somewhere),
+            "lose power": (5, self._lose_power),
+            "stop": (3, self._stop),
+            "partition": (4, self._partition),
+            "cut one way": (2, self._cut_one_way),
+            "pause": (3, self._pause),
+            "bad network": (2, self._bad_network),
+            "slow link": (1, self._slow_link),
+            "slow disk": (1, self._slow_disk),
+            "reassign": (2, self._reassign),
+            "elect": (1, self._elect),
+            "move leader": (2, self._move_leader),
+            "topic": (1, self._topic_comes_and_goes),
+            "voters": (2 if cluster.shape.dynamic_voters else 0, self._change_voters),
+        }
 
     def begin(self, duration_ms: int, count: int) -> None:
         """Let `count` faults happen in that time."""
-        hat = [fault for weight, fault in self._faults for _ in range(weight)]
+        names = self._cluster.shape.faults or tuple(self._faults)
+        hat = [self._faults[name][1] for name in names for _ in range(self._faults[name][0])]
         for _ in range(count):
             fault = self._random.choice(hat)
             self._scheduler.after_ms(self._random.randrange(duration_ms), self._happen, fault)
@@ -75,11 +79,10 @@ class Chaos:
         node = self._powerless
         if node is None:
             return False
-        if node.is_broker:
-            registered = self._cluster.newest_image().brokers.get(node.node_id)
-            broker = node.broker
-            if registered is None or broker is None or broker.broker_epoch != registered.broker_epoch:
-                return True
+        registered = self._cluster.newest_image().brokers.get(node.node_id)
+        broker = node.broker
+        if registered is None or broker is None or broker.broker_epoch != registered.broker_epoch:
+            return True
         self._powerless = None
         return False
 
@@ -100,7 +103,8 @@ class Chaos:
         return self._random.choice(self._cluster.nodes)
 
     def _later(self, node: Node) -> None:
-        self._scheduler.after_ms(self._random.randrange(50, MAX_DOWN_MS), self._start_again, node)
+        down_ms = self._random.choice((200, 1000, MAX_DOWN_MS))
+        self._scheduler.after_ms(self._random.randrange(20, down_ms), self._start_again, node)
 
     def _start_again(self, node: Node) -> None:
         if not node.host.alive:
@@ -123,6 +127,19 @@ class Chaos:
             node.kill()
             self._later(node)
 
+    def _blink(self) -> None:
+        """Killed, and back at once."""
+        node = self._node()
+        if node.host.alive:
+            node.kill()
+            self._scheduler.after_ms(self._random.randrange(1, 60), self._start_again, node)
+
+    def _kill_controller(self) -> None:
+        node = self._cluster.active_controller()
+        if node is not None:
+            node.kill()
+            self._later(node)
+
     def _kill_somewhere(self) -> None:
         """In the middle of what it does next."""
         node = self._node()
@@ -132,7 +149,11 @@ class Chaos:
 
     def _lose_power(self) -> None:
         node = self._node()
-        if node.host.alive and self._is_calm() and self._is_kept(node):
+        if not node.is_broker:  # a quorum's log is synced before anybody hears of it
+            if node.host.alive:
+                node.lose_power()
+                self._later(node)
+        elif node.host.alive and self._is_calm() and self._is_kept(node):
             self._powerless = node
             node.lose_power()
             self._later(node)
@@ -147,8 +168,6 @@ class Chaos:
 
     def _is_kept(self, node: Node) -> bool:
         """Whether all that is committed of what this node holds is with somebody else in sync, too."""
-        if not node.is_broker:
-            return True
         image = self._cluster.newest_image()
         for key, committed_to in self._cluster.observer.committed_to.items():
             topic = image.topics_by_id.get(key[0])
@@ -251,14 +270,29 @@ class Chaos:
             return
         index = self._random.randrange(len(topic.partitions))
         replicas = self._random.sample(brokers, min(len(brokers), self._cluster.shape.replication_factor))
+        self._move(topic.name, index, replicas)
+
+    def _move(self, topic: str, index: int, replicas: list[int]) -> None:
         self._cluster.observer.note(None, "reassigns", index, replicas)
         partition = ReassignablePartition(partition_index=index, replicas=replicas)
         self._ask(
             "reassigned",
             AlterPartitionReassignmentsRequest(
-                timeout_ms=1000, topics=[ReassignableTopic(name=topic.name, partitions=[partition])]
+                timeout_ms=1000, topics=[ReassignableTopic(name=topic, partitions=[partition])]
             ),
         )
+
+    def _move_leader(self) -> None:
+        """The same replicas in another order, and the first of them is to lead."""
+        image = self._cluster.newest_image()
+        topic = image.topics.get(self._cluster.topic)
+        if topic is None:
+            return
+        index = self._random.randrange(len(topic.partitions))
+        replicas = list(topic.partitions[index].replicas)
+        self._random.shuffle(replicas)
+        self._move(topic.name, index, replicas)
+        self._scheduler.after_ms(self._random.randrange(20, 300), self._elect)
 
     def _elect(self) -> None:
         self._ask("elected", ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=1000))

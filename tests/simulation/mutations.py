@@ -1,0 +1,211 @@
+"""Broken cores: each is one thing that must never be so, to see that the simulation notices it.
+
+A mutation breaks one rule of the real core, or of the simulated shell where the rule is the shell's to keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ottla.core.metadata import fencing, in_sync, partition_changes, registration
+from ottla.core.quorum import election, leader, voting
+from ottla.core.quorum.api import Effect, SaveElection
+from ottla.core.replica.leader import PartitionLeader
+from ottla.protocol.errors import ErrorCode
+from ottla.storage.producer_states import ProducerStates
+from simulation import broker_node, controller_node
+from simulation.quorum_node import QuorumNode
+
+
+class Patch(Protocol):
+    """pytest's monkeypatch, as far as it is needed."""
+
+    def setattr(self, target: Any, name: str, value: Any) -> None:
+        """Replace an attribute."""
+
+
+Mutation = Callable[[Patch], None]
+
+
+# -- the quorum ----------------------------------------------------------------------------------------------
+
+
+def vote_counted_twice(patch: Patch) -> None:
+    """A voter that grants counts for two."""
+    patch.setattr(election.Tally, "won", property(_won_twice))
+
+
+def _won_twice(tally: election.Tally) -> bool:
+    return 2 * len(tally.granted) >= tally.majority
+
+
+def vote_given_twice(patch: Patch) -> None:
+    """A voter votes for whoever asks, though it has voted in the epoch."""
+    patch.setattr(voting, "may_vote_for", lambda election, candidate: True)
+
+
+def vote_not_durable(patch: Patch) -> None:
+    """What quorum-state is told is forgotten with the process."""
+    perform = QuorumNode._perform
+
+    def forgetful(self: QuorumNode, effect: Effect) -> None:
+        if not isinstance(effect, SaveElection):
+            perform(self, effect)
+
+    patch.setattr(QuorumNode, "_perform", forgetful)
+
+
+def vote_for_a_shorter_log(patch: Patch) -> None:
+    """A voter does not look at the candidate's log."""
+    patch.setattr(voting, "log_is_up_to_date", lambda log, last_epoch, end_offset: True)
+
+
+def committed_before_the_epoch(patch: Patch) -> None:
+    """A majority commits records of older epochs, though none of the leader's own is there."""
+
+    def committed(end_offsets: Any, epoch_start_offset: int) -> int | None:
+        reached = int(sorted(end_offsets, reverse=True)[len(end_offsets) // 2])
+        return reached if reached >= 0 else None
+
+    patch.setattr(leader, "committed_offset", committed)
+
+
+def committed_by_a_minority(patch: Patch) -> None:
+    """One replica less than a majority commits."""
+
+    def committed(end_offsets: Any, epoch_start_offset: int) -> int | None:
+        reached = int(sorted(end_offsets, reverse=True)[max(len(end_offsets) // 2 - 1, 0)])
+        return reached if reached > epoch_start_offset else None
+
+    patch.setattr(leader, "committed_offset", committed)
+
+
+def synced_before_it_is(patch: Patch) -> None:
+    """A sync ends before the disk has anything."""
+    begin = QuorumNode._sync_soon
+
+    def at_once(self: QuorumNode) -> None:
+        begin(self)
+        end = self.log.log_end_offset
+        self.feed(lambda: self.quorum.on_flushed(self.host.steady_ms, end))
+
+    patch.setattr(QuorumNode, "_sync_soon", at_once)
+
+
+# -- replication ---------------------------------------------------------------------------------------------
+
+
+def leader_epoch_not_checked(patch: Patch) -> None:
+    """A leader answers whoever follows another one."""
+    patch.setattr(broker_node, "check_leader_epoch", lambda known, named: None)
+
+
+def divergent_tail_kept(patch: Patch) -> None:
+    """A leader does not look at the epoch of the follower's last record."""
+    patch.setattr(broker_node, "find_divergence", lambda epoch, offset, own: None)
+
+
+def acknowledged_before_committed(patch: Patch) -> None:
+    """acks=all is answered when the leader alone has the records."""
+    patch.setattr(PartitionLeader, "acknowledgement", lambda self, end_offset: ErrorCode.NONE)
+
+
+def newcomer_not_waited_for(patch: Patch) -> None:
+    """The high watermark does not wait for a replica that the controller was asked to add."""
+    ask = PartitionLeader.on_follower_fetch
+
+    def impatient(self: PartitionLeader, *arguments: Any, **names: Any) -> Any:
+        update = ask(self, *arguments, **names)
+        self._maximal_isr = self._committed_isr
+        return update
+
+    patch.setattr(PartitionLeader, "on_follower_fetch", impatient)
+    patch.setattr(PartitionLeader, "_is_eligible", lambda self, node_id, follower: True)
+
+
+def shrunk_before_the_controller_says_so(patch: Patch) -> None:
+    """Who lags is not waited for from the moment in which the controller was asked."""
+    tick = PartitionLeader.on_tick
+
+    def impatient(self: PartitionLeader, now_ms: int) -> Any:
+        update = tick(self, now_ms)
+        if update is not None:
+            self._maximal_isr = frozenset(member.node_id for member in update.isr)
+            self._move_high_watermark()
+        return update
+
+    patch.setattr(PartitionLeader, "on_tick", impatient)
+
+
+def high_watermark_of_the_leader_alone(patch: Patch) -> None:
+    """The high watermark is the leader's own end."""
+
+    def alone(self: PartitionLeader) -> None:
+        self.high_watermark = self.log_end_offset
+
+    patch.setattr(PartitionLeader, "_move_high_watermark", alone)
+
+
+def min_isr_ignored(patch: Patch) -> None:
+    """The high watermark moves, however few replicas are in sync."""
+    patch.setattr(PartitionLeader, "has_enough_replicas", property(lambda self: True))
+    patch.setattr(PartitionLeader, "min_insync_replicas", property(lambda self: 1))
+
+
+def duplicates_not_recognised(patch: Patch) -> None:
+    """An idempotent producer's batch is appended as often as it comes."""
+    patch.setattr(ProducerStates, "check", lambda self, header, *more, **names: None)
+
+
+# -- the controller ------------------------------------------------------------------------------------------
+
+
+def restarted_broker_joins(patch: Patch) -> None:
+    """A broker that has restarted is taken for the one that was caught up (KIP-903)."""
+    patch.setattr(in_sync, "_is_eligible", lambda image, replica, broker_epoch: True)
+    patch.setattr(PartitionLeader, "_is_eligible", lambda self, node_id, follower: True)
+
+
+def unclean_restart_taken_for_clean(patch: Patch) -> None:
+    """A broker that lost its unsynced tail stays eligible (KIP-966)."""
+    restart = fencing.restart_broker
+    patch.setattr(
+        registration, "restart_broker", lambda changes, broker_id, clean: restart(changes, broker_id, True)
+    )
+
+
+def anybody_elected(patch: Patch) -> None:
+    """Any live replica may lead."""
+    rules = partition_changes.topic_rules
+
+    def lax(image: Any, layers: Any) -> Any:
+        return rules(image, layers)._replace(may_elect_uncleanly=lambda topic: True)
+
+    patch.setattr(controller_node, "topic_rules", lax)
+
+
+QUORUM: tuple[Mutation, ...] = (
+    vote_counted_twice,
+    vote_given_twice,
+    vote_not_durable,
+    vote_for_a_shorter_log,
+    committed_before_the_epoch,
+    committed_by_a_minority,
+    synced_before_it_is,
+)
+REPLICATION: tuple[Mutation, ...] = (
+    leader_epoch_not_checked,
+    divergent_tail_kept,
+    acknowledged_before_committed,
+    newcomer_not_waited_for,
+    shrunk_before_the_controller_says_so,
+    high_watermark_of_the_leader_alone,
+    min_isr_ignored,
+    duplicates_not_recognised,
+)
+CONTROLLER: tuple[Mutation, ...] = (
+    restarted_broker_joins,
+    unclean_restart_taken_for_clean,
+    anybody_elected,
+)
