@@ -111,20 +111,23 @@ async def auto_create_topics(broker: Broker, names: Sequence[str]) -> dict[str, 
 async def create_internal_topic(broker: Broker, name: str) -> None:
     """A coordinator's topic with the sizes of its settings, unless it exists (by now). Raises KafkaError.
 
-    The replication factor is at most the number of brokers: a small cluster works, a grown one can
-    be given more replicas later.
+    The replication factor is at most the number of brokers: a small cluster works, a grown one can be given
+    more replicas later. One that was set for a cluster of several nodes holds as it is: whoever comes before
+    the other brokers have registered must wait, or the topic would stay with too few replicas.
     """
     partitions, factor, segment_bytes = INTERNAL_TOPIC_SIZES[name]
     config = broker.config
-    brokers = max(1, len(broker.image.brokers))
+    replicas = config[factor]
+    if config.quorum_alone or factor.name not in config.static:
+        replicas = min(replicas, max(1, len(broker.image.brokers)))
     configs = {**INTERNAL_TOPIC_CONFIGS[name], "segment.bytes": str(config[segment_bytes])}
     min_isr = INTERNAL_TOPIC_MIN_ISR.get(name)
     if min_isr is not None:
-        configs["min.insync.replicas"] = str(min(config[min_isr], brokers))
+        configs["min.insync.replicas"] = str(min(config[min_isr], replicas))
     topic = CreatableTopic(
         name=name,
         num_partitions=config[partitions],
-        replication_factor=min(config[factor], brokers),
+        replication_factor=replicas,
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
     )
     result = (await create_topics(broker, [topic])).topics[0]

@@ -36,6 +36,7 @@ from ottla.cli.brokers_layout import (
     node_directory,
 )
 from ottla.cli.launched import LEFT_LINE, STOP
+from ottla.core.metadata import broker_settings
 
 log = logging.getLogger("ottla.brokers")
 
@@ -65,6 +66,13 @@ OWN_SETTINGS: Final = frozenset(
         "controller.quorum.bootstrap.servers",
         "controller.quorum.auto.join.enable",
     }
+)
+
+
+INTERNAL_REPLICATION_FACTORS: Final = (
+    broker_settings.OFFSETS_TOPIC_REPLICATION_FACTOR,
+    broker_settings.TRANSACTION_STATE_LOG_REPLICATION_FACTOR,
+    broker_settings.SHARE_COORDINATOR_STATE_TOPIC_REPLICATION_FACTOR,
 )
 
 
@@ -176,6 +184,9 @@ def _settings(
         "controller.quorum.auto.join.enable": "true" if is_controller else "false",
         "log.dirs": str(node_directory(base.log_directory, node_id).absolute()),
     }
+    for factor in INTERNAL_REPLICATION_FACTORS:
+        # Said outright, so that nobody makes these topics before all brokers have registered.
+        settings[factor.name] = str(min(base[factor], layout.brokers))
     if base.rack is None:
         # Replicas land on different racks: on several machines that means on different machines.
         settings["broker.rack"] = socket.gethostname()
