@@ -41,7 +41,7 @@ from ottla.core.metadata.image import BROKER_RESOURCE, MetadataDelta, MetadataIm
 from ottla.core.metadata.image_delta import image_delta
 from ottla.core.metadata.snapshot_records import image_records
 from ottla.core.quorum.api import Role, SnapshotId
-from ottla.protocol.errors import KafkaStorageError, NotController
+from ottla.protocol.errors import KafkaStorageError, NotController, UnknownServerError
 from ottla.protocol.records.abort_transaction_record import AbortTransactionRecord
 from ottla.protocol.records.begin_transaction_record import BeginTransactionRecord
 from ottla.protocol.records.config_record import ConfigRecord
@@ -221,7 +221,8 @@ class Controller:
         `decide` runs at once and must not await; it gets an image of everything appended, so the first record
         that it decides on will have the offset `image.last_offset + 1`. Raises what it raises, NotController
         when this node is not active or stops being so meanwhile (the change may have happened then), or has
-        too much that is not committed; KafkaStorageError when the disk refuses, and nothing has happened.
+        too much that is not committed; KafkaStorageError when the disk refuses, UnknownServerError for
+        records that make no sense: nothing has happened then.
         """
         ahead = self._ahead
         if ahead is None:
@@ -238,14 +239,37 @@ class Controller:
         return decision.response
 
     def _append(self, ahead: MetadataImage, records: Sequence[Message]) -> None:
+        """Take records over ahead of their commit, then append them: what makes no sense is not.
+
+        Raises UnknownServerError, KafkaStorageError or NotController, with nothing changed.
+        """
         assert self._epoch_start is not None
-        epoch = self._epoch_start[0]
+        epoch, delta = self._epoch_start[0], MetadataDelta()
         try:
+            for record in records:
+                ahead.apply(record, delta)
             first, appended = self._quorum.append(epoch, records)
-        except OSError as error:
-            raise KafkaStorageError(f"the metadata log can't be written: {error.strerror}") from error
-        self._appended.append(_Appended(first, first + len(appended), epoch, appended))
-        _apply(ahead, appended, first + len(appended) - 1, epoch, MetadataDelta())
+        except (ValueError, OSError, NotController) as problem:
+            self._begin_ahead(epoch)
+            if isinstance(problem, OSError):
+                text = f"the metadata log can't be written: {problem.strerror}"
+                raise KafkaStorageError(text) from problem
+            if isinstance(problem, ValueError):
+                log.error("a decision on the metadata makes no sense reason=%s", problem)
+                raise UnknownServerError("the controller came to a decision that makes no sense") from problem
+            raise
+        ahead.last_offset, ahead.last_epoch = first + len(appended) - 1, epoch
+        self._appended.append(_Appended(first, ahead.last_offset + 1, epoch, appended))
+
+    def _begin_ahead(self, epoch: int) -> MetadataImage:
+        """The image with everything appended."""
+        ahead, delta = self.image.copy(), MetadataDelta()
+        for appended in self._appended:
+            for record in appended.records:
+                ahead.apply(record, delta)
+        ahead.last_offset, ahead.last_epoch = self._log.end_offset - 1, epoch
+        self._ahead = ahead
+        return ahead
 
     async def wait_for(self, offset: int) -> None:
         """Wait until the record at `offset` is applied. Raises NotController when this node stops."""
@@ -300,11 +324,10 @@ class Controller:
             return
         epoch, first_offset = self._epoch_start
         needed = first_offset - 1 if self._quorum.alone else first_offset
-        if self.image.last_offset < needed:
+        # The epoch may be lost already, and this node be about to hear of it.
+        if self.image.last_offset < needed or not self._quorum.leads(epoch):
             return
-        ahead = self.image.copy()
-        ahead.last_offset, ahead.last_epoch = self._log.end_offset - 1, epoch
-        self._ahead = ahead
+        ahead = self._begin_ahead(epoch)
         if ahead.in_transaction:
             log.info("the metadata transaction of a controller that is gone is aborted")
             self._append(ahead, [AbortTransactionRecord(reason="the controller that began it is gone")])
@@ -314,7 +337,7 @@ class Controller:
         idle_ms = self._config[broker_settings.METADATA_MAX_IDLE_INTERVAL_MS]
         # Alone there is nobody to show that the metadata lives, and each record would cost a sync.
         if idle_ms > 0 and not self._quorum.alone:
-            self._idle = self._start_task("metadata-no-op", self._write_no_ops(ahead, idle_ms / 1000))
+            self._idle = self._start_task("metadata-no-op", self._write_no_ops(idle_ms / 1000))
         for on_active, _ in self._leadership_listeners:
             on_active(epoch)
 
@@ -333,14 +356,16 @@ class Controller:
             EndTransactionRecord(),
         ]
 
-    async def _write_no_ops(self, ahead: MetadataImage, interval_seconds: float) -> None:
+    async def _write_no_ops(self, interval_seconds: float) -> None:
         """KIP-835: a record now and then, so that the high watermark moves while the metadata is well."""
         while True:
-            before = ahead.last_offset
+            before = self._log.end_offset
             await asyncio.sleep(interval_seconds)
-            if ahead.last_offset == before:
+            if self._ahead is None:
+                return
+            if self._log.end_offset == before:
                 with contextlib.suppress(KafkaStorageError, NotController):
-                    self._append(ahead, [NoOpRecord()])
+                    self._append(self._ahead, [NoOpRecord()])
 
     def _resign(self, reason: str) -> None:
         """Not the active controller, or the leader, any more."""
@@ -459,14 +484,12 @@ class Controller:
         image, now_ms = self.image.copy(), self._now_ms()
         snapshot = SnapshotId(image.last_offset + 1, image.last_epoch)
         self._log.begin_snapshot(now_ms)
+        voters = self._quorum.voters_at(snapshot.end_offset)
+        kraft_version = self._quorum.kraft_version_at(snapshot.end_offset)
 
         def write() -> None:
             self._log.write_snapshot(
-                snapshot,
-                image_records(image),
-                now_ms,
-                voters=self._quorum.voters_at(snapshot.end_offset),
-                kraft_version=self._quorum.kraft_version_at(snapshot.end_offset),
+                snapshot, image_records(image), now_ms, voters=voters, kraft_version=kraft_version
             )
 
         try:

@@ -194,6 +194,10 @@ class MetadataQuorum:
         """Whether this node leads `epoch`. It may submit a little later: see `Controller.active`."""
         return self._core is not None and self._core.role is Role.LEADER
 
+    def leads(self, epoch: int) -> bool:
+        """Whether this node is the leader of this very epoch."""
+        return self.is_leader and self.epoch == epoch
+
     def leader_address(self) -> Address | None:
         """The leader's controller listener; None while no leader is known."""
         return None if self._core is None else self._core.leader_address
@@ -316,7 +320,7 @@ class MetadataQuorum:
         Raises NotController, or OSError with nothing appended.
         """
         core = self._core
-        if core is None or not self.is_leader or core.epoch != epoch or self.failure is not None:
+        if core is None or not self.leads(epoch) or self.failure is not None:
             raise NotController("this node does not lead the metadata")
         appended = self.log.append(epoch, records, self._now_ms())
         self._feed(core.on_leader_appended)

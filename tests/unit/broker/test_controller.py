@@ -24,7 +24,7 @@ from ottla.core.metadata.features import INITIAL_FEATURES
 from ottla.core.metadata.image import EndpointImage, MetadataDelta, MetadataImage
 from ottla.core.metadata.standalone import elect_after_start, register_broker
 from ottla.core.metadata.topics import create_topics, delete_topics
-from ottla.protocol.errors import ErrorCode, KafkaStorageError, NotController
+from ottla.protocol.errors import ErrorCode, KafkaStorageError, NotController, UnknownServerError
 from ottla.protocol.messages.create_topics_request import CreateTopicsRequest
 from ottla.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from ottla.protocol.records.config_record import ConfigRecord
@@ -407,5 +407,25 @@ def test_metadata_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
         with pytest.raises(LogDirectoryError, match="makes no sense at offset"):
             async with running(tmp_path):
                 pass
+
+    run(test)
+
+
+def test_a_decision_that_makes_no_sense_stays_out_of_the_log(tmp_path: Path) -> None:
+    """Its records would stop every node, and every start."""
+
+    async def test() -> None:
+        async with running(tmp_path) as controller:
+            waiting = asyncio.ensure_future(create(controller, "orders"))
+            await asyncio.sleep(0)
+            end = controller.log_end_offset
+            known = ConfigRecord(resource_type=2, resource_name="orders", name="a", value="1")
+            with pytest.raises(UnknownServerError):
+                await controller.submit(lambda image: Decision([known, RemoveTopicRecord()], None))
+            assert controller.log_end_offset == end
+            assert await waiting == [ErrorCode.NONE]
+            await create(controller, "clicks")
+            assert sorted(controller.image.topics) == ["clicks", "orders"]
+            assert (2, "orders") not in controller.image.configs
 
     run(test)
