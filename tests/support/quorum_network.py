@@ -326,6 +326,8 @@ class SimulatedNode:
         network, checker = self.network, self.network.checker
         match effect:
             case SaveElection(state):
+                if state.epoch < self.election.epoch:
+                    raise Violation(f"node {self.node_id} goes back to epoch {state.epoch}")
                 self.election = state
             case Send():
                 network.request(self, effect)

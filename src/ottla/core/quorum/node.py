@@ -108,6 +108,10 @@ class Node:
         """The newest epoch that this node knows."""
         return self.election.epoch
 
+    def is_over(self, epoch: int) -> bool:
+        """Whether an epoch is an older one: nothing that is said in it counts here any more."""
+        return epoch < self.epoch
+
     @property
     def leader_id(self) -> int:
         """The epoch's leader as far as known; a leader that has resigned is none."""
@@ -285,7 +289,7 @@ class Node:
         self, leader_id: int, epoch: int, address: Address | None, *, itself: bool = False
     ) -> None:
         """Somebody, perhaps the leader itself, told of an epoch, and perhaps of who leads it and where."""
-        if epoch < self.epoch or (epoch == self.epoch and leader_id == NO_NODE):
+        if self.is_over(epoch) or (epoch == self.epoch and leader_id == NO_NODE):
             return
         if leader_id == self.local.node_id:
             if epoch > self.epoch:

@@ -51,7 +51,7 @@ def fetch_is_for_metadata(request: FetchRequest, by_topic_id: bool) -> bool:
 
 def voter_request_error(node: Node, replica_id: int, epoch: int) -> ErrorCode:
     """Of what voters ask each other: old epochs are over."""
-    if epoch < node.epoch:
+    if node.is_over(epoch):
         return ErrorCode.FENCED_LEADER_EPOCH
     if replica_id < 0:
         return ErrorCode.INVALID_REQUEST
@@ -62,7 +62,7 @@ def leader_request_error(node: Node, epoch: int) -> ErrorCode:
     """Of what only the epoch's leader may answer."""
     if node.stopping:
         return ErrorCode.BROKER_NOT_AVAILABLE
-    if epoch < node.epoch:
+    if node.is_over(epoch):
         return ErrorCode.FENCED_LEADER_EPOCH
     if epoch > node.epoch:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
