@@ -162,4 +162,7 @@ class InSyncUpdates:
             if leader.on_update_refused(update, code):
                 return True
         partition.on_progress()
+        following = leader.expansion()
+        if following is not None:
+            self.ask(partition, following)
         return False

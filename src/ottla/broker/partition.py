@@ -287,6 +287,10 @@ class Partition:
         self._wake_append_waiters()
         self.on_followers_fetch()
 
+    def wake_followers(self) -> None:
+        """Something that followers want to know has changed, such as where the log starts."""
+        self._wake_append_waiters()
+
     def on_followers_fetch(self) -> None:
         """A follower has fetched: more is known of what it holds."""
         if self._fetch_waiters:

@@ -34,7 +34,7 @@ from ottla.core.metadata.config_layers import TopicConfig
 from ottla.core.metadata.image import MetadataDelta, PartitionImage, TopicImage
 from ottla.core.replica import reading
 from ottla.core.replica.follower import PartitionFollower
-from ottla.core.replica.leader import InSyncUpdate, PartitionLeader
+from ottla.core.replica.leader import FetcherTimes, InSyncUpdate, PartitionLeader
 from ottla.protocol.batch_validation import BatchRules, validate_produced
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import (
@@ -414,6 +414,8 @@ class ReplicaManager:
             self._configure(name)
         if delta.broker_configs_changed:
             self._configure_all()
+        if delta.changed_brokers:
+            self._look_for_joiners()
         if not self._has_roles and self._broker.node_id in delta.changed_brokers:
             self.take_roles()
 
@@ -477,6 +479,7 @@ class ReplicaManager:
             leader.on_metadata(partition_epoch=image.partition_epoch, isr=image.isr, replicas=image.replicas)
             held.is_replicated = leader.has_followers
             held.on_progress()
+            self._ask_for(held, leader.expansion())
             return
         self._fetchers.leave(held)
         stored = held.log
@@ -576,16 +579,21 @@ class ReplicaManager:
     # -- followers of what is led here --------------------------------------------------------------
 
     def on_follower_fetch(
-        self, partition: Partition, node_id: int, fetch_offset: int, log_start_offset: int, broker_epoch: int
+        self,
+        partition: Partition,
+        node_id: int,
+        fetch_offset: int,
+        log_start_offset: int,
+        broker_epoch: int,
+        fetcher: FetcherTimes,
     ) -> None:
         """A follower's fetch, its epochs compared: what lies below its offset is there."""
         update = partition.leader.on_follower_fetch(
-            node_id, fetch_offset, log_start_offset, broker_epoch, self._steady_ms()
+            node_id, fetch_offset, log_start_offset, broker_epoch, fetcher.last_fetch_ms, fetcher
         )
         partition.on_progress()
         partition.on_followers_fetch()
-        if update is not None:
-            self._ask_for(partition, update)
+        self._ask_for(partition, update)
 
     def low_watermark(self, partition: Partition) -> int:
         """The offset below which no replica that is there has records. Raises NotLeaderOrFollower."""
@@ -620,12 +628,20 @@ class ReplicaManager:
                 if partition.is_replicated and partition.is_leader:
                     update = partition.leader.on_tick(now_ms)
                     partition.on_progress()
-                    if update is not None:
-                        self._ask_for(partition, update)
+                    partition.wake_followers()
+                    self._ask_for(partition, update)
             await asyncio.sleep(0)
 
-    def _ask_for(self, partition: Partition, update: InSyncUpdate) -> None:
-        self._updates.ask(partition, update)
+    def _look_for_joiners(self) -> None:
+        """Brokers have become active: their replicas may join though their fetches say nothing new."""
+        for by_index in self._led.values():
+            for partition in by_index.values():
+                if partition.is_replicated:
+                    self._ask_for(partition, partition.leader.expansion())
+
+    def _ask_for(self, partition: Partition, update: InSyncUpdate | None) -> None:
+        if update is not None:
+            self._updates.ask(partition, update)
 
     def _coordinator_of(self, topic: str) -> Any:
         """Who coordinates what is in the partitions of a coordinator's topic; None for other topics."""

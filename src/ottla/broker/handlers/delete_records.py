@@ -65,6 +65,7 @@ def _delete(broker: Broker, topic: str, wanted: DeleteRecordsPartition) -> tuple
     if not 0 <= offset <= partition.high_watermark:
         raise OffsetOutOfRange(f"offset {offset} is outside of 0 to {partition.high_watermark}")
     partition.log.advance_log_start_offset(offset)
+    partition.wake_followers()
     return partition, offset
 
 

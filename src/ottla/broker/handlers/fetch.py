@@ -8,9 +8,9 @@ partitions: more to read there, or `max_wait_ms`, answers it.
 Consumers read below the high watermark, from the leader or, from v11 on, from any replica (KIP-392). With
 RackAwareReplicaSelector the leader names a consumer with a rack id a replica there, and gives no records.
 
-Followers read up to the log's end. Only when a follower's epochs agree with this log (see
-core/replica/reading.py) does its fetch offset count as what it has: that moves the high watermark, and
-answers producers that wait.
+Followers are answered in broker/follower_fetch.py: they read up to the log's end. Only when a follower's
+epochs agree with this log (core/replica/reading.py) does its fetch offset count as what it has: that moves
+the high watermark, and answers producers that wait.
 
     v5   log start offset         v11  rack id                    v15  replica state (KIP-903)
     v7   sessions                 v12  flexible, diverging epoch  v16  node endpoints (KIP-951)
@@ -40,7 +40,7 @@ from ottla.core.replica.fetch_sessions import (
 from ottla.core.replica.reading import EpochEnd, find_divergence
 from ottla.protocol import errors
 from ottla.protocol.apis import ApiKey
-from ottla.protocol.errors import ErrorCode, KafkaError, NotLeaderOrFollower, UnknownLeaderEpoch
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch_request import FetchRequest
 from ottla.protocol.messages.fetch_response import (
     AbortedTransaction,
@@ -105,9 +105,37 @@ def handle(broker: Broker, context: RequestContext, body: memoryview) -> Reply |
         return _session_error(context, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
     except MixedTopicIds:
         return _session_error(context, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+    by_state = version >= FIRST_VERSION_WITH_REPLICA_STATE
+    replica_id = request.replica_state.replica_id if by_state else request.replica_id
+    if replica_id >= 0:
+        epoch = request.replica_state.replica_epoch if by_state else NO_EPOCH
+        return _handle_follower(broker, context, request, plan, (replica_id, epoch), forgotten)
     fetch = _Fetch(broker, context, request, plan)
     fetch.read()
     return fetch.wait() if fetch.may_wait() else fetch.reply()
+
+
+def _handle_follower(
+    broker: Broker,
+    context: RequestContext,
+    request: FetchRequest,
+    plan: FetchPlan,
+    replica: tuple[int, int],
+    forgotten: list[PartitionKey],
+) -> Reply | asyncio.Future[Reply]:
+    from ottla.broker.follower_fetch import Answers, FollowerFetch
+
+    by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+    named: list[PartitionKey] = [
+        (topic.topic_id if by_id else topic.topic, each.partition)
+        for topic in request.topics
+        for each in topic.partitions
+    ]
+
+    def make_reply(answers: Answers, failed: bool) -> Reply:
+        return _make_reply(broker, context, plan, list(answers.values()), failed)
+
+    return FollowerFetch(broker, context, request, plan, replica, make_reply).handle(named, forgotten)
 
 
 def _session_error(context: RequestContext, code: ErrorCode) -> Reply:
@@ -123,12 +151,8 @@ class _Fetch:
         "_broker",
         "_context",
         "_future",
-        "_is_first_read",
-        "_is_follower",
         "_only_from_leader",
         "_plan",
-        "_replica_epoch",
-        "_replica_id",
         "_request",
         "_timer",
         "failed",
@@ -143,12 +167,7 @@ class _Fetch:
         self._context = context
         self._request = request
         self._plan = plan
-        by_state = context.api_version >= FIRST_VERSION_WITH_REPLICA_STATE
-        self._replica_id = request.replica_state.replica_id if by_state else request.replica_id
-        self._replica_epoch = request.replica_state.replica_epoch if by_state else NO_EPOCH
-        self._is_follower = self._replica_id >= 0
-        self._is_first_read = True
-        self._only_from_leader = self._is_follower or context.api_version < FIRST_VERSION_WITH_RACKS
+        self._only_from_leader = context.api_version < FIRST_VERSION_WITH_RACKS
         self._answers: list[tuple[FetchedPartition, PartitionData]] = []
         self._future: asyncio.Future[Reply] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -170,15 +189,9 @@ class _Fetch:
         self._future = loop.create_future()
         self._future.add_done_callback(self._forget)
         self._timer = loop.call_later(self._request.max_wait_ms / 1000, self._complete)
-        self._add_waiters()
-        return self._future
-
-    def _add_waiters(self) -> None:
         for partition in self.waitable:
-            if self._is_follower:
-                partition.add_append_waiter(self._woken)
-            else:
-                partition.add_waiter(self._woken)
+            partition.add_waiter(self._woken)
+        return self._future
 
     def _woken(self) -> None:
         for partition in self.waitable:
@@ -187,7 +200,8 @@ class _Fetch:
         if not self.may_wait():
             self._complete()
             return
-        self._add_waiters()
+        for partition in self.waitable:
+            partition.add_waiter(self._woken)
 
     def _complete(self) -> None:
         if self._future is not None and not self._future.done():
@@ -208,9 +222,7 @@ class _Fetch:
         self.failed = False
         self.read_bytes = 0
         self.waitable = []
-        left = self._request.max_bytes
-        if not self._is_follower:
-            left = min(left, self._broker.replicas.fetch_max_bytes)
+        left = min(self._request.max_bytes, self._broker.replicas.fetch_max_bytes)
         by_id = self._context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
         for wanted in self._plan.partitions:
             answer = self._read_partition(wanted, left, by_id)
@@ -224,7 +236,6 @@ class _Fetch:
                 or answer.diverging_epoch.epoch >= 0
                 or answer.preferred_read_replica >= 0
             )
-        self._is_first_read = False
 
     def _read_partition(self, wanted: FetchedPartition, left: int, by_id: bool) -> PartitionData:
         replicas = self._broker.replicas
@@ -238,8 +249,6 @@ class _Fetch:
             if wanted.current_leader_epoch >= 0:
                 replicas.check_leader_epoch(partition, wanted.current_leader_epoch)
             diverging = self._compare(partition, wanted) if wanted.last_fetched_epoch >= 0 else None
-            if self._is_follower:
-                return self._read_for_follower(partition, wanted, left, diverging)
         except KafkaError as error:
             return PartitionData(
                 partition_index=wanted.partition,
@@ -270,44 +279,6 @@ class _Fetch:
             raise errors.OffsetOutOfRange()
         own = self._broker.replicas.end_offset_for_epoch(partition, wanted.last_fetched_epoch)
         return find_divergence(wanted.last_fetched_epoch, wanted.fetch_offset, own)
-
-    def _read_for_follower(
-        self, partition: Partition, wanted: FetchedPartition, left: int, diverging: EpochEnd | None
-    ) -> PartitionData:
-        """What a replica's broker is sent. Raises KafkaError."""
-        leader = partition.leader
-        if leader.follower(self._replica_id) is None:
-            # Who names the leader epoch knows of an assignment that this broker has not heard of yet.
-            raise UnknownLeaderEpoch() if wanted.current_leader_epoch >= 0 else NotLeaderOrFollower()
-        if diverging is not None:
-            data = self._describe(partition, committed=False)
-            data.diverging_epoch = EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.end_offset)
-            return data
-        stored = partition.log
-        offset = wanted.fetch_offset
-        if not stored.log_start_offset <= offset <= stored.log_end_offset:
-            raise errors.OffsetOutOfRange()
-        replicas = self._broker.replicas
-        if self._is_first_read:
-            replicas.on_follower_fetch(
-                partition, self._replica_id, offset, wanted.log_start_offset, self._replica_epoch
-            )
-        data = self._describe(partition, committed=False)
-        if offset >= stored.log_end_offset:
-            self.waitable.append(partition)
-            return data
-        quota = replicas.quotas.leader
-        throttled = (
-            quota.is_limited
-            and self._replica_id not in leader.isr
-            and quota.covers(partition.topic, partition.index)
-        )
-        if throttled and quota.is_exceeded():
-            return data
-        self._read_log(partition, wanted, data, left, stored.log_end_offset)
-        if throttled and data.records:
-            quota.record(len(data.records))
-        return data
 
     def _describe(self, partition: Partition, committed: bool) -> PartitionData:
         return PartitionData(
@@ -355,51 +326,62 @@ class _Fetch:
 
     def reply(self) -> Reply:
         """The response: everything, or within a session what has changed."""
-        plan = self._plan
-        topics: dict[object, FetchableTopicResponse] = {}
-        by_id = self._context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
-        served: list[PartitionKey] = []
-        for wanted, data in self._answers:
-            if plan.session is not None:
-                if plan.incremental and not _has_news(wanted, data):
-                    continue
-                wanted.sent_high_watermark = data.high_watermark
-                wanted.sent_last_stable_offset = data.last_stable_offset
-                wanted.sent_log_start_offset = data.log_start_offset
-                if data.records:
-                    served.append(wanted.key)
-            topic = topics.get(wanted.topic)
-            if topic is None:
-                topic = FetchableTopicResponse(partitions=[])
-                if by_id:
-                    topic.topic_id = wanted.topic  # type: ignore[assignment]
-                else:
-                    topic.topic = wanted.topic  # type: ignore[assignment]
-                topics[wanted.topic] = topic
-            topic.partitions.append(data)
-        if plan.session is not None and served:
-            move_served_to_end(plan.session, served)
-        response = FetchResponse(error_code=0, session_id=plan.session_id, responses=list(topics.values()))
-        if self.failed and self._context.api_version >= FIRST_VERSION_WITH_LEADER_HINTS:
-            self._name_leaders(response)
-        return frame_reply_in_parts(
-            ApiKey.FETCH, self._context.api_version, self._context.correlation_id, response
-        )
+        return _make_reply(self._broker, self._context, self._plan, self._answers, self.failed)
 
-    def _name_leaders(self, response: FetchResponse) -> None:
-        """Tell a client that is wrong about a leader who it is."""
-        named: dict[int, NodeEndpoint] = {}
-        for wanted, data in self._answers:
-            if data.error_code not in HINTED:
+
+def _make_reply(
+    broker: Broker,
+    context: RequestContext,
+    plan: FetchPlan,
+    answers: list[tuple[FetchedPartition, PartitionData]],
+    failed: bool,
+) -> Reply:
+    topics: dict[object, FetchableTopicResponse] = {}
+    by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+    served: list[PartitionKey] = []
+    for wanted, data in answers:
+        if plan.session is not None:
+            if plan.incremental and not _has_news(wanted, data):
                 continue
-            hint = leader_hint(self._broker, self._context, wanted.topic, wanted.partition)
-            if hint is not None:
-                data.current_leader = LeaderIdAndEpoch(
-                    leader_id=hint.leader_id, leader_epoch=hint.leader_epoch
-                )
-                if hint.address is not None:
-                    named[hint.leader_id] = NodeEndpoint(**hint.address._asdict())
-        response.node_endpoints = list(named.values())
+            wanted.sent_high_watermark = data.high_watermark
+            wanted.sent_last_stable_offset = data.last_stable_offset
+            wanted.sent_log_start_offset = data.log_start_offset
+            if data.records:
+                served.append(wanted.key)
+        topic = topics.get(wanted.topic)
+        if topic is None:
+            topic = FetchableTopicResponse(partitions=[])
+            if by_id:
+                topic.topic_id = wanted.topic  # type: ignore[assignment]
+            else:
+                topic.topic = wanted.topic  # type: ignore[assignment]
+            topics[wanted.topic] = topic
+        topic.partitions.append(data)
+    if plan.session is not None and served:
+        move_served_to_end(plan.session, served)
+    response = FetchResponse(error_code=0, session_id=plan.session_id, responses=list(topics.values()))
+    if failed and context.api_version >= FIRST_VERSION_WITH_LEADER_HINTS:
+        _name_leaders(broker, context, answers, response)
+    return frame_reply_in_parts(ApiKey.FETCH, context.api_version, context.correlation_id, response)
+
+
+def _name_leaders(
+    broker: Broker,
+    context: RequestContext,
+    answers: list[tuple[FetchedPartition, PartitionData]],
+    response: FetchResponse,
+) -> None:
+    """Tell a client that is wrong about a leader who it is."""
+    named: dict[int, NodeEndpoint] = {}
+    for wanted, data in answers:
+        if data.error_code not in HINTED:
+            continue
+        hint = leader_hint(broker, context, wanted.topic, wanted.partition)
+        if hint is not None:
+            data.current_leader = LeaderIdAndEpoch(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
+            if hint.address is not None:
+                named[hint.leader_id] = NodeEndpoint(**hint.address._asdict())
+    response.node_endpoints = list(named.values())
 
 
 def _has_news(wanted: FetchedPartition, data: PartitionData) -> bool:

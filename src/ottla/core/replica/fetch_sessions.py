@@ -20,6 +20,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
@@ -52,6 +53,13 @@ class FetchedPartition:
         return (self.topic, self.partition)
 
 
+class SessionCompanion(Protocol):
+    """What somebody keeps for a session, and wants closed with it."""
+
+    def close(self) -> None:
+        """The session has ended."""
+
+
 @dataclass(slots=True)
 class FetchSession:
     """One client's session: its partitions in the order in which they are to be answered."""
@@ -61,6 +69,7 @@ class FetchSession:
     last_used_ms: int
     uses_topic_ids: bool
     partitions: OrderedDict[PartitionKey, FetchedPartition] = field(default_factory=OrderedDict)
+    watch: SessionCompanion | None = None
 
     def advance(self) -> None:
         """Expect the next epoch; wraps to 1, for 0 asks for a new session."""
@@ -117,7 +126,7 @@ class FetchSessionCache:
         """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != NO_SESSION:
-                self._sessions.pop(session_id, None)
+                self.drop(session_id)
             if epoch == FINAL_EPOCH:
                 return FetchPlan(NO_SESSION, partitions, None, incremental=False)
             return self._open(partitions, uses_topic_ids, now_ms, random_id)
@@ -130,7 +139,7 @@ class FetchSessionCache:
             raise MixedTopicIds(session_id)
         self._update(session, partitions, forgotten)
         if not session.partitions:
-            del self._sessions[session_id]
+            self.drop(session_id)
             return FetchPlan(NO_SESSION, (), None, incremental=False)
         session.advance()
         session.last_used_ms = now_ms
@@ -163,8 +172,14 @@ class FetchSessionCache:
         oldest = next(iter(self._sessions.values()))
         if now_ms - oldest.last_used_ms < self.min_eviction_ms:
             return False
-        del self._sessions[oldest.session_id]
+        self.drop(oldest.session_id)
         return True
+
+    def drop(self, session_id: int) -> None:
+        """End a session; unknown ones are no error."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None and session.watch is not None:
+            session.watch.close()
 
     @staticmethod
     def _update(

@@ -66,6 +66,16 @@ class InSyncUpdate:
 
 
 @dataclass(slots=True)
+class FetcherTimes:
+    """When a follower's fetcher last came, for all the partitions that it had nothing new to say of.
+
+    A fetch that leaves a partition out says that the follower is where it was: at the end, if it was there.
+    """
+
+    last_fetch_ms: int = _LONG_AGO_MS
+
+
+@dataclass(slots=True)
 class FollowerState:
     """What the leader knows of a follower from its fetches."""
 
@@ -76,6 +86,7 @@ class FollowerState:
     """When it last had everything that the leader had at that time."""
     last_fetch_ms: int = _LONG_AGO_MS
     leader_end_at_last_fetch: int = UNKNOWN_OFFSET
+    fetcher: FetcherTimes | None = None
 
     def caught_up(self, leader_end_offset: int, now_ms: int, lag_time_max_ms: int) -> bool:
         """Whether it has everything, or had not long ago."""
@@ -213,19 +224,35 @@ class PartitionLeader:
 
     def on_append(self, log_end_offset: int) -> int:
         """The leader's log now ends at `log_end_offset`; returns the high watermark."""
-        self.log_end_offset = log_end_offset
+        before, self.log_end_offset = self.log_end_offset, log_end_offset
         if not self._followers:  # the common single-replica case, on the produce path
             self.high_watermark = log_end_offset
-        elif len(self._maximal_isr) == 1:  # else the others are behind
+            return log_end_offset
+        for follower in self._followers.values():
+            fetcher = follower.fetcher
+            if (
+                fetcher is not None
+                and follower.log_end_offset == before
+                and fetcher.last_fetch_ms > follower.last_caught_up_ms
+            ):
+                follower.last_caught_up_ms = fetcher.last_fetch_ms
+        if len(self._maximal_isr) == 1:  # else the others are behind
             self._move_high_watermark()
         return self.high_watermark
 
     def on_follower_fetch(
-        self, node_id: int, fetch_offset: int, log_start_offset: int, broker_epoch: int, now_ms: int
+        self,
+        node_id: int,
+        fetch_offset: int,
+        log_start_offset: int,
+        broker_epoch: int,
+        now_ms: int,
+        fetcher: FetcherTimes | None = None,
     ) -> InSyncUpdate | None:
         """A follower holds everything below `fetch_offset`; its epochs were compared (see the module).
 
         Moves the high watermark. Returns an update to ask the controller for. Strangers count nothing.
+        `fetcher` goes on telling of fetches that leave the partition out.
         """
         follower = self._followers.get(node_id)
         if follower is None or broker_epoch < follower.broker_epoch:  # a fetch of an earlier incarnation
@@ -241,19 +268,36 @@ class PartitionLeader:
         follower.broker_epoch = broker_epoch
         follower.last_fetch_ms = now_ms
         follower.leader_end_at_last_fetch = end
-        update = None
-        if self._update is None and node_id not in self._committed_isr and self._may_join(node_id, follower):
-            update = self._ask_for(self._committed_isr | {node_id})
-            self._maximal_isr = self._committed_isr | {node_id}
+        follower.fetcher = fetcher
+        update = None if node_id in self._committed_isr else self.expansion()
         self._move_high_watermark()
         return update
 
-    def on_tick(self, now_ms: int) -> InSyncUpdate | None:
-        """Time has passed, say half of replica.lag.time.max.ms. Returns an update to ask for: who goes."""
-        self._now_ms = max(self._now_ms, now_ms)
-        self._move_high_watermark()
+    def expansion(self) -> InSyncUpdate | None:
+        """An update to ask for if followers may join.
+
+        Also to be called when brokers became active, and when an update has ended: fetches may say nothing
+        of a follower that has everything.
+        """
         if self._update is not None:
             return None
+        joining = {
+            node_id
+            for node_id, follower in self._followers.items()
+            if node_id not in self._committed_isr and self._may_join(node_id, follower)
+        }
+        if not joining:
+            return None
+        self._maximal_isr = self._committed_isr | joining
+        return self._ask_for(self._maximal_isr)
+
+    def on_tick(self, now_ms: int) -> InSyncUpdate | None:
+        """Time has passed, say half of replica.lag.time.max.ms. Returns an update to ask for."""
+        self._now_ms = max(self._now_ms, now_ms)
+        self._move_high_watermark()
+        update = self.expansion()
+        if self._update is not None:
+            return update
         lagging = {
             node_id
             for node_id, follower in self._followers.items()
