@@ -35,10 +35,10 @@ HOST = "127.0.0.1"
 
 #: Elections in a fraction of a second; no record that a test did not ask for.
 QUICK = {
-    "controller.quorum.election.timeout.ms": "400",
-    "controller.quorum.election.backoff.max.ms": "100",
-    "controller.quorum.fetch.timeout.ms": "800",
-    "controller.quorum.request.timeout.ms": "800",
+    "controller.quorum.election.timeout.ms": "200",
+    "controller.quorum.election.backoff.max.ms": "50",
+    "controller.quorum.fetch.timeout.ms": "500",
+    "controller.quorum.request.timeout.ms": "500",
     "metadata.max.idle.interval.ms": "0",
     "internal.metadata.delete.delay.millis": "0",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -381,8 +382,9 @@ def leaders_snapshot(path: Path, snapshot: SnapshotId) -> bytes:
 def receive(metadata_log: MetadataLog, snapshot: SnapshotId, data: bytes) -> None:
     metadata_log.begin_incoming(snapshot)
     assert metadata_log.incoming is not None
-    for position in range(0, len(data), 100):
-        metadata_log.incoming.append(data[position : position + 100])
+    middle = len(data) // 2
+    metadata_log.incoming.append(data[:middle])
+    metadata_log.incoming.append(data[middle:])
 
 
 def test_a_leaders_snapshot_takes_the_place_of_the_log(tmp_path: Path) -> None:
@@ -424,7 +426,10 @@ def test_a_damaged_snapshot_of_a_leader_is_found_out(tmp_path: Path) -> None:
                 metadata_log.incoming.read()
 
 
-@pytest.mark.parametrize("diverged", [False, True], ids=["behind", "diverged"])
+@pytest.mark.parametrize(
+    "diverged",
+    [pytest.param(False, id="behind", marks=pytest.mark.long), pytest.param(True, id="diverged")],
+)
 def test_an_installation_killed_at_any_step_leaves_the_old_log_or_the_snapshot(
     tmp_path: Path, diverged: bool
 ) -> None:
@@ -443,13 +448,13 @@ def test_an_installation_killed_at_any_step_leaves_the_old_log_or_the_snapshot(
             metadata_log.flush()
             report("appended", True)
 
+    with opened(tmp_path / "before", alone=False) as metadata_log:
+        metadata_log.append_fetched(fetched, 2, NOW_MS)
     kill_at = 0
     killed = True
     while killed:
         kill_at += 1
-        root = tmp_path / str(kill_at)
-        with opened(root, alone=False) as metadata_log:
-            metadata_log.append_fetched(fetched, 2, NOW_MS)
+        root = shutil.copytree(tmp_path / "before", tmp_path / str(kill_at))
         killed, reports = run_until_killed(life, root, kill_at)
         done = [what for what, _ in reports]
         with opened(root, alone=False) as metadata_log:
