@@ -49,6 +49,8 @@ PURPOSES: Final = {
     ApiKey.ALTER_PARTITION: "controller-alter-partition",
 }
 OTHER_PURPOSE: Final = "controller"
+#: A client that hardly waits still gets the answer that a failover costs.
+SHORTEST_PATIENCE_MS: Final = 1000
 LOCAL_HOST: Final = "127.0.0.1"
 
 
@@ -84,7 +86,10 @@ class ControllerChannel:
         return await self._until_answered(local, request, timeout_ms)
 
     async def forward(self, context: RequestContext, request: Message) -> Message:
-        """The active controller's answer to a client's request. Raises KafkaError."""
+        """The active controller's answer to a client's request. Raises KafkaError.
+
+        Tries for as long as the client gives it, where it says that, and for request.timeout.ms at most.
+        """
         from ottla.broker import envelope
 
         header = RequestHeader(
@@ -101,7 +106,7 @@ class ControllerChannel:
         async def local() -> Message:
             return await self._call(context, request)
 
-        answer = await self._until_answered(local, wrapped, None)
+        answer = await self._until_answered(local, wrapped, self._patience_ms(request))
         if not isinstance(answer, EnvelopeResponse):
             return answer
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
@@ -117,6 +122,11 @@ class ControllerChannel:
             return envelope.unwrap_response(header, answer)
         except ProtocolError as error:
             raise UnknownServerError(f"the active controller's answer can't be read: {error}") from error
+
+    def _patience_ms(self, request: Message) -> int:
+        limit_ms: int = self._broker.config[broker_settings.REQUEST_TIMEOUT_MS]
+        asked_ms = getattr(request, "timeout_ms", 0)
+        return min(limit_ms, max(asked_ms, SHORTEST_PATIENCE_MS)) if asked_ms > 0 else limit_ms
 
     # -- attempts -----------------------------------------------------------------------------------
 
@@ -158,7 +168,7 @@ class ControllerChannel:
                 break
             await asyncio.sleep(pause)
             pause = min(2 * pause, LAST_LOOK_SECONDS)
-        raise RequestTimedOut(f"no active controller has answered within {budget_ms} ms")
+        raise RequestTimedOut(f"timed out: no active controller has answered within {budget_ms} ms")
 
     async def _ask_leader(self, leader: PeerAddress, request: Message, deadline: float) -> Message | None:
         """The answer of the controller at `leader`; None when it has none or is not the leader (any more)."""
