@@ -17,8 +17,8 @@ from ottla.core.metadata.features import INITIAL_FEATURES
 from ottla.core.metadata.image import NO_LEADER, EndpointImage, MetadataDelta, MetadataImage
 from ottla.core.metadata.partitions import create_partitions
 from ottla.core.metadata.producer_ids import allocate_producer_ids
-from ottla.core.metadata.standalone import elect_after_start, register_broker, shut_down_broker
 from ottla.core.metadata.snapshot_records import image_records
+from ottla.core.metadata.standalone import elect_after_start, register_broker, shut_down_broker
 from ottla.core.metadata.topics import create_topics, delete_topics
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic

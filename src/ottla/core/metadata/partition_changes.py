@@ -128,10 +128,11 @@ class PartitionChanges:
         if election is None:
             unclean = self.rules.may_elect_uncleanly(topic.name)
             election = Election.UNCLEAN if unclean else Election.ONLINE
-        min_isr = self.effective_min_isr(topic)
         after = _Outcome.of(before, target)
         after.complete_reassignment()
         after.place(self._default_directory)
+        # As the leader counts, that is by its own replicas. (Kafka's controller takes those of partition 0.)
+        min_isr = min(self.rules.min_insync_replicas(topic.name), len(after.replicas))
         elr_enabled = bool(self.image.features.get(ELIGIBLE_LEADER_REPLICAS))
         if elr_enabled:
             after.keep_eligible(min_isr, target.barred if target.barred_has_lost_records else None)
@@ -148,12 +149,6 @@ class PartitionChanges:
         changed = self._changed[topic.topic_id, index] = changed_partition(before, record)
         self.records.append(record)
         return changed
-
-    def effective_min_isr(self, topic: TopicImage) -> int:
-        """min.insync.replicas, or the number of replicas where that is smaller."""
-        wanted = self.rules.min_insync_replicas(topic.name)
-        first = topic.partitions.get(0)
-        return wanted if first is None else min(wanted, len(first.replicas))
 
     def _may_lead(self, broker_id: int, directory_id: UUID) -> bool:
         broker = self.image.brokers.get(broker_id)
