@@ -65,6 +65,7 @@ Spawn = Callable[[str, Coroutine[Any, Any, Any]], "asyncio.Task[Any]"]
 
 VOTE_PURPOSE = "quorum"
 FETCH_PURPOSE = "metadata-fetch"
+MAX_FETCH_WAIT_MS = 500
 _FETCHES = frozenset({ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT})
 
 
@@ -221,6 +222,11 @@ class MetadataQuorum:
             f"high_watermark={self.high_watermark}"
         )
 
+    @property
+    def kraft_version(self) -> int:
+        """0: the configuration names the voters; 1: the log does (KIP-853)."""
+        return 0 if self._core is None else self._core.kraft_version
+
     def voters_at(self, offset: int) -> VoterSet | None:
         """The voters that the log names below `offset`; None if it names none."""
         assert self._core is not None
@@ -281,9 +287,12 @@ class MetadataQuorum:
 
     def _settings(self) -> QuorumSettings:
         config = self._config
+        fetch_timeout_ms = config[broker_settings.CONTROLLER_QUORUM_FETCH_TIMEOUT_MS]
         return QuorumSettings(
             election_timeout_ms=config[broker_settings.CONTROLLER_QUORUM_ELECTION_TIMEOUT_MS],
-            fetch_timeout_ms=config[broker_settings.CONTROLLER_QUORUM_FETCH_TIMEOUT_MS],
+            fetch_timeout_ms=fetch_timeout_ms,
+            # A fetch that waits for records must be answered well before its sender takes the leader for dead.
+            fetch_max_wait_ms=min(MAX_FETCH_WAIT_MS, fetch_timeout_ms // 2),
             election_backoff_max_ms=config[broker_settings.CONTROLLER_QUORUM_ELECTION_BACKOFF_MAX_MS],
             request_timeout_ms=config[broker_settings.CONTROLLER_QUORUM_REQUEST_TIMEOUT_MS],
             retry_backoff_ms=config[broker_settings.CONTROLLER_QUORUM_RETRY_BACKOFF_MS],

@@ -13,6 +13,7 @@ import pytest
 from ottla.broker.peers import PeerUnreachable
 from ottla.core.metadata.decisions import Decision
 from ottla.core.metadata.image import MetadataDelta
+from ottla.core.quorum.api import ReplicaKey
 from ottla.protocol.errors import ErrorCode, NotController
 from ottla.protocol.messages.add_raft_voter_request import AddRaftVoterRequest, Listener
 from ottla.protocol.messages.remove_raft_voter_request import RemoveRaftVoterRequest
@@ -305,6 +306,36 @@ def test_voters_are_added_and_removed(tmp_path: Path) -> None:
             successor = await cluster.leader()
             assert successor.quorum.voters.node_ids == (2, 3)
             assert configs(successor) == {"a": "1"}
+
+    run(test)
+
+
+def test_voters_of_the_configuration_move_into_the_log(tmp_path: Path) -> None:
+    """kraft.version 1 (KIP-853), once and for all."""
+
+    async def test() -> None:
+        async with running_quorum(tmp_path) as cluster:
+            leader = await cluster.leader()
+            await cluster.caught_up(await set_config(leader.controller, "a", "1"))
+            error, problem = leader.quorum.upgrade_kraft_version(1, validate_only=False)
+            while error is ErrorCode.INVALID_UPDATE_VERSION:  # until all voters have told of themselves
+                await asyncio.sleep(0.01)
+                error, problem = leader.quorum.upgrade_kraft_version(1, validate_only=False)
+            assert (error, problem) == (ErrorCode.NONE, None)
+            await cluster.caught_up(await set_config(leader.controller, "b", "2"))
+            for node in cluster.nodes.values():
+                assert node.quorum.kraft_version == 1
+                await node.kill()
+            for node in cluster.nodes.values():
+                await node.start()
+            leader = await cluster.leader()
+            await cluster.caught_up(await set_config(leader.controller, "c", "3"))
+            for node in cluster.running:
+                assert node.quorum.kraft_version == 1
+                keys = {voter.key for voter in node.quorum.voters.voters}
+                assert keys == {
+                    ReplicaKey(each.node_id, each.directory.directory_id) for each in cluster.nodes.values()
+                }
 
     run(test)
 

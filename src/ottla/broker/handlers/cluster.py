@@ -13,9 +13,11 @@ from ottla.broker.context import RequestContext
 from ottla.broker.handlers.forwarding import forward
 from ottla.broker.handlers.metadata import controller_for_clients
 from ottla.broker.handlers.operations import ALL_CLUSTER_OPERATIONS, NOT_ASKED
+from ottla.core.metadata import broker_settings
 from ottla.core.metadata.feature_updates import update_features as decide_features
+from ottla.core.metadata.features import KRAFT_VERSION
 from ottla.protocol.apis import ApiKey
-from ottla.protocol.errors import MismatchedEndpointType, UnsupportedEndpointType
+from ottla.protocol.errors import ErrorCode, MismatchedEndpointType, UnsupportedEndpointType
 from ottla.protocol.messages.describe_cluster_request import DescribeClusterRequest
 from ottla.protocol.messages.describe_cluster_response import DescribeClusterBroker, DescribeClusterResponse
 from ottla.protocol.messages.update_features_request import UpdateFeaturesRequest
@@ -98,8 +100,26 @@ def describe_controllers(
 async def update_features(
     broker: Broker, context: RequestContext, request: UpdateFeaturesRequest
 ) -> UpdateFeaturesResponse:
-    """New feature levels for the cluster."""
-    return await broker.controller.submit(lambda image: decide_features(image, request, context.api_version))
+    """New feature levels for the cluster. kraft.version is the quorum's own, and changed alone."""
+    quorum = broker.quorum
+    updates = request.feature_updates
+    if len(updates) == 1 and updates[0].feature == KRAFT_VERSION:
+        level = updates[0].max_version_level
+        if level > quorum.kraft_version and broker.controller.active:
+            error, problem = quorum.upgrade_kraft_version(level, request.validate_only)
+            if error is not ErrorCode.NONE:
+                return UpdateFeaturesResponse(error_code=error, error_message=problem)
+            await broker.controller.wait_for(broker.controller.log_end_offset - 1)
+    return await broker.controller.submit(
+        lambda image: decide_features(
+            image,
+            request,
+            context.api_version,
+            kraft_version=quorum.kraft_version,
+            voter_ids=quorum.voters.node_ids,
+            min_insync_replicas=broker.config[broker_settings.MIN_INSYNC_REPLICAS],
+        )
+    )
 
 
 HANDLERS = {
