@@ -690,6 +690,18 @@ class Chaos:
         if changes_voters:
             self._actions += [(3, self.add_voter), (3, self.remove_voter)]
 
+    def about_leaders(self) -> Chaos:
+        """Leaders that write alone, fall and come back, and lost answers: figure 8 of the Raft paper."""
+        self.network.faults.lost, self.network.faults.late = 150, 300
+        self._actions = [
+            (6, self.write_alone),
+            (6, self.restart),
+            (4, self.crash_leader),
+            (2, self.crash),
+            (2, self.reconnect),
+        ]
+        return self
+
     def run(self, steps: int) -> None:
         """So many things happen, each after a while."""
         weights = [weight for weight, _ in self._actions]
@@ -729,6 +741,17 @@ class Chaos:
         leader = self.network.leader()
         if leader is not None:
             leader.crash()
+
+    def write_alone(self) -> None:
+        """A leader that is cut off writes, and falls."""
+        leader = self.network.leader()
+        if leader is not None:
+            others = tuple(node_id for node_id in self.network.nodes if node_id != leader.node_id)
+            self.network.partition((leader.node_id,), others)
+            leader.propose(next(self._values))
+            self.network.run_for(self.dice.choice((20, 50)))
+            leader.crash()
+            self.network.faults.cut.clear()
 
     def power_cut(self) -> None:
         """All go at once, and come back."""
