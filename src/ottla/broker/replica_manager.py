@@ -483,8 +483,7 @@ class ReplicaManager:
             return
         self._fetchers.leave(held)
         stored = held.log
-        if len(image.replicas) > 1:  # alone, nobody's log is compared with this one
-            stored.assign_epoch(image.leader_epoch)
+        stored.assign_epoch(image.leader_epoch)
         leader = PartitionLeader(
             local_id=self._broker.node_id,
             leader_epoch=image.leader_epoch,

@@ -60,13 +60,15 @@ class LeaderEpochs:
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"epoch {epoch} at offset {start_offset}")
         if self._epochs and self._epochs[-1] == epoch and start_offset >= self._start_offsets[-1]:
+            self.save_changes()
             return False
         self._put(epoch, start_offset)
         self.save()
         return True
 
     def restore(self, epoch: int, start_offset: int) -> None:
-        """As `assign`, in memory only and for newer epochs only: recovery saves once, at its end."""
+        """As `assign`, in memory only and for newer epochs only: recovery saves once, at its end, and a leader
+        that has written nothing has nothing to save."""
         if epoch >= 0 and (not self._epochs or epoch > self._epochs[-1]):
             self._put(epoch, start_offset)
             self._unsaved = True

@@ -265,9 +265,11 @@ class Log:
         return self._epochs.end_offset_for(epoch, self.log_end_offset)
 
     def assign_epoch(self, epoch: int) -> None:
-        """A leader begins `epoch` at the log's end (before it appends anything)."""
-        self._epochs.assign(epoch, self.log_end_offset)
-        self._last_epoch = epoch
+        """A leader begins `epoch` at the log's end (before it appends anything).
+
+        In memory; the file follows with the first batch, as an epoch without any is dropped at the next start.
+        """
+        self._epochs.restore(epoch, self.log_end_offset)
 
     def update_config(self, config: LogConfig) -> None:
         """Take over changed settings; index settings from the next segment on."""

@@ -64,6 +64,42 @@ def test_truncation_lowers_recovery_point_and_forgets_epochs(tmp_path: Path) -> 
     assert log.leader_epochs == [(1, 0), (3, 1)]
 
 
+def test_an_epoch_that_has_no_records_goes_though_there_is_nothing_to_cut(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, b"a", leader_epoch=1)
+    log.assign_epoch(3)  # led, and wrote nothing
+    assert log.leader_epochs == [(1, 0), (3, 1)]
+
+    assert not log.truncate_to(1)
+
+    assert log.leader_epochs == [(1, 0)]
+    append(log, b"b", leader_epoch=2)
+    assert log.leader_epochs == [(1, 0), (2, 1)]
+
+
+def test_an_assigned_epoch_is_on_the_disk_with_its_first_batch(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.assign_epoch(3)
+    append(log, b"a", leader_epoch=3)
+    log.close_files()  # as a kill leaves it
+    assert (log.directory / "leader-epoch-checkpoint").read_text() == "0\n1\n3 0\n"
+
+
+def test_a_flush_that_began_before_a_cut_raises_no_recovery_point(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    fill(log, 5)
+    log.flush()
+    fill(log, 5)
+    task = log.prepare_flush()
+    assert task is not None
+
+    log.lower_recovery_point(3)
+    task.run()
+    log.complete_flush(task)
+
+    assert log.recovery_point == 3
+
+
 def test_truncation_takes_producers_back(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, b"a", producer_id=7, producer_epoch=0, base_sequence=0)
