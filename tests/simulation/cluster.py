@@ -231,11 +231,6 @@ class Cluster:
         """A node by its id."""
         return next(node for node in self.nodes if node.node_id == node_id)
 
-    def newest_image(self) -> MetadataImage:
-        """The metadata of whoever has applied most of it."""
-        images = [node.controller.image for node in self.nodes if node.host.alive]
-        return max(images, key=lambda image: image.last_offset, default=MetadataImage())
-
     def active_controller(self) -> Node | None:
         """The newest one."""
         active = [node for node in self.nodes if node.host.alive and node.controller.active]

@@ -133,10 +133,11 @@ class ControllerNode:
         is_news = self._node.observer.committed(self._node, header, batch)
         delta = MetadataDelta()
         if not header.is_control:
-            for record in records_of(batch):
+            records = records_of(batch)
+            for record in records:
                 image.apply(record, delta)
-                if is_news:
-                    self._node.observer.note(None, "record", header.base_offset, record)
+            if is_news:
+                self._node.observer.changed(header, records)
         image.last_offset, image.last_epoch = header.last_offset, header.partition_leader_epoch
         if not header.is_control:
             self.on_delta(delta)

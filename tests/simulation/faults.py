@@ -47,6 +47,7 @@ class Chaos:
             "blink": (3, self._blink),
             "kill the controller": (2, self._kill_controller),
             "kill somewhere": (4, self._kill_somewhere),
+            "kill a voter": (2, self._kill_voter),
             "lose power": (5, self._lose_power),
             "stop": (3, self._stop),
             "partition": (4, self._partition),
@@ -79,7 +80,7 @@ class Chaos:
         node = self._powerless
         if node is None:
             return False
-        registered = self._cluster.newest_image().brokers.get(node.node_id)
+        registered = self._cluster.observer.image.brokers.get(node.node_id)
         broker = node.broker
         if registered is None or broker is None or broker.broker_epoch != registered.broker_epoch:
             return True
@@ -147,6 +148,20 @@ class Chaos:
             node.host.arm_kill(self._random.randint(1, 60))
             self._watch_down(node)
 
+    def _kill_voter(self) -> None:
+        """Right after it has voted, and it is back at once: it must remember."""
+        node = self._node()
+        if node.host.alive and node.is_controller:
+            node.host.arm_kill_after_promise(self._random.randint(1, 4))
+
+            def look() -> None:
+                if not node.host.alive:
+                    self._start_again(node)
+                elif not self._over and node.host.in_danger:
+                    self._scheduler.after_ms(1, look)
+
+            look()
+
     def _lose_power(self) -> None:
         node = self._node()
         if not node.is_broker:  # a quorum's log is synced before anybody hears of it
@@ -168,7 +183,7 @@ class Chaos:
 
     def _is_kept(self, node: Node) -> bool:
         """Whether all that is committed of what this node holds is with somebody else in sync, too."""
-        image = self._cluster.newest_image()
+        image = self._cluster.observer.image
         for key, committed_to in self._cluster.observer.committed_to.items():
             topic = image.topics_by_id.get(key[0])
             if topic is None or committed_to == 0:
@@ -263,7 +278,7 @@ class Chaos:
         admin.host.spawn(what, ask())
 
     def _reassign(self) -> None:
-        image = self._cluster.newest_image()
+        image = self._cluster.observer.image
         topic = image.topics.get(self._cluster.topic)
         brokers = [node.node_id for node in self._cluster.nodes if node.is_broker]
         if topic is None:
@@ -284,7 +299,7 @@ class Chaos:
 
     def _move_leader(self) -> None:
         """The same replicas in another order, and the first of them is to lead."""
-        image = self._cluster.newest_image()
+        image = self._cluster.observer.image
         topic = image.topics.get(self._cluster.topic)
         if topic is None:
             return

@@ -50,6 +50,8 @@ def vote_not_durable(patch: Patch) -> None:
     perform = QuorumNode._perform
 
     def forgetful(self: QuorumNode, effect: Effect) -> None:
+        if isinstance(effect, SaveElection):
+            self.host.promised()
         if not isinstance(effect, SaveElection):
             perform(self, effect)
 

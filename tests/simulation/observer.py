@@ -10,12 +10,14 @@ only the newest leader that is known moves the high watermark over records that 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.core.metadata.image import MetadataImage
+from ottla.core.metadata.image import MetadataDelta, MetadataImage
 from ottla.core.quorum.api import Became, Role, SnapshotId
 from ottla.core.replica.leader import PartitionLeader
 from ottla.protocol.record_batch import BatchHeader
+from ottla.protocol.schema import Message
 from simulation.wire import PartitionKey
 from simulation.world.scheduler import Scheduler
 
@@ -36,6 +38,8 @@ class Observer:
         self.trace: list[tuple[Any, ...]] = []
         self._quorum_leaders: dict[int, int] = {}
         self._metadata: dict[int, bytes] = {}
+        self.image = MetadataImage()
+        """Everything that anybody ever took for committed."""
         self._snapshots: dict[SnapshotId, bytes] = {}
         self._leaders: dict[tuple[PartitionKey, int], tuple[int, int]] = {}
         self.committed_to: dict[PartitionKey, int] = {}
@@ -75,6 +79,14 @@ class Observer:
         if known is not batch and known != batch:
             raise Violation(f"{node.host.name}: the metadata at {header.base_offset} is not what it was")
         return is_news
+
+    def changed(self, header: BatchHeader, records: Sequence[Message]) -> None:
+        """The metadata has records that nobody has taken for committed before."""
+        delta = MetadataDelta()
+        for record in records:
+            self.note(None, "record", header.base_offset, record)
+            self.image.apply(record, delta)
+        self.image.last_offset = header.last_offset
 
     def snapshot_written(self, node: Node, snapshot: SnapshotId, data: bytes) -> None:
         """A node made a snapshot."""

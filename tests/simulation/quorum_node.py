@@ -299,6 +299,7 @@ class QuorumNode:
                 self._replies.pop(token)(response)
             case SaveElection(state):
                 self.disk.write(QUORUM_STATE, state, sync=True)
+                self.host.promised()
             case AppendFetched(records, leader_epoch):
                 self._append_fetched(records, leader_epoch)
             case AppendControls(epoch, records):

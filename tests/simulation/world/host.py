@@ -32,6 +32,7 @@ class Host:
         self.on_killed: Callable[[], None] = lambda: None
         self._still_until = 0
         self._steps_left: int | None = None
+        self._steps_after_promise: int | None = None
         self._tasks: list[Task] = []
 
     # -- time -----------------------------------------------------------------------------------------
@@ -116,6 +117,15 @@ class Host:
         """Be killed at the `steps`-th step from now."""
         self._steps_left = steps
 
+    def arm_kill_after_promise(self, steps: int) -> None:
+        """Be killed so many steps after the next thing that must be durable before it is said."""
+        self._steps_after_promise = steps
+
+    def promised(self) -> None:
+        """Something was made durable, and is about to be said."""
+        if self._steps_after_promise is not None:
+            self._steps_left, self._steps_after_promise = self._steps_after_promise, None
+
     def stand_still(self, duration_ms: float) -> None:
         """Nothing happens here for a while: a stopped process, a long collection, a machine that sleeps."""
         self._still_until = max(self._still_until, self.scheduler.now + int(duration_ms * MILLISECOND))
@@ -123,11 +133,12 @@ class Host:
     @property
     def in_danger(self) -> bool:
         """Whether it stands still, or a kill is armed."""
-        return self._steps_left is not None or self._still_until > self.scheduler.now
+        armed = self._steps_left is not None or self._steps_after_promise is not None
+        return armed or self._still_until > self.scheduler.now
 
     def be_safe(self) -> None:
         """It goes on, and is not killed at a step."""
-        self._steps_left = None
+        self._steps_left = self._steps_after_promise = None
         self._still_until = 0
 
     def stop(self) -> None:

@@ -1,0 +1,59 @@
+"""Shapes of clusters that look for something in particular, where random ones would need many seeds."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from simulation.cluster import Shape
+from simulation.node import QUORUM, Settings
+
+ONE_BATCH_A_FETCH = dataclasses.replace(QUORUM, fetch_max_bytes=1, snapshot_fetch_max_bytes=300)
+
+ELECTIONS = Shape(
+    controllers=(1, 2, 3),
+    brokers=(4, 5),
+    dynamic_voters=True,
+    settings=Settings(quorum=ONE_BATCH_A_FETCH, records_between_snapshots=1000, session_timeout_ms=600),
+    partition_count=1,
+    replication_factor=2,
+    skewed_clocks=False,
+    through_bytes=False,
+    late_voters=0,
+    chaos_ms=5000,
+    fault_count=60,
+    faults=(
+        "blink",
+        "kill a voter",
+        "lose power",
+        "kill the controller",
+        "cut one way",
+        "partition",
+        "slow disk",
+        "topic",
+    ),
+)
+"""A quorum that elects again and again, on disks that forget what was not synced."""
+
+REPLICAS = Shape(
+    controllers=(1,),
+    brokers=(2, 3, 4),
+    dynamic_voters=False,
+    settings=Settings(min_insync_replicas=2, session_timeout_ms=800, fetch_bytes=300),
+    partition_count=1,
+    replication_factor=3,
+    skewed_clocks=False,
+    through_bytes=False,
+    late_voters=0,
+    chaos_ms=6000,
+    fault_count=40,
+    faults=("kill", "partition", "pause", "bad network", "slow link", "move leader"),
+)
+"""Brokers that lead and follow in turn, over a network that delays."""
+
+TAILS = dataclasses.replace(
+    REPLICAS,
+    replication_factor=2,
+    fault_count=60,
+    faults=("kill", "lose power", "lose power", "slow link", "stop"),
+)
+"""Brokers that lose their unsynced tails, and the others right after them."""
