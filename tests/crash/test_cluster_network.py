@@ -40,7 +40,7 @@ def net() -> Iterator[Network]:
 
 
 @pytest.fixture
-def cluster(net: Network, cluster_kind: str, tmp_path: Path) -> Iterator[NodeCluster]:
+def netted(net: Network, cluster_kind: str, tmp_path: Path) -> Iterator[NodeCluster]:
     """Three combined nodes, each in its namespace."""
     plan = ClusterPlan(
         combined(3), {"min.insync.replicas": "2"}, host_of=net.host, command_prefix_of=net.inside
@@ -89,49 +89,51 @@ def calls_itself_leader(cluster: NodeCluster, node_id: int) -> bool:
     asked = TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])
     with WireClient.connect(cluster.nodes[node_id].controller_bootstrap) as client:
         answer = client.call(DescribeQuorumRequest(topics=[asked]))
+    if answer.error_code != ErrorCode.NONE:
+        return False
     return bool(answer.topics[0].partitions[0].error_code == ErrorCode.NONE)
 
 
-def test_a_slow_and_lossy_network(cluster: NodeCluster, net: Network) -> None:
-    with RecordedProducer(cluster.bootstrap, TOPIC, PARTITIONS).running() as producer:
+def test_a_slow_and_lossy_network(netted: NodeCluster, net: Network) -> None:
+    with RecordedProducer(netted.bootstrap, TOPIC, PARTITIONS).running() as producer:
         producer.wait_for_more(100)
         net.set_weather(**DELAY)
         producer.wait_for_more(2_000)
-        assert cluster.create_topic("another", 6)
+        assert netted.create_topic("another", 6)
         net.set_weather(delay_ms=40.0, jitter_ms=30.0, loss=0.02)
         producer.wait_for_more(500)
         net.set_weather(delay_ms=0.0, jitter_ms=0.0, loss=0.0, duplication=0.0)
-        cluster.heal()
-    check_nothing_lost(cluster, producer)
-    report(cluster, "lossy network", producer, net)
+        netted.heal()
+    check_nothing_lost(netted, producer)
+    report(netted, "lossy network", producer, net)
 
 
-def test_leaders_are_cut_off_from_the_others(cluster: NodeCluster, net: Network) -> None:
+def test_leaders_are_cut_off_from_the_others(netted: NodeCluster, net: Network) -> None:
     """The client reaches both sides: the one cut off must not acknowledge what the others do not have."""
     net.set_weather(delay_ms=2.0, jitter_ms=1.0)
-    with RecordedProducer(cluster.bootstrap, TOPIC, PARTITIONS).running() as producer:
+    with RecordedProducer(netted.bootstrap, TOPIC, PARTITIONS).running() as producer:
         for _ in range(2):
             producer.wait_for_more(200)
-            controller = cluster.active_controller()
+            controller = netted.active_controller()
             for cut_off in (controller, others(controller)[0]):
                 # when
                 net.isolate(cut_off)
-                wait_until_left_alone(cluster, cut_off)
+                wait_until_left_alone(netted, cut_off)
                 producer.wait_for_all_partitions()
                 # then: what it led it does not lead any more
                 net.join()
-                cluster.heal()
+                netted.heal()
                 producer.wait_for_more(200)
-    check_nothing_lost(cluster, producer)
-    report(cluster, "cut off", producer, net)
+    check_nothing_lost(netted, producer)
+    report(netted, "cut off", producer, net)
 
 
-def test_a_node_cut_off_acknowledges_nothing(cluster: NodeCluster, net: Network) -> None:
-    topic = cluster.create_topic("one", assignments=[[1, 2, 3]])
-    assert produce_to_leader(cluster, topic, 0, batch(3)).error_code == ErrorCode.NONE
+def test_a_node_cut_off_acknowledges_nothing(netted: NodeCluster, net: Network) -> None:
+    topic = netted.create_topic("one", assignments=[[1, 2, 3]])
+    assert produce_to_leader(netted, topic, 0, batch(3)).error_code == ErrorCode.NONE
     # when
     net.isolate(1)
-    with cluster.wire(1) as client:
+    with netted.wire(1) as client:
         refused = client.produce(topic, 0, batch(1, b"lost"))
     # then: time is up before the others have it
     assert refused.error_code in (
@@ -139,80 +141,80 @@ def test_a_node_cut_off_acknowledges_nothing(cluster: NodeCluster, net: Network)
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
     )
-    wait_until_left_alone(cluster, 1)
-    cluster.eventually(lambda: cluster.partition(topic, of=2).leader_id in (2, 3), "another leads")
-    with cluster.wire(cluster.partition(topic, of=2).leader_id) as client:
-        cluster.eventually(
+    wait_until_left_alone(netted, 1)
+    netted.eventually(lambda: netted.partition(topic, of=2).leader_id in (2, 3), "another leads")
+    with netted.wire(netted.partition(topic, of=2).leader_id) as client:
+        netted.eventually(
             lambda: client.produce(topic, 0, batch(1, b"kept")).base_offset == 3, "it goes on after the three"
         )
     # when: it is back, what only it had is gone everywhere
     net.join()
-    cluster.wait_for_isr(topic, 0, NODES)
-    cluster.heal()
-    leader = cluster.partition(topic).leader_id
-    with cluster.wire(leader) as client:
+    netted.wait_for_isr(topic, 0, NODES)
+    netted.heal()
+    leader = netted.partition(topic).leader_id
+    with netted.wire(leader) as client:
         logs = [bytes(data) for _, data in client.read_batches(topic, 0)]
     assert len(logs) == 2
     assert not any(b"lost" in data for data in logs)
     # the copy on the node that was cut off is the same
-    with cluster.wire(1) as client:
+    with netted.wire(1) as client:
         assert [bytes(data) for _, data in client.read_batches(topic, 0)] == logs
 
 
-def test_one_direction_is_gone(cluster: NodeCluster, net: Network) -> None:
-    with RecordedProducer(cluster.bootstrap, TOPIC, PARTITIONS).running() as producer:
-        for deaf in (cluster.active_controller(), *others(cluster.active_controller())[:1]):
+def test_one_direction_is_gone(netted: NodeCluster, net: Network) -> None:
+    with RecordedProducer(netted.bootstrap, TOPIC, PARTITIONS).running() as producer:
+        for deaf in (netted.active_controller(), *others(netted.active_controller())[:1]):
             producer.wait_for_more(200)
             # when: it is heard and hears nothing
             net.separate(others(deaf), [deaf], both_ways=False)
             producer.wait_for_all_partitions(120)
             net.join()
-            cluster.heal()
+            netted.heal()
         producer.wait_for_more(200)
-    check_nothing_lost(cluster, producer)
-    report(cluster, "one direction", producer, net)
+    check_nothing_lost(netted, producer)
+    report(netted, "one direction", producer, net)
 
 
-def test_two_nodes_do_not_see_each_other_and_the_third_sees_both(cluster: NodeCluster, net: Network) -> None:
-    with RecordedProducer(cluster.bootstrap, TOPIC, PARTITIONS).running() as producer:
+def test_two_nodes_do_not_see_each_other_and_the_third_sees_both(netted: NodeCluster, net: Network) -> None:
+    with RecordedProducer(netted.bootstrap, TOPIC, PARTITIONS).running() as producer:
         for a, b in itertools.combinations(NODES, 2):
             producer.wait_for_more(200)
             net.separate([a], [b])
             producer.wait_for_all_partitions(120)
             producer.wait_for_more(200, 120)
             net.join()
-            cluster.heal()
-    check_nothing_lost(cluster, producer)
-    report(cluster, "one link", producer, net)
+            netted.heal()
+    check_nothing_lost(netted, producer)
+    report(netted, "one link", producer, net)
 
 
-def test_the_network_parts_and_joins_again_and_again(cluster: NodeCluster, net: Network) -> None:
+def test_the_network_parts_and_joins_again_and_again(netted: NodeCluster, net: Network) -> None:
     net.set_weather(delay_ms=2.0, jitter_ms=1.0, loss=0.002)
-    with RecordedProducer(cluster.bootstrap, TOPIC, PARTITIONS).running() as producer:
+    with RecordedProducer(netted.bootstrap, TOPIC, PARTITIONS).running() as producer:
         for turn in range(8):
             net.isolate(NODES[turn % 3])
             producer.wait_for_more(60, 120)
             net.join()
             producer.wait_for_more(60, 120)
-        cluster.heal()
+        netted.heal()
         producer.wait_for_all_partitions()
-    check_nothing_lost(cluster, producer)
-    report(cluster, "flapping", producer, net)
+    check_nothing_lost(netted, producer)
+    report(netted, "flapping", producer, net)
 
 
-def test_everybody_is_alone_for_a_while(cluster: NodeCluster, net: Network) -> None:
-    with RecordedProducer(cluster.bootstrap, TOPIC, PARTITIONS).running() as producer:
+def test_everybody_is_alone_for_a_while(netted: NodeCluster, net: Network) -> None:
+    with RecordedProducer(netted.bootstrap, TOPIC, PARTITIONS).running() as producer:
         producer.wait_for_more(200)
-        before = cluster.quorum().leader_epoch
+        before = netted.quorum().leader_epoch
         for node_id in NODES:
             net.isolate(node_id)
-        cluster.eventually(
-            lambda: not any(calls_itself_leader(cluster, node_id) for node_id in NODES),
+        netted.eventually(
+            lambda: not any(calls_itself_leader(netted, node_id) for node_id in NODES),
             "nobody calls itself the leader",
         )
         net.join()
-        cluster.heal()
+        netted.heal()
         producer.wait_for_all_partitions()
-        assert cluster.quorum().leader_epoch > before
-    check_nothing_lost(cluster, producer)
-    report(cluster, "all alone", producer, net)
+        assert netted.quorum().leader_epoch > before
+    check_nothing_lost(netted, producer)
+    report(netted, "all alone", producer, net)
