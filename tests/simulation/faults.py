@@ -59,6 +59,7 @@ class Chaos:
             "reassign": (2, self._reassign),
             "elect": (1, self._elect),
             "move leader": (2, self._move_leader),
+            "bounce leader": (1, self._bounce_leader),
             "topic": (1, self._topic_comes_and_goes),
             "voters": (2 if cluster.shape.dynamic_voters else 0, self._change_voters),
         }
@@ -152,7 +153,7 @@ class Chaos:
         """Right after it has voted, and it is back at once: it must remember."""
         node = self._node()
         if node.host.alive and node.is_controller:
-            node.host.arm_kill_after_promise(self._random.randint(1, 4))
+            node.host.arm_kill_after_promise(self._random.randint(2, 9))
 
             def look() -> None:
                 if not node.host.alive:
@@ -308,6 +309,11 @@ class Chaos:
         self._random.shuffle(replicas)
         self._move(topic.name, index, replicas)
         self._scheduler.after_ms(self._random.randrange(20, 300), self._elect)
+
+    def _bounce_leader(self) -> None:
+        """Another one leads for a moment."""
+        self._move_leader()
+        self._scheduler.after_ms(self._random.randrange(100, 400), self._happen, self._move_leader)
 
     def _elect(self) -> None:
         self._ask("elected", ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=1000))

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from ottla.core.metadata import fencing, in_sync, partition_changes, registration
 from ottla.core.quorum import election, leader, voting
 from ottla.core.quorum.api import Effect, SaveElection
+from ottla.core.quorum.node import Node
 from ottla.core.replica.leader import PartitionLeader
 from ottla.protocol.errors import ErrorCode
 from ottla.storage.producer_states import ProducerStates
@@ -61,6 +62,11 @@ def vote_not_durable(patch: Patch) -> None:
 def vote_for_a_shorter_log(patch: Patch) -> None:
     """A voter does not look at the candidate's log."""
     patch.setattr(voting, "log_is_up_to_date", lambda log, last_epoch, end_offset: True)
+
+
+def old_epochs_answered(patch: Patch) -> None:
+    """What somebody of an older epoch asks is done."""
+    patch.setattr(Node, "is_over", lambda self, epoch: False)
 
 
 def committed_before_the_epoch(patch: Patch) -> None:
@@ -192,6 +198,7 @@ QUORUM: tuple[Mutation, ...] = (
     vote_given_twice,
     vote_not_durable,
     vote_for_a_shorter_log,
+    old_epochs_answered,
     committed_before_the_epoch,
     committed_by_a_minority,
     synced_before_it_is,

@@ -9,6 +9,10 @@ from simulation.node import QUORUM, Settings
 
 ONE_BATCH_A_FETCH = dataclasses.replace(QUORUM, fetch_max_bytes=1, snapshot_fetch_max_bytes=300)
 
+SAME_TIME = dataclasses.replace(
+    QUORUM, election_timeout_ms=300, fetch_timeout_ms=400, election_backoff_max_ms=50, request_timeout_ms=300
+)
+
 ELECTIONS = Shape(
     controllers=(1, 2, 3),
     brokers=(4, 5),
@@ -34,6 +38,18 @@ ELECTIONS = Shape(
 )
 """A quorum that elects again and again, on disks that forget what was not synced."""
 
+VOTES = dataclasses.replace(
+    ELECTIONS,
+    controllers=(1, 2, 3),
+    brokers=(4,),
+    replication_factor=1,
+    settings=dataclasses.replace(ELECTIONS.settings, quorum=SAME_TIME),
+    chaos_ms=10_000,
+    fault_count=120,
+    faults=("kill a voter", "kill a voter", "kill the controller", "slow link", "slow link", "cut one way"),
+)
+"""Voters that stand at nearly the same time, over slow links, and die when they have voted."""
+
 REPLICAS = Shape(
     controllers=(1,),
     brokers=(2, 3, 4),
@@ -49,6 +65,14 @@ REPLICAS = Shape(
     faults=("kill", "partition", "pause", "bad network", "slow link", "move leader"),
 )
 """Brokers that lead and follow in turn, over a network that delays."""
+
+LEADERS = dataclasses.replace(
+    REPLICAS,
+    fault_count=60,
+    settings=dataclasses.replace(REPLICAS.settings, session_timeout_ms=2000),
+    faults=("bounce leader", "bounce leader", "slow link", "slow link", "pause"),
+)
+"""Leaders that change faster than some brokers hear of it."""
 
 TAILS = dataclasses.replace(
     REPLICAS,
