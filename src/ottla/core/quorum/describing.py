@@ -12,9 +12,15 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import describe_quorum_response
 from ottla.protocol.messages.describe_quorum_request import DescribeQuorumRequest
 from ottla.protocol.messages.describe_quorum_response import DescribeQuorumResponse, ReplicaState
+from ottla.protocol.schema import ZERO_UUID
+
+NODES_SINCE = 2
+"""From this version on answers have directory ids and the voters' listeners."""
 
 
-def on_describe(node: Node, token: int, request: DescribeQuorumRequest, wall_offset_ms: int) -> None:
+def on_describe(
+    node: Node, token: int, request: DescribeQuorumRequest, version: int, wall_offset_ms: int
+) -> None:
     """Voters and observers with their positions and times."""
     topics = request.topics
     if len(topics) != 1 or len(topics[0].partitions) != 1:
@@ -29,10 +35,10 @@ def on_describe(node: Node, token: int, request: DescribeQuorumRequest, wall_off
     if error is not ErrorCode.NONE or not isinstance(node.role, Leader):
         node.emit(Reply(token, answers.refusal(request, error)))
         return
-    node.emit(Reply(token, _description(node, node.role, wall_offset_ms)))
+    node.emit(Reply(token, _description(node, node.role, version, wall_offset_ms)))
 
 
-def _description(node: Node, leader: Leader, wall_offset_ms: int) -> DescribeQuorumResponse:
+def _description(node: Node, leader: Leader, version: int, wall_offset_ms: int) -> DescribeQuorumResponse:
     leader.expire_observers(node.now_ms)
     states = [leader.voters[node_id] for node_id in sorted(leader.voters)]
     partition = describe_quorum_response.PartitionData(
@@ -47,6 +53,9 @@ def _description(node: Node, leader: Leader, wall_offset_ms: int) -> DescribeQuo
     if not leader.is_voter:
         own = Progress(node.local)
         partition.observers.append(_replica(node, leader, own, wall_offset_ms))
+    if version < NODES_SINCE:
+        for each in (*partition.current_voters, *partition.observers):
+            each.replica_directory_id = ZERO_UUID
     topic = describe_quorum_response.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
     nodes = [
         describe_quorum_response.Node(
@@ -58,7 +67,7 @@ def _description(node: Node, leader: Leader, wall_offset_ms: int) -> DescribeQuo
         )
         for voter in sorted(node.voters.voters, key=lambda each: each.key.node_id)
     ]
-    return DescribeQuorumResponse(topics=[topic], nodes=nodes)
+    return DescribeQuorumResponse(topics=[topic], nodes=nodes if version >= NODES_SINCE else [])
 
 
 def _replica(node: Node, leader: Leader, progress: Progress, wall_offset_ms: int) -> ReplicaState:

@@ -201,7 +201,7 @@ class Quorum:
             case FetchSnapshotRequest():
                 self._leading.on_fetch_snapshot(token, request, api_version)
             case DescribeQuorumRequest():
-                on_describe(self._node, token, request, self.wall_offset_ms)
+                on_describe(self._node, token, request, api_version, self.wall_offset_ms)
             case AddRaftVoterRequest():
                 self._changes.on_add(token, request)
             case RemoveRaftVoterRequest():
