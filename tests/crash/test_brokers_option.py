@@ -164,6 +164,7 @@ def refusal(*words: str) -> str:
 
 def test_settings_that_each_node_gets_are_refused(tmp_path: Path) -> None:
     several = ("--brokers", "3", "--data", str(tmp_path / "data"))
+    assert "--cluster-id a b: an id is at most 64" in refusal(*several, "--cluster-id", "a b")
     assert "--brokers 0: give a number from 1 to 64" in refusal("--brokers", "0")
     assert "each node gets its own node.id" in refusal(*several, "--set", "node.id=5")
     assert "num.partitions=x: Not a number" in refusal(*several, "--set", "num.partitions=x")

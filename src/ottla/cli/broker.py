@@ -7,6 +7,7 @@ import asyncio
 import gc
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
@@ -18,6 +19,7 @@ from ottla.broker.config import BrokerConfig, ConfigError
 
 DEFAULT_LISTEN = "127.0.0.1:9092"
 EVENT_LOOP_VARIABLE = "OTTLA_EVENT_LOOP"
+CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 SEVERAL_BROKERS_FILE = "brokers.json"
 """What makes a directory one of --brokers, see brokers_layout.py."""
 
@@ -31,6 +33,7 @@ def main(argv: Sequence[str]) -> int:
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
     try:
+        _require_cluster_id(options.cluster_id)
         if options.brokers is not None:
             return _run_brokers(options)
         config = _config(options)
@@ -38,6 +41,14 @@ def main(argv: Sequence[str]) -> int:
     except (ConfigError, StartError) as problem:
         print(f"ottla broker: {problem}", file=sys.stderr)
         return 1
+
+
+def _require_cluster_id(cluster_id: str | None) -> None:
+    if cluster_id is not None and CLUSTER_ID.fullmatch(cluster_id) is None:
+        raise ConfigError(
+            f"--cluster-id {cluster_id}: an id is at most 64 letters, digits, - and _, as kafka-storage "
+            "random-uuid makes them"
+        )
 
 
 def _run_brokers(options: argparse.Namespace) -> int:
