@@ -9,10 +9,15 @@ from typing import TypeVar
 
 from ottla.core.metadata.config_layers import BrokerLayers
 from ottla.core.metadata.decisions import Decision
-from ottla.core.metadata.features import INITIAL_FEATURES
+from ottla.core.metadata.features import INITIAL_FEATURES, SUPPORTED_FEATURES
+from ottla.core.metadata.fencing import (
+    begin_controlled_shutdown,
+    fence_broker,
+    restart_broker,
+    unfence_broker,
+)
 from ottla.core.metadata.image import EndpointImage, MetadataDelta, MetadataImage
-from ottla.core.metadata.partition_changes import TopicRules
-from ottla.core.metadata.standalone import register_broker
+from ottla.core.metadata.partition_changes import PartitionChanges, TopicRules
 from ottla.core.metadata.topics import TopicDefaults, create_topics
 from ottla.protocol.messages.create_topics_request import (
     CreatableReplicaAssignment,
@@ -21,7 +26,9 @@ from ottla.protocol.messages.create_topics_request import (
     CreateTopicsRequest,
 )
 from ottla.protocol.messages.create_topics_response import CreateTopicsResponse
+from ottla.protocol.records.broker_registration_change_record import BrokerRegistrationChangeRecord
 from ottla.protocol.records.feature_level_record import FeatureLevelRecord
+from ottla.protocol.records.register_broker_record import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
 from ottla.protocol.schema import Message
 
 T = TypeVar("T")
@@ -63,6 +70,73 @@ def decided(image: MetadataImage, decision: Decision[T]) -> T:
     return decision.response
 
 
+def running_broker(
+    broker_id: int,
+    broker_epoch: int,
+    incarnation_id: uuid.UUID,
+    endpoints: Sequence[EndpointImage],
+    rack: str | None,
+    directory_id: uuid.UUID,
+) -> list[Message]:
+    """The records of a broker that has registered and is unfenced."""
+    return [
+        RegisterBrokerRecord(
+            broker_id=broker_id,
+            incarnation_id=incarnation_id,
+            broker_epoch=broker_epoch,
+            end_points=[
+                BrokerEndpoint(
+                    name=each.name,
+                    host=each.host,
+                    port=each.port,
+                    security_protocol=each.security_protocol,
+                )
+                for each in endpoints
+            ],
+            features=[
+                BrokerFeature(name=name, min_supported_version=smallest, max_supported_version=largest)
+                for name, (smallest, largest) in SUPPORTED_FEATURES.items()
+            ],
+            rack=rack,
+            fenced=True,
+            log_dirs=[directory_id],
+        ),
+        BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=-1),
+    ]
+
+
+def started_broker(
+    image: MetadataImage,
+    broker_id: int,
+    broker_epoch: int,
+    incarnation_id: uuid.UUID,
+    endpoints: Sequence[EndpointImage],
+    rack: str | None,
+    directory_id: uuid.UUID,
+) -> list[Message]:
+    """The records of a broker's whole (re)start: it loses what it had, registers, leads what waits for it."""
+    after = image.copy()
+    lost = PartitionChanges(after, RULES)
+    restart_broker(lost, broker_id, clean=True)
+    apply(after, lost.records)
+    running = running_broker(broker_id, broker_epoch, incarnation_id, endpoints, rack, directory_id)
+    apply(after, running[:1])
+    gained = PartitionChanges(after, RULES)
+    unfence_broker(gained, broker_id)
+    return [*lost.records, running[0], *gained.records]
+
+
+def stopped_broker(image: MetadataImage, broker_id: int) -> list[Message]:
+    """The records of a broker that stops: others lead what it led, then it is fenced."""
+    after = image.copy()
+    shutdown = PartitionChanges(after, RULES)
+    begin_controlled_shutdown(shutdown, broker_id)
+    apply(after, shutdown.records)
+    fenced = PartitionChanges(after, RULES)
+    fence_broker(fenced, broker_id)
+    return [*shutdown.records, *fenced.records]
+
+
 def image_with_brokers(broker_ids: Sequence[int] = (1,), racks: Sequence[str | None] = ()) -> MetadataImage:
     """A cluster with running brokers and the features of a new one."""
     image = MetadataImage()
@@ -73,9 +147,7 @@ def image_with_brokers(broker_ids: Sequence[int] = (1,), racks: Sequence[str | N
         incarnation = uuid.UUID(int=broker_id)
         apply(
             image,
-            register_broker(
-                broker_id, 100 + broker_id, incarnation, endpoints, rack, directory_of(broker_id)
-            ),
+            running_broker(broker_id, 100 + broker_id, incarnation, endpoints, rack, directory_of(broker_id)),
         )
     return image
 

@@ -18,7 +18,6 @@ from ottla.core.metadata.image import NO_LEADER, EndpointImage, MetadataDelta, M
 from ottla.core.metadata.partitions import create_partitions
 from ottla.core.metadata.producer_ids import allocate_producer_ids
 from ottla.core.metadata.snapshot_records import image_records
-from ottla.core.metadata.standalone import elect_after_start, register_broker, shut_down_broker
 from ottla.core.metadata.topics import create_topics, delete_topics
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
@@ -36,6 +35,8 @@ from support.metadata import (
     SeededRandomness,
     directory_of,
     image_with_brokers,
+    started_broker,
+    stopped_broker,
     topic,
 )
 
@@ -95,15 +96,15 @@ class ControllerRequests(RuleBasedStateMachine):
     def start_broker(self, broker_id: int) -> None:
         self.epoch += 1
         endpoints = [EndpointImage("PLAINTEXT", "host", 9092)]
-        directory = directory_of(broker_id)
-        elected = elect_after_start(self.image, broker_id, directory, lambda _: False)
-        incarnation = uuid.UUID(int=self.epoch)
-        self.append(register_broker(broker_id, self.epoch, incarnation, endpoints, None, directory) + elected)
+        directory, incarnation = directory_of(broker_id), uuid.UUID(int=self.epoch)
+        self.append(
+            started_broker(self.image, broker_id, self.epoch, incarnation, endpoints, None, directory)
+        )
 
     @rule(broker_id=BROKERS)
     def stop_broker(self, broker_id: int) -> None:
         if broker_id in self.image.brokers and self.image.brokers[broker_id].active:
-            self.append(shut_down_broker(self.image, broker_id))
+            self.append(stopped_broker(self.image, broker_id))
 
     @rule(
         names=st.lists(NAMES, min_size=1, max_size=3),

@@ -21,7 +21,6 @@ from ottla.broker.handlers.operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_O
 from ottla.broker.handlers.partitions import list_partition_reassignments
 from ottla.core.metadata.decisions import Decision
 from ottla.core.metadata.image import EndpointImage, MetadataImage
-from ottla.core.metadata.standalone import register_broker
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_cluster_request import DescribeClusterRequest
 from ottla.protocol.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
@@ -39,7 +38,7 @@ from ottla.protocol.messages.metadata_request import MetadataRequest, MetadataRe
 from ottla.protocol.messages.metadata_response import MetadataResponse, MetadataResponsePartition
 from ottla.protocol.records.broker_registration_change_record import BrokerRegistrationChangeRecord
 from ottla.protocol.records.partition_change_record import PartitionChangeRecord
-from support.metadata import apply, create, directory_of, image_with_brokers, topic
+from support.metadata import apply, create, directory_of, image_with_brokers, running_broker, topic
 
 T = TypeVar("T")
 BROKER_LOGGER = 8
@@ -65,7 +64,7 @@ def image() -> MetadataImage:
     """Broker 1 runs, broker 2 is fenced, broker 3 has no listener for clients; a topic on all of them."""
     made = image_with_brokers([1, 2])
     hidden = [EndpointImage("INSIDE", "host-3", 9093)]
-    apply(made, register_broker(3, 103, uuid.UUID(int=3), hidden, "east", directory_of(3)))
+    apply(made, running_broker(3, 103, uuid.UUID(int=3), hidden, "east", directory_of(3)))
     create(made, topic("orders", assignments={0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]}))
     topic_id = made.topics["orders"].topic_id
     apply(

@@ -221,6 +221,25 @@ def test_a_copy_changes_apart(image: MetadataImage) -> None:
     assert copied.topics_by_id[ORDERS] is copied.topics["orders"]
 
 
+def test_the_partitions_of_a_broker_are_found(image: MetadataImage) -> None:
+    def has(looked_at: MetadataImage, broker_id: int) -> bool:
+        return 0 in {each.partition_id for _, each in looked_at.partitions_of_broker(broker_id)}
+
+    assert has(image, 2)
+    copied = image.copy()
+    moved = PartitionChangeRecord(partition_id=0, topic_id=ORDERS, replicas=[1, 3], leader=NO_LEADER)
+    apply(copied, [moved])
+    assert not has(copied, 2)
+    assert has(copied, 3)
+    assert [each.leader for _, each in copied.leaderless_partitions()] == [NO_LEADER]
+    assert has(image, 2)  # the copy changed apart
+    assert not has(image, 3)
+    assert list(image.leaderless_partitions()) == []
+    apply(image, [RemoveTopicRecord(topic_id=ORDERS)])
+    assert not has(image, 1)
+    assert has(copied, 1)
+
+
 @pytest.mark.parametrize(
     "record",
     [

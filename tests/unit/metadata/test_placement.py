@@ -31,6 +31,15 @@ def test_a_fenced_broker_follows_but_never_leads() -> None:
     assert placed == [[1, 2]] * 5
 
 
+def test_who_is_about_to_stop_gets_nothing_new() -> None:
+    image = image_with_brokers([1, 2])
+    stops = BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=102, in_controlled_shutdown=1)
+    apply(image, [stops])
+    assert place_replicas(list(image.brokers.values()), 3, 1, SeededRandomness()) == [[1]] * 3
+    with pytest.raises(InvalidReplicationFactor, match="only 1 broker"):
+        place_replicas(list(image.brokers.values()), 1, 2, SeededRandomness())
+
+
 def test_too_few_brokers() -> None:
     with pytest.raises(InvalidReplicationFactor, match="only 1 broker"):
         place_replicas(list(image_with_brokers([1]).brokers.values()), 1, 2, SeededRandomness())

@@ -7,8 +7,6 @@ from ottla.core.metadata.image import MetadataImage
 from ottla.core.metadata.registration import registered_broker
 from ottla.core.transactions.producer_ids import ProducerIdBlock
 from ottla.protocol.errors import UnknownServerError
-from ottla.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
-from ottla.protocol.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
 from ottla.protocol.records.producer_ids_record import ProducerIdsRecord
 
 BLOCK_SIZE = 1000
@@ -27,15 +25,3 @@ def allocate_producer_ids(
         broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=first + BLOCK_SIZE
     )
     return Decision([record], ProducerIdBlock(first, BLOCK_SIZE))
-
-
-def on_allocate_producer_ids(
-    image: MetadataImage, request: AllocateProducerIdsRequest
-) -> Decision[AllocateProducerIdsResponse]:
-    """As `allocate_producer_ids`, for a request."""
-    decision = allocate_producer_ids(image, request.broker_id, request.broker_epoch)
-    block = decision.response
-    return Decision(
-        decision.records,
-        AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=block.size),
-    )
