@@ -91,8 +91,7 @@ async def ask(node: QuorumNode, dice: random.Random) -> None:
             answer = await node.quorum.handle(version, request)
     except TimeoutError:
         return
-    if key != ApiKey.DESCRIBE_QUORUM:  # its handler fits the answer to the version
-        answer.encode(version)
+    answer.encode(version)
 
 
 def plausible(message: Struct, dice: random.Random) -> None:

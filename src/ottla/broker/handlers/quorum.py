@@ -13,33 +13,15 @@ from typing import TYPE_CHECKING
 from ottla.broker.context import RequestContext
 from ottla.broker.handlers.forwarding import forward
 from ottla.protocol.apis import ApiKey
-from ottla.protocol.messages.describe_quorum_request import DescribeQuorumRequest
-from ottla.protocol.messages.describe_quorum_response import DescribeQuorumResponse
-from ottla.protocol.schema import ZERO_UUID, Message
+from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-
-FIRST_VERSION_WITH_DIRECTORIES = 2
 
 
 async def answer(broker: Broker, context: RequestContext, request: Message) -> Message:
     """This node's own answer."""
     return await broker.quorum.handle(context.api_version, request)
-
-
-async def describe_quorum(
-    broker: Broker, context: RequestContext, request: DescribeQuorumRequest
-) -> DescribeQuorumResponse:
-    """The leader's answer: before v2 without directories and addresses (KIP-853)."""
-    response = await broker.quorum.handle(context.api_version, request)
-    assert isinstance(response, DescribeQuorumResponse)
-    if context.api_version < FIRST_VERSION_WITH_DIRECTORIES:
-        response.nodes = []
-        for partition in (each for topic in response.topics for each in topic.partitions):
-            for replica in (*partition.current_voters, *partition.observers):
-                replica.replica_directory_id = ZERO_UUID
-    return response
 
 
 HANDLERS = {
@@ -52,7 +34,7 @@ CONTROLLER_HANDLERS = {
     ApiKey.VOTE: answer,
     ApiKey.BEGIN_QUORUM_EPOCH: answer,
     ApiKey.END_QUORUM_EPOCH: answer,
-    ApiKey.DESCRIBE_QUORUM: describe_quorum,
+    ApiKey.DESCRIBE_QUORUM: answer,
     ApiKey.FETCH_SNAPSHOT: answer,
     ApiKey.ADD_RAFT_VOTER: answer,
     ApiKey.REMOVE_RAFT_VOTER: answer,
