@@ -83,6 +83,7 @@ class NodeUnderTest:
         self.now_ms = 10_000
         self.log = SimulatedLog(list(entries))
         self.effects: list[Effect] = []
+        self.last_fetch: Send | None = None
         self._tokens = 0
         history = [] if static else [LogControl(-1, 1), LogControl(-1, voters(*among))]
         self.quorum = Quorum(
@@ -112,6 +113,8 @@ class NodeUnderTest:
                     self.log.entries += records  # type: ignore[arg-type]
                 case Truncate(offset):
                     self.log.truncate(offset)
+                case Send() if isinstance(effect.request, FetchRequest):
+                    self.last_fetch = effect
         return self.effects
 
     def feed(self, event: Callable[[int], list[Effect]]) -> list[Effect]:
