@@ -44,8 +44,12 @@ contracts: install-dev
 conformance: install-dev
 	$(BIN)/python -m pytest tests/conformance --oracle
 
+# Seeds of simulated clusters; give others to see others: make simulate SEEDS=20000..60000
+SEEDS ?= 0..20000
+
 simulate: install-dev
 	OTTLA_EXPLORE=deep $(BIN)/python -m pytest tests/property --timeout=7200
+	$(BIN)/python tests/simulation/run.py --seeds $(SEEDS) --jobs $$(getconf _NPROCESSORS_ONLN)
 
 bench: install-dev
 	$(BIN)/python -m bench
