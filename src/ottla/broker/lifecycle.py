@@ -21,6 +21,7 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from ottla.core.metadata import broker_settings
+from ottla.core.metadata.directories import wanted_assignment
 from ottla.core.metadata.features import SUPPORTED_FEATURES
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
@@ -202,6 +203,7 @@ class BrokerLifecycle:
         """
         pause = RETRY_SECONDS
         while True:
+            await self._tell_where_replicas_lie()
             await self._beat()
             if not self.fenced:
                 break
@@ -209,6 +211,21 @@ class BrokerLifecycle:
             pause = min(2 * pause, LAST_RETRY_SECONDS)
         self.state = BrokerState.RUNNING
         self._heartbeats = self._broker.supervisor.spawn("broker-heartbeats", self._beat_for_ever())
+
+    async def _tell_where_replicas_lie(self) -> None:
+        """The replicas that the metadata has in another directory, because this one is new (KIP-858).
+
+        They could not lead until it is known.
+        """
+        broker = self._broker
+        if broker.node_id not in broker.image.brokers:
+            return
+        request = wanted_assignment(broker.image, broker.node_id, broker.log_directory.directory_id)
+        if request is not None:
+            try:
+                await broker.controller_channel.ask(request)
+            except KafkaError as error:  # the next round tells it again
+                log.warning("no controller was told where replicas lie reason=%s", error)
 
     # -- living ---------------------------------------------------------------------------------------
 

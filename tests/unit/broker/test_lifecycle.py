@@ -14,13 +14,16 @@ import pytest
 from ottla.broker.lifecycle import BrokerLifecycle, BrokerState, RegistrationRefused
 from ottla.broker.supervisor import Supervisor
 from ottla.core.metadata import broker_settings
-from ottla.core.metadata.image import EndpointImage
+from ottla.core.metadata.image import EndpointImage, MetadataImage
 from ottla.protocol.errors import ErrorCode, RequestTimedOut
+from ottla.protocol.messages.assign_replicas_to_dirs_request import AssignReplicasToDirsRequest
+from ottla.protocol.messages.assign_replicas_to_dirs_response import AssignReplicasToDirsResponse
 from ottla.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from ottla.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 from ottla.protocol.messages.broker_registration_request import BrokerRegistrationRequest
 from ottla.protocol.messages.broker_registration_response import BrokerRegistrationResponse
 from ottla.protocol.schema import Message
+from support.metadata import create, image_with_brokers, topic
 
 ENDPOINTS = [EndpointImage("PLAINTEXT", "here", 9092)]
 LAST_RUN = 17
@@ -53,7 +56,7 @@ class FakeNode:
         self.log_directory = SimpleNamespace(
             directory_id=UUID(int=1234), broker_epoch=LAST_RUN, path=Path("/data")
         )
-        self.image = SimpleNamespace(last_offset=99)
+        self.image = MetadataImage(last_offset=99)
         self.controller = SimpleNamespace(wait_for=self._wait_for)
         self.replicas = SimpleNamespace(take_roles=self._take_roles)
         self.controller_channel = SimpleNamespace(ask=self._ask)
@@ -116,6 +119,27 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
             await scenario()
 
     asyncio.run(bounded())
+
+
+def test_replicas_of_another_directory_are_told_of_before_it_serves() -> None:
+    async def scenario() -> None:
+        node = FakeNode(
+            RequestTimedOut(), beat(fenced=True), AssignReplicasToDirsResponse(), beat(), beat(may_go=True)
+        )
+        node.image = image_with_brokers([3])
+        create(node.image, topic("orders", 1, 1))
+        await node.lifecycle.unfence()
+        await node.lifecycle.shut_down()
+        assert [type(each) for each in node.asked[:4]] == [
+            AssignReplicasToDirsRequest,
+            BrokerHeartbeatRequest,
+            AssignReplicasToDirsRequest,  # the first one was not answered
+            BrokerHeartbeatRequest,
+        ]
+        told = cast(AssignReplicasToDirsRequest, node.asked[2]).directories[0]
+        assert (told.id, told.topics[0].partitions[0].partition_index) == (UUID(int=1234), 0)
+
+    run(scenario)
 
 
 def test_a_start_registers_applies_that_and_is_unfenced() -> None:

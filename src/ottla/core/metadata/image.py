@@ -220,7 +220,7 @@ class MetadataImage:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction of the metadata was begun that has neither ended nor been aborted (KIP-868)."""
+        """Whether a transaction of the metadata is open (KIP-868)."""
         return self._open_transaction is not None
 
     def active_brokers(self) -> list[BrokerImage]:
