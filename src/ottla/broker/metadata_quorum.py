@@ -133,6 +133,7 @@ class MetadataQuorum:
         self._core: Quorum | None = None
         self._events: deque[Callable[[int], list[Effect]]] = deque()
         self._feeding = False
+        self._tells_of_append = False
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
@@ -332,16 +333,17 @@ class MetadataQuorum:
         if core is None or not self.leads(epoch) or self.failure is not None:
             raise NotController("this node does not lead the metadata")
         appended = self.log.append(epoch, records, self._now_ms())
-        self._feed(core.on_leader_appended)
+        # Once for all that is appended in this turn of the loop: it goes to the others in one answer.
+        if not self._tells_of_append:
+            self._tells_of_append = True
+            asyncio.get_running_loop().call_soon(self._tell_of_append)
         self._sync_soon()
         return appended
 
-    def sync_now(self) -> None:
-        """Sync what is appended here and now, instead of in a thread. Raises OSError."""
-        core = self._core
-        assert core is not None
-        self.log.flush()
-        self._feed(lambda now: core.on_flushed(now, self.log.recovery_point))
+    def _tell_of_append(self) -> None:
+        self._tells_of_append = False
+        if self.is_leader and self._core is not None:
+            self._feed(self._core.on_leader_appended)
 
     def snapshot_written(self) -> None:
         """A snapshot of this node is in place: older ones, and the log before the oldest, may have gone."""
