@@ -428,6 +428,9 @@ def run_seed(seed: int, shape: Shape | None = None) -> Result:
     except Exception as failure:
         problems.append(f"{type(failure).__name__}: {failure}")
         error = failure
+    finally:
+        for each in (*cluster.nodes, *cluster.clients):
+            each.host.stop()
     return Result(
         seed=seed,
         problems=problems,

@@ -329,7 +329,8 @@ class QuorumNode:
                 assert self._coming is not None and self._coming[0] == snapshot
                 self._coming[1].extend(data)
             case InstallSnapshot(snapshot):
-                self._install(snapshot)
+                assert self._coming is not None and self._coming[0] == snapshot
+                self.host.after_ms(self.disk.sync_duration_ms(), self._install, self._coming)
 
     def _put_snapshot_in(self, response: Any, snapshot: SnapshotId, position: int, max_bytes: int) -> None:
         answer = response.topics[0].partitions[0]
@@ -397,9 +398,10 @@ class QuorumNode:
             self.committed_to = header.next_offset
             self._on_commit(header, batch)
 
-    def _install(self, snapshot: SnapshotId) -> None:
-        assert self._coming is not None and self._coming[0] == snapshot
-        data = bytes(self._coming[1])
+    def _install(self, coming: tuple[SnapshotId, bytearray]) -> None:
+        if coming is not self._coming:
+            return  # another one was begun meanwhile
+        snapshot, data = coming[0], bytes(coming[1])
         self._coming = None
         self.snapshots[snapshot] = data
         self.host.step()

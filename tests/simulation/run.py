@@ -7,6 +7,7 @@ processes as there are jobs, and only what failed is printed; the exit code says
 from __future__ import annotations
 
 import argparse
+import functools
 import multiprocessing
 import sys
 import time
@@ -17,6 +18,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from simulation.cluster import Result, run_seed
+from simulation.shapes import SHAPES
 from simulation.world.scheduler import MILLISECOND
 
 PROGRESS_SECONDS = 10.0
@@ -28,6 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Simulated clusters from seeds")
     parser.add_argument("--seed", type=int, help="run this one")
     parser.add_argument("--seeds", help="run these: FIRST..LAST, LAST not among them")
+    parser.add_argument("--shape", choices=sorted(SHAPES), help="clusters of this shape, not of random ones")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--trace", action="store_true", help="print the trace though nothing failed")
     parser.add_argument("--lines", type=int, default=TRACE_LINES, help="how much of the trace's end")
@@ -35,8 +38,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.seeds is not None:
         first, _, last = options.seeds.partition("..")
-        return run_many(range(int(first), int(last)), options.jobs, options.most)
-    result = run_seed(0 if options.seed is None else options.seed)
+        return run_many(range(int(first), int(last)), options.shape, options.jobs, options.most)
+    shape = None if options.shape is None else SHAPES[options.shape]
+    result = run_seed(0 if options.seed is None else options.seed, shape)
     if result.problems or options.trace:
         print_trace(result, options.lines)
     print_summary(result)
@@ -64,17 +68,18 @@ def print_summary(result: Result) -> None:
         print("  all that must hold does")
 
 
-def failed(seed: int) -> tuple[int, list[str]]:
+def failed(shape: str | None, seed: int) -> tuple[int, list[str]]:
     """A seed and what was wrong with its run."""
-    return seed, run_seed(seed).problems
+    return seed, run_seed(seed, None if shape is None else SHAPES[shape]).problems
 
 
-def run_many(seeds: range, jobs: int, most: int) -> int:
+def run_many(seeds: range, shape: str | None, jobs: int, most: int) -> int:
     """Run seeds in processes; 1 if any failed."""
     started = shown = time.monotonic()
     failures: list[tuple[int, list[str]]] = []
+    run_one = functools.partial(failed, shape)
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        for count, (seed, problems) in enumerate(pool.imap_unordered(failed, seeds, chunksize=8), start=1):
+        for count, (seed, problems) in enumerate(pool.imap_unordered(run_one, seeds, chunksize=8), start=1):
             if problems:
                 failures.append((seed, problems))
                 print(f"seed {seed} FAILED: {problems[0][:300]}", flush=True)

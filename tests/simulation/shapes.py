@@ -81,3 +81,12 @@ TAILS = dataclasses.replace(
     faults=("kill", "lose power", "lose power", "slow link", "stop"),
 )
 """Brokers that lose their unsynced tails, and the others right after them."""
+
+SHAPES = {
+    "elections": ELECTIONS,
+    "votes": VOTES,
+    "replicas": REPLICAS,
+    "leaders": LEADERS,
+    "tails": TAILS,
+}
+"""By the names of the command line."""
