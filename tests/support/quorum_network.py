@@ -155,7 +155,7 @@ class Checker:
 
     def __init__(self) -> None:
         self.leaders: dict[int, int] = {}
-        self.votes: dict[tuple[int, int], int] = {}
+        self.votes: dict[tuple[ReplicaKey, int], int] = {}
         self.committed: dict[int, Entry] = {}
         self.written: dict[tuple[int, int], tuple[Entry, int]] = {}
         self.high_watermarks: dict[int, int] = {}
@@ -169,10 +169,10 @@ class Checker:
             if offset >= len(everything) or everything[offset] != entry:
                 raise Violation(f"leader {node.node_id} of epoch {epoch} lacks committed offset {offset}")
 
-    def voted(self, node_id: int, epoch: int, candidate: int) -> None:
+    def voted(self, voter: ReplicaKey, epoch: int, candidate: int) -> None:
         """One vote an epoch, over crashes too."""
-        if self.votes.setdefault((node_id, epoch), candidate) != candidate:
-            raise Violation(f"node {node_id} voted twice in epoch {epoch}")
+        if self.votes.setdefault((voter, epoch), candidate) != candidate:
+            raise Violation(f"node {voter.node_id} voted twice in epoch {epoch}")
 
     def appended(self, log: SimulatedLog, first_offset: int) -> None:
         """An epoch and offset name one entry, and what comes before it."""
@@ -605,7 +605,7 @@ class Network:
             and response.topics[0].partitions[0].vote_granted
         )
         if candidate is not None and granted:
-            self.checker.voted(replier.node_id, *candidate)
+            self.checker.voted(replier.key, *candidate)
         response = self.roundtrip(response)
 
         def deliver() -> None:
@@ -689,6 +689,18 @@ class Chaos:
         ]
         if changes_voters:
             self._actions += [(3, self.add_voter), (3, self.remove_voter)]
+        self._lost_a_disk = False
+
+    def with_upgrade(self) -> Chaos:
+        """Static voters, whose kraft.version is raised at some time; then they change."""
+        self._actions += [(3, self.upgrade), (3, self.add_voter), (3, self.remove_voter)]
+        return self
+
+    def with_lost_disk(self) -> Chaos:
+        """A voter comes back with an empty disk and joins anew by itself; no other voter is removed."""
+        self._actions = [each for each in self._actions if each[1] != self.remove_voter]
+        self._actions.append((6, self.lose_disk))
+        return self
 
     def about_leaders(self) -> Chaos:
         """Leaders that write alone, fall and come back, and lost answers: figure 8 of the Raft paper."""
@@ -792,6 +804,25 @@ class Chaos:
         node = self.anybody()
         node.run(lambda quorum, now: quorum.resign(now))
         self.network.after(self.dice.randint(1, 50), node.crash)
+
+    def upgrade(self) -> None:
+        leader = self.network.leader()
+        if leader is not None:
+            leader.run(lambda quorum, now: quorum.upgrade_kraft_version(now, 1, False)[2])
+
+    def lose_disk(self) -> None:
+        leader = self.network.leader()
+        if leader is None or leader.quorum is None or self._lost_a_disk:
+            return
+        voters = leader.quorum.voters
+        others = [node_id for node_id in voters.node_ids if node_id != leader.node_id]
+        if len(others) < 2 or leader.quorum.voters_at(leader.quorum.high_watermark) != voters:
+            return
+        self._lost_a_disk = True
+        node = self.network.nodes[self.dice.choice(others)]
+        node.crash()
+        node.log, node.election, node.formatted = SimulatedLog(), ElectionState(), []
+        node.key = ReplicaKey(node.node_id, UUID(int=500 + node.node_id))
 
     def add_voter(self) -> None:
         leader, new = self.network.leader(), self.anybody()

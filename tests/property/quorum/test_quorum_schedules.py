@@ -5,39 +5,51 @@ Each example is a seed; a failure names it. The mutations prove that the checker
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ottla.core.quorum.api import QuorumFault
 from support.exploration import examples
 from support.quorum_mutations import ABOUT_LEADERS, MUTATIONS
-from support.quorum_network import Chaos, Network, Violation
+from support.quorum_network import SETTINGS, Chaos, Network, Violation
 
 STEPS = 120
 
 
-def explore(seed: int, voters: int, observers: int, *, static: bool, about_leaders: bool = False) -> None:
-    network = Network(seed, voters, observers, static=static, wire=seed % 10 == 0)
-    chaos = Chaos(network, changes_voters=not static)
-    if about_leaders:
-        chaos = chaos.about_leaders()
+JOINING = replace(SETTINGS, auto_join=True)
+
+
+def explore(seed: int, chaos: Chaos) -> None:
     try:
         chaos.run(STEPS)
         chaos.end_well()
     except (Violation, QuorumFault) as failure:
-        raise AssertionError(
-            f"seed {seed}, {voters} voters, {observers} observers, static {static}, "
-            f"about leaders {about_leaders}: {failure}"
-        ) from failure
+        raise AssertionError(f"seed {seed}: {failure}") from failure
 
 
 def test_the_rules_hold_on_any_schedule() -> None:
-    for seed in range(examples(25)):
-        explore(seed, 1 + seed % 5, seed % 3, static=seed % 4 == 0)
+    for seed in range(examples(15)):
+        network = Network(seed, 1 + seed % 5, seed % 3, wire=seed % 10 == 0)
+        explore(seed, Chaos(network))
+
+
+def test_the_rules_hold_for_static_voters_and_when_they_become_dynamic() -> None:
+    for seed in range(examples(8)):
+        network = Network(seed, 1 + seed % 5, seed % 2, static=True)
+        explore(seed, Chaos(network, changes_voters=False).with_upgrade())
+
+
+def test_the_rules_hold_when_a_voter_loses_its_disk() -> None:
+    for seed in range(examples(8)):
+        network = Network(seed, 3 + seed % 3, settings=JOINING)
+        explore(seed, Chaos(network).with_lost_disk())
 
 
 def test_the_rules_hold_when_leaders_fall_one_after_another() -> None:
-    for seed in range(examples(10)):
-        explore(seed, 3 + 2 * (seed % 2), 0, static=True, about_leaders=True)
+    for seed in range(examples(8)):
+        network = Network(seed, 3 + 2 * (seed % 2), static=True)
+        explore(seed, Chaos(network).about_leaders())
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS)
