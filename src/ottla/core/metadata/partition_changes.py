@@ -135,7 +135,7 @@ class PartitionChanges:
         min_isr = min(self.rules.min_insync_replicas(topic.name), len(after.replicas))
         elr_enabled = bool(self.image.features.get(ELIGIBLE_LEADER_REPLICAS))
         if elr_enabled:
-            after.keep_eligible(min_isr, target.barred if target.barred_has_lost_records else None)
+            after.keep_eligible(target.barred if target.barred_has_lost_records else None)
         else:
             after.elr = ()
 
@@ -222,11 +222,8 @@ class _Outcome:
             each: known[each] if each in known else default_directory(each) for each in self.replicas
         }
 
-    def keep_eligible(self, min_isr: int, has_lost_records: int | None) -> None:
+    def keep_eligible(self, has_lost_records: int | None) -> None:
         """Who may still lead beside those in sync (KIP-966): all acknowledged writes are theirs too."""
-        if len(self.isr) >= min_isr:
-            self.elr = ()
-            return
         candidates = {*self.before.elr, *self.before.isr}.difference(self.isr, (has_lost_records,))
         # Kafka keeps a replica that a completed reassignment has just removed: it could be elected later.
         self.elr = tuple(sorted(candidates.intersection(self.replicas)))
@@ -287,7 +284,7 @@ class _Outcome:
             # goes only with an unclean revert of a reassignment: then it is whoever comes first.
             self.isr = tuple(each for each in before.isr if each in self.replicas) or self.replicas[:1]
         if len(self.isr) >= min_isr:
-            self.elr = ()
+            self.elr = ()  # from now on writes are acknowledged without them
         change = PartitionChangeRecord(partition_id=before.partition_id, topic_id=topic_id)
         if self.leader != before.leader or not set(self.replicas) >= set(before.replicas):
             change.leader = self.leader
