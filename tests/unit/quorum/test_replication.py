@@ -368,6 +368,42 @@ class TestAFollower:
 
         assert [each.to for each in node.sent(FetchRequest)] == [Address("node-2", 9093)]
 
+    def test_asks_for_votes_early_when_the_leader_cannot_be_reached(self) -> None:
+        node, send = follower()
+        node.answer(send, None)
+
+        node.after(SETTINGS.election_timeout_ms)
+
+        assert SETTINGS.election_timeout_ms < SETTINGS.fetch_timeout_ms
+        assert node.quorum.role is Role.PROSPECTIVE
+
+    def test_but_not_when_it_answers_again(self) -> None:
+        node, send = follower()
+        node.answer(send, None)
+        (send,) = node.sent(FetchRequest)
+        node.answer(send, None)
+        node.after(SETTINGS.retry_backoff_ms)
+        (send,) = node.sent(FetchRequest)
+        assert send.to == Address("node-1", 9093)
+
+        node.answer(send, fetch_answer(1, 5))
+        node.after(SETTINGS.election_timeout_ms)
+
+        assert node.quorum.role is Role.FOLLOWER
+
+    def test_leaves_who_does_not_answer_alone_for_longer_each_time(self) -> None:
+        node = NodeUnderTest(7, among=(1,))
+        waits = []
+        for _ in range(4):
+            assert node.last_fetch is not None
+            node.answer(node.last_fetch, None)
+            wake_ms = node.quorum.next_wake_ms()
+            assert wake_ms is not None
+            waits.append(wake_ms - node.now_ms)
+            node.after(waits[-1])
+
+        assert waits == [20, 40, 80, 160]
+
     def test_another_cluster_is_reported_once(self) -> None:
         node, send = follower()
         refused = fetch_answer(1, 5)

@@ -8,6 +8,8 @@ from ottla.core.quorum.api import NO_NODE, Address
 from ottla.protocol.schema import Message
 
 MAX_PAUSES = 1000
+LONGEST_PAUSE_MS = 500
+MAX_DOUBLINGS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +26,13 @@ class Sent:
 class Connections:
     """Requests under way by id: one to an address at a time, none during the pause after a failure."""
 
-    __slots__ = ("_last_id", "_pauses", "_sent")
+    __slots__ = ("_failures", "_last_id", "_pauses", "_sent")
 
     def __init__(self) -> None:
         self._last_id = 0
         self._sent: dict[int, Sent] = {}
         self._pauses: dict[Address, int] = {}
+        self._failures: dict[Address, int] = {}
 
     def begin(self, sent: Sent) -> int:
         """A request goes out; its id."""
@@ -45,6 +48,7 @@ class Connections:
         """The node is another one to its epoch: no answer to an earlier request counts, no pause holds."""
         self._sent.clear()
         self._pauses.clear()
+        self._failures.clear()
 
     def busy(self, to: Address) -> bool:
         """Whether a request to an address is under way."""
@@ -54,11 +58,18 @@ class Connections:
         """Whether a request of this kind is."""
         return any(isinstance(sent.request, kind) for sent in self._sent.values())
 
-    def pause(self, to: Address, until_ms: int) -> None:
-        """Leave an address alone for a while."""
+    def pause(self, to: Address, now_ms: int, first_pause_ms: int) -> None:
+        """Leave an address alone for a while, longer each time until it answers."""
         if len(self._pauses) >= MAX_PAUSES:
             self._pauses.clear()
-        self._pauses[to] = until_ms
+            self._failures.clear()
+        failures = self._failures[to] = self._failures.get(to, -1) + 1
+        longest_ms = max(first_pause_ms, LONGEST_PAUSE_MS)
+        self._pauses[to] = now_ms + min(first_pause_ms << min(failures, MAX_DOUBLINGS), longest_ms)
+
+    def answered(self, by: Address) -> None:
+        """An address answers."""
+        self._failures.pop(by, None)
 
     def paused_until(self, to: Address, now_ms: int) -> int | None:
         """Until when it is left alone; None if it is not."""

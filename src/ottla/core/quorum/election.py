@@ -70,6 +70,12 @@ def first_election_timeout_ms(settings: QuorumSettings, random: Randomness) -> i
     return settings.election_timeout_ms // 20 + random.below(max(settings.election_timeout_ms // 2, 1))
 
 
+def unreachable_patience_ms(settings: QuorumSettings, random: Randomness) -> int:
+    """How long a leader that refuses connections may do so: a restart on the spot takes less."""
+    half_ms = settings.election_timeout_ms // 2
+    return half_ms + random.below(max(half_ms, 1))
+
+
 def backoff_ms(settings: QuorumSettings, random: Randomness, losses: int) -> int:
     """The random, exponentially growing pause after an election that was lost."""
     longest = min(FIRST_BACKOFF_MS << min(losses, MAX_DOUBLINGS), settings.election_backoff_max_ms)

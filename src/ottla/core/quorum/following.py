@@ -28,6 +28,7 @@ from ottla.core.quorum.api import (
 )
 from ottla.core.quorum.connections import Sent
 from ottla.core.quorum.control_records import LogControl
+from ottla.core.quorum.election import unreachable_patience_ms
 from ottla.core.quorum.node import UPDATE_VOTER_FETCH_TIMEOUTS, Node
 from ottla.core.quorum.positions import Divergence, truncation_offset
 from ottla.core.quorum.roles import Follower, SnapshotFetch, Unattached
@@ -193,8 +194,23 @@ class Following:
     def _heard_from(self, follower: Follower) -> None:
         node = self._node
         follower.has_fetched = True
+        follower.unreachable = False
         if not follower.leader_resigned:
             follower.fetch_deadline_ms = node.now_ms + node.settings.fetch_timeout_ms
+
+    def on_no_answer(self, sent: Sent) -> None:
+        """The leader can't be reached. If it stays so, this node need not wait for all of the fetch timeout:
+        it asks first whether others do hear from the leader, and they refuse if they do."""
+        node, role = self._node, self._node.role
+        if (
+            isinstance(role, Follower)
+            and isinstance(sent.request, _FETCHES)
+            and sent.to == role.address
+            and not role.unreachable
+        ):
+            role.unreachable = True
+            patience_ms = unreachable_patience_ms(node.settings, node.random)
+            role.fetch_deadline_ms = min(role.fetch_deadline_ms, node.now_ms + patience_ms)
 
     def _take(self, follower: Follower, partition: fetch_response.PartitionData) -> bool:
         """What a leader's answer does to this log. False: it makes no sense, ask again after a pause."""

@@ -20,6 +20,7 @@ from ottla.core.quorum.voting import ready
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch_request import FetchPartition, FetchRequest
 from ottla.protocol.messages.fetch_snapshot_request import FetchSnapshotRequest
+from ottla.protocol.schema import ZERO_UUID
 
 FETCH_REPLICA_STATE_SINCE = 15
 MAX_WAIT_MS = 60_000
@@ -95,7 +96,8 @@ class Leading:
         node = self._node
         leader.heard_of(key, node.now_ms, node.settings.fetch_timeout_ms)
         voter = leader.voters.get(key.node_id)
-        if key.node_id == node.local.node_id or (voter is not None and not same_replica(voter.key, key)):
+        other = voter is not None and not same_replica(voter.key, key) and key.directory_id != ZERO_UUID
+        if key.node_id == node.local.node_id or other:
             node.report(Trouble.DUPLICATE_NODE_ID, key.node_id, None)
 
     def _has_news(self, waiting: WaitingFetch) -> bool:

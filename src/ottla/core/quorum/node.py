@@ -200,7 +200,7 @@ class Node:
 
     def pause(self, to: Address) -> None:
         """Leave a node alone for a moment, after a failure."""
-        self.connections.pause(to, self.now_ms + self.settings.retry_backoff_ms)
+        self.connections.pause(to, self.now_ms, self.settings.retry_backoff_ms)
 
     def report(self, trouble: Trouble, node_id: int, address: Address | None) -> None:
         """Tell the operator, once an epoch."""

@@ -224,8 +224,13 @@ class Quorum:
         node = self._node
         node.begin_step(now_ms)
         sent = node.connections.end(request_id)
-        if sent is not None and not self._take_answer(request_id, sent, response):
-            node.pause(sent.to)
+        if sent is not None:
+            if response is None:
+                self._following.on_no_answer(sent)
+            if self._take_answer(request_id, sent, response):
+                node.connections.answered(sent.to)
+            else:
+                node.pause(sent.to)
         return self._settle()
 
     def on_appended(self, now_ms: int, controls: Sequence[LogControl] = ()) -> list[Effect]:

@@ -51,6 +51,7 @@ class Follower:
     fetch_deadline_ms: int
     update_voter_ms: int
     has_fetched: bool = False
+    unreachable: bool = False
     leader_resigned: bool = False
     leader_high_watermark: int = -1
     snapshot: SnapshotFetch | None = None
