@@ -483,6 +483,8 @@ def changed_partition(before: PartitionImage, record: Any) -> PartitionImage:
     replicas = before.replicas if record.replicas is None else tuple(record.replicas)
     if record.directories:
         directories = tuple(record.directories)
+    elif record.replicas is None:
+        directories = before.directories
     else:
         known = dict(zip(before.replicas, before.directories, strict=False))
         directories = tuple(known.get(replica, UNASSIGNED_DIRECTORY) for replica in replicas)
