@@ -336,6 +336,8 @@ class Following:
     def on_snapshot_failed(self) -> None:
         """The bytes were no snapshot."""
         self._node.installing = None
+        if isinstance(self._node.role, Follower):
+            self._node.role.snapshot = None
         self.on_append_failed()
 
     # -- what a voter says of itself ------------------------------------------------------------------

@@ -227,6 +227,7 @@ class Node:
     def append_controls(self, *controls: Control) -> int:
         """A leader's control batch; the offset of its last record."""
         assert isinstance(self.role, Leader)
+        assert not self.log_changing, "the log's end is not what it was when this step began"
         self.emit(AppendControls(self.epoch, controls))
         self.log_changing = True
         return self.log.end_offset + len(controls) - 1
