@@ -81,10 +81,15 @@ class Chaos:
         node = self._powerless
         if node is None:
             return False
-        registered = self._cluster.observer.image.brokers.get(node.node_id)
+        image = self._cluster.observer.image
+        registered = image.brokers.get(node.node_id)
         broker = node.broker
         if registered is None or broker is None or broker.broker_epoch != registered.broker_epoch:
             return True
+        for topic in image.topics.values():
+            for partition in topic.partitions.values():
+                if node.node_id in (*partition.elr, *partition.last_known_elr):
+                    return True  # the last leader, to be elected if those that are eligible die as well
         self._powerless = None
         return False
 
