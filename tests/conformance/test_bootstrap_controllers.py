@@ -1,4 +1,4 @@
-"""Kafka's tools that talk to the controllers themselves, past the brokers (KIP-919), and a broker that is gone."""
+"""Kafka's tools that talk to the controllers themselves, past the brokers (KIP-919)."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.core.metadata import broker_settings
 from ottla.core.metadata.topic_names import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
-from ottla.protocol.errors import ErrorCode, RequestTimedOut, error_class
+from ottla.protocol.errors import ErrorCode, KafkaError, RequestTimedOut, error_class
 from ottla.protocol.messages.create_topics_request import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -28,8 +28,10 @@ log = logging.getLogger("ottla.broker")
 
 #: A topic of many partitions by default must not make the topics of one request too much for one batch.
 AUTO_CREATED_AT_ONCE: Final = 100
-#: Longer than a follower of the metadata ever lags behind, shorter than clients wait.
-APPLIED_TIMEOUT_SECONDS: Final = 10.0
+#: A client waits behind it, and asks again: without a controller it is told so soon.
+CONTROLLER_TIMEOUT_MS: Final = 5_000
+#: Longer than a follower of the metadata lags behind, shorter than clients wait.
+APPLIED_TIMEOUT_SECONDS: Final = 5.0
 
 #: topic -> settings of its partitions, replication factor and segment size.
 INTERNAL_TOPIC_SIZES = {
@@ -66,7 +68,8 @@ INTERNAL_TOPIC_MIN_ISR = {
 
 async def create_topics(broker: Broker, topics: Sequence[CreatableTopic]) -> CreateTopicsResponse:
     """The controller's answer, topic by topic, once those that it made are known here. Raises KafkaError."""
-    answer = await broker.controller_channel.ask(CreateTopicsRequest(topics=list(topics)))
+    request = CreateTopicsRequest(topics=list(topics))
+    answer = await broker.controller_channel.ask(request, timeout_ms=CONTROLLER_TIMEOUT_MS)
     assert isinstance(answer, CreateTopicsResponse)
     known = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
     await _applied(broker, [each.name for each in answer.topics if each.error_code in known])
@@ -95,17 +98,30 @@ async def auto_create_topics(broker: Broker, names: Sequence[str]) -> dict[str, 
     failed: dict[str, ErrorCode] = {}
     for name in INTERNAL_TOPIC_SIZES:
         if name in names:
-            await create_internal_topic(broker, name)
+            try:
+                await create_internal_topic(broker, name)
+            except KafkaError as error:
+                failed[name] = _told(error)
     wanted = [name for name in dict.fromkeys(names) if name not in INTERNAL_TOPIC_SIZES]
     for first in range(0, len(wanted), AUTO_CREATED_AT_ONCE):
         topics = [
             CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
             for name in wanted[first : first + AUTO_CREATED_AT_ONCE]
         ]
-        for result in (await create_topics(broker, topics)).topics:
+        try:
+            answer = await create_topics(broker, topics)
+        except KafkaError as error:
+            failed |= dict.fromkeys((topic.name for topic in topics), _told(error))
+            continue
+        for result in answer.topics:
             if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 failed[result.name] = ErrorCode(result.error_code)
     return failed
+
+
+def _told(error: KafkaError) -> ErrorCode:
+    """What clients hear of a topic that no controller has made yet is that it is not there yet."""
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if isinstance(error, RequestTimedOut) else error.code
 
 
 async def create_internal_topic(broker: Broker, name: str) -> None:
