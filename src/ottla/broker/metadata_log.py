@@ -141,7 +141,7 @@ class MetadataLog:
         opened = cls(directory, storage, limits, now_ms)
         latest = opened.latest_snapshot
         if latest is not None and opened._is_beyond(latest):
-            if alone:
+            if alone and not opened._has_other_voters(latest):
                 raise LogDirectoryError(
                     f"the metadata log {path} ends at offset {opened.end_offset}, before its snapshot "
                     f"{latest.file_name}: put a good copy in its place"
@@ -150,6 +150,12 @@ class MetadataLog:
         opened._remove_stale_snapshots()
         opened._read_controls()
         return opened
+
+    def _has_other_voters(self, snapshot: SnapshotId) -> bool:
+        """Whether a snapshot names several voters: it may have come from one of them."""
+        content = read_snapshot(self.directory / snapshot.file_name, snapshot.end_offset)
+        voters = [each.value for each in content.controls if isinstance(each.value, VoterSet)]
+        return bool(voters) and len(voters[-1].voters) > 1
 
     def _remove_stale_snapshots(self) -> None:
         """Those from before the log's start, which a kill left behind."""
@@ -384,8 +390,7 @@ class MetadataLog:
 
     def close(self) -> None:
         """Sync and let go of the files."""
-        if self._incoming is not None:
-            self._incoming.drop()
+        self.drop_incoming()
         self._log.close()
         self.checkpoint_recovery_point()
 
@@ -454,9 +459,14 @@ class MetadataLog:
 
     def begin_incoming(self, snapshot: SnapshotId) -> None:
         """A leader's snapshot is about to come. Raises OSError."""
+        self.drop_incoming()
+        self._incoming = IncomingSnapshot(self.directory, snapshot)
+
+    def drop_incoming(self) -> None:
+        """What has come of a leader's snapshot is not wanted any more."""
         if self._incoming is not None:
             self._incoming.drop()
-        self._incoming = IncomingSnapshot(self.directory, snapshot)
+            self._incoming = None
 
     @property
     def incoming(self) -> IncomingSnapshot | None:

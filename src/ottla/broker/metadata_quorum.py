@@ -35,7 +35,7 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.listeners import Listener
 from ottla.broker.metadata_formatting import format_metadata, must_format, own_voter
 from ottla.broker.metadata_log import AppendedRecords, MetadataLog, MetadataLogLimits
-from ottla.broker.metadata_snapshots import SnapshotContent
+from ottla.broker.metadata_snapshots import IncomingSnapshot, SnapshotContent
 from ottla.broker.peers import PeerAddress, PeerConnections, PeerUnreachable
 from ottla.core.metadata import broker_settings
 from ottla.core.quorum import api
@@ -292,7 +292,7 @@ class MetadataQuorum:
         return QuorumSettings(
             election_timeout_ms=config[broker_settings.CONTROLLER_QUORUM_ELECTION_TIMEOUT_MS],
             fetch_timeout_ms=fetch_timeout_ms,
-            # A fetch that waits for records must be answered well before its sender takes the leader for dead.
+            # A fetch that waits for records is answered well before its sender takes the leader for dead.
             fetch_max_wait_ms=min(MAX_FETCH_WAIT_MS, fetch_timeout_ms // 2),
             election_backoff_max_ms=config[broker_settings.CONTROLLER_QUORUM_ELECTION_BACKOFF_MAX_MS],
             request_timeout_ms=config[broker_settings.CONTROLLER_QUORUM_REQUEST_TIMEOUT_MS],
@@ -390,7 +390,12 @@ class MetadataQuorum:
         for answer in self._waiting.values():
             if not answer.done():
                 answer.set_exception(NotController("this node is stopping"))
-        await asyncio.to_thread(self.log.close)
+        try:
+            await asyncio.to_thread(self.log.close)
+        except OSError as error:  # the next start finds the log as after a kill
+            log.error("the metadata log could not be closed error=%s", error)
+            if self.failure is None:
+                raise
 
     # -- events and effects -------------------------------------------------------------------------------
 
@@ -462,12 +467,14 @@ class MetadataQuorum:
                     follower.on_became(role, epoch, leader_id)
             case api.BeginSnapshot(snapshot):
                 self._stop_installing()
-                self.log.begin_incoming(snapshot)
+                self._begin_snapshot(snapshot)
             case api.AppendSnapshot(snapshot, data):
                 self._append_snapshot(snapshot, data)
-            case api.InstallSnapshot(snapshot):
+            case api.InstallSnapshot():
                 self._stop_installing()
-                self._installing = self._start_task("metadata-install", self._install(snapshot))
+                incoming = self.log.incoming
+                if incoming is not None:
+                    self._installing = self._start_task("metadata-install", self._install(incoming))
             case api.Report(trouble, node_id, address):
                 where = "" if address is None else f" address={address.host}:{address.port}"
                 log.error("metadata quorum: %s node=%d%s", trouble.value, node_id, where)
@@ -602,14 +609,25 @@ class MetadataQuorum:
 
     # -- a leader's snapshot ------------------------------------------------------------------------------
 
+    def _begin_snapshot(self, snapshot: SnapshotId) -> None:
+        try:
+            self.log.begin_incoming(snapshot)
+        except OSError as problem:
+            log.error("metadata snapshot not begun file=%s reason=%s", snapshot.file_name, problem)
+            assert self._core is not None
+            self._events.append(self._core.on_snapshot_failed)
+
     def _append_snapshot(self, snapshot: SnapshotId, data: Any) -> None:
         incoming = self.log.incoming
-        if incoming is None or incoming.snapshot != snapshot:
+        if incoming is None:
+            return  # the disk refused an earlier piece, and the state machine will hear so
+        if incoming.snapshot != snapshot:
             raise QuorumFailure(f"bytes of snapshot {snapshot.file_name}, which was not begun")
         try:
             incoming.append(data)
         except OSError as problem:
             log.error("metadata snapshot not written file=%s reason=%s", snapshot.file_name, problem)
+            self.log.drop_incoming()
             assert self._core is not None
             self._events.append(self._core.on_snapshot_failed)
 
@@ -618,11 +636,10 @@ class MetadataQuorum:
             self._installing.cancel()
             self._installing = None
 
-    async def _install(self, snapshot: SnapshotId) -> None:
+    async def _install(self, incoming: IncomingSnapshot) -> None:
         """Check the snapshot that has come, in a thread, and put it in the log's place."""
-        core, incoming = self._core, self.log.incoming
+        core, snapshot = self._core, incoming.snapshot
         assert core is not None
-        assert incoming is not None
         try:
             content = await asyncio.to_thread(incoming.read)
         except StorageError as problem:

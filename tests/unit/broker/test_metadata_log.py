@@ -339,7 +339,9 @@ def test_what_a_snapshot_replaces_is_removed(tmp_path: Path) -> None:
 
 def test_a_snapshot_beyond_the_log_of_a_node_alone_is_refused(tmp_path: Path) -> None:
     with opened(tmp_path) as metadata_log:
-        snapshot_of(metadata_log, SnapshotId(500, 1), config(4))
+        metadata_log.write_snapshot(
+            SnapshotId(500, 1), [config(4)], NOW_MS, voters=voters_of(1), kraft_version=1
+        )
     with pytest.raises(LogDirectoryError, match=r"before its snapshot 0+500-0+1"), opened(tmp_path):
         pass
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.metadata_snapshots import IncomingSnapshot
 from ottla.broker.peers import PeerUnreachable
 from ottla.core.metadata.decisions import Decision
 from ottla.core.metadata.image import MetadataDelta
@@ -156,6 +157,36 @@ def test_listeners_hear_what_a_snapshot_has_changed(tmp_path: Path) -> None:
             assert deleted == ["deleted"]
             assert changed == {(made, 0)}
             assert (kept, 0) not in changed
+
+    run(test)
+
+
+@pytest.mark.parametrize("operation", ["__init__", "append"])
+def test_a_snapshot_that_the_disk_refuses_is_fetched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    async def test() -> None:
+        # Pieces so small that several come.
+        settings = {**SNAPSHOT_OFTEN, "controller.quorum.fetch.snapshot.max.bytes": "1000"}
+        async with running_quorum(tmp_path, observers=[9], settings=settings) as cluster:
+            leader = await cluster.leader()
+            await cluster[9].kill()
+            for number in range(100):
+                await set_config(leader.controller, f"n{number}", "x" * 100)
+            left = [None, OSError(28, "No space left on device"), OSError(28, "No space left on device")]
+            real = getattr(IncomingSnapshot, operation)
+
+            def refusing(*arguments: Any) -> None:
+                problem = left.pop() if left else None
+                if problem is not None:
+                    raise problem
+                real(*arguments)
+
+            monkeypatch.setattr(IncomingSnapshot, operation, refusing)
+            await cluster[9].start()
+            await cluster.caught_up(leader.controller.high_watermark - 1)
+            assert configs(cluster[9]) == configs(leader)
+            assert not left
 
     run(test)
 
