@@ -134,7 +134,15 @@ class _Connection:
         if self._connecting is None or self._connecting.done():
             self._connecting = asyncio.get_running_loop().create_task(self._attempt())
             self._connecting.add_done_callback(_look_at)
-        await asyncio.shield(self._connecting)
+        connecting = self._connecting
+        try:
+            await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not connecting.cancelled() or (task is not None and task.cancelling()):
+                raise
+            # Another request gave the attempt up: this one was not cancelled, and must not end as if it were.
+            raise PeerUnreachable(f"{self._to.host}:{self._to.port} could not be reached in time") from None
 
     async def _attempt(self) -> None:
         loop = asyncio.get_running_loop()

@@ -175,6 +175,32 @@ def test_a_closed_port_is_unreachable_and_tried_again_later() -> None:
     asyncio.run(main())
 
 
+def test_who_gives_up_connecting_does_not_cancel_the_others() -> None:
+    async def main() -> None:
+        async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            writer.close()
+
+        server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+        to = PeerAddress(*server.sockets[0].getsockname()[:2])
+        peers = PeerConnections("node-1")
+        impatient = asyncio.ensure_future(ask(peers, to, timeout_ms=50))
+        patient = asyncio.ensure_future(ask(peers, to, timeout_ms=60_000))
+        with pytest.raises(PeerUnreachable):
+            await impatient
+        with pytest.raises(PeerUnreachable, match="could not be reached in time"):
+            await patient
+        cancelled = asyncio.ensure_future(ask(peers, to, timeout_ms=60_000))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        peers.close()
+        server.close()
+
+    asyncio.run(main())
+
+
 def test_one_purpose_does_not_wait_for_another() -> None:
     async def main() -> None:
         released = asyncio.Event()
