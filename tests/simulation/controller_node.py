@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from ottla.core.metadata.balance import balance_leaders, elect_uncleanly
+from ottla.core.metadata.balance import balance_leaders, elect_missing_leaders
 from ottla.core.metadata.config_layers import BrokerLayers
 from ottla.core.metadata.decisions import Decision
 from ottla.core.metadata.elections import elect_leaders
@@ -347,4 +347,4 @@ class ControllerNode:
             if not self.active or self.epoch != epoch:
                 return
             await self.submit(lambda image: balance_leaders(image, self.rules(image)))
-            await self.submit(lambda image: elect_uncleanly(image, self.rules(image)))
+            await self.submit(lambda image: elect_missing_leaders(image, self.rules(image)))

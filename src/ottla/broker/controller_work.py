@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.core.metadata import broker_settings
-from ottla.core.metadata.balance import balance_leaders, elect_uncleanly
+from ottla.core.metadata.balance import balance_leaders, elect_missing_leaders
 from ottla.core.metadata.decisions import Decision
 from ottla.core.metadata.heartbeats import BrokerHeartbeats
 from ottla.core.metadata.image import MetadataDelta, MetadataImage
@@ -93,7 +93,8 @@ class ControllerWork:
         log.info("node is the active controller node=%d epoch=%d", broker.node_id, epoch)
         self._spawn("fence-brokers", self._fence_for_ever)
         self._spawn("balance-leaders", self._balance_for_ever)
-        self._spawn("elect-uncleanly", self._elect_uncleanly_for_ever)
+        self._look_for_leaders.set()  # the controller before this one may have ended in the middle of that
+        self._spawn("elect-missing-leaders", self._elect_missing_leaders_for_ever)
 
     def _on_inactive(self) -> None:
         self._heartbeats = None
@@ -132,7 +133,7 @@ class ControllerWork:
             if config[broker_settings.AUTO_LEADER_REBALANCE_ENABLE]:
                 await self._until_done(lambda image: balance_leaders(image, self.rules(image)))
 
-    async def _elect_uncleanly_for_ever(self) -> None:
+    async def _elect_missing_leaders_for_ever(self) -> None:
         config = self._broker.config
         while True:
             seconds = config[broker_settings.UNCLEAN_LEADER_ELECTION_INTERVAL_MS] / 1000
@@ -140,7 +141,7 @@ class ControllerWork:
                 async with asyncio.timeout(seconds):
                     await self._look_for_leaders.wait()
             self._look_for_leaders.clear()
-            await self._until_done(lambda image: elect_uncleanly(image, self.rules(image)))
+            await self._until_done(lambda image: elect_missing_leaders(image, self.rules(image)))
 
     async def _until_done(self, decide: Callable[[MetadataImage], Decision[bool]]) -> None:
         """One round of elections after the other, so that requests come in between."""

@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ottla.core.metadata.balance import balance_leaders, elect_uncleanly
+from ottla.core.metadata.balance import balance_leaders, elect_missing_leaders
 from ottla.core.metadata.config_changes import Operation, change_configs
 from ottla.core.metadata.decisions import Decision, record_version
 from ottla.core.metadata.directories import assign_replicas_to_dirs, wanted_assignment
@@ -443,7 +443,7 @@ class Cluster(RuleBasedStateMachine):
         self.decide(elect_leaders(self.image, request, self.now_rules))
         self.unclean_by_hand = False
 
-    @rule(decide=st.sampled_from([balance_leaders, elect_uncleanly]), at_most=st.integers(1, 3))
+    @rule(decide=st.sampled_from([balance_leaders, elect_missing_leaders]), at_most=st.integers(1, 3))
     def background(
         self, decide: Callable[[MetadataImage, TopicRules, int], Decision[bool]], at_most: int
     ) -> None:

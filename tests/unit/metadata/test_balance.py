@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.core.metadata.balance import balance_leaders, elect_uncleanly
+from ottla.core.metadata.balance import balance_leaders, elect_missing_leaders
 from ottla.core.metadata.image import NO_LEADER, MetadataImage
 from ottla.core.metadata.partition_changes import TopicRules
 from ottla.protocol.records.broker_registration_change_record import BrokerRegistrationChangeRecord
@@ -52,17 +52,24 @@ def test_unclean_leaders_only_for_topics_that_allow_it(image: MetadataImage) -> 
     for name in ("orders", "logs"):
         set_leader(image, name, 0, NO_LEADER, [1])
     apply(image, [BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=101, fenced=1)])
-    assert decided(image, elect_uncleanly(image, UNCLEAN_LOGS)) is False
+    assert decided(image, elect_missing_leaders(image, UNCLEAN_LOGS)) is False
     assert leaders(image, "logs") == [2]
     assert image.topics["logs"].partitions[0].leader_recovery_state == 1
     assert leaders(image, "orders")[0] == NO_LEADER
+
+
+def test_an_unfencing_that_was_cut_off_goes_on(image: MetadataImage) -> None:
+    # Broker 1 is unfenced, but the records that make it a leader were never committed.
+    set_leader(image, "orders", 0, NO_LEADER, [1])
+    assert decided(image, elect_missing_leaders(image, RULES)) is False
+    assert leaders(image, "orders")[0] == 1
 
 
 def test_unclean_rounds_are_bounded_too(image: MetadataImage) -> None:
     for index in (0, 1):
         set_leader(image, "orders", index, NO_LEADER, [])
     everywhere = TopicRules(lambda topic: True, lambda topic: 1)
-    assert decided(image, elect_uncleanly(image, everywhere, 1)) is True
+    assert decided(image, elect_missing_leaders(image, everywhere, 1)) is True
     assert leaders(image, "orders")[:2] == [1, NO_LEADER]
-    assert decided(image, elect_uncleanly(image, everywhere, 1)) is False
+    assert decided(image, elect_missing_leaders(image, everywhere, 1)) is False
     assert leaders(image, "orders")[:2] == [1, 1]

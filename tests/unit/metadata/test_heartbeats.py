@@ -181,6 +181,18 @@ def test_a_controlled_shutdown_outlives_its_controller(controller: Controller) -
     assert controller.hear(1, stop=True).should_shut_down
 
 
+def test_a_controlled_shutdown_that_was_cut_off_goes_on(controller: Controller) -> None:
+    # The controller died when only the first of the records was committed.
+    begun = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=101, in_controlled_shutdown=1)
+    apply(controller.image, [begun])
+    assert controller.orders.leader == 1
+    assert not controller.hear(1, stop=True).should_shut_down
+    assert (controller.orders.leader, controller.orders.isr) == (2, (2,))
+    controller.hear(2)
+    controller.hear(3)
+    assert controller.hear(1, stop=True).should_shut_down
+
+
 def test_those_unregistered_are_forgotten(controller: Controller) -> None:
     del controller.image.brokers[1]
     controller.now_ms = 2 * SESSION_MS

@@ -1,8 +1,10 @@
 """Elections in the background: leaders go back to preferred replicas, leaderless partitions get one.
 
 `balance_leaders` is due every leader.imbalance.check.interval.seconds where auto.leader.rebalance.enable says
-so, `elect_uncleanly` every unclean.leader.election.interval.ms and at once when a topic begins to allow it.
-Each does a bounded number of elections a round; while the answer is True there is more to do at once.
+so. `elect_missing_leaders` is due every unclean.leader.election.interval.ms, at once when a topic begins to
+allow unclean elections, and when a controller begins: the one before may have ended between the record that
+unfenced a broker and those that made it a leader. Each does a bounded number of elections a round; while the
+answer is True there is more to do at once.
 
 As in Kafka since KRaft, every partition that is not led by its preferred replica counts:
 leader.imbalance.per.broker.percentage is read by nobody.
@@ -33,15 +35,13 @@ def balance_leaders(
     return Decision(changes.records, False)
 
 
-def elect_uncleanly(
+def elect_missing_leaders(
     image: MetadataImage, rules: TopicRules, max_elections: int = MAX_ELECTIONS_PER_ROUND
 ) -> Decision[bool]:
-    """Give partitions without a leader one at any price, where their topic allows it. True: maybe more."""
+    """Give partitions without a leader one; at any price where their topic allows it. True: maybe more."""
     changes = PartitionChanges(image, rules)
     for topic, partition in image.leaderless_partitions():
-        if not rules.may_elect_uncleanly(topic.name):
-            continue
         if len(changes.records) >= max_elections:
             return Decision(changes.records, True)
-        changes.change(topic, partition.partition_id, Target(), Election.UNCLEAN)
+        changes.change(topic, partition.partition_id, Target())
     return Decision(changes.records, False)

@@ -95,13 +95,15 @@ class BrokerHeartbeats:
                 fence_broker(changes, broker.broker_id)
             case _State.UNFENCED if broker.fenced:
                 unfence_broker(changes, broker.broker_id)
-            case _State.CONTROLLED_SHUTDOWN if not broker.in_controlled_shutdown:
-                begin_controlled_shutdown(changes, broker.broker_id)
+            case _State.CONTROLLED_SHUTDOWN:
+                # Again while it leads: the controller before this one may have moved some partitions only.
+                if not broker.in_controlled_shutdown or _leads_something(image, broker.broker_id):
+                    begin_controlled_shutdown(changes, broker.broker_id)
         fail_directories(changes, broker.broker_id, request.offline_log_dirs)
         cordon_directories(changes, broker.broker_id, request.cordoned_log_dirs)
         if state is _State.STOPPED:
             del self._contacts[broker.broker_id]
-        elif state is _State.CONTROLLED_SHUTDOWN and contact.controlled_shutdown_offset < 0:
+        elif state is _State.CONTROLLED_SHUTDOWN and changes.records:
             contact.controlled_shutdown_offset = image.last_offset + len(changes.records)
         response = BrokerHeartbeatResponse(
             is_caught_up=caught_up,
