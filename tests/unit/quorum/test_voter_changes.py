@@ -124,6 +124,20 @@ class TestAdding:
         assert node.ask(add(4)).error_code == ErrorCode.REQUEST_TIMED_OUT
         assert node.quorum.voters.node_ids == (0, 1, 2, 3)
 
+    def test_a_lone_leader_waits_for_its_second_voter_from_then_on(self) -> None:
+        node = NodeUnderTest(among=(0,))
+        node.flush()
+        node.after(100 * SETTINGS.fetch_timeout_ms)
+        node.fetched_by(NEW, node.log.end_offset)
+        node.ask(add())
+
+        node.answer(node.sent(ApiVersionsRequest)[0], versions())
+        node.after(SETTINGS.fetch_timeout_ms)
+        assert node.quorum.role is Role.LEADER
+
+        node.after(SETTINGS.fetch_timeout_ms)
+        assert node.quorum.role is Role.RESIGNED
+
     def test_refusals(self) -> None:
         assert leader().ask(add(1)).error_code == ErrorCode.DUPLICATE_VOTER
         assert leader().ask(add(cluster_id="another")).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID

@@ -90,7 +90,6 @@ class Leader:
     reported: dict[int, Voter] = field(default_factory=dict)
     """What voters said of themselves while kraft.version 0 has no room for it."""
     has_high_watermark: bool = False
-    resign_when_committed: bool = False
 
     def set_voters(self, voters: VoterSet, now_ms: int, timeout_ms: int) -> None:
         """The voters are these from now on; what is known of a replica stays known."""
