@@ -6,14 +6,18 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from ottla.broker.broker import Broker
+from ottla.broker.context import RequestContext
 from ottla.broker.dispatch import CONTROLLER_FAMILIES
+from ottla.broker.handlers.cluster import update_features
 from ottla.protocol.apis import ApiKey, advertised_versions, request_class
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
+from ottla.protocol.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.messages.vote_request import VoteRequest
 from ottla.protocol.schema import ZERO_UUID, Struct
 from support.in_process import connect, running_broker
@@ -48,6 +52,31 @@ def test_a_broker_passes_the_question_on(tmp_path: Path) -> None:
             answer = await client.call(ApiKey.DESCRIBE_QUORUM, 2, describe("orders", 3))
             partition = answer.topics[0].partitions[0]
             assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    run(test)
+
+
+def test_the_quorums_version_is_a_feature(tmp_path: Path) -> None:
+    """Voters of the configuration move into the log when kraft.version goes from 0 to 1 (KIP-853)."""
+
+    async def test() -> None:
+        async with running_quorum(tmp_path) as cluster:
+            leader = await cluster.leader()
+            update = FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)
+            context = RequestContext(ApiKey.UPDATE_FEATURES, 2, 0, None, "127.0.0.1", "CONTROLLER")
+
+            async def upgrade(*, validate_only: bool) -> int:
+                request = UpdateFeaturesRequest(feature_updates=[update], validate_only=validate_only)
+                return (await update_features(cast(Broker, leader), context, request)).error_code
+
+            # Refused until all voters have told of themselves.
+            while await upgrade(validate_only=True):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            assert leader.quorum.kraft_version == 0
+            assert await upgrade(validate_only=False) == ErrorCode.NONE
+            assert leader.quorum.kraft_version == 1
+            update.max_version_level = 2
+            assert await upgrade(validate_only=False) != ErrorCode.NONE
 
     run(test)
 

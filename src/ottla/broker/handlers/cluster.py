@@ -21,7 +21,7 @@ from ottla.protocol.errors import ErrorCode, MismatchedEndpointType, Unsupported
 from ottla.protocol.messages.describe_cluster_request import DescribeClusterRequest
 from ottla.protocol.messages.describe_cluster_response import DescribeClusterBroker, DescribeClusterResponse
 from ottla.protocol.messages.update_features_request import UpdateFeaturesRequest
-from ottla.protocol.messages.update_features_response import UpdateFeaturesResponse
+from ottla.protocol.messages.update_features_response import UpdatableFeatureResult, UpdateFeaturesResponse
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -102,14 +102,9 @@ async def update_features(
 ) -> UpdateFeaturesResponse:
     """New feature levels for the cluster. kraft.version is the quorum's own, and changed alone."""
     quorum = broker.quorum
-    updates = request.feature_updates
-    if len(updates) == 1 and updates[0].feature == KRAFT_VERSION:
-        level = updates[0].max_version_level
-        if level > quorum.kraft_version and broker.controller.active:
-            error, problem = quorum.upgrade_kraft_version(level, request.validate_only)
-            if error is not ErrorCode.NONE:
-                return UpdateFeaturesResponse(error_code=error, error_message=problem)
-            await broker.controller.wait_for(broker.controller.log_end_offset - 1)
+    match request.feature_updates:
+        case [update] if update.feature == KRAFT_VERSION and update.max_version_level > quorum.kraft_version:
+            return await _upgrade_quorum(broker, update.max_version_level, request.validate_only)
     return await broker.controller.submit(
         lambda image: decide_features(
             image,
@@ -120,6 +115,16 @@ async def update_features(
             min_insync_replicas=broker.config[broker_settings.MIN_INSYNC_REPLICAS],
         )
     )
+
+
+async def _upgrade_quorum(broker: Broker, level: int, validate_only: bool) -> UpdateFeaturesResponse:
+    error, problem = broker.quorum.upgrade_kraft_version(level, validate_only)
+    if error is not ErrorCode.NONE:
+        return UpdateFeaturesResponse(error_code=error, error_message=problem)
+    if not validate_only:
+        await broker.controller.wait_for(broker.controller.log_end_offset - 1)
+    result = UpdatableFeatureResult(feature=KRAFT_VERSION, error_code=ErrorCode.NONE, error_message=None)
+    return UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None, results=[result])
 
 
 HANDLERS = {
