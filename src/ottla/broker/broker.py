@@ -277,6 +277,7 @@ class Broker:
         self.groups.on_metadata(delta)
         self.replicas.on_metadata(delta)
         self.transactions.on_metadata(delta)
+        self.lifecycle.on_metadata(delta)
 
     async def _become_broker(self) -> None:
         async with self._telling("waiting for the active controller to register this broker"):

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ottla.broker.broker import Broker
-    from ottla.core.metadata.image import EndpointImage
+    from ottla.core.metadata.image import EndpointImage, MetadataDelta
 
 log = logging.getLogger("ottla.broker")
 
@@ -87,6 +87,7 @@ class BrokerLifecycle:
         self._incarnation_id = uuid.uuid4()
         self._endpoints: Sequence[EndpointImage] = ()
         self._heartbeats: asyncio.Task[None] | None = None
+        self._beat_now = asyncio.Event()
         self._reachable = True
         self.state = BrokerState.STARTING
         self.broker_epoch = -1
@@ -229,10 +230,21 @@ class BrokerLifecycle:
 
     # -- living ---------------------------------------------------------------------------------------
 
+    def on_metadata(self, delta: MetadataDelta) -> None:
+        """Another broker that stops may go when all know that it leads no more: that is said at once."""
+        brokers = self._broker.image.brokers
+        for broker_id in delta.changed_brokers:
+            changed = brokers.get(broker_id)
+            if changed is not None and changed.in_controlled_shutdown and not changed.fenced:
+                self._beat_now.set()
+
     async def _beat_for_ever(self) -> None:
         broker = self._broker
         while True:
-            await asyncio.sleep(self._interval_seconds())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._interval_seconds()):
+                    await self._beat_now.wait()
+            self._beat_now.clear()
             try:
                 await self._beat()
             except RegistrationRefused as refused:

@@ -14,7 +14,7 @@ import pytest
 from ottla.broker.lifecycle import BrokerLifecycle, BrokerState, RegistrationRefused
 from ottla.broker.supervisor import Supervisor
 from ottla.core.metadata import broker_settings
-from ottla.core.metadata.image import EndpointImage, MetadataImage
+from ottla.core.metadata.image import EndpointImage, MetadataDelta, MetadataImage
 from ottla.protocol.errors import ErrorCode, RequestTimedOut
 from ottla.protocol.messages.assign_replicas_to_dirs_request import AssignReplicasToDirsRequest
 from ottla.protocol.messages.assign_replicas_to_dirs_response import AssignReplicasToDirsResponse
@@ -270,5 +270,25 @@ def test_a_start_that_failed_asks_nobody_when_it_stops() -> None:
         node = FakeNode(registered(42))
         await node.lifecycle.shut_down()
         assert not node.asked
+
+    run(scenario)
+
+
+def test_another_broker_that_stops_is_not_kept_waiting() -> None:
+    async def scenario() -> None:
+        node = FakeNode(registered(42), beat())
+        node.config[broker_settings.BROKER_HEARTBEAT_INTERVAL_MS] = 3_600_000
+        node.image = image_with_brokers([3, 4])
+        await node.lifecycle.register(ENDPOINTS)
+        await node.lifecycle.unfence()
+        node.lifecycle.on_metadata(MetadataDelta(changed_brokers={4: None}))
+        await asyncio.sleep(0.01)
+        assert len(node.heartbeats()) == 1
+        # when
+        node.image.brokers[4] = node.image.brokers[4]._replace(in_controlled_shutdown=True)
+        node.lifecycle.on_metadata(MetadataDelta(changed_brokers={4: None}))
+        # then
+        await node.until(lambda: len(node.heartbeats()) == 2)
+        await node.supervisor.stop()
 
     run(scenario)
