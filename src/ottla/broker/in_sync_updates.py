@@ -159,8 +159,9 @@ class InSyncUpdates:
                 "in-sync set not changed topic=%s partition=%d wanted=%s error=%s",
                 partition.topic, partition.index, [each.node_id for each in update.isr], code.name,
             )  # fmt: skip
-            if leader.on_update_refused(update, code):
-                return True
+            again = leader.on_update_refused(update, code)
+            partition.on_progress()
+            return again
         partition.on_progress()
         following = leader.expansion()
         if following is not None:

@@ -211,6 +211,12 @@ class Partition:
         if self._commit_waits and self._leader is not None:
             self._answer_commit_waits(self._leader)
 
+    def on_truncated(self) -> None:
+        """The log was cut, its producers' state made again from what is left: let everybody look."""
+        self._seen_high_watermark = -1
+        self.on_progress()
+        self.wake_all()
+
     # -- waiting for the commit ---------------------------------------------------------------------
 
     def when_committed(

@@ -224,25 +224,24 @@ class _Fetcher:
         followed.failures += 1
         self._pause(key, min(FIRST_PAUSE_SECONDS * 2 ** min(followed.failures, 16), longest))
 
-    def _resume(self) -> float | None:
-        """Take up the paused ones whose time has come. The seconds until the next one's."""
+    def _resume(self) -> None:
+        """Take up the paused ones whose time has come."""
         if not self._paused:
-            return None
+            return
         now = self._loop.time()
         for key in [key for key, each in self._paused.items() if each.resume_at <= now]:
             self._active[key] = self._paused.pop(key)
             self._changed[key] = None
-        return min((each.resume_at - now for each in self._paused.values()), default=None)
 
     # -- the loop -----------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Fetch for ever."""
         while True:
-            next_resume = self._resume()
+            self._resume()
             self._hold_back()
             if not self._active:
-                await self._until_news(next_resume)
+                await self._until_news()
                 continue
             request = self._request()
             try:
@@ -259,8 +258,11 @@ class _Fetcher:
             except LeaderUnusable as problem:
                 await self._leader_failed(str(problem))
 
-    async def _until_news(self, seconds: float | None) -> None:
+    async def _until_news(self) -> None:
+        """Until a partition comes, or a paused one's time has come."""
         self._news.clear()
+        now = self._loop.time()
+        seconds = min((max(0.0, each.resume_at - now) for each in self._paused.values()), default=None)
         try:
             async with asyncio.timeout(seconds):
                 await self._news.wait()
@@ -504,8 +506,7 @@ class _Fetcher:
                 stored.truncate_fully(effect.offset, now_ms=now_ms)
             self._owner.cleaner.on_truncated(partition.topic, partition.index, stored.log_end_offset)
             followed.follower.on_truncated()
-            partition.on_progress()
-            partition.wake_all()
+            partition.on_truncated()
             key = (partition.topic_id, partition.index)
             if key in self._active:
                 self._changed[key] = None

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ottla.core.metadata.image import MetadataDelta
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_records_request import (
@@ -372,3 +373,33 @@ def test_a_removed_replica_is_deleted(tmp_path: Path) -> None:
         assert ends(cluster) == [1, 1, 1]
 
     play(tmp_path, scene)
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_a_throttled_copy_waits_and_replicas_in_sync_do_not(tmp_path: Path, side: str) -> None:
+    async def scene(cluster: ReplicatedBrokers) -> None:
+        cut_off(cluster, 3)
+        cluster.refuse = ErrorCode.INELIGIBLE_REPLICA  # it stays out
+        cluster.change(isr=(1, 2))
+        for broker in cluster.brokers.values():
+            broker.image.configs[4, ""] = {f"{side}.replication.throttled.rate": "100"}
+            broker.config.follow(broker.image)
+            broker.replicas.on_metadata(MetadataDelta(broker_configs_changed=True))
+        cluster.publish(configs={f"{side}.replication.throttled.replicas": "*"})
+        await until(lambda: cluster.held(2).leader_epoch == 0)
+        for _ in range(3):
+            await produce(cluster, 1, bytes(2_000), acks=1)
+        await until(lambda: cluster.held(1).high_watermark == 3)  # who is in sync is not held back
+        # when a copy begins, a batch a fetch, with room for one in 20 seconds
+        cluster.brokers[3].replicas._fetchers.follow(cluster.held(3))
+        await until(lambda: ends(cluster)[2] > 0)
+        throttle = getattr(cluster.brokers[1 if side == "leader" else 3].replicas.quotas, side)
+        assert throttle.is_exceeded()
+        await produce(cluster, 1, acks=1)
+        await until(lambda: ends(cluster)[1] == 4)
+        assert ends(cluster)[2] < 4
+        # when the throttle is taken away
+        cluster.publish(configs={})
+        await until(lambda: ends(cluster) == [4, 4, 4])
+
+    play(tmp_path, scene, replica_fetch_max_bytes="1", replica_lag_time_max_ms="400")
