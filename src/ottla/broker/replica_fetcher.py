@@ -79,6 +79,8 @@ FIRST_PAUSE_SECONDS: Final = 0.02
 THROTTLED_PAUSE_SECONDS: Final = 0.1
 INTERRUPT_DELAY_SECONDS: Final = 0.005
 """How long partitions that come together are gathered before a waiting fetch is left for them."""
+QUICK_RETRIES: Final = 5
+"""How often a partition may end a fetch of others that waits, before it waits for them."""
 SLICE_SECONDS: Final = 0.01
 """How long one answer may keep the event loop to itself."""
 LATEST: Final = -1
@@ -222,7 +224,16 @@ class _Fetcher:
         """After a failure: longer each time."""
         longest = self._broker.config[broker_settings.REPLICA_FETCH_BACKOFF_MS] / 1000
         followed.failures += 1
-        self._pause(key, min(FIRST_PAUSE_SECONDS * 2 ** min(followed.failures, 16), longest))
+        seconds = min(FIRST_PAUSE_SECONDS * 2 ** min(followed.failures, 16), longest)
+        self._pause(key, seconds)
+        if followed.failures <= QUICK_RETRIES:
+            self._loop.call_later(seconds, self._resume_beside_a_fetch)
+
+    def _resume_beside_a_fetch(self) -> None:
+        """A leader that has only just heard that it is one must not be left for as long as a fetch waits."""
+        if self._asking is not None:
+            self._resume()
+            self._interrupt(self._asking)
 
     def _resume(self) -> None:
         """Take up the paused ones whose time has come."""
