@@ -364,6 +364,9 @@ class Cluster:
                 continue
             for replica in broker.replicas.values():
                 self.observer.compare(node, replica, replica.log.log_end_offset)
+        voters = {node.quorum.quorum.voters.node_ids for node in self.nodes}
+        if len(voters) > 1:
+            raise Violation(f"the nodes disagree on who votes: {sorted(voters)}")
         final = self._final_polls(image)
         problems = [
             *values_that_changed(self.history),

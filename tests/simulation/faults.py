@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ottla.core.metadata.decisions import Decision
 from ottla.core.metadata.image import MetadataImage
 from ottla.protocol.messages.add_raft_voter_request import AddRaftVoterRequest, Listener
 from ottla.protocol.messages.alter_partition_reassignments_request import (
@@ -23,6 +24,7 @@ from ottla.protocol.messages.create_topics_request import CreatableTopic, Create
 from ottla.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from ottla.protocol.messages.elect_leaders_request import ElectLeadersRequest
 from ottla.protocol.messages.remove_raft_voter_request import RemoveRaftVoterRequest
+from ottla.protocol.records.no_op_record import NoOpRecord
 from simulation.node import Node
 from simulation.wire import PartitionKey
 
@@ -61,6 +63,7 @@ class Chaos:
             "move leader": (2, self._move_leader),
             "bounce leader": (1, self._bounce_leader),
             "topic": (1, self._topic_comes_and_goes),
+            "write": (1, self._write),
             "voters": (2 if cluster.shape.dynamic_voters else 0, self._change_voters),
         }
 
@@ -334,6 +337,14 @@ class Chaos:
         else:
             request = DeleteTopicsRequest(topic_names=[name], topics=[], timeout_ms=1000)
         self._ask("topic", request)
+
+    def _write(self) -> None:
+        """Whoever takes itself for the controller writes a few batches, which may never be committed."""
+        count = self._random.randint(1, 8)
+        for node in self._cluster.nodes:
+            if node.host.alive and node.controller.active:
+                for _ in range(count):
+                    node.controller.submit(lambda image: Decision([NoOpRecord()], None))
 
     def _change_voters(self) -> None:
         controllers = [node for node in self._cluster.nodes if node.is_controller]

@@ -50,6 +50,15 @@ VOTES = dataclasses.replace(
 )
 """Voters that stand at nearly the same time, over slow links, and die when they have voted."""
 
+HISTORIES = dataclasses.replace(
+    VOTES,
+    settings=dataclasses.replace(
+        VOTES.settings, quorum=dataclasses.replace(SAME_TIME, fetch_max_bytes=1, fetch_max_wait_ms=100)
+    ),
+    faults=("write", "write", "write", "partition", "blink", "kill the controller", "slow link", "slow disk"),
+)
+"""Leaders that write what others do not get, one batch a fetch, and come back."""
+
 REPLICAS = Shape(
     controllers=(1,),
     brokers=(2, 3, 4),
@@ -85,6 +94,7 @@ TAILS = dataclasses.replace(
 SHAPES = {
     "elections": ELECTIONS,
     "votes": VOTES,
+    "histories": HISTORIES,
     "replicas": REPLICAS,
     "leaders": LEADERS,
     "tails": TAILS,
