@@ -34,6 +34,8 @@ IDLE_SECONDS: Final = 1.0
 #: A controller that was itself held up for so long has heartbeats waiting in its sockets: it reads them
 #: first.
 HELD_UP_SECONDS: Final = 0.5
+#: So many heartbeats don't get lost: a broker that should have sent them is not there.
+SILENT_INTERVALS: Final = 2
 #: After a decision that the disk refused.
 PUT_OFF_SECONDS: Final = 1.0
 
@@ -45,7 +47,9 @@ class ControllerWork:
         self._broker = broker
         self._tasks: list[asyncio.Task[Any]] = []
         self._heartbeats: BrokerHeartbeats | None = None
-        self._connections: dict[int, ClientConnection] = {}
+        #: Where each broker's last heartbeat to this controller came from; None: from this node itself.
+        self._connections: dict[int, ClientConnection | None] = {}
+        self._active_since_ms = 0
         self._look_for_leaders = asyncio.Event()
 
     def start(self) -> None:
@@ -72,16 +76,25 @@ class ControllerWork:
         return int(self._broker.loop.time() * 1000)
 
     def is_alive(self, image: MetadataImage, broker_id: int) -> bool:
-        """Whether the broker's last start may still run: heard in time, and not known to have hung up."""
-        connection = self._connections.get(broker_id)
-        if connection is not None and connection.closed:
-            return False
-        return self.heartbeats.is_alive(image, broker_id, self.now_ms())
+        """Whether the broker's last start may still run, so that another one with its id has to wait.
+
+        It does if it was heard in time and has not hung up since. A new controller believes everybody alive,
+        but one that lives is heard within two of its intervals.
+        """
+        now_ms = self.now_ms()
+        if broker_id in self._connections:
+            connection = self._connections[broker_id]
+            if connection is not None and connection.closed:
+                return False
+        else:
+            interval_ms = self._broker.config[broker_settings.BROKER_HEARTBEAT_INTERVAL_MS]
+            if now_ms - self._active_since_ms > SILENT_INTERVALS * interval_ms:
+                return False
+        return self.heartbeats.is_alive(image, broker_id, now_ms)
 
     def heard(self, broker_id: int, connection: ClientConnection | None) -> None:
         """A heartbeat came this way. A process that ends closes its connection, also when it is killed."""
-        if connection is not None:
-            self._connections[broker_id] = connection
+        self._connections[broker_id] = connection
 
     # -- duties ---------------------------------------------------------------------------------------
 
@@ -90,6 +103,7 @@ class ControllerWork:
         session_ms = broker.config[broker_settings.BROKER_SESSION_TIMEOUT_MS]
         self._heartbeats = BrokerHeartbeats.of_new_controller(broker.image, session_ms, self.now_ms())
         self._connections = {}
+        self._active_since_ms = self.now_ms()
         log.info("node is the active controller node=%d epoch=%d", broker.node_id, epoch)
         self._spawn("fence-brokers", self._fence_for_ever)
         self._spawn("balance-leaders", self._balance_for_ever)

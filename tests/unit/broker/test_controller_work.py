@@ -22,6 +22,7 @@ from ottla.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequ
 SESSION_MS = 100
 SETTINGS = {
     broker_settings.BROKER_SESSION_TIMEOUT_MS: SESSION_MS,
+    broker_settings.BROKER_HEARTBEAT_INTERVAL_MS: 3_600_000,
     broker_settings.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS: 3_600,
     broker_settings.UNCLEAN_LEADER_ELECTION_INTERVAL_MS: 3_600_000,
     broker_settings.AUTO_LEADER_REBALANCE_ENABLE: True,
@@ -146,6 +147,19 @@ def test_a_broker_that_hung_up_is_not_alive_though_its_session_lasts() -> None:
         assert node.work.is_alive(node.image, 2)
         connection.closed = True
         assert not node.work.is_alive(node.image, 2)
+
+    run(scenario)
+
+
+def test_a_broker_that_a_new_controller_has_not_heard_is_not_alive_for_long() -> None:
+    async def scenario(node: FakeNode) -> None:
+        node.controller.on_active(4)
+        assert node.work.is_alive(node.image, 2)
+        node.config[broker_settings.BROKER_HEARTBEAT_INTERVAL_MS] = -1
+        assert not node.work.is_alive(node.image, 2)
+        # this node's own broker was heard, in process
+        node.work.heard(2, None)
+        assert node.work.is_alive(node.image, 2)
 
     run(scenario)
 
