@@ -63,6 +63,8 @@ log = logging.getLogger("ottla.broker")
 
 Spawn = Callable[[str, Coroutine[Any, Any, Any]], "asyncio.Task[Any]"]
 
+#: A courtesy to the others, who come to it by themselves: the last of them that stops has nobody to tell.
+RESIGNATION_SECONDS = 0.5
 VOTE_PURPOSE = "quorum"
 FETCH_PURPOSE = "metadata-fetch"
 MAX_FETCH_WAIT_MS = 500
@@ -373,7 +375,7 @@ class MetadataQuorum:
             self._feed(core.resign)
             timeout_ms = self._config[broker_settings.CONTROLLER_QUORUM_REQUEST_TIMEOUT_MS]
             try:
-                async with asyncio.timeout(timeout_ms / 1000):
+                async with asyncio.timeout(min(RESIGNATION_SECONDS, timeout_ms / 1000)):
                     while not core.resigned and self.failure is None:
                         self._fed.clear()
                         await self._fed.wait()
