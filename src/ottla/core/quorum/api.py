@@ -181,15 +181,13 @@ class Role(enum.Enum):
 # -- effects ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class SaveElection:
+class SaveElection(NamedTuple):
     """Make this durable before anything that follows."""
 
     state: ElectionState
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(NamedTuple):
     """A request to the controller listener at `to`. Answered by `on_response`, also when nothing comes."""
 
     request_id: int
@@ -198,16 +196,14 @@ class Send:
     timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """The answer to the request that came in with `token`."""
 
     token: int
     response: Message
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyRecords:
+class ReplyRecords(NamedTuple):
     """A Fetch's answer: `response` with the log's bytes from `fetch_offset` on, at most `max_bytes` or one
     batch, put into its only partition. The bytes may go up to the log's end."""
 
@@ -217,8 +213,7 @@ class ReplyRecords:
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReplySnapshot:
+class ReplySnapshot(NamedTuple):
     """A FetchSnapshot's answer: `response` with the file's size and bytes from `position` on put in.
 
     Without such a snapshot the shell puts SNAPSHOT_NOT_FOUND into its only partition instead, and for a
@@ -232,38 +227,33 @@ class ReplySnapshot:
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class AppendControls:
+class AppendControls(NamedTuple):
     """One control batch of this leader's epoch at the log's end."""
 
     epoch: int
     records: tuple[tuple[ControlRecordType, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AppendFetched:
+class AppendFetched(NamedTuple):
     """Whole batches of the leader, to be checked (CRC, offsets, epochs) and appended verbatim."""
 
     records: Buffer
     leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Truncate:
+class Truncate(NamedTuple):
     """Cut the log from `offset` on."""
 
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(NamedTuple):
     """The high watermark: everything below may be applied, by everybody."""
 
     high_watermark: int
 
 
-@dataclass(frozen=True, slots=True)
-class Became:
+class Became(NamedTuple):
     """This node's role changed, or its leader or epoch did."""
 
     role: Role
@@ -271,23 +261,20 @@ class Became:
     leader_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class BeginSnapshot:
+class BeginSnapshot(NamedTuple):
     """A leader's snapshot is about to come: begin an empty file aside, dropping an unfinished one."""
 
     snapshot: SnapshotId
 
 
-@dataclass(frozen=True, slots=True)
-class AppendSnapshot:
+class AppendSnapshot(NamedTuple):
     """The next bytes of the snapshot begun."""
 
     snapshot: SnapshotId
     data: Buffer
 
 
-@dataclass(frozen=True, slots=True)
-class InstallSnapshot:
+class InstallSnapshot(NamedTuple):
     """The snapshot is complete: sync it, put it in place, let the log begin at its end, replay it; then
     `on_snapshot_installed`."""
 
@@ -301,8 +288,7 @@ class Trouble(enum.Enum):
     DUPLICATE_NODE_ID = "two nodes, or two metadata directories, have this node id"
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """Say so in the log; the state machine says it once for each epoch, node and address."""
 
     trouble: Trouble

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.core.quorum.api import NO_NODE, Address
 from ottla.protocol.schema import Message
@@ -12,8 +12,7 @@ LONGEST_PAUSE_MS = 500
 MAX_DOUBLINGS = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(NamedTuple):
     """What a request was about when it went out; an answer that no longer fits is passed over."""
 
     request: Message

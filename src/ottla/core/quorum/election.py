@@ -11,7 +11,7 @@ FIRST_BACKOFF_MS = 50
 MAX_DOUBLINGS = 16
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Tally:
     """The votes of one election. A voter counts once, however often it answers."""
 

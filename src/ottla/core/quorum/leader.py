@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ottla.core.quorum.api import ReplicaKey, Voter, VoterSet
 from ottla.core.quorum.voters import same_replica
@@ -23,7 +24,7 @@ MAX_WAITING_FETCHES = 2000
 CHECK_QUORUM_FACTOR = 1.5
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Progress:
     """One replica, as far as its fetches tell. Times are -1 before the first."""
 
@@ -44,8 +45,7 @@ class Progress:
         self.last_fetch_leader_end = leader_end_offset
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingFetch:
+class WaitingFetch(NamedTuple):
     """A fetch at the log's end, until there is more, the high watermark moves or its time is over."""
 
     token: int
@@ -56,7 +56,7 @@ class WaitingFetch:
     deadline_ms: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class VoterChange:
     """A change of the voters under way: asked for, then in the log at `offset`, then committed.
 
@@ -72,7 +72,7 @@ class VoterChange:
     answer_when_committed: bool = True
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Leader:
     """A leader's state in one epoch."""
 

@@ -9,14 +9,14 @@ from ottla.core.quorum.election import Tally
 from ottla.core.quorum.leader import Leader
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Unattached:
     """It knows no leader, or not where it is. A voter stands for election at the deadline."""
 
     deadline_ms: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Prospective:
     """It asks whether it would be elected, before it disturbs anybody with a new epoch (KIP-996)."""
 
@@ -25,7 +25,7 @@ class Prospective:
     losses: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Candidate:
     """It stands for election in an epoch of its own making."""
 
@@ -34,7 +34,7 @@ class Candidate:
     losses: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class SnapshotFetch:
     """The leader's snapshot as far as it is here."""
 
@@ -42,7 +42,7 @@ class SnapshotFetch:
     position: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Follower:
     """It fetches from the leader at `address`."""
 
@@ -58,7 +58,7 @@ class Follower:
     reported_to_leader: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Resigned:
     """It led this epoch and does not any more; it tells the others until they know or go on without it."""
 
