@@ -112,8 +112,8 @@ class Cluster(RuleBasedStateMachine):
         for made in self.image.topics.values():
             for partition in made.partitions.values():
                 key = (made.topic_id, partition.partition_id)
-                self.logs[key] = dict.fromkeys(partition.replicas, 0)
-                self.committed[key] = 0
+                self.logs[key] = dict.fromkeys(partition.replicas, 3)
+                self.committed[key] = 3
                 self.led[key] = 0
 
     # -- the controller -----------------------------------------------------------------------------
