@@ -67,8 +67,10 @@ class LeaderEpochs:
         return True
 
     def restore(self, epoch: int, start_offset: int) -> None:
-        """As `assign`, in memory only and for newer epochs only: recovery saves once, at its end, and a leader
-        that has written nothing has nothing to save."""
+        """As `assign`, in memory only and for newer epochs only.
+
+        Recovery saves once, at its end, and a leader that has written nothing has nothing to save.
+        """
         if epoch >= 0 and (not self._epochs or epoch > self._epochs[-1]):
             self._put(epoch, start_offset)
             self._unsaved = True

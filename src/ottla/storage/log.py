@@ -267,7 +267,7 @@ class Log:
     def assign_epoch(self, epoch: int) -> None:
         """A leader begins `epoch` at the log's end (before it appends anything).
 
-        In memory; the file follows with the first batch, as an epoch without any is dropped at the next start.
+        In memory; the file follows with the first batch: an epoch without any is dropped at the next start.
         """
         self._epochs.restore(epoch, self.log_end_offset)
 
