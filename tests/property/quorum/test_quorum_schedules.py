@@ -29,25 +29,25 @@ def explore(seed: int, chaos: Chaos) -> None:
 
 
 def test_the_rules_hold_on_any_schedule() -> None:
-    for seed in range(examples(15)):
+    for seed in range(examples(10)):
         network = Network(seed, 1 + seed % 5, seed % 3, wire=seed % 10 == 0)
         explore(seed, Chaos(network))
 
 
 def test_the_rules_hold_for_static_voters_and_when_they_become_dynamic() -> None:
-    for seed in range(examples(8)):
+    for seed in range(examples(5)):
         network = Network(seed, 1 + seed % 5, seed % 2, static=True)
         explore(seed, Chaos(network, changes_voters=False).with_upgrade())
 
 
 def test_the_rules_hold_when_a_voter_loses_its_disk() -> None:
-    for seed in range(examples(8)):
+    for seed in range(examples(5)):
         network = Network(seed, 3 + seed % 3, settings=JOINING)
         explore(seed, Chaos(network).with_lost_disk())
 
 
 def test_the_rules_hold_when_leaders_fall_one_after_another() -> None:
-    for seed in range(examples(8)):
+    for seed in range(examples(5)):
         network = Network(seed, 3 + 2 * (seed % 2), static=True)
         explore(seed, Chaos(network).about_leaders())
 
