@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: install install-dev run test lint types contracts conformance simulate bench clean
+.PHONY: install install-dev run test lint types contracts conformance drills simulate bench clean
 
 install: .venv/.runtime
 install-dev: .venv/.dev
@@ -46,6 +46,9 @@ conformance: install-dev
 
 # Seeds of simulated clusters; give others to see others: make simulate SEEDS=20000..60000
 SEEDS ?= 0..20000
+
+drills: install-dev
+	$(BIN)/python -m pytest tests/crash --long -s
 
 simulate: install-dev
 	OTTLA_EXPLORE=deep $(BIN)/python -m pytest tests/property --timeout=7200

@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if any(config.getoption(name) for name in ("--oracle", "--oracle-only", "--long")):
         return
-    later = pytest.mark.skip(reason="takes minutes: `make conformance` runs it")
+    later = pytest.mark.skip(reason="takes minutes: `make conformance` or `make drills` runs it")
     for item in items:
         if "long" in item.keywords:
             item.add_marker(later)
