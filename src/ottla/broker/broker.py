@@ -26,7 +26,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.cluster_identity import identify_cluster
 from ottla.broker.config import BrokerConfig, ConfigError
 from ottla.broker.controller import Controller
 from ottla.broker.controller_channel import ControllerChannel
@@ -205,7 +204,11 @@ class Broker:
     async def _open(self, cluster_id: str | None) -> None:
         """Everything up to the metadata as this node's own log has it; reads only, but for formatting."""
         config = self.config
-        if cluster_id is None and not (config.log_directory / META_PROPERTIES).exists():
+        if cluster_id is None and not (
+            config.quorum_alone or (config.log_directory / META_PROPERTIES).exists()
+        ):
+            from ottla.broker.cluster_identity import identify_cluster
+
             cluster_id = await identify_cluster(config, self.peers)
         self.log_directory = LogDirectory.open(
             config.log_directory, node_id=config.node_id, cluster_id=cluster_id

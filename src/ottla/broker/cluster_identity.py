@@ -1,6 +1,6 @@
 """Which cluster a node with an empty directory belongs to, before it formats that directory.
 
-A node alone founds a cluster of its own. Controllers that name all voters derive the id from them, so that
+(A node alone founds a cluster of its own.) Controllers that name all voters derive the id from them, so that
 nodes with equal configurations agree without asking. Any other node asks the controllers that it knows, and
 waits until one answers: to guess would be to found a second cluster.
 """
@@ -30,10 +30,8 @@ TELL_SECONDS: Final = 5.0
 _NAMESPACE: Final = uuid.UUID("6f74746c-6100-5000-8000-636c75737465")
 
 
-async def identify_cluster(config: BrokerConfig, peers: PeerConnections) -> str | None:
-    """The id of the cluster that this node's configuration means; None for a new one of this node alone."""
-    if config.quorum_alone:
-        return None
+async def identify_cluster(config: BrokerConfig, peers: PeerConnections) -> str:
+    """The id of the cluster that the configuration of a node among several means."""
     if config.is_controller and config.quorum_voters:
         return derived_cluster_id(config.quorum_voters)
     return await _ask(config, peers)
