@@ -85,6 +85,11 @@ class Following:
             if node.now_ms >= follower.fetch_deadline_ms:
                 node.ask_for_votes_first(0)
                 return
+            if follower.ask_early_ms is not None:
+                if node.now_ms >= follower.ask_early_ms:
+                    node.ask_for_votes_first(0, follow_until_ms=follower.fetch_deadline_ms)
+                    return
+                node.wake_at(follower.ask_early_ms)
             node.wake_at(follower.fetch_deadline_ms)
         elif node.now_ms < follower.fetch_deadline_ms:
             node.wake_at(follower.fetch_deadline_ms)
@@ -195,6 +200,7 @@ class Following:
         node = self._node
         follower.has_fetched = True
         follower.unreachable = False
+        follower.ask_early_ms = None
         if not follower.leader_resigned:
             follower.fetch_deadline_ms = node.now_ms + node.settings.fetch_timeout_ms
 
@@ -210,7 +216,7 @@ class Following:
         ):
             role.unreachable = True
             patience_ms = unreachable_patience_ms(node.settings, node.random)
-            role.fetch_deadline_ms = min(role.fetch_deadline_ms, node.now_ms + patience_ms)
+            role.ask_early_ms = node.now_ms + patience_ms
 
     def _take(self, follower: Follower, partition: fetch_response.PartitionData) -> bool:
         """What a leader's answer does to this log. False: it makes no sense, ask again after a pause."""

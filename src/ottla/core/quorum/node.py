@@ -322,14 +322,16 @@ class Node:
         deadline_ms = self.now_ms + election_timeout_ms(self.settings, self.random)
         self.enter(Unattached(deadline_ms), election)
 
-    def ask_for_votes_first(self, losses: int) -> None:
-        """Find out whether an election would be won."""
+    def ask_for_votes_first(self, losses: int, *, follow_until_ms: int | None = None) -> None:
+        """Find out whether an election would be won; before the fetch timeout with `follow_until_ms`, its end."""
         tally = self._own_tally()
         if tally.won:
             self.stand_for_election(losses)
             return
         deadline_ms = self.now_ms + election_timeout_ms(self.settings, self.random)
-        self.enter(Prospective(tally, deadline_ms, losses), self.election)
+        if follow_until_ms is not None:
+            deadline_ms = min(deadline_ms, follow_until_ms)
+        self.enter(Prospective(tally, deadline_ms, losses, follow_until_ms), self.election)
 
     def stand_for_election(self, losses: int) -> None:
         """A new epoch, with this node's vote for itself. Alone it is elected on the spot."""
@@ -405,11 +407,20 @@ class Node:
         )
 
     def give_up_pre_vote(self) -> None:
-        """A pre-vote came to nothing: back to the leader if there is one, else wait for one."""
+        """A pre-vote came to nothing: back to the leader if there is one, else wait for one.
+
+        One that was early changes nothing: others, who still waited for the leader, are asked again when this
+        node's own wait is over. With a wait from the beginning it would always be later than they.
+        """
         leader_id = self.leader_id
         address = self.address_of_voter(leader_id)
+        follow_until_ms = self.role.follow_until_ms if isinstance(self.role, Prospective) else None
         if leader_id != NO_NODE and address is not None:
-            self.enter(self._follower(leader_id, address), self.election)
+            follower = self._follower(leader_id, address)
+            if follow_until_ms is not None:
+                follower.fetch_deadline_ms = follow_until_ms
+                follower.unreachable = True
+            self.enter(follower, self.election)
         else:
             self.become_unattached(self.election)
 

@@ -18,11 +18,15 @@ class Unattached:
 
 @dataclass(slots=True, eq=False)
 class Prospective:
-    """It asks whether it would be elected, before it disturbs anybody with a new epoch (KIP-996)."""
+    """It asks whether it would be elected, before it disturbs anybody with a new epoch (KIP-996).
+
+    `follow_until_ms`: it asks before the fetch timeout, and goes on waiting for the leader if others refuse.
+    """
 
     tally: Tally
     deadline_ms: int
     losses: int
+    follow_until_ms: int | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -52,6 +56,7 @@ class Follower:
     update_voter_ms: int
     has_fetched: bool = False
     unreachable: bool = False
+    ask_early_ms: int | None = None
     leader_resigned: bool = False
     leader_high_watermark: int = -1
     snapshot: SnapshotFetch | None = None

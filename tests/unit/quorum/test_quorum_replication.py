@@ -38,6 +38,7 @@ from ottla.protocol.messages.describe_quorum_request import (
 from ottla.protocol.messages.fetch_request import FetchRequest
 from ottla.protocol.messages.fetch_snapshot_request import FetchSnapshotRequest
 from ottla.protocol.messages.fetch_snapshot_response import FetchSnapshotResponse
+from ottla.protocol.messages.vote_request import VoteRequest
 from support.quorum_network import Entry
 from support.quorum_node import (
     CLUSTER,
@@ -47,6 +48,7 @@ from support.quorum_node import (
     fetch_answer,
     key,
     listeners,
+    vote_answer,
     voters,
 )
 
@@ -376,6 +378,21 @@ class TestAFollower:
 
         assert SETTINGS.election_timeout_ms < SETTINGS.fetch_timeout_ms
         assert node.quorum.role is Role.PROSPECTIVE
+
+    def test_asks_those_again_who_still_heard_from_the_leader(self) -> None:
+        # Apache Kafka's followers refuse until their own fetch timeout: with a new wait they would always win.
+        node, send = follower()
+        node.answer(send, None)
+        node.after(SETTINGS.election_timeout_ms)
+        for send in node.sent(VoteRequest):
+            other = send.to == Address("node-2", 9093)
+            node.answer(send, vote_answer(5, granted=False, leader_id=1) if other else None)
+        assert node.quorum.role is Role.PROSPECTIVE
+
+        node.after(SETTINGS.fetch_timeout_ms - SETTINGS.election_timeout_ms)
+
+        assert node.quorum.role is Role.PROSPECTIVE
+        assert Address("node-2", 9093) in [each.to for each in node.sent(VoteRequest)]
 
     def test_but_not_when_it_answers_again(self) -> None:
         node, send = follower()
