@@ -55,7 +55,8 @@ def test_a_groups_offsets_outlive_its_coordinator(three_nodes: NodeCluster, uniq
     group = unique_name
     coordinator = coordinator_of(three_nodes, group)
     assert produce_to_leader(three_nodes, topic, 0, batch(10)).error_code == ErrorCode.NONE
-    with consumer(three_nodes.bootstrap, group, **QUICK) as client:
+    # a session that outlives the election of a new coordinator, however busy the machine is
+    with consumer(three_nodes.bootstrap, group, session_timeout_ms=30_000, **QUICK) as client:
         client.subscribe([topic])
         poll_messages(client, 10)
         client.commit(offsets=[TopicPartition(topic, 0, 7)], asynchronous=False)
