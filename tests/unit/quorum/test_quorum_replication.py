@@ -380,7 +380,7 @@ class TestAFollower:
         assert node.quorum.role is Role.PROSPECTIVE
 
     def test_asks_those_again_who_still_heard_from_the_leader(self) -> None:
-        # Apache Kafka's followers refuse until their own fetch timeout: with a new wait they would always win.
+        # Apache Kafka's followers refuse until their own fetch timeout: a new wait would lose to them.
         node, send = follower()
         node.answer(send, None)
         node.after(SETTINGS.election_timeout_ms)
