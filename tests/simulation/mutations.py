@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ottla.core.metadata import fencing, in_sync, partition_changes, registration
+from ottla.core.metadata import in_sync, partition_changes
 from ottla.core.quorum import election, leader, voting
 from ottla.core.quorum.api import Effect, SaveElection
 from ottla.core.quorum.node import Node
@@ -69,16 +69,6 @@ def old_epochs_answered(patch: Patch) -> None:
     patch.setattr(Node, "is_over", lambda self, epoch: False)
 
 
-def committed_before_the_epoch(patch: Patch) -> None:
-    """A majority commits records of older epochs, though none of the leader's own is there."""
-
-    def committed(end_offsets: Any, epoch_start_offset: int) -> int | None:
-        reached = int(sorted(end_offsets, reverse=True)[len(end_offsets) // 2])
-        return reached if reached >= 0 else None
-
-    patch.setattr(leader, "committed_offset", committed)
-
-
 def committed_by_a_minority(patch: Patch) -> None:
     """One replica less than a majority commits."""
 
@@ -117,19 +107,6 @@ def divergent_tail_kept(patch: Patch) -> None:
 def acknowledged_before_committed(patch: Patch) -> None:
     """acks=all is answered when the leader alone has the records."""
     patch.setattr(PartitionLeader, "acknowledgement", lambda self, end_offset: ErrorCode.NONE)
-
-
-def newcomer_not_waited_for(patch: Patch) -> None:
-    """The high watermark does not wait for a replica that the controller was asked to add."""
-    ask = PartitionLeader.on_follower_fetch
-
-    def impatient(self: PartitionLeader, *arguments: Any, **names: Any) -> Any:
-        update = ask(self, *arguments, **names)
-        self._maximal_isr = self._committed_isr
-        return update
-
-    patch.setattr(PartitionLeader, "on_follower_fetch", impatient)
-    patch.setattr(PartitionLeader, "_is_eligible", lambda self, node_id, follower: True)
 
 
 def shrunk_before_the_controller_says_so(patch: Patch) -> None:
@@ -175,14 +152,6 @@ def restarted_broker_joins(patch: Patch) -> None:
     patch.setattr(PartitionLeader, "_is_eligible", lambda self, node_id, follower: True)
 
 
-def unclean_restart_taken_for_clean(patch: Patch) -> None:
-    """A broker that lost its unsynced tail stays eligible (KIP-966)."""
-    restart = fencing.restart_broker
-    patch.setattr(
-        registration, "restart_broker", lambda changes, broker_id, clean: restart(changes, broker_id, True)
-    )
-
-
 def anybody_elected(patch: Patch) -> None:
     """Any live replica may lead."""
     rules = partition_changes.topic_rules
@@ -191,30 +160,3 @@ def anybody_elected(patch: Patch) -> None:
         return rules(image, layers)._replace(may_elect_uncleanly=lambda topic: True)
 
     patch.setattr(controller_node, "topic_rules", lax)
-
-
-QUORUM: tuple[Mutation, ...] = (
-    vote_counted_twice,
-    vote_given_twice,
-    vote_not_durable,
-    vote_for_a_shorter_log,
-    old_epochs_answered,
-    committed_before_the_epoch,
-    committed_by_a_minority,
-    synced_before_it_is,
-)
-REPLICATION: tuple[Mutation, ...] = (
-    leader_epoch_not_checked,
-    divergent_tail_kept,
-    acknowledged_before_committed,
-    newcomer_not_waited_for,
-    shrunk_before_the_controller_says_so,
-    high_watermark_of_the_leader_alone,
-    min_isr_ignored,
-    duplicates_not_recognised,
-)
-CONTROLLER: tuple[Mutation, ...] = (
-    restarted_broker_joins,
-    unclean_restart_taken_for_clean,
-    anybody_elected,
-)
