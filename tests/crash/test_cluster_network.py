@@ -81,6 +81,8 @@ def wait_until_left_alone(cluster: NodeCluster, node_id: int) -> None:
             for other in rest
         ),
         f"{rest} go on without {node_id}",
+        # a broker of Kafka's waits for half a minute for a controller that does not answer any more
+        180,
     )
 
 
