@@ -323,7 +323,7 @@ class Node:
         self.enter(Unattached(deadline_ms), election)
 
     def ask_for_votes_first(self, losses: int, *, follow_until_ms: int | None = None) -> None:
-        """Find out whether an election would be won, if need be before the fetch timeout: `follow_until_ms`."""
+        """Find out whether an election would be won; early if there is a `follow_until_ms`."""
         tally = self._own_tally()
         if tally.won:
             self.stand_for_election(losses)
