@@ -48,7 +48,7 @@ conformance: install-dev
 SEEDS ?= 0..20000
 
 drills: install-dev
-	$(BIN)/python -m pytest tests/crash --long -s
+	OTTLA_EXPLORE=deep $(BIN)/python -m pytest tests/crash --long -s
 
 simulate: install-dev
 	OTTLA_EXPLORE=deep $(BIN)/python -m pytest tests/property --timeout=7200
