@@ -274,8 +274,8 @@ def verifiable_producer(
 # --- consume, transform, produce exactly once ---------------------------------------------------------------
 
 
-# librdkafka's send_offsets_to_transaction waits without end for a group coordinator that it has cached and that
-# the metadata does not name any more (its issues 5511 and 5456), until the cache is old and some connection ends.
+# librdkafka's send_offsets_to_transaction waits without end for a group coordinator that it has cached and
+# that has left the metadata (its issues 5511 and 5456), until the cache is old and some connection ends.
 FORGETS_COORDINATORS = {"metadata.max.age.ms": 2_000, "connections.max.idle.ms": 5_000}
 
 

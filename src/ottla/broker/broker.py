@@ -173,10 +173,6 @@ class Broker:
         """A fetch session id that a client can't guess."""
         return self._random.randrange(1, 2**31)
 
-    def random_member_bits(self) -> int:
-        """128 random bits for a group member's id."""
-        return self._random.getrandbits(128)
-
     def ready_line(self) -> str:
         """What `ottla broker` prints once others can connect."""
         host = self.config.listener.host or "0.0.0.0"

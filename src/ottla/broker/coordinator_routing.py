@@ -116,11 +116,6 @@ class CoordinatorRouting:
         """The partitions whose shards are here."""
         return list(self._runners)
 
-    def is_loading(self, partition: int) -> bool:
-        """Whether the partition's shard is here, but not ready."""
-        runner = self._runners.get(partition)
-        return runner is not None and runner.loading
-
     def request(self, name: str, request: Message, context: RequestContext) -> Message | Awaitable[Message]:
         """Ask the shard of `name`; `request` must be about names of that shard only.
 

@@ -216,15 +216,6 @@ class MetadataQuorum:
         """Everything below is committed; -1 while that is not known."""
         return -1 if self._core is None else self._core.high_watermark
 
-    def state_line(self) -> str:
-        """How things stand, for people who wait."""
-        voters = ",".join(map(str, self.voters.node_ids)) or "unknown"
-        leader = "none" if self.leader_id == NO_NODE else str(self.leader_id)
-        return (
-            f"leader={leader} epoch={self.epoch} voters={voters} log_end_offset={self.log.end_offset} "
-            f"high_watermark={self.high_watermark}"
-        )
-
     @property
     def kraft_version(self) -> int:
         """0: the configuration names the voters; 1: the log does (KIP-853)."""

@@ -127,12 +127,6 @@ class InFlightBatch:
             for offset, delivery in self.offsets(self.first_offset, self.last_offset):
                 yield offset, offset, delivery
 
-    def delivery_at(self, offset: int) -> Delivery:
-        if self.whole is not None:
-            return self.whole
-        assert self.by_offset is not None
-        return self.by_offset[offset - self.first_offset]
-
     def is_within(self, first_offset: int, last_offset: int) -> bool:
         return first_offset <= self.first_offset and self.last_offset <= last_offset
 
