@@ -341,10 +341,14 @@ class Chaos:
     def _write(self) -> None:
         """Whoever takes itself for the controller writes a few batches, which may never be committed."""
         count = self._random.randint(1, 8)
+
+        def write(node: Node) -> None:
+            for _ in range(count):
+                node.controller.submit(lambda image: Decision([NoOpRecord()], None))
+
         for node in self._cluster.nodes:
             if node.host.alive and node.controller.active:
-                for _ in range(count):
-                    node.controller.submit(lambda image: Decision([NoOpRecord()], None))
+                node.host.guard(write, node)  # a kill that is armed may strike in it
 
     def _change_voters(self) -> None:
         controllers = [node for node in self._cluster.nodes if node.is_controller]

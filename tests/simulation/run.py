@@ -69,8 +69,11 @@ def print_summary(result: Result) -> None:
 
 
 def failed(shape: str | None, seed: int) -> tuple[int, list[str]]:
-    """A seed and what was wrong with its run."""
-    return seed, run_seed(seed, None if shape is None else SHAPES[shape]).problems
+    """A seed and what was wrong with its run, an end of the simulation itself among it."""
+    try:
+        return seed, run_seed(seed, None if shape is None else SHAPES[shape]).problems
+    except BaseException:
+        return seed, [traceback.format_exc()]
 
 
 def run_many(seeds: range, shape: str | None, jobs: int, most: int) -> int:
