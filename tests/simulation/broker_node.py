@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from simulation.world.network import Reply as Answer
 
 NEVER_MS = 1 << 40
+_UNKNOWN = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 CLEAN_SHUTDOWN = "clean-shutdown"
 HIGH_WATERMARKS = "high-watermarks"
 RULES = BatchRules(timestamp_after_max_ms=NEVER_MS)
@@ -214,8 +215,22 @@ class BrokerNode:
                     return
                 busy = self.fenced or self.wanted_shutdown
                 await host.sleep(settings.heartbeat_interval_ms / (10 if busy else 1))
+            elif isinstance(answer, Refused) and answer.code in _UNKNOWN:
+                await self._register_anew()
             else:
                 await host.sleep(settings.retry_ms)
+
+    async def _register_anew(self) -> None:
+        """The controller knows another registration, say a late one of an earlier life, or none."""
+        if self.wanted_shutdown:
+            await self._host.sleep(self._settings.retry_ms)
+            return
+        answer = await self.ask_controller(self._registration(self.broker_epoch))
+        if isinstance(answer, BrokerRegistrationResponse) and not answer.error_code:
+            self.broker_epoch = answer.broker_epoch
+            await self._node.controller.wait_for(self.broker_epoch)
+        else:
+            await self._host.sleep(self._settings.retry_ms)
 
     def write_clean_shutdown(self) -> None:
         """The last step of a clean stop: everything is synced, then the marker says so."""

@@ -348,6 +348,8 @@ class Cluster:
                 for each, replica in replicas.items():
                     if replica is None or replica.high_watermark != led.log.log_end_offset:
                         return f"n{each} does not know that {name} is committed"
+                    if replica.log.log_end_offset != led.log.log_end_offset:
+                        return f"n{each} still has a tail of {name} that was never committed"
         return None
 
     # -- checking ---------------------------------------------------------------------------------------
