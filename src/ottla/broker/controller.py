@@ -23,13 +23,14 @@ import contextlib
 import heapq
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from ottla.broker.config import BrokerConfig, ConfigError
 from ottla.broker.metadata_formatting import bootstrap_records
 from ottla.broker.metadata_quorum import MetadataQuorum, QuorumFailure
 from ottla.broker.metadata_snapshots import SnapshotContent
+from ottla.broker.supervisor import Spawn, start_task
 from ottla.core.metadata import broker_settings
 from ottla.core.metadata.decisions import Decision
 from ottla.core.metadata.features import (
@@ -55,7 +56,6 @@ log = logging.getLogger("ottla.broker")
 T = TypeVar("T")
 
 MetadataListener = Callable[[MetadataDelta], None]
-Spawn = Callable[[str, Coroutine[Any, Any, Any]], "asyncio.Task[Any]"]
 
 #: A new cluster's settings are one transaction of this name, as in Kafka.
 BOOTSTRAP_TRANSACTION = "Bootstrap records"
@@ -309,7 +309,7 @@ class Controller:
         if self._loading is not None:
             self._loading.cancel()
         self._committed = max(self._committed, snapshot.end_offset)
-        self._loading = self._start_task("metadata-load", self._load(snapshot, content))
+        self._loading = start_task(self._spawn, "metadata-load", self._load(snapshot, content))
 
     def on_failure(self, failure: BaseException) -> None:
         """The quorum has failed on this node: nothing more will be committed here."""
@@ -337,7 +337,7 @@ class Controller:
         idle_ms = self._config[broker_settings.METADATA_MAX_IDLE_INTERVAL_MS]
         # Alone there is nobody to show that the metadata lives, and each record would cost a sync.
         if idle_ms > 0 and not self._quorum.alone:
-            self._idle = self._start_task("metadata-no-op", self._write_no_ops(idle_ms / 1000))
+            self._idle = start_task(self._spawn, "metadata-no-op", self._write_no_ops(idle_ms / 1000))
         for on_active, _ in self._leadership_listeners:
             on_active(epoch)
 
@@ -477,7 +477,7 @@ class Controller:
         # Half a transaction can't be in a snapshot: it may still be aborted.
         if self.image.in_transaction or (latest is not None and latest.end_offset > self.image.last_offset):
             return
-        self._snapshotting = self._start_task("metadata-snapshot", self._write_snapshot())
+        self._snapshotting = start_task(self._spawn, "metadata-snapshot", self._write_snapshot())
 
     async def _write_snapshot(self) -> None:
         """Write a snapshot of everything applied, then drop what it replaces."""
@@ -503,11 +503,6 @@ class Controller:
             log.warning("metadata snapshot failed file=%s error=%s", snapshot.file_name, error)
         finally:
             self._snapshotting = None
-
-    def _start_task(self, name: str, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[Any]:
-        if self._spawn is not None:
-            return self._spawn(name, coroutine)
-        return asyncio.get_running_loop().create_task(coroutine, name=name)
 
 
 def _apply(

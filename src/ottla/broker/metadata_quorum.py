@@ -28,7 +28,7 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ottla.broker.config import BrokerConfig
@@ -37,6 +37,7 @@ from ottla.broker.metadata_formatting import format_metadata, must_format, own_v
 from ottla.broker.metadata_log import AppendedRecords, MetadataLog, MetadataLogLimits
 from ottla.broker.metadata_snapshots import IncomingSnapshot, SnapshotContent
 from ottla.broker.peers import PeerAddress, PeerConnections, PeerUnreachable
+from ottla.broker.supervisor import Spawn, start_task
 from ottla.core.metadata import broker_settings
 from ottla.core.quorum import api
 from ottla.core.quorum.api import (
@@ -61,7 +62,6 @@ from ottla.storage.log_directory import META_PROPERTIES, LogDirectory, LogDirect
 
 log = logging.getLogger("ottla.broker")
 
-Spawn = Callable[[str, Coroutine[Any, Any, Any]], "asyncio.Task[Any]"]
 
 #: A courtesy to the others, who come to it by themselves: the last of them that stops has nobody to tell.
 RESIGNATION_SECONDS = 0.5
@@ -467,7 +467,7 @@ class MetadataQuorum:
                 self._stop_installing()
                 incoming = self.log.incoming
                 if incoming is not None:
-                    self._installing = self._start_task("metadata-install", self._install(incoming))
+                    self._installing = start_task(self._spawn, "metadata-install", self._install(incoming))
             case api.Report(trouble, node_id, address):
                 where = "" if address is None else f" address={address.host}:{address.port}"
                 log.error("metadata quorum: %s node=%d%s", trouble.value, node_id, where)
@@ -510,15 +510,10 @@ class MetadataQuorum:
         if self._spawn is not None:
             self._spawn("metadata-quorum", die())
 
-    def _start_task(self, name: str, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[Any]:
-        if self._spawn is not None:
-            return self._spawn(name, coroutine)
-        return asyncio.get_running_loop().create_task(coroutine, name=name)
-
     # -- requests -----------------------------------------------------------------------------------------
 
     def _send(self, effect: api.Send) -> None:
-        task = self._start_task("metadata-request", self._ask(effect))
+        task = start_task(self._spawn, "metadata-request", self._ask(effect))
         self._sends.add(task)
         task.add_done_callback(self._sends.discard)
 
@@ -583,7 +578,7 @@ class MetadataQuorum:
 
     def _sync_soon(self) -> None:
         if self._syncing is None:
-            self._syncing = self._start_task("metadata-sync", self._sync())
+            self._syncing = start_task(self._spawn, "metadata-sync", self._sync())
 
     async def _sync(self) -> None:
         """Make everything appended durable, again and again until nothing is left."""

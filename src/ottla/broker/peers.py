@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from ottla.protocol.apis import advertised_versions
 from ottla.protocol.errors import ErrorCode, ProtocolError
@@ -201,8 +201,7 @@ class _PeerProtocol(asyncio.Protocol):
         self.closed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
-        self._transport = transport  # type: ignore[assignment]
+        self._transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._end(f"connection lost: {error or 'closed by the other side'}")

@@ -56,7 +56,7 @@ from ottla.protocol.record_batch import (
     parse_batch_header,
 )
 from ottla.protocol.schema import Buffer
-from ottla.storage.log import LogConfig
+from ottla.storage.log import AppendResult, LogConfig
 from ottla.storage.log_directory import LogDirectory
 from ottla.storage.producer_states import Verification
 
@@ -225,9 +225,7 @@ class ReplicaManager:
                 if duplicate.last_offset < partition.high_watermark:
                     return first
                 return Uncommitted(first, partition, duplicate.last_offset + 1)
-        result = partition.append(batch, (header,), now_ms)
-        if result.rolled or result.flush_due:
-            self._logs.flush_soon()
+        result = self._append(partition, batch, header, now_ms)
         append_time_ms = header.max_timestamp if header.attributes & LOG_APPEND_TIME else NO_TIMESTAMP
         appended = Appended(result.base_offset, append_time_ms, partition.log.log_start_offset)
         if partition.is_replicated and partition.high_watermark <= result.last_offset:
@@ -283,9 +281,7 @@ class ReplicaManager:
                 )
             )
         )
-        result = partition.append(batch, (parse_batch_header(batch),), now_ms)
-        if result.rolled or result.flush_due:
-            self._logs.flush_soon()
+        result = self._append(partition, batch, parse_batch_header(batch), now_ms)
         if topic == GROUP_TOPIC:
             self._broker.groups.on_transaction_end(
                 index, result.base_offset, producer_id, producer_epoch, committed
@@ -328,9 +324,7 @@ class ReplicaManager:
                 producers.confirmed_verification(producer.producer_id),
                 must_verify=self.verifies_transactions,
             )
-        result = partition.append(batch, (header,), self._broker.now_ms())
-        if result.rolled or result.flush_due:
-            self._logs.flush_soon()
+        result = self._append(partition, batch, header, self._broker.now_ms())
         if partition.high_watermark <= result.last_offset:
             setting = COMMIT_TIMEOUT_OF.get(topic, broker_settings.REQUEST_TIMEOUT_MS)
             code = await partition.committed(result.last_offset + 1, self._broker.config[setting])
@@ -338,6 +332,15 @@ class ReplicaManager:
                 # NOT_LEADER_OR_FOLLOWER would say that nothing was written.
                 raise RequestTimedOut(f"not committed in time: {code.name}")
         return result.base_offset
+
+    def _append(
+        self, partition: Partition, batch: memoryview, header: BatchHeader, now_ms: int
+    ) -> AppendResult:
+        """Append a batch that was checked, and let what is due be flushed."""
+        result = partition.append(batch, (header,), now_ms)
+        if result.rolled or result.flush_due:
+            self._logs.flush_soon()
+        return result
 
     def _partition_with_enough_replicas(self, topic: str, index: int) -> Partition:
         partition = self.partition(topic, index)

@@ -9,6 +9,15 @@ from typing import Any
 
 log = logging.getLogger("ottla.broker")
 
+Spawn = Callable[[str, Coroutine[Any, Any, Any]], "asyncio.Task[Any]"]
+
+
+def start_task(spawn: Spawn | None, name: str, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[Any]:
+    """Start a task with its owner's `spawn`, or as a plain one where nobody owns it (in tests)."""
+    if spawn is not None:
+        return spawn(name, coroutine)
+    return asyncio.get_running_loop().create_task(coroutine, name=name)
+
 
 class Supervisor:
     """Runs background tasks by name; a task that raises is a failure of the whole broker.

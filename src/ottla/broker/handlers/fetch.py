@@ -109,7 +109,8 @@ def handle(broker: Broker, context: RequestContext, body: memoryview) -> Reply |
     replica_id = request.replica_state.replica_id if by_state else request.replica_id
     if replica_id >= 0:
         epoch = request.replica_state.replica_epoch if by_state else NO_EPOCH
-        return _handle_follower(broker, context, request, plan, (replica_id, epoch), forgotten)
+        keys = ([each.key for each in named], forgotten)
+        return _handle_follower(broker, context, request, plan, (replica_id, epoch), keys)
     fetch = _Fetch(broker, context, request, plan)
     fetch.read()
     return fetch.wait() if fetch.may_wait() else fetch.reply()
@@ -121,21 +122,14 @@ def _handle_follower(
     request: FetchRequest,
     plan: FetchPlan,
     replica: tuple[int, int],
-    forgotten: list[PartitionKey],
+    keys: tuple[list[PartitionKey], list[PartitionKey]],
 ) -> Reply | asyncio.Future[Reply]:
     from ottla.broker.follower_fetch import Answers, FollowerFetch
-
-    by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
-    named: list[PartitionKey] = [
-        (topic.topic_id if by_id else topic.topic, each.partition)
-        for topic in request.topics
-        for each in topic.partitions
-    ]
 
     def make_reply(answers: Answers, failed: bool) -> Reply:
         return _make_reply(broker, context, plan, list(answers.values()), failed)
 
-    return FollowerFetch(broker, context, request, plan, replica, make_reply).handle(named, forgotten)
+    return FollowerFetch(broker, context, request, plan, replica, make_reply).handle(*keys)
 
 
 def _session_error(context: RequestContext, code: ErrorCode) -> Reply:

@@ -34,7 +34,7 @@ from ottla.core.quorum.positions import Divergence, truncation_offset
 from ottla.core.quorum.roles import Follower, SnapshotFetch, Unattached
 from ottla.core.quorum.validation import error_of
 from ottla.core.quorum.voters import address_of
-from ottla.core.quorum.voting import not_paused
+from ottla.core.quorum.voting import hinted_address, not_paused
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import fetch_response, fetch_snapshot_response
 from ottla.protocol.messages.add_raft_voter_request import AddRaftVoterRequest
@@ -169,14 +169,7 @@ class Following:
             return False
         partition = response.responses[0].partitions[0]
         leader = partition.current_leader
-        address = next(
-            (
-                Address(each.host, each.port)
-                for each in response.node_endpoints
-                if each.node_id == leader.leader_id
-            ),
-            None,
-        )
+        address = hinted_address(response, leader.leader_id)
         if leader.leader_epoch >= 0:
             node.hear_of_leader(leader.leader_id, leader.leader_epoch, address)
         error = error_of(partition.error_code)
@@ -292,14 +285,7 @@ class Following:
             return False
         partition = response.topics[0].partitions[0]
         leader = partition.current_leader
-        address = next(
-            (
-                Address(each.host, each.port)
-                for each in response.node_endpoints
-                if each.node_id == leader.leader_id
-            ),
-            None,
-        )
+        address = hinted_address(response, leader.leader_id)
         node.hear_of_leader(leader.leader_id, leader.leader_epoch, address)
         role = node.role
         if node.epoch != sent.epoch or not isinstance(role, Follower) or role.snapshot is None:

@@ -38,6 +38,8 @@ from ottla.protocol.messages.begin_quorum_epoch_request import BeginQuorumEpochR
 from ottla.protocol.messages.begin_quorum_epoch_response import BeginQuorumEpochResponse
 from ottla.protocol.messages.end_quorum_epoch_request import EndQuorumEpochRequest
 from ottla.protocol.messages.end_quorum_epoch_response import EndQuorumEpochResponse
+from ottla.protocol.messages.fetch_response import FetchResponse
+from ottla.protocol.messages.fetch_snapshot_response import FetchSnapshotResponse
 from ottla.protocol.messages.vote_request import PartitionData, VoteRequest
 from ottla.protocol.messages.vote_response import VoteResponse
 
@@ -55,15 +57,23 @@ class Voting:
     def on_vote(self, token: int, request: VoteRequest, version: int) -> None:
         """Give or refuse a vote."""
         node = self._node
-        error = cluster_error(node, request.cluster_id)
-        if error is ErrorCode.NONE and not is_for_metadata(request):
-            error = ErrorCode.INVALID_REQUEST
-        if error is not ErrorCode.NONE:
-            node.emit(Reply(token, answers.refusal(request, error)))
+        if self._refused(token, request):
             return
         error, granted = self._decide(request, request.topics[0].partitions[0])
         topic = request.topics[0].topic_name
         node.emit(Reply(token, answers.vote(topic, error, node.known_leader, granted, version)))
+
+    def _refused(
+        self, token: int, request: VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest
+    ) -> bool:
+        """Whether a request is of another cluster, or not about its metadata, and was answered so."""
+        error = cluster_error(self._node, request.cluster_id)
+        if error is ErrorCode.NONE and not is_for_metadata(request):
+            error = ErrorCode.INVALID_REQUEST
+        if error is ErrorCode.NONE:
+            return False
+        self._node.emit(Reply(token, answers.refusal(request, error)))
+        return True
 
     def _decide(self, request: VoteRequest, asked: PartitionData) -> tuple[ErrorCode, bool]:
         node = self._node
@@ -107,11 +117,7 @@ class Voting:
     def on_begin_epoch(self, token: int, request: BeginQuorumEpochRequest, version: int) -> None:
         """A leader says that it is one."""
         node = self._node
-        error = cluster_error(node, request.cluster_id)
-        if error is ErrorCode.NONE and not is_for_metadata(request):
-            error = ErrorCode.INVALID_REQUEST
-        if error is not ErrorCode.NONE:
-            node.emit(Reply(token, answers.refusal(request, error)))
+        if self._refused(token, request):
             return
         asked = request.topics[0].partitions[0]
         error = voter_request_error(node, asked.leader_id, asked.leader_epoch)
@@ -129,11 +135,7 @@ class Voting:
     def on_end_epoch(self, token: int, request: EndQuorumEpochRequest, version: int) -> None:
         """A leader says that it is none any more, and who should stand first."""
         node = self._node
-        error = cluster_error(node, request.cluster_id)
-        if error is ErrorCode.NONE and not is_for_metadata(request):
-            error = ErrorCode.INVALID_REQUEST
-        if error is not ErrorCode.NONE:
-            node.emit(Reply(token, answers.refusal(request, error)))
+        if self._refused(token, request):
             return
         asked = request.topics[0].partitions[0]
         error = voter_request_error(node, asked.leader_id, asked.leader_epoch)
@@ -290,7 +292,12 @@ def _has_partition(
 
 
 def hinted_address(
-    response: VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse, leader_id: int
+    response: VoteResponse
+    | BeginQuorumEpochResponse
+    | EndQuorumEpochResponse
+    | FetchResponse
+    | FetchSnapshotResponse,
+    leader_id: int,
 ) -> Address | None:
     """Where the answer says that the leader is."""
     return next(
