@@ -32,8 +32,8 @@ test: install-dev lint types contracts
 	$(BIN)/python -m pytest
 
 lint: install-dev
-	$(BIN)/ruff check src tests bench tools
-	$(BIN)/ruff format --check src tests bench tools
+	$(BIN)/ruff check src tests bench tools conformance
+	$(BIN)/ruff format --check src tests bench tools conformance
 
 types: install-dev
 	$(BIN)/mypy

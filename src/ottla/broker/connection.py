@@ -58,6 +58,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         "_frame_bytes",
         "_gathered",
         "_gathered_bytes",
+        "_heard",
         "_loop",
         "_max_request_bytes",
         "_on_close",
@@ -78,6 +79,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         max_request_bytes: int,
         receive: memoryview,
         on_close: Callable[[ClientConnection], None],
+        heard: Callable[[], None],
     ) -> None:
         self.listener_name = listener_name
         self.client_host = ""
@@ -87,6 +89,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._max_request_bytes = max_request_bytes
         self._receive = receive
         self._on_close = on_close
+        self._heard = heard
         self._transport: asyncio.Transport | None = None
         # An incomplete frame: its buffer, how much is filled, its size with the size field (0: unknown).
         self._frame: bytearray | None = None
@@ -142,6 +145,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """`nbytes` have arrived in the buffer given last."""
         self.last_active = self._loop.time()
+        self._heard()
         if self._frame is None:
             self._split(self._receive[:nbytes], owned=False)
             return

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from ottla.broker.connection import RECEIVE_BUFFER_BYTES, ClientConnection, Dispatch
+from ottla.broker.polling import Poller
 
 log = logging.getLogger("ottla.broker")
 
@@ -68,6 +69,7 @@ class Server:
         self._limits = limits
         self._connections: set[ClientConnection] = set()
         self._servers: dict[str, asyncio.Server] = {}
+        self._poller = Poller(asyncio.get_running_loop(), 0.0)
         self._shared_receive = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self.on_closed: Callable[[ClientConnection], None] | None = None
         """Told of every connection that is gone."""
@@ -86,7 +88,13 @@ class Server:
         def connect() -> ClientConnection:
             receive = self._shared_receive if shared else memoryview(bytearray(64 * 1024))
             connection = ClientConnection(
-                loop, dispatch, listener_name, self._limits.max_request_bytes, receive, self._closed
+                loop,
+                dispatch,
+                listener_name,
+                self._limits.max_request_bytes,
+                receive,
+                self._closed,
+                self._poller.heard,
             )
             if len(self._connections) >= self._limits.max_connections:
                 log.warning("connection refused reason=max.connections listener=%s", listener_name)

@@ -73,6 +73,7 @@ class Harness:
             MAX_REQUEST_BYTES,
             memoryview(bytearray(receive_bytes)),
             lambda _: None,
+            lambda: None,
         )
         self.connection.connection_made(self.transport)
 

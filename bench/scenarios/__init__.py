@@ -1,0 +1,16 @@
+"""The scenarios: what each measures, how, and what is to be reached. One entry in SCENARIOS a name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bench.scenarios import consuming, latency, life, producing, replicated
+from bench.scenarios.scenario import Scenario, Turn
+
+__all__ = ["SCENARIOS", "Scenario", "Turn"]
+
+_FAMILIES = (producing, latency, consuming, life, replicated)
+
+SCENARIOS: Mapping[str, Scenario] = {
+    scenario.name: scenario for family in _FAMILIES for scenario in family.SCENARIOS
+}

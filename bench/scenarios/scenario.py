@@ -1,0 +1,63 @@
+"""What a scenario is, what it gets for a turn, and what all scenarios share: sizes, settings, targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench import clients
+from bench.figures import Bound, Measure, Target
+from bench.servers import Server, System, serve
+
+RECORD_BYTES = 100
+BYTES_PER_GIGABYTE = 1e9
+BYTES_PER_GIBIBYTE = 1 << 30
+BYTES_PER_MEBIBYTE = 1 << 20
+
+# Kafka 4's own defaults, said out loud: they decide the size of a batch.
+BATCHED = {"batch.size": "16384", "linger.ms": "5"}
+# A batch of one record, and with one partition one batch a request; records-per-request-avg proves it.
+# With the default buffer the client heaps up 190,000 batches, and collecting its garbage decides the figure.
+UNBATCHED = {"batch.size": "0", "linger.ms": "0", "buffer.memory": "262144", "acks": "1"}
+
+AT_LEAST_A_FIFTH_FASTER = Target(Bound.RATIO_AT_LEAST, 1.2)
+AT_LEAST_HALF_AS_FAST_AGAIN = Target(Bound.RATIO_AT_LEAST, 1.5)
+NO_SLOWER = Target(Bound.RATIO_AT_MOST, 1.0)
+NO_LESS = Target(Bound.RATIO_AT_LEAST, 1.0)
+AT_MOST_FOUR_FIFTHS = Target(Bound.RATIO_AT_MOST, 0.8)
+
+RATE = Measure("records_per_second", "records", "records/s", AT_LEAST_HALF_AS_FAST_AGAIN)
+CPU = Measure("cpu_seconds_per_gigabyte", "broker's CPU time", "s/GB")
+
+
+@dataclass(slots=True)
+class Turn:
+    """One run of one scenario on one side: a fresh directory, and how much of everything to do."""
+
+    system: System
+    workspace: Path
+    quick: bool = False
+    ottla_python_flags: Sequence[str] = ()
+    other_cpu_shares: list[float] = field(default_factory=list)
+
+    def server(self) -> AbstractContextManager[Server]:
+        return serve(self.system, self.workspace, ottla_python_flags=self.ottla_python_flags)
+
+    def size(self, full: int) -> int:
+        """`full`, or a fifth of it when only a quick look is wanted. Warm-ups are never shortened."""
+        return full // 5 if self.quick else full
+
+    def note(self, client: clients.ClientRun) -> None:
+        self.other_cpu_shares.append(client.other_cpu_share)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A named way to drive a broker; `run` gives a value for every measure of the side it ran on."""
+
+    name: str
+    method: str
+    measures: tuple[Measure, ...]
+    run: Callable[[Turn], dict[str, float]]

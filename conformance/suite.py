@@ -1,0 +1,64 @@
+"""What a suite is: a named set of tests that somebody else wrote, or that a real client carries out."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class Verdict(enum.Enum):
+    """How one test ended on one side."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class TestResult:
+    """One test of a suite. reason: one line, what failed or why it was skipped; empty when it passed."""
+
+    name: str
+    verdict: Verdict
+    reason: str = ""
+
+
+class SuiteError(Exception):
+    """A suite could not be run at all (a download, a compiler, a broker that died); one line that says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The cluster that a suite runs against.
+
+    name: `ottla` or `apache-kafka`. bootstrap: `host:port` of its only broker. data: its data directory
+    (tools that read segments). workspace: an empty directory for this suite's own files, removed afterwards.
+    downloads: a directory that stays, for what is fetched once (sdists, node packages, Go modules, jars).
+    """
+
+    name: str
+    bootstrap: str
+    data: Path
+    workspace: Path
+    downloads: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A suite by name.
+
+    origin: whose tests these are, with the version. settings: broker settings beyond the usual ones, given
+    to both sides alike. needs: commands that must be on the PATH (`node`, `go`, `kcat`); without one of them
+    the suite is left out and the scoreboard says so. run: gives a result for every test, in a fixed order;
+    raises SuiteError.
+    """
+
+    name: str
+    origin: str
+    run: Callable[[Target], Sequence[TestResult]]
+    settings: tuple[tuple[str, str], ...] = ()
+    needs: tuple[str, ...] = ()
+    #: Tests that fail on ottla for a reason that was looked into: name of the test -> why, told in the table.
+    explained: tuple[tuple[str, str], ...] = ()

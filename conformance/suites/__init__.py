@@ -1,0 +1,1 @@
+"""One module a family of suites; each has `SUITES`, a tuple of Suite."""
