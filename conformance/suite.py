@@ -26,7 +26,7 @@ class TestResult:
 
 
 class SuiteError(Exception):
-    """A suite could not be run at all (a download, a compiler, a broker that died); one line that says why."""
+    """A suite could not be run at all (a download, a compiler, a dead broker); one line that says why."""
 
 
 @dataclass(frozen=True, slots=True)
