@@ -1,0 +1,107 @@
+"""Kafka's tools, many in one Java virtual machine: `ToolDriver.java` and what speaks to it."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import queue
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from conformance.suite import SuiteError
+from support.java_tools import TOOL_FLAGS, java_command
+
+DRIVER = "ToolDriver"
+TOOL_TIMEOUT_S = 30.0
+#: What the driver may take beyond a tool's own time: to run the hooks of its end, and to start.
+DRIVER_SLACK_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRun:
+    """How one run of a tool ended. code: its exit code, None when it did not end in time."""
+
+    code: int | None
+    out: str
+    err: str
+
+
+class ToolDriver:
+    """One Java virtual machine that runs tools one after the other. A tool that ends it costs a new one."""
+
+    def __init__(self, class_path: str) -> None:
+        self._class_path = class_path
+        self._process: subprocess.Popen[str] | None = None
+        self._answers: queue.Queue[str] = queue.Queue()
+
+    def run(
+        self, main_class: str, *arguments: str, stdin: str = "", timeout_s: float = TOOL_TIMEOUT_S
+    ) -> ToolRun:
+        """Run a tool to its end, or to the end of its time. Raises SuiteError when Java itself does not run."""
+        process = self._started()
+        words = [main_class, str(int(timeout_s * 1000)), _encoded(stdin), *map(_encoded, arguments)]
+        assert process.stdin is not None
+        try:
+            process.stdin.write(" ".join(words) + "\n")
+            process.stdin.flush()
+            answer = self._answers.get(timeout=timeout_s + DRIVER_SLACK_S)
+        except queue.Empty:
+            self.close()
+            return ToolRun(None, "", "the Java virtual machine does not answer")
+        except OSError as problem:
+            raise SuiteError(f"the driver of Kafka's tools has ended: {problem}") from problem
+        if not answer:
+            return ToolRun(process.wait(), "", "the tool ended the Java virtual machine")
+        status, out, err = answer.split(" ")
+        return ToolRun(None if status == "timeout" else int(status), _decoded(out), _decoded(err))
+
+    def _started(self) -> subprocess.Popen[str]:
+        if self._process is not None and self._process.poll() is None:
+            return self._process
+        command = java_command(DRIVER, flags=TOOL_FLAGS, class_path=self._class_path)
+        try:
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        except OSError as problem:
+            raise SuiteError(f"Java does not start: {problem}") from problem
+        self._process = process
+        self._answers = answers = queue.Queue()
+
+        def read() -> None:
+            assert process.stdout is not None
+            for line in process.stdout:
+                answers.put(line.rstrip("\n"))
+            answers.put("")
+
+        threading.Thread(target=read, daemon=True).start()
+        return process
+
+    def close(self) -> None:
+        """End the Java virtual machine, whatever it is doing."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            for stream in (self._process.stdin, self._process.stdout):
+                if stream is not None:
+                    with contextlib.suppress(OSError):
+                        stream.close()
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode() or "-"
+
+
+def _decoded(word: str) -> str:
+    return "" if word == "-" else base64.b64decode(word).decode(errors="replace")
+
+
+@contextmanager
+def tool_driver(class_path: str) -> Iterator[ToolDriver]:
+    """A driver for the length of the block."""
+    driver = ToolDriver(class_path)
+    try:
+        yield driver
+    finally:
+        driver.close()
