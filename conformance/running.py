@@ -1,0 +1,77 @@
+"""Run one suite on one side: a fresh broker, the suite, a look whether the broker still lives, its stop."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.suite import Suite, SuiteError, Target, TestResult, Verdict
+from support.apache_kafka import ApacheKafka
+from support.cluster import ServerError
+from support.ottla_broker import OttlaBroker
+
+OTTLA, KAFKA = "ottla", "apache-kafka"
+#: Kafka first: what it does is what ottla is held to.
+SIDES = (KAFKA, OTTLA)
+#: The name of the result that a suite gets when its broker was found dead at its end.
+BROKER_LIVES = "the broker lives and stops cleanly"
+
+
+@dataclass(frozen=True, slots=True)
+class SideResult:
+    """How a suite went on one side. error: why it could not be run at all; then there are no tests."""
+
+    tests: tuple[TestResult, ...]
+    error: str = ""
+
+
+def missing_commands(suite: Suite) -> tuple[str, ...]:
+    """The commands that a suite needs and the PATH does not have."""
+    return tuple(command for command in suite.needs if shutil.which(command) is None)
+
+
+def run_side(suite: Suite, side: str, *, scratch: Path, downloads: Path) -> SideResult:
+    """Run a suite against a fresh broker of this side.
+
+    The broker's output and what the suite leaves in its workspace are under `scratch/<suite>/<side>`; the data is
+    removed when all is well.
+    """
+    place = scratch / suite.name / side
+    shutil.rmtree(place, ignore_errors=True)
+    workspace = place / "workspace"
+    workspace.mkdir(parents=True)
+    downloads.mkdir(parents=True, exist_ok=True)
+    try:
+        with _broker(suite, side, place) as broker:
+            data = broker.log_directory if isinstance(broker, ApacheKafka) else broker.data_dir
+            target = Target(side, broker.bootstrap, data, workspace, downloads)
+            tests = (*suite.run(target), _end_of(broker))
+    except (SuiteError, ServerError) as error:
+        return SideResult((), str(error))
+    shutil.rmtree(place / "data", ignore_errors=True)
+    return SideResult(tests)
+
+
+@contextmanager
+def _broker(suite: Suite, side: str, place: Path) -> Iterator[ApacheKafka | OttlaBroker]:
+    settings = dict(suite.settings)
+    kind = ApacheKafka if side == KAFKA else OttlaBroker
+    with kind.start(place / "data", settings=settings) as broker:
+        yield broker
+
+
+def _end_of(broker: ApacheKafka | OttlaBroker) -> TestResult:
+    if not broker.server.running:
+        code = broker.server.process.returncode
+        return TestResult(BROKER_LIVES, Verdict.FAILED, f"it ended by itself with exit code {code}")
+    try:
+        code = broker.stop()
+    except ServerError as error:
+        return TestResult(BROKER_LIVES, Verdict.FAILED, str(error).splitlines()[0])
+    # A JVM that ends by SIGTERM says so in its exit code, after it has shut down cleanly.
+    if code not in ((0, 143, -15) if isinstance(broker, ApacheKafka) else (0,)):
+        return TestResult(BROKER_LIVES, Verdict.FAILED, f"it stopped with exit code {code}")
+    return TestResult(BROKER_LIVES, Verdict.PASSED)
