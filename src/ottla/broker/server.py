@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from ottla.broker.connection import RECEIVE_BUFFER_BYTES, ClientConnection, Dispatch
-from ottla.broker.polling import Poller
+from ottla.broker.polling import Poller, look_seconds
 
 log = logging.getLogger("ottla.broker")
 
@@ -69,7 +69,7 @@ class Server:
         self._limits = limits
         self._connections: set[ClientConnection] = set()
         self._servers: dict[str, asyncio.Server] = {}
-        self._poller = Poller(asyncio.get_running_loop(), 0.0)
+        self._poller = Poller(asyncio.get_running_loop(), look_seconds())
         self._shared_receive = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self.on_closed: Callable[[ClientConnection], None] | None = None
         """Told of every connection that is gone."""
