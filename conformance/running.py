@@ -36,8 +36,8 @@ def missing_commands(suite: Suite) -> tuple[str, ...]:
 def run_side(suite: Suite, side: str, *, scratch: Path, downloads: Path) -> SideResult:
     """Run a suite against a fresh broker of this side.
 
-    The broker's output and what the suite leaves in its workspace are under `scratch/<suite>/<side>`; the data is
-    removed when all is well.
+    The broker's output and the suite's workspace are under `scratch/<suite>/<side>` until its next run; the
+    broker's data goes at once.
     """
     place = scratch / suite.name / side
     shutil.rmtree(place, ignore_errors=True)
