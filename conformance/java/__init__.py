@@ -57,9 +57,7 @@ def compiled(sources: Sequence[str], jars: str, directory: Path) -> str:
         class_path=class_path(COMPILER_LOCK),
     )
     try:
-        run = subprocess.run(
-            command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False
-        )
+        run = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise SuiteError(f"{', '.join(sources)} not compiled: {problem}") from problem
     if run.returncode != 0:

@@ -1,0 +1,28 @@
+"""Kafka's own command-line programs against the cluster: each run of a tool is a test.
+
+Left out: tools that need what only a cluster with security has (AclCommand, DelegationTokenCommand, users'
+credentials and quotas with ConfigCommand; security comes with a later issue), JmxTool (there is no Java virtual
+machine to look into) and the tools of Kafka Connect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from conformance.java import class_path, compiled
+from conformance.java.stories import clients, groups, tell, topics
+from conformance.java.tool_driver import tool_driver
+from conformance.suite import Suite, Target, TestResult
+from support.java_tools import KAFKA_VERSION
+
+STORIES = (*topics.STORIES, *groups.STORIES, *clients.STORIES)
+
+
+def run_tools(target: Target) -> Sequence[TestResult]:
+    """Every story's tests. Raises SuiteError when there is no Java or no jars."""
+    programs = compiled(["ToolDriver.java"], class_path(), target.workspace / "classes")
+    with tool_driver(programs) as driver:
+        return tell(STORIES, target, driver)
+
+
+SUITES = (Suite("kafka-tools", f"org.apache.kafka:kafka-tools {KAFKA_VERSION}", run_tools),)
