@@ -623,7 +623,7 @@ class BrokerNode:
     def _metadata(self, topic: str) -> MetadataAnswer:
         image = self._node.controller.image
         known = image.topics.get(topic)
-        brokers = tuple(each.broker_id for each in image.active_brokers())
+        brokers = tuple(sorted(broker_id for broker_id in image.brokers if image.is_active(broker_id)))
         if known is None:
             return MetadataAnswer(None, (), brokers)
         return MetadataAnswer(

@@ -86,13 +86,6 @@ async def _applied(broker: Broker, names: Sequence[str]) -> None:
         raise RequestTimedOut("the new topics are not known to this broker yet") from None
 
 
-async def auto_create_topic(broker: Broker, name: str) -> None:
-    """A topic with the defaults, unless it exists (by now). Raises KafkaError."""
-    failed = await auto_create_topics(broker, [name])
-    for error in failed.values():
-        raise error_class(error)()
-
-
 async def auto_create_topics(broker: Broker, names: Sequence[str]) -> dict[str, ErrorCode]:
     """Topics with the defaults, unless they exist (by now); the errors of those that can't be made."""
     failed: dict[str, ErrorCode] = {}

@@ -87,11 +87,6 @@ def node_directory(directory: Path, node_id: int) -> Path:
     return directory / f"node-{node_id}"
 
 
-def is_layout(directory: Path) -> bool:
-    """Whether the directory is one of several brokers."""
-    return (directory / LAYOUT_FILE).exists()
-
-
 def lay_out(directory: Path, brokers: int, first_port: int, cluster_id: str | None, listener: str) -> Layout:
     """Make or read the directory for so many brokers, and format the first voters.
 

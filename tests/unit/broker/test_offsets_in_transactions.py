@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.broker import Broker
-from ottla.broker.topic_creation import auto_create_topic
+from ottla.broker.topic_creation import create_internal_topic
 from ottla.broker.transaction_verification import TopicPartition
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode
@@ -41,7 +41,7 @@ def play(tmp_path: Path, scene: Scene, *answers: ErrorCode, **settings: str) -> 
         named = {name.replace("_", "."): value for name, value in settings.items()}
         async with running_broker(tmp_path, SETTINGS | named) as broker:
             await create_topic(broker, "t")
-            await auto_create_topic(broker, OFFSETS)
+            await create_internal_topic(broker, OFFSETS)
             client = await connect(broker)
             async with asyncio.timeout(10):
                 while (await offset(client)).error_code:  # the groups are being loaded

@@ -13,7 +13,6 @@ from ottla.cli.brokers_layout import (
     LAYOUT_VERSION,
     LayoutError,
     grown_layout,
-    is_layout,
     lay_out,
     new_layout,
     node_directory,
@@ -125,7 +124,7 @@ def test_a_given_cluster_id_is_taken_and_then_required(tmp_path: Path) -> None:
 def test_a_single_brokers_directory_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("version=1\n")
     assert "is the directory of a single broker: start it without --brokers" in problem(tmp_path, 3)
-    assert not is_layout(tmp_path)
+    assert not (tmp_path / LAYOUT_FILE).exists()
 
 
 def test_fewer_brokers(tmp_path: Path) -> None:

@@ -223,10 +223,6 @@ class MetadataImage:
         """Whether a transaction of the metadata is open (KIP-868)."""
         return self._open_transaction is not None
 
-    def active_brokers(self) -> list[BrokerImage]:
-        """The brokers that may lead, by id."""
-        return [broker for _, broker in sorted(self.brokers.items()) if broker.active]
-
     def is_active(self, broker_id: int) -> bool:
         """Whether a broker may lead and be in sync."""
         broker = self.brokers.get(broker_id)
