@@ -387,8 +387,8 @@ class Segment:
         size_bytes = self.size_bytes  # before end_offset: an append in between moves that first
         if limit >= size_bytes and upper_offset >= self.end_offset:
             return size_bytes
-        boundary = self.offset_index.lookup_position(limit)[1]
-        if upper_offset < self.end_offset:
+        indexed_offset, boundary = self.offset_index.lookup_position(limit)
+        if indexed_offset >= upper_offset:
             boundary = min(boundary, self.offset_index.lookup(upper_offset - 1)[1])
         end = first.end
         for batch in self.walk(max(boundary, first.end)):
