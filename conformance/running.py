@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.suite import Suite, SuiteError, Target, TestResult, Verdict
+from conformance.suite import BOOTSTRAP_PLACEHOLDER, Suite, SuiteError, Target, TestResult, Verdict
 from support.apache_kafka import ApacheKafka
-from support.cluster import ServerError
+from support.cluster import ServerError, free_port
 from support.ottla_broker import OttlaBroker
 
 OTTLA, KAFKA = "ottla", "apache-kafka"
@@ -57,9 +57,12 @@ def run_side(suite: Suite, side: str, *, scratch: Path, downloads: Path) -> Side
 
 @contextmanager
 def _broker(suite: Suite, side: str, place: Path) -> Iterator[ApacheKafka | OttlaBroker]:
-    settings = dict(suite.settings)
+    port = free_port()
+    settings = {
+        name: value.replace(BOOTSTRAP_PLACEHOLDER, f"127.0.0.1:{port}") for name, value in suite.settings
+    }
     kind = ApacheKafka if side == KAFKA else OttlaBroker
-    with kind.start(place / "data", settings=settings) as broker:
+    with kind.start(place / "data", port, settings) as broker:
         yield broker
 
 

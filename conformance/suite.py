@@ -6,6 +6,10 @@ import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
+
+#: In a setting's value: the broker's own host:port.
+BOOTSTRAP_PLACEHOLDER = "{bootstrap}"
 
 
 class Verdict(enum.Enum):
@@ -19,6 +23,8 @@ class Verdict(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class TestResult:
     """One test of a suite. reason: one line, what failed or why it was skipped; empty when it passed."""
+
+    __test__: ClassVar[bool] = False  # pytest takes what is called Test… for tests
 
     name: str
     verdict: Verdict
@@ -50,7 +56,7 @@ class Suite:
     """A suite by name.
 
     origin: whose tests these are, with the version. settings: broker settings beyond the usual ones, given
-    to both sides alike. needs: commands that must be on the PATH (`node`, `go`, `kcat`); without one of them
+    to both sides alike; BOOTSTRAP_PLACEHOLDER in a value stands for the broker's address. needs: commands that must be on the PATH (`node`, `go`, `kcat`); without one of them
     the suite is left out and the scoreboard says so. run: gives a result for every test, in a fixed order;
     raises SuiteError.
     """

@@ -67,4 +67,11 @@ def run(target: Target) -> Sequence[TestResult]:
     )
 
 
-SUITES = (Suite("kafka-python", f"integration tests of kafka-python {VERSION}", run),)
+#: What the broker that kafka-python's tests start by themselves is set to.
+SETTINGS = (
+    ("node.id", "0"),
+    ("num.partitions", "4"),
+    ("advertised.listeners", "PLAINTEXT://{bootstrap}"),
+)
+
+SUITES = (Suite("kafka-python", f"integration tests of kafka-python {VERSION}", run, SETTINGS),)
