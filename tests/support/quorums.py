@@ -17,7 +17,7 @@ from ottla.broker.dispatch import Dispatcher
 from ottla.broker.metadata_formatting import format_directory
 from ottla.broker.metadata_quorum import MetadataQuorum
 from ottla.broker.peers import PeerConnections
-from ottla.broker.server import Server, ServerLimits, bind
+from ottla.broker.server import Server, bind
 from ottla.core.metadata.decisions import Decision
 from ottla.core.metadata.image import MetadataImage
 from ottla.core.quorum.api import ListenerEndpoint, ReplicaKey, Voter, VoterSet
@@ -71,7 +71,7 @@ class QuorumNode:
             self.config.log_directory, node_id=self.node_id, cluster_id=CLUSTER_ID
         )
         self.peers = PeerConnections(f"node-{self.node_id}")
-        self.server = Server(ServerLimits(1 << 28, 1000, 1 << 30, 50))
+        self.server = Server(self.config, lambda _, failure: self.failures.append(failure))
         self.quorum = MetadataQuorum.open(
             self.directory, self.config, self.peers, now_ms=now_ms, spawn=self._spawn
         )

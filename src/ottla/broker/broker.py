@@ -39,7 +39,7 @@ from ottla.broker.metadata_quorum import MetadataQuorum
 from ottla.broker.peers import PeerAddress, PeerConnections
 from ottla.broker.producer_ids import ProducerIdSource
 from ottla.broker.replica_manager import ReplicaManager
-from ottla.broker.server import ListenError, Server, ServerLimits, bind
+from ottla.broker.server import ListenError, Server, bind
 from ottla.broker.share_coordinator import ShareCoordinator
 from ottla.broker.share_persister import ShareStatePersister
 from ottla.broker.supervisor import Supervisor
@@ -83,14 +83,7 @@ class Broker:
         self.controller_channel = ControllerChannel(self)
         self.controller_work = ControllerWork(self)
         self.lifecycle = BrokerLifecycle(self)
-        self.server = Server(
-            ServerLimits(
-                max_request_bytes=config[broker_settings.SOCKET_REQUEST_MAX_BYTES],
-                max_connections=config[broker_settings.MAX_CONNECTIONS],
-                idle_ms=config[broker_settings.CONNECTIONS_MAX_IDLE_MS],
-                backlog=config[broker_settings.SOCKET_LISTEN_BACKLOG_SIZE],
-            )
-        )
+        self.server = Server(config, self._task_died)
         self.fetch_sessions = FetchSessionCache(
             config[broker_settings.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], min_eviction_ms=120_000
         )
@@ -323,7 +316,7 @@ class Broker:
         config = self.config
         if config.is_broker:
             self.replicas.start_background_work(self.supervisor)
-        self.supervisor.every("close-idle-connections", lambda: 10_000, self.server.close_idle)
+        self.supervisor.every("tend-connections", lambda: 1000, self.server.tend)
         log.info("node started node=%d port=%d", config.node_id, self.port)
 
     async def _abandon(self) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from ottla.broker.broker import Broker, StartError
 from ottla.broker.config import BrokerConfig, ConfigError
+from ottla.broker.connection_limits import raise_descriptor_limit
 
 DEFAULT_LISTEN = "127.0.0.1:9092"
 EVENT_LOOP_VARIABLE = "OTTLA_EVENT_LOOP"
@@ -165,6 +166,7 @@ async def _serve(config: BrokerConfig, options: argparse.Namespace) -> int:
         failures.append(True)
         stop.set()
 
+    raise_descriptor_limit()
     loop = asyncio.get_running_loop()
     for name in ("SIGTERM", "SIGINT"):
         try:

@@ -9,13 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.broker.answer_memory import AnswerMemory
 from ottla.broker.connection import (
     GATHER_LIMIT_BYTES,
     RECEIVE_BUFFER_BYTES,
     ClientConnection,
     CloseConnection,
     Reply,
+    Shared,
 )
+from ottla.broker.request_memory import RequestMemory
 
 MAX_REQUEST_BYTES = 1024 * 1024
 
@@ -28,6 +31,7 @@ class FakeTransport(asyncio.Transport):
         self.writes: list[bytes] = []
         self.closed = False
         self.reading = True
+        self.unread_bytes = 0
 
     def get_extra_info(self, name: str, default: object = None) -> object:
         return ("127.0.0.1", 50000) if name == "peername" else default
@@ -46,6 +50,12 @@ class FakeTransport(asyncio.Transport):
         """Everything written so far."""
         return b"".join(self.writes)
 
+    def get_write_buffer_size(self) -> int:
+        return self.unread_bytes
+
+    def abort(self) -> None:
+        self.closed = True
+
     def pause_reading(self) -> None:
         self.reading = False
 
@@ -56,6 +66,19 @@ class FakeTransport(asyncio.Transport):
         self.closed = True
 
 
+def make_shared(
+    loop: asyncio.AbstractEventLoop, *, request_bytes: int = -1, answer_bytes: int = 1 << 30
+) -> Shared:
+    return Shared(
+        loop,
+        max_request_bytes=MAX_REQUEST_BYTES,
+        memory=RequestMemory(request_bytes, MAX_REQUEST_BYTES),
+        answers=AnswerMemory(loop, answer_bytes),
+        on_close=lambda _: None,
+        heard=lambda: None,
+    )
+
+
 class Harness:
     """A connection with a handler that a test gives, fed with bytes as a socket would."""
 
@@ -64,16 +87,17 @@ class Harness:
         loop: asyncio.AbstractEventLoop,
         handler: Callable[[bytes], Reply | Awaitable[Reply]],
         receive_bytes: int = RECEIVE_BUFFER_BYTES,
+        shared: Shared | None = None,
     ) -> None:
         self.transport = FakeTransport()
+        shared = shared or make_shared(loop)
+        shared.receive = memoryview(bytearray(receive_bytes))
         self.connection = ClientConnection(
             loop,
             lambda _, frame: handler(bytes(frame)),
             "PLAINTEXT",
-            MAX_REQUEST_BYTES,
-            memoryview(bytearray(receive_bytes)),
-            lambda _: None,
-            lambda: None,
+            "127.0.0.1",
+            shared,
         )
         self.connection.connection_made(self.transport)
 

@@ -16,6 +16,7 @@ from ottla.core.metadata import group_settings, topic_settings
 from ottla.core.metadata.broker_settings import (
     BROKER_SETTINGS,
     DYNAMIC_ONLY,
+    LISTENER_PREFIX,
     SAME_SETTINGS,
     without_listener,
 )
@@ -69,15 +70,29 @@ class BrokerLayers:
             value = self._values[setting.name] = self._resolve(setting)
             return value
 
+    def for_listener(self, listener_name: str, setting: Setting[T]) -> T:
+        """The listener's own value (`listener.name.<name>.<setting>`), else the broker's."""
+        own_name = f"{LISTENER_PREFIX}{listener_name.lower()}.{setting.name}"
+        try:
+            own = self._values[own_name]
+        except KeyError:
+            own = self._values[own_name] = self._given(own_name, setting)
+        return cast(T, own[0]) if own else self[setting]
+
     def _resolve(self, setting: Setting[T]) -> T:
+        given = self._given(setting.name, setting)
+        return given[0] if given else setting.default
+
+    def _given(self, name: str, setting: Setting[T]) -> tuple[T] | None:
+        """The value that the first of the layers has under `name`."""
         for layer in (self._broker, self._cluster, self._static):
-            text = layer.get(setting.name)
+            text = layer.get(name)
             if text is not None:
                 try:
-                    return setting.parse(text)
+                    return (setting.parse(text),)
                 except InvalidValue:
                     continue
-        return setting.default
+        return None
 
     def with_dynamic(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> BrokerLayers:
         """The same static values under other dynamic ones: those of metadata that is not committed yet."""

@@ -17,6 +17,27 @@ from ottla.core.metadata.settings import (
     string_list,
 )
 
+
+def parse_connection_overrides(text: str) -> list[tuple[str, int]]:
+    """(address, limit) of each pair of max.connections.per.ip.overrides. Raises ValueError."""
+    pairs = []
+    for pair in filter(None, (each.strip() for each in text.split(","))):
+        host, separator, limit = pair.rpartition(":")
+        host = host.strip().strip("[]")
+        if not separator or not host or not limit.strip().isdecimal() or int(limit) > MAX_INT:
+            raise ValueError(f"{pair!r} is not address:limit")
+        pairs.append((host, int(limit)))
+    return pairs
+
+
+def _connection_overrides(value: str) -> str | None:
+    try:
+        parse_connection_overrides(value)
+    except ValueError as problem:
+        return str(problem)
+    return None
+
+
 PROCESS_ROLES = string_list(
     "process.roles",
     ("broker", "controller"),
@@ -99,11 +120,14 @@ NUM_REPLICA_ALTER_LOG_DIRS_THREADS = integer.optional(
 QUEUED_MAX_REQUESTS = integer(
     "queued.max.requests",
     500,
-    "Requests that may wait for a handler before sockets are no longer read.",
+    "Requests that may wait for a handler before sockets are no longer read. Requests wait for none here: "
+    "each is handled as it is read.",
     at_least(1),
 )
 QUEUED_MAX_REQUEST_BYTES = long(
-    "queued.max.request.bytes", -1, "Bytes of requests that may wait; -1 is no limit."
+    "queued.max.request.bytes",
+    -1,
+    "Bytes of requests that have arrived in part or wait for their turn, of all connections; -1 is no limit.",
 )
 REQUEST_TIMEOUT_MS = integer(
     "request.timeout.ms", 30_000, "How long this node waits for the answer to a request of its own."
@@ -144,6 +168,7 @@ MAX_CONNECTIONS_PER_IP_OVERRIDES = string(
     "max.connections.per.ip.overrides",
     "",
     "Other limits for single addresses, as address:limit pairs.",
+    _connection_overrides,
     update=CLUSTER_WIDE,
 )
 MAX_CONNECTION_CREATION_RATE = integer(

@@ -1,0 +1,123 @@
+"""The memory of requests that have arrived in part or wait to be handled: queued.max.request.bytes.
+
+Theory of operation. A request that arrives whole is handled in the buffer that all connections read into, and
+costs nothing here. What counts is each connection's own: a frame under construction, frames that were set
+aside behind a request that is being answered, and a frame of its own while that is. A frame counts with the
+bytes that it has room for, which grow with what arrives. (Kafka counts what a client claims, so that a few
+sizes without bytes shut out everybody else.)
+
+When there is no room for more, the frame that wants to grow waits, and its connection is not read from. The
+others are read from in small pieces: a heartbeat, a commit or a fetch that comes whole is still answered. Who
+waits is served in turn. The oldest frame under construction may go over the limit by the size of one request,
+so that one of them can always be finished, whoever holds the rest.
+
+A sender that stops in the middle would hold its share for ever, and so would one that sends a large request
+behind another that waits for days. So while somebody waits, whoever has held what it has for PATIENCE_SECONDS
+without a step forward loses the connection. Nobody is hurried while there is room.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+PATIENCE_SECONDS: Final = 10.0
+
+
+class Holder(Protocol):
+    """A connection with bytes of its own."""
+
+    held_since: float
+    """When it last got room, or set something aside, in the loop's time."""
+
+    def memory_granted(self) -> None:
+        """The room that its frame waits for is there and counted."""
+
+    def hang_up_on_slow_request(self) -> None:
+        """Close: others wait for what it holds."""
+
+
+class RequestMemory:
+    """Counts, and makes connections wait for each other."""
+
+    def __init__(self, limit_bytes: int, max_request_bytes: int) -> None:
+        self._limit_bytes = limit_bytes if limit_bytes > 0 else float("inf")
+        self._limit_of_oldest = self._limit_bytes + max_request_bytes
+        self._building: dict[Holder, None] = {}  # the oldest first
+        self._aside: dict[Holder, None] = {}
+        self._waiting: dict[Holder, int] = {}
+        self.held_bytes = 0
+        self.short = False
+        """Whether somebody waits."""
+
+    def begin(self, holder: Holder, size: int) -> bool:
+        """`holder` begins a frame and wants room for it. False: it gets that later, see `memory_granted`."""
+        self._building[holder] = None
+        return self.grow(holder, size)
+
+    def grow(self, holder: Holder, size: int) -> bool:
+        """The same for a frame that it has begun."""
+        if self._fits(holder, size, not self._waiting):
+            self.held_bytes += size
+            return True
+        self._waiting[holder] = size
+        self.short = True
+        return False
+
+    def complete(self, holder: Holder) -> None:
+        """The frame is whole; what it holds goes back when it is handled."""
+        self._building.pop(holder, None)
+        if self._waiting:
+            self._grant()  # another one is the oldest
+
+    def set_aside(self, holder: Holder, size: int) -> None:
+        """`holder` keeps frames for later, of which `size` bytes were not counted yet."""
+        self._aside[holder] = None
+        self.held_bytes += size
+
+    def take_up(self, holder: Holder) -> None:
+        """It handles them now."""
+        self._aside.pop(holder, None)
+
+    def take(self, size: int) -> None:
+        """Count what has arrived already."""
+        self.held_bytes += size
+
+    def give_back(self, size: int) -> None:
+        """Somebody needs `size` bytes no more."""
+        self.held_bytes -= size
+        if self._waiting:
+            self._grant()
+
+    def forget(self, holder: Holder, size: int) -> None:
+        """The connection is gone, and with it `size` bytes."""
+        self._building.pop(holder, None)
+        self._aside.pop(holder, None)
+        self._waiting.pop(holder, None)
+        self.held_bytes -= size
+        self._grant()
+
+    def hurry(self, now: float) -> None:
+        """Hang up on those who keep others waiting, see the module's text."""
+        if not self._waiting:
+            return
+        holders = [each for each in self._building if each not in self._waiting]
+        for holder in (*holders, *self._aside):
+            if now - holder.held_since > PATIENCE_SECONDS:
+                holder.hang_up_on_slow_request()
+
+    def _fits(self, holder: Holder, size: int, in_turn: bool) -> bool:
+        held = self.held_bytes + size
+        if held <= self._limit_bytes:
+            return in_turn or next(iter(self._building)) is holder
+        return held <= self._limit_of_oldest and next(iter(self._building)) is holder
+
+    def _grant(self) -> None:
+        while self._waiting:
+            holder = next(iter(self._building))
+            if holder not in self._waiting or not self._fits(holder, self._waiting[holder], in_turn=True):
+                holder = next(iter(self._waiting))
+                if not self._fits(holder, self._waiting[holder], in_turn=True):
+                    break
+            self.held_bytes += self._waiting.pop(holder)
+            holder.memory_granted()
+        self.short = bool(self._waiting)
