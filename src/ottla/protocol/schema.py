@@ -408,7 +408,7 @@ class Message(Struct):
 
         Raises UnsupportedApiVersion for a version that the message does not have, and MalformedMessage for
         bytes that are not such a message. The memory it takes is bounded by the size of `data` and by
-        `codec.MAX_ELEMENTS`.
+        `codec.MAX_ELEMENTS`, for requests `codec.MAX_REQUEST_ELEMENTS`.
         """
         decoder = cls._decoders.get(version) or cls._compile_decoder(version)
         try:

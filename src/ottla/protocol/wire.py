@@ -97,6 +97,11 @@ def write_tags(
         write(value)
 
 
+def cut_text(text: bytes) -> bytes:
+    """As much of a text in UTF-8 as a string may have, whole characters."""
+    return text[:MAX_STRING_BYTES].decode(errors="ignore").encode()
+
+
 @functools.lru_cache(maxsize=4096)
 def uuid_of(data: bytes) -> uuid.UUID:
     """The UUID of sixteen bytes. Memoised: a topic's id comes with every request."""

@@ -7,14 +7,16 @@ import tracemalloc
 
 import pytest
 
-from ottla.protocol.codec import MAX_ELEMENTS
+from ottla.protocol.codec import MAX_ELEMENTS, MAX_REQUEST_ELEMENTS
 from ottla.protocol.errors import MalformedMessage, UnsupportedApiVersion
+from ottla.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from ottla.protocol.messages.fetch_request import FetchRequest
 from ottla.protocol.messages.list_groups_request import ListGroupsRequest
 from ottla.protocol.messages.metadata_request import MetadataRequest
 from ottla.protocol.messages.produce_request import ProduceRequest
 from ottla.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from ottla.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
+from ottla.protocol.messages.sasl_handshake_response import SaslHandshakeResponse
 from ottla.protocol.schema import Message
 
 SMALL_PEAK_BYTES = 200_000
@@ -165,7 +167,7 @@ def test_a_wrong_length_is_refused_before_it_is_believed(
     assert peak < SMALL_PEAK_BYTES
 
 
-def test_a_message_may_have_a_million_elements_and_not_one_more() -> None:
+def test_a_request_may_have_a_quarter_of_a_million_elements_and_not_one_more() -> None:
     # given: an array of the smallest elements there are, empty strings of one byte
     def message(count: int) -> bytes:
         length = count + 1
@@ -173,14 +175,39 @@ def test_a_message_may_have_a_million_elements_and_not_one_more() -> None:
         return varint + b"\x01" * count + b"\0"
 
     # then: the limit holds however little each takes on the wire
-    assert len(ListGroupsRequest.decode(message(MAX_ELEMENTS), 4).states_filter) == MAX_ELEMENTS
+    read = ListGroupsRequest.decode(message(MAX_REQUEST_ELEMENTS), 4)
+    assert len(read.states_filter) == MAX_REQUEST_ELEMENTS
     with pytest.raises(MalformedMessage, match="states_filter has a wrong count"):
-        ListGroupsRequest.decode(message(MAX_ELEMENTS + 1), 4)
+        ListGroupsRequest.decode(message(MAX_REQUEST_ELEMENTS + 1), 4)
+
+
+def test_an_answer_may_have_a_million_elements_and_not_one_more() -> None:
+    # given: what the brokers that are asked send, names of two bytes each
+    def message(count: int) -> bytes:
+        return struct.pack(">hi", 0, count) + b"\0\0" * count
+
+    # then
+    assert len(SaslHandshakeResponse.decode(message(MAX_ELEMENTS), 1).mechanisms) == MAX_ELEMENTS
+    with pytest.raises(MalformedMessage, match="mechanisms has a wrong count"):
+        SaslHandshakeResponse.decode(message(MAX_ELEMENTS + 1), 1)
+
+
+def test_an_error_message_that_quotes_too_much_is_cut_between_two_characters() -> None:
+    # given: names have 32767 bytes, and so have the messages that quote them
+    answer = ConsumerGroupHeartbeatResponse(error_code=42, error_message="no " + "é" * 16_383)
+
+    # when
+    read = ConsumerGroupHeartbeatResponse.decode(answer.encode(1), 1)
+
+    # then
+    assert read.error_message == "no " + "é" * 16_382
+    with pytest.raises(ValueError, match="member_id is longer"):
+        ConsumerGroupHeartbeatResponse(member_id="m" * 32_768).encode(1)
 
 
 def test_many_small_arrays_share_one_limit() -> None:
     # given: topics with an empty partition array each: three bytes on the wire, two hundred in memory
-    count = MAX_ELEMENTS + 1
+    count = MAX_REQUEST_ELEMENTS + 1
     length = count + 1
     varint = bytes((length & 0x7F | 0x80, length >> 7 & 0x7F | 0x80, length >> 14))
 
