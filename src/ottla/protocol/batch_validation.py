@@ -60,7 +60,8 @@ OLD_MAGICS = (0, 1)
 LOOP_RECORDS = 2_000
 """As many records may be looked at on the event loop: a millisecond or so."""
 LOOP_PAYLOAD_BYTES = 128 * 1024
-"""As much may be decompressed or compressed there: 5 ms for gzip, the slowest."""
+"""As much may be decompressed or compressed there: 5 ms for gzip, the slowest. A larger compressed batch may
+take long though it unfolds to nothing: gzip members may be empty."""
 
 
 class HeavyBatch(Exception):
@@ -214,8 +215,9 @@ def _looked_at(
     source = header.compression
     target = source if rules.codec is None else rules.codec
     recompressed = target is not source
+    packed = recompressed or source is not Codec.NONE
     if on_loop and (
-        header.record_count > LOOP_RECORDS or (recompressed and header.size_bytes > LOOP_PAYLOAD_BYTES)
+        header.record_count > LOOP_RECORDS or (packed and header.size_bytes > LOOP_PAYLOAD_BYTES)
     ):
         raise HeavyBatch
     try:

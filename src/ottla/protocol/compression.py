@@ -43,6 +43,7 @@ DEFAULT_LEVELS = {Codec.GZIP: -1, Codec.LZ4: 9, Codec.ZSTD: 3}
 """Kafka's defaults of `compression.gzip.level`, `compression.lz4.level` and `compression.zstd.level`."""
 
 _GZIP_WINDOW_BITS = 31
+_GZIP_FIRST_PIECE_BYTES = 16 * 1024
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 _XERIAL_MAGIC_BYTES = 8
 _XERIAL_BLOCK_BYTES = 32 * 1024
@@ -115,23 +116,32 @@ def _compress_gzip(data: bytes | bytearray | memoryview, level: int) -> bytes:
 
 
 def _decompress_gzip(data: bytes | memoryview, max_bytes: int) -> bytes:
+    """One member or several in a row.
+
+    Fed in pieces that grow with the member: what a member leaves unread is copied at its end, so many tiny
+    members would take time with the square of their number.
+    """
+    view = memoryview(data)
     parts: list[bytes] = []
-    produced = 0
-    rest: bytes | memoryview = data
+    produced = position = 0
     while True:
         member = zlib.decompressobj(_GZIP_WINDOW_BITS)
-        try:
-            part = member.decompress(rest, max_bytes - produced + 1)
-        except zlib.error as problem:
-            raise _malformed(Codec.GZIP, problem) from None
-        produced += len(part)
-        if produced > max_bytes:
-            raise _too_large(Codec.GZIP, max_bytes)
-        if not member.eof:
-            raise _malformed(Codec.GZIP, "it ends early")
-        parts.append(part)
-        rest = member.unused_data
-        if not rest:
+        piece_bytes = _GZIP_FIRST_PIECE_BYTES
+        while not member.eof:
+            piece = view[position : position + piece_bytes]
+            if not piece:
+                raise _malformed(Codec.GZIP, "it ends early")
+            try:
+                part = member.decompress(piece, max_bytes - produced + 1)
+            except zlib.error as problem:
+                raise _malformed(Codec.GZIP, problem) from None
+            produced += len(part)
+            if produced > max_bytes:
+                raise _too_large(Codec.GZIP, max_bytes)
+            parts.append(part)
+            position += len(piece) - len(member.unused_data)
+            piece_bytes *= 2
+        if position == len(view):
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
