@@ -25,7 +25,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ottla.broker import loggers
 from ottla.broker.context import RequestContext
-from ottla.core.metadata.config_changes import Operation, change_configs, check_dynamic, replace_configs
+from ottla.core.metadata.config_changes import (
+    MAX_ID_DIGITS,
+    Operation,
+    change_configs,
+    check_dynamic,
+    replace_configs,
+)
 from ottla.core.metadata.config_descriptions import (
     ConfigEntry,
     describe_broker,
@@ -162,7 +168,7 @@ def _entries(broker: Broker, resource_type: int, name: str) -> list[ConfigEntry]
 
 
 def _require_own_id(broker: Broker, name: str, what: str, or_else: str) -> None:
-    if not name.isdecimal():
+    if not (name.isdecimal() and len(name) <= MAX_ID_DIGITS):
         raise InvalidRequest(f"{what} id must be an integer, but it is: {name}")
     if int(name) != broker.node_id:
         raise InvalidRequest(f"Unexpected broker id, expected {broker.node_id}{or_else} but received {name}")

@@ -36,6 +36,8 @@ from ottla.protocol.records.config_record import ConfigRecord
 from ottla.protocol.schema import Message
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
+MAX_ID_DIGITS = 10
+"""As many as 2^31 has; Python refuses to read more than 4,300."""
 
 
 #: Of these, only a listener's own can change while a broker runs.
@@ -292,7 +294,7 @@ def _check_broker(
     image: MetadataImage, name: str, after: Mapping[str, str], changed: Mapping[str, str | None]
 ) -> None:
     if name:
-        if not name.isdecimal():
+        if not (name.isdecimal() and len(name) <= MAX_ID_DIGITS):
             raise InvalidRequest("Unable to parse broker name as a base 10 number.")
         if int(name) not in image.brokers:
             raise BrokerIdNotRegistered(f"No broker with id {name} found.")
