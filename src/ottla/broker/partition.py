@@ -21,7 +21,7 @@ from ottla.core.replica.follower import PartitionFollower
 from ottla.core.replica.leader import PartitionLeader, last_stable_offset
 from ottla.protocol.errors import ErrorCode, NotLeaderOrFollower
 from ottla.protocol.record_batch import BatchHeader, patch_base_offset_and_epoch
-from ottla.storage.log import AppendResult, Log
+from ottla.storage.log import AppendResult, Log, LogSlice
 
 Waiter = Callable[[], None]
 
@@ -65,6 +65,7 @@ class Partition:
         "_leader",
         "_loop",
         "_seen_high_watermark",
+        "_shared_reads",
         "_waiters",
         "_wake_scheduled",
         "follower",
@@ -100,6 +101,7 @@ class Partition:
         self._fetch_waiters: dict[Waiter, None] = {}
         self._commit_waits: dict[CommitWait, None] = {}
         self._seen_high_watermark = -1
+        self._shared_reads: dict[LogSlice, bytes] | None = None
         if isinstance(role, PartitionLeader):
             self.lead(role)
         else:
@@ -305,8 +307,30 @@ class Partition:
 
     def _wake(self) -> None:
         self._wake_scheduled = False
-        for waiter in tuple(self._waiters):
-            waiter()
+        waiters = tuple(self._waiters)
+        if len(waiters) == 1:
+            waiters[0]()
+            return
+        self._shared_reads = {}
+        try:
+            for waiter in waiters:
+                waiter()
+        finally:
+            self._shared_reads = None
+
+    def read_slice(self, piece: LogSlice) -> bytes:
+        """The bytes of a slice of this log; who are woken together and want the same ones share them.
+
+        A thousand consumers that wait for the next record then cost one read, and one copy in memory.
+        Nothing is appended or cut between those who are woken in one go.
+        """
+        shared = self._shared_reads
+        if shared is None:
+            return piece.read()
+        data = shared.get(piece)
+        if data is None:
+            data = shared[piece] = piece.read()
+        return data
 
     def _wake_append_waiters(self) -> None:
         self._append_wake_scheduled = False

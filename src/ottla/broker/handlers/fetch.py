@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from ottla.broker.connection import Reply
 from ottla.broker.context import RequestContext
@@ -38,7 +39,7 @@ from ottla.core.replica.fetch_sessions import (
     move_served_to_end,
 )
 from ottla.core.replica.reading import EpochEnd, find_divergence
-from ottla.protocol import errors
+from ottla.protocol import errors, single_partition_fetch
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch_request import FetchRequest
@@ -51,6 +52,7 @@ from ottla.protocol.messages.fetch_response import (
     NodeEndpoint,
     PartitionData,
 )
+from ottla.protocol.single_partition_fetch import SinglePartitionFetch
 from ottla.storage.errors import LogCorruption, OffsetOutOfRange
 
 if TYPE_CHECKING:
@@ -69,9 +71,48 @@ NO_EPOCH = -1
 def handle(broker: Broker, context: RequestContext, body: memoryview) -> Reply | asyncio.Future[Reply]:
     """Answer at once, or with a future when the request has to wait."""
     version = context.api_version
-    request, _ = FetchRequest.decode_prefix(body, version)
-    by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS
-    named: list[FetchedPartition] = [
+    request: FetchRequest | SinglePartitionFetch
+    named: list[FetchedPartition] = []
+    forgotten: list[PartitionKey] = []
+    single = single_partition_fetch.decode(body, version)
+    if single is not None:
+        request = single
+        if single.wanted is not None:
+            named = [FetchedPartition(*single.wanted)]
+    else:
+        request, _ = FetchRequest.decode_prefix(body, version)
+        named, forgotten = _partitions(request, by_id=version >= FIRST_VERSION_WITH_TOPIC_IDS)
+    try:
+        plan = broker.fetch_sessions.plan(
+            request.session_id,
+            request.session_epoch,
+            named,
+            forgotten,
+            uses_topic_ids=version >= FIRST_VERSION_WITH_TOPIC_IDS,
+            now_ms=broker.now_ms(),
+            random_id=broker.random_session_id,
+        )
+    except SessionNotFound:
+        return _session_error(context, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    except WrongSessionEpoch:
+        return _session_error(context, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+    except MixedTopicIds:
+        return _session_error(context, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+    if isinstance(request, FetchRequest):
+        by_state = version >= FIRST_VERSION_WITH_REPLICA_STATE
+        replica_id = request.replica_state.replica_id if by_state else request.replica_id
+        if replica_id >= 0:
+            epoch = request.replica_state.replica_epoch if by_state else NO_EPOCH
+            keys = ([each.key for each in named], forgotten)
+            return _handle_follower(broker, context, request, plan, (replica_id, epoch), keys)
+    fetch = _Fetch(broker, context, request, plan)
+    fetch.read()
+    return fetch.wait() if fetch.may_wait() else fetch.reply()
+
+
+def _partitions(request: FetchRequest, *, by_id: bool) -> tuple[list[FetchedPartition], list[PartitionKey]]:
+    """The partitions that a request names, and those that it wants no more."""
+    named = [
         FetchedPartition(
             topic.topic_id if by_id else topic.topic,
             wanted.partition,
@@ -89,31 +130,7 @@ def handle(broker: Broker, context: RequestContext, body: memoryview) -> Reply |
         for topic in request.forgotten_topics_data
         for index in topic.partitions
     ]
-    try:
-        plan = broker.fetch_sessions.plan(
-            request.session_id,
-            request.session_epoch,
-            named,
-            forgotten,
-            uses_topic_ids=by_id,
-            now_ms=broker.now_ms(),
-            random_id=broker.random_session_id,
-        )
-    except SessionNotFound:
-        return _session_error(context, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    except WrongSessionEpoch:
-        return _session_error(context, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-    except MixedTopicIds:
-        return _session_error(context, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-    by_state = version >= FIRST_VERSION_WITH_REPLICA_STATE
-    replica_id = request.replica_state.replica_id if by_state else request.replica_id
-    if replica_id >= 0:
-        epoch = request.replica_state.replica_epoch if by_state else NO_EPOCH
-        keys = ([each.key for each in named], forgotten)
-        return _handle_follower(broker, context, request, plan, (replica_id, epoch), keys)
-    fetch = _Fetch(broker, context, request, plan)
-    fetch.read()
-    return fetch.wait() if fetch.may_wait() else fetch.reply()
+    return named, forgotten
 
 
 def _handle_follower(
@@ -155,7 +172,11 @@ class _Fetch:
     )
 
     def __init__(
-        self, broker: Broker, context: RequestContext, request: FetchRequest, plan: FetchPlan
+        self,
+        broker: Broker,
+        context: RequestContext,
+        request: FetchRequest | SinglePartitionFetch,
+        plan: FetchPlan,
     ) -> None:
         self._broker = broker
         self._context = context
@@ -188,10 +209,14 @@ class _Fetch:
         return self._future
 
     def _woken(self) -> None:
-        for partition in self.waitable:
-            partition.remove_waiter(self._woken)
+        waited = self.waitable
         self.read()
-        if not self.may_wait():
+        still_waits = self.may_wait()
+        if still_waits and self.waitable == waited:
+            return
+        for partition in waited:
+            partition.remove_waiter(self._woken)
+        if not still_waits:
             self._complete()
             return
         for partition in self.waitable:
@@ -220,6 +245,8 @@ class _Fetch:
         by_id = self._context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
         for wanted in self._plan.partitions:
             answer = self._read_partition(wanted, left, by_id)
+            if answer is None:
+                continue
             self._answers.append((wanted, answer))
             if answer.records:
                 self.read_bytes += len(answer.records)
@@ -231,7 +258,8 @@ class _Fetch:
                 or answer.preferred_read_replica >= 0
             )
 
-    def _read_partition(self, wanted: FetchedPartition, left: int, by_id: bool) -> PartitionData:
+    def _read_partition(self, wanted: FetchedPartition, left: int, by_id: bool) -> PartitionData | None:
+        """The answer; None where a session has nothing to say."""
         replicas = self._broker.replicas
         try:
             if not self._only_from_leader:
@@ -254,6 +282,11 @@ class _Fetch:
                 records=b"",
             )
         committed = self._request.isolation_level == READ_COMMITTED
+        if self._plan.incremental and diverging is None and not replicas.selects_by_rack:
+            upper = partition.last_stable_offset if committed else partition.high_watermark
+            if wanted.fetch_offset == upper and _is_known(wanted, partition):
+                self.waitable.append(partition)
+                return None
         data = self._describe(partition, committed)
         if diverging is not None:
             data.diverging_epoch = EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.end_offset)
@@ -303,7 +336,7 @@ class _Fetch:
                 upper_offset=upper,
                 at_least_one_batch=self.read_bytes == 0,
             )
-            data.records = piece.read()
+            data.records = partition.read_slice(piece)
             if data.aborted_transactions is not None and data.records:
                 data.aborted_transactions = [
                     AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
@@ -333,13 +366,15 @@ def _make_reply(
     topics: dict[object, FetchableTopicResponse] = {}
     by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     served: list[PartitionKey] = []
+    if by_id and not failed and len(answers) <= 1:
+        reply = _make_short_reply(context, plan, answers)
+        if reply is not None:
+            return reply
     for wanted, data in answers:
         if plan.session is not None:
             if plan.incremental and not _has_news(wanted, data):
                 continue
-            wanted.sent_high_watermark = data.high_watermark
-            wanted.sent_last_stable_offset = data.last_stable_offset
-            wanted.sent_log_start_offset = data.log_start_offset
+            _remember(wanted, data)
             if data.records:
                 served.append(wanted.key)
         topic = topics.get(wanted.topic)
@@ -359,6 +394,39 @@ def _make_reply(
     return frame_reply_in_parts(ApiKey.FETCH, context.api_version, context.correlation_id, response)
 
 
+def _make_short_reply(
+    context: RequestContext, plan: FetchPlan, answers: list[tuple[FetchedPartition, PartitionData]]
+) -> Reply:
+    """The reply with one partition, or with none, written by hand; None if it is not as simple as that."""
+    if not answers:
+        return (single_partition_fetch.encode_empty_answer(context.correlation_id, plan.session_id),)
+    wanted, data = answers[0]
+    if data.aborted_transactions or not isinstance(wanted.topic, UUID):
+        return None
+    if plan.session is not None:
+        if plan.incremental and not _has_news(wanted, data):
+            return (single_partition_fetch.encode_empty_answer(context.correlation_id, plan.session_id),)
+        _remember(wanted, data)
+        if data.records:
+            move_served_to_end(plan.session, [wanted.key])
+    return single_partition_fetch.encode_answer(
+        context.correlation_id,
+        plan.session_id,
+        wanted.topic,
+        data.partition_index,
+        (data.high_watermark, data.last_stable_offset, data.log_start_offset),
+        data.records or b"",
+        no_transaction_aborted=data.aborted_transactions is not None,
+    )
+
+
+def _remember(wanted: FetchedPartition, data: PartitionData) -> None:
+    """What the session was told."""
+    wanted.sent_high_watermark = data.high_watermark
+    wanted.sent_last_stable_offset = data.last_stable_offset
+    wanted.sent_log_start_offset = data.log_start_offset
+
+
 def _name_leaders(
     broker: Broker,
     context: RequestContext,
@@ -376,6 +444,15 @@ def _name_leaders(
             if hint.address is not None:
                 named[hint.leader_id] = NodeEndpoint(**hint.address._asdict())
     response.node_endpoints = list(named.values())
+
+
+def _is_known(wanted: FetchedPartition, partition: Partition) -> bool:
+    """Whether the session was told how far the partition goes."""
+    return (
+        wanted.sent_high_watermark == partition.high_watermark
+        and wanted.sent_last_stable_offset == partition.last_stable_offset
+        and wanted.sent_log_start_offset == partition.log.log_start_offset
+    )
 
 
 def _has_news(wanted: FetchedPartition, data: PartitionData) -> bool:
