@@ -1,6 +1,6 @@
 """Programs in a client's own language that walk through what its users do and print a JSON line a step.
 
-The first line is `{"plan": [names]}`. Then comes, in the plan's order, `{"name", "ok", "error"}` for each step
+The first line is `{"plan": [names]}`. Then comes, in the plan's order, `{"name", "ok", "error"}` for a step
 that was carried out and `{"name", "skipped"}` with the reason for each one that was left out. Other lines are
 the client's own talk and mean nothing. A step that the program did not live to tell about has failed.
 """
