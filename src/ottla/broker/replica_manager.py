@@ -56,9 +56,10 @@ from ottla.protocol.record_batch import (
     parse_batch_header,
 )
 from ottla.protocol.schema import Buffer
-from ottla.storage.log import AppendResult, LogConfig
+from ottla.storage.log import AppendResult, Log, LogConfig
 from ottla.storage.log_directory import LogDirectory
 from ottla.storage.producer_states import Verification
+from ottla.storage.timestamp_search import TimestampedOffset
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -73,6 +74,8 @@ COORDINATORS = {
     "__transaction_state": "transactions",
     "__share_group_state": "share_coordinator",
 }
+SEARCHES = 2
+"""Searches by timestamp at a time: each may hold a batch of 128 MiB."""
 NO_TIMESTAMP = -1
 ACKS_ALL = -1
 RACK_AWARE_SELECTOR = "RackAwareReplicaSelector"
@@ -132,6 +135,7 @@ class ReplicaManager:
         self._log_configs: dict[str, LogConfig] = {}
         self._min_insync_replicas: dict[str, int] = {}
         self._heavy_check = asyncio.Semaphore(1)
+        self._searches = asyncio.Semaphore(SEARCHES)
         self.fetch_max_bytes = broker.config[broker_settings.FETCH_MAX_BYTES]
         self.verifies_transactions: bool = broker.config[
             broker_settings.TRANSACTION_PARTITION_VERIFICATION_ENABLE
@@ -247,6 +251,17 @@ class ReplicaManager:
                 validate_produced, records, rules, now_ms, zstd_allowed=zstd_allowed
             )
         return CheckedBatch(header, batch, now_ms)
+
+    async def find_by_timestamp(self, log: Log, timestamp_ms: int | None) -> TimestampedOffset | None:
+        """The first record that is not older than `timestamp_ms`; with None, that has the largest timestamp.
+
+        It may lie in a batch that unfolds to 128 MiB, so this is done in a thread, a few at a time. Raises
+        OSError, ValueError where the log was closed meanwhile, LogCorruption.
+        """
+        async with self._searches:
+            if timestamp_ms is None:
+                return await asyncio.to_thread(log.find_max_timestamp)
+            return await asyncio.to_thread(log.find_offset_by_timestamp, timestamp_ms)
 
     def append_end_transaction_marker(
         self,

@@ -42,6 +42,7 @@ from ottla.protocol.messages import (
 )
 from ottla.protocol.messages.read_share_group_state_request import ReadShareGroupStateRequest
 from ottla.protocol.messages.write_share_group_state_request import WriteShareGroupStateRequest
+from ottla.storage.errors import StorageError
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -128,22 +129,26 @@ class SharePartitionLeader:
         try:
             start_offset = state.start_offset
             if start_offset == NO_OFFSET:
-                start_offset = self._first_start_offset()
-        except (OSError, ValueError) as problem:
+                start_offset = await self._first_start_offset()
+        except (OSError, ValueError, StorageError) as problem:
             log.error("share partition %s could not be loaded: %s", self.key.coordinator_key, problem)
             self._refuse(UnknownServerError())
             return
-        self.machine.load(
+        self._begin(
             start_offset,
             [
                 StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
                 for each in state.state_batches
             ],
         )
-        self.status = Status.ACTIVE
-        self.wake()
 
-    def _first_start_offset(self) -> int:
+    def _begin(self, start_offset: int, batches: Sequence[StateBatch]) -> None:
+        if self.status is Status.LOADING:  # not fenced meanwhile
+            self.machine.load(start_offset, batches)
+            self.status = Status.ACTIVE
+            self.wake()
+
+    async def _first_start_offset(self) -> int:
         """Where a group begins that has no state yet: share.auto.offset.reset."""
         broker, stored = self._broker, self.partition.log
         config = broker.config.for_group(self.key.group_id, broker.image)
@@ -154,7 +159,7 @@ class SharePartitionLeader:
         timestamp_ms = reset_timestamp_ms(strategy, broker.now_ms())
         if strategy == LATEST or timestamp_ms is None:
             return high_watermark
-        found = stored.find_offset_by_timestamp(timestamp_ms)
+        found = await broker.replicas.find_by_timestamp(stored, timestamp_ms)
         return high_watermark if found is None else min(found.offset, high_watermark)
 
     def _refuse(self, error: KafkaError) -> None:

@@ -2,6 +2,10 @@
 
 Only the batch that holds the answer is decompressed. Timestamps need not grow with offsets: what is found
 is the first record, in the order of the log, that qualifies.
+
+Records are not looked at when they are appended, so a batch whose CRC is right may hold none that can be
+read, or unfold beyond any bound. Such a batch counts as one record, with its newest timestamp at its first
+offset: whoever asks meets it there, as a reader does.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from typing import NamedTuple
 
 from ottla.protocol import record_queries
 from ottla.protocol.errors import CorruptBatch
-from ottla.protocol.record_batch import parse_batch_header
+from ottla.protocol.record_batch import check_crc, parse_batch_header
 from ottla.storage.segment import BatchPosition, Segment
 
 
@@ -55,9 +59,13 @@ def _first_in_batch(
     data = segment.file().read(batch.size_bytes, batch.position)
     try:
         header = parse_batch_header(data)
+        check_crc(data, 0, header)
+    except CorruptBatch as error:
+        raise segment.corruption(batch.position, batch.base_offset, str(error)) from error
+    try:
         found = record_queries.find_offset_by_timestamp(
             data, 0, header, timestamp_ms, start_offset=start_offset
         )
-    except CorruptBatch as error:
-        raise segment.corruption(batch.position, batch.base_offset, str(error)) from error
+    except CorruptBatch:
+        found = max(header.base_offset, start_offset), header.max_timestamp
     return None if found is None else TimestampedOffset(found[0], found[1], header.partition_leader_epoch)

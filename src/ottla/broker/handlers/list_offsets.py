@@ -8,14 +8,18 @@ Timestamps with a meaning of their own: -1 latest (the high watermark, or for re
 stable offset), -2 earliest, -3 the record with the largest timestamp (v7, KIP-734), -4 earliest local
 (v8, KIP-405), -5 latest tiered (v9) and -6 earliest pending upload (v11): without tiered storage -4 is
 the earliest and -5 and -6 are unknown (-1). Any other timestamp asks for the first record at or after it.
+
+A search by timestamp looks into a batch: that is done in a thread, and others get their turns meanwhile.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.partition import Partition
+from ottla.broker.turns import in_turns
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError, LeaderNotAvailable, OffsetNotAvailable
 from ottla.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
@@ -24,9 +28,13 @@ from ottla.protocol.messages.list_offsets_response import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from ottla.storage.errors import StorageError
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.broker.replica_manager import ReplicaManager
+
+log = logging.getLogger("ottla.broker")
 
 LATEST = -1
 EARLIEST = -2
@@ -45,7 +53,9 @@ CONSUMER = -1
 DEBUGGING_CONSUMER = -2
 
 
-def list_offsets(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+async def list_offsets(
+    broker: Broker, context: RequestContext, request: ListOffsetsRequest
+) -> ListOffsetsResponse:
     """Answer each partition on its own; a partition named twice is one error."""
     seen: set[tuple[str, int]] = set()
     twice: set[tuple[str, int]] = set()
@@ -54,24 +64,31 @@ def list_offsets(broker: Broker, context: RequestContext, request: ListOffsetsRe
             key = (topic.name, wanted.partition_index)
             (twice if key in seen else seen).add(key)
     response = ListOffsetsResponse(topics=[])
+    named = [(topic, wanted) for topic in request.topics for wanted in topic.partitions]
+    answered: dict[int, list[ListOffsetsPartitionResponse]] = {id(topic): [] for topic in request.topics}
+    async for topic, wanted in in_turns(named):
+        answers = answered[id(topic)]
+        key = (topic.name, wanted.partition_index)
+        if key in twice:
+            if key in seen:
+                answers.append(_failed(wanted.partition_index, ErrorCode.INVALID_REQUEST))
+                seen.remove(key)
+            continue
+        try:
+            answers.append(await _answer(broker, context, request, topic.name, wanted))
+        except KafkaError as error:
+            answers.append(_failed(wanted.partition_index, error.code))
+        except (OSError, ValueError, StorageError) as problem:
+            log.error(
+                "search failed topic=%s partition=%d error=%s", topic.name, wanted.partition_index, problem
+            )
+            answers.append(_failed(wanted.partition_index, ErrorCode.KAFKA_STORAGE_ERROR))
     for topic in request.topics:
-        answers = []
-        for wanted in topic.partitions:
-            key = (topic.name, wanted.partition_index)
-            if key in twice:
-                if key in seen:
-                    answers.append(_failed(wanted.partition_index, ErrorCode.INVALID_REQUEST))
-                    seen.remove(key)
-                continue
-            try:
-                answers.append(_answer(broker, context, request, topic.name, wanted))
-            except KafkaError as error:
-                answers.append(_failed(wanted.partition_index, error.code))
-        response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+        response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answered[id(topic)]))
     return response
 
 
-def _answer(
+async def _answer(
     broker: Broker,
     context: RequestContext,
     request: ListOffsetsRequest,
@@ -93,7 +110,7 @@ def _answer(
         limit = partition.last_stable_offset
     else:
         limit = partition.high_watermark
-    offset, timestamp, epoch = _find(partition, wanted.timestamp, limit)
+    offset, timestamp, epoch = await _find(broker.replicas, partition, wanted.timestamp, limit)
     unsettled = request.replica_id == CONSUMER and not partition.leader.settled
     if unsettled and (wanted.timestamp == LATEST or (offset < 0 and wanted.timestamp not in TIERED)):
         if context.api_version >= FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE:
@@ -108,19 +125,19 @@ def _answer(
     )
 
 
-def _find(partition: Partition, timestamp: int, limit: int) -> tuple[int, int, int]:
+async def _find(
+    replicas: ReplicaManager, partition: Partition, timestamp: int, limit: int
+) -> tuple[int, int, int]:
     """(offset, timestamp, leader epoch) of what `timestamp` asks for; -1 for what is not there."""
-    log = partition.log
+    stored = partition.log
     if timestamp == LATEST:
         return limit, -1, partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        start = log.log_start_offset
-        return start, -1, log.epoch_at(start) if start < log.log_end_offset else partition.leader_epoch
+        start = stored.log_start_offset
+        return start, -1, stored.epoch_at(start) if start < stored.log_end_offset else partition.leader_epoch
     if timestamp in TIERED:
         return -1, -1, -1
-    found = (
-        log.find_max_timestamp() if timestamp == MAX_TIMESTAMP else log.find_offset_by_timestamp(timestamp)
-    )
+    found = await replicas.find_by_timestamp(stored, None if timestamp == MAX_TIMESTAMP else timestamp)
     if found is None or (found.offset >= limit):
         return -1, -1, -1
     return found.offset, found.timestamp, found.leader_epoch
