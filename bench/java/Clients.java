@@ -8,6 +8,7 @@ import java.util.Collections;
 import java.util.Iterator;
 import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
@@ -310,6 +311,8 @@ class Sent implements Callback {
  * Both tell the deliveries counted and the time from send() to each one's return from poll().
  */
 public class Consumers {
+    /** So many connect at a time: a thousand at once on two cores is a stampede that nobody measures. */
+    static final Semaphore CONNECTING = new Semaphore(32);
     static final CountDownLatch PENDING = new CountDownLatch(1);
     static final AtomicInteger NOT_READY = new AtomicInteger();
     static final AtomicInteger UNDELIVERED = new AtomicInteger();
@@ -436,21 +439,28 @@ class Reading extends Thread implements ConsumerRebalanceListener {
 
     public void run() {
         try {
-            consumer = new KafkaConsumer(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer());
-            if (properties.containsKey("group.id")) {
-                consumer.subscribe(Collections.singleton(topic), this);
-            } else {
-                TopicPartition partition = new TopicPartition(topic, 0);
-                consumer.assign(Collections.singleton(partition));
-                consumer.seekToEnd(Collections.singleton(partition));
-                consumer.position(partition);
-                becomeReady();
-            }
+            Consumers.CONNECTING.acquire();
+            connect();
+            Consumers.CONNECTING.release();
             while (true) {
                 read(consumer.poll(Duration.ofSeconds(60)));
             }
         } catch (Throwable failure) {
             Program.fail(failure);
+        }
+    }
+
+    private void connect() {
+        consumer = new KafkaConsumer(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        if (properties.containsKey("group.id")) {
+            consumer.partitionsFor(topic);
+            consumer.subscribe(Collections.singleton(topic), this);
+        } else {
+            TopicPartition partition = new TopicPartition(topic, 0);
+            consumer.assign(Collections.singleton(partition));
+            consumer.seekToEnd(Collections.singleton(partition));
+            consumer.position(partition);
+            becomeReady();
         }
     }
 

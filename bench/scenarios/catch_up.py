@@ -63,7 +63,7 @@ def _catch_up(turn: Turn) -> dict[str, float]:
         for pace in (alone, produced):
             if abs(pace.per_second / PRODUCED_PER_SECOND - 1) > 0.05:
                 raise BenchError(f"{pace.per_second:.0f} records/s, not {PRODUCED_PER_SECOND}")
-        end = clients.end_offset(server)
+        end = clients.end_offsets(server, 1)
         if end != OLD_RECORDS + acknowledged:
             raise BenchError(f"{server.system.title} ends at {end}, acknowledged {acknowledged} of new ones")
     return {
