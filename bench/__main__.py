@@ -11,7 +11,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 # Apache Kafka's jars and its start are the conformance tests' own.
 sys.path.insert(0, str(REPOSITORY / "tests"))
 
-from bench import machine, profiling, report, runner  # noqa: E402
+from bench import machine, plot, profiling, report, runner  # noqa: E402
 from bench.errors import BenchError  # noqa: E402
 from bench.scenarios import SCENARIOS, Scenario  # noqa: E402
 from bench.servers import System  # noqa: E402
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m bench",
-        description="Measure ottla beside Apache Kafka 4.3.1. Writes RESULTS.md and results.json.",
+        description="Measure ottla beside Apache Kafka 4.3.1. Writes RESULTS.md, a figure and results.json.",
         epilog=f"`python -m bench {PROFILE} SCENARIO` runs ottla alone under Python's profiler.",
     )
     parser.add_argument("scenarios", nargs="*", metavar="scenario", help="names from --list; all without any")
@@ -117,9 +117,14 @@ def _measure(options: argparse.Namespace) -> None:
         # Written after each scenario: an hour's work is not lost to the last one's failure.
         results = results.merged_with(report.Results(facts, {scenario.name: result}))
         report.store_results(output / "results.json", results)
-        (output / "RESULTS.md").write_text(report.render(results, SCENARIOS), encoding="utf-8")
+        _write_report(output, results)
     if not options.only:
         print((output / "RESULTS.md").read_text(encoding="utf-8"))
+
+
+def _write_report(output: Path, results: report.Results) -> None:
+    (output / "RESULTS.md").write_text(report.render(results, SCENARIOS), encoding="utf-8")
+    plot.draw(plot.bars(results, SCENARIOS), results.machine, output / report.FIGURE_NAME)
 
 
 def _say(line: str) -> None:

@@ -6,12 +6,17 @@ import json
 import resource
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from bench import java_output, processes
 from bench.errors import BenchError, tail
@@ -20,6 +25,8 @@ from support.java_tools import java_command
 
 CLIENT_TIMEOUT_SECONDS = 600.0
 ADMIN_TIMEOUT_SECONDS = 30.0
+# How long ConsumerPerformance waits for its group and for the next records before it gives up.
+CONSUMER_PATIENCE_MS = 60_000
 TOPIC = "bench"
 # What a topic just created may answer on a broker that has not heard of it, or of its leader.
 NOT_READY = (
@@ -41,7 +48,7 @@ JAVA_CLIENT_FLAGS = (
 
 @dataclass(frozen=True, slots=True)
 class ClientRun:
-    """What a client printed, and who used the processors meanwhile.
+    """What a client printed (several: one after the other), and who used the processors meanwhile.
 
     server_cpu_seconds: the broker's. other_cpu_share: the processors' time, as a share of one processor,
     that went to neither the broker nor the client nor this process: other programs, and the kernel's own
@@ -53,30 +60,104 @@ class ClientRun:
     other_cpu_share: float
 
 
+@dataclass(slots=True)
+class Transcript:
+    """What one client printed, each line with the time (Unix, seconds) at which it came."""
+
+    lines: list[tuple[float, str]] = field(default_factory=list)
+
+    def read(self, stream: IO[str]) -> None:
+        """Take lines until the client closes its output."""
+        for line in stream:
+            self.lines.append((time.time(), line))
+
+    @property
+    def text(self) -> str:
+        return "".join(line for _, line in self.lines)
+
+    def came_at(self, text: str) -> float:
+        """When the first line with `text` in it came. Raises BenchError when none did."""
+        for at, line in self.lines:
+            if text in line:
+                return at
+        raise BenchError(f"a client never said {text!r}:\n{tail(self.text)}")
+
+
 def run_client(server: Served, command: Sequence[str], *, name: str) -> ClientRun:
     """Run a client to its end. Raises BenchError when it fails or hangs, or the broker dies meanwhile."""
+    _, client = run_together(server, [command], name=name)
+    return client
+
+
+def run_together(
+    server: Served, commands: Sequence[Sequence[str]], *, name: str
+) -> tuple[list[Transcript], ClientRun]:
+    """Start clients at once and wait for all of them. Raises BenchError as `run_client` does."""
     machine, server_cpu, ours = processes.machine_cpu_times(), server.cpu_seconds(), _our_cpu_seconds()
     began = time.perf_counter()
-    try:
-        result = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=CLIENT_TIMEOUT_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise BenchError(f"{name} on {server.system.title} hung for {CLIENT_TIMEOUT_SECONDS} s") from error
+    deadline = time.monotonic() + CLIENT_TIMEOUT_SECONDS
+    with ExitStack() as stack:
+        clients = [stack.enter_context(_Client(command)) for command in commands]
+        for client in clients:
+            try:
+                code = client.wait(deadline - time.monotonic())
+            except subprocess.TimeoutExpired as error:
+                raise BenchError(
+                    f"{name} on {server.system.title} hung for {CLIENT_TIMEOUT_SECONDS} s"
+                ) from error
+            server.check_running()
+            if code != 0:
+                words = tail(client.transcript.text + client.errors())
+                raise BenchError(f"{name} on {server.system.title} ended with {code}:\n{words}")
     elapsed = time.perf_counter() - began
-    server.check_running()
-    if result.returncode != 0:
-        words = tail(result.stdout + result.stderr)
-        raise BenchError(f"{name} on {server.system.title} ended with {result.returncode}:\n{words}")
     server_cpu = server.cpu_seconds() - server_cpu
     busy = processes.machine_cpu_times().busy - machine.busy
     others = busy - server_cpu - (_our_cpu_seconds() - ours)
-    return ClientRun(result.stdout, server_cpu, max(0.0, others) / elapsed)
+    transcripts = [client.transcript for client in clients]
+    output = "".join(transcript.text for transcript in transcripts)
+    return transcripts, ClientRun(output, server_cpu, max(0.0, others) / elapsed)
+
+
+class _Client:
+    """A client's process; it does not outlive the block."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self.transcript = Transcript()
+        self._command = command
+
+    def __enter__(self) -> _Client:
+        self._errors = tempfile.TemporaryFile("w+", errors="replace")
+        self._process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            errors="replace",
+        )
+        self._reader = threading.Thread(target=self.transcript.read, args=(self._process.stdout,))
+        self._reader.start()
+        return self
+
+    def wait(self, timeout_seconds: float) -> int:
+        """Its exit code, with its transcript whole. Raises subprocess.TimeoutExpired."""
+        code = self._process.wait(timeout_seconds)
+        self._reader.join()
+        return code
+
+    def errors(self) -> str:
+        """What it wrote to its standard error."""
+        self._errors.seek(0)
+        return self._errors.read()
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        self._errors.close()
 
 
 def _our_cpu_seconds() -> float:
@@ -88,46 +169,40 @@ def _our_cpu_seconds() -> float:
 def create_topic(
     server: Served, *, partitions: int = 1, topic: str = TOPIC, replication_factor: int = 1
 ) -> None:
-    admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 3})
     new_topic = NewTopic(topic, partitions, replication_factor)
-    futures = admin.create_topics([new_topic], request_timeout=ADMIN_TIMEOUT_SECONDS)
     try:
-        futures[topic].result(ADMIN_TIMEOUT_SECONDS)
+        with _admin(server) as admin:
+            made = admin.create_topics([new_topic], request_timeout=ADMIN_TIMEOUT_SECONDS)
+            made[topic].result(ADMIN_TIMEOUT_SECONDS)
     except (KafkaException, TimeoutError) as error:
         raise BenchError(f"could not create a topic on {server.system.title}: {error}") from error
 
 
-def end_offset(server: Served, *, topic: str = TOPIC, partition: int = 0) -> int:
-    """The high watermark of a partition, by ListOffsets."""
-    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "bench-offsets"})
+def _admin(server: Served) -> AdminClient:
+    """To be used in a `with`: one that is left to itself knocks at the dead broker's port ever after."""
+    return AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 3})
+
+
+def end_offsets(server: Served, partitions: int, *, topic: str = TOPIC, at_least: int = 0) -> int:
+    """The sum of a topic's high watermarks, by ListOffsets.
+
+    Asked again while it is below `at_least`, as followers may lag, and while a new topic has no leaders yet.
+    """
+    wanted = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in range(partitions)}
     deadline = time.monotonic() + ADMIN_TIMEOUT_SECONDS
-    try:
+    with _admin(server) as admin:
         while True:
+            overdue = time.monotonic() > deadline
             try:
-                _, high = consumer.get_watermark_offsets(
-                    TopicPartition(topic, partition), timeout=ADMIN_TIMEOUT_SECONDS
-                )
-                break
-            except KafkaException as error:
-                # A topic just created may not have its leader yet.
-                not_ready = error.args[0].code() in NOT_READY
-                if not not_ready or time.monotonic() > deadline:
-                    raise
-    except KafkaException as error:
-        raise BenchError(f"no offsets from {server.system.title}: {error}") from error
-    finally:
-        consumer.close()
-    return int(high)
-
-
-def end_offsets(server: Served, partitions: int, *, at_least: int = 0) -> int:
-    """The sum of the high watermarks; waited for if it is still below `at_least`, as followers may lag."""
-    deadline = time.monotonic() + ADMIN_TIMEOUT_SECONDS
-    while True:
-        found = sum(end_offset(server, partition=partition) for partition in range(partitions))
-        if found >= at_least or time.monotonic() > deadline:
-            return found
-        time.sleep(0.05)
+                futures = admin.list_offsets(wanted, request_timeout=ADMIN_TIMEOUT_SECONDS)
+                found = sum(future.result(ADMIN_TIMEOUT_SECONDS).offset for future in futures.values())
+                if found >= at_least or overdue:
+                    return int(found)
+            except (KafkaException, TimeoutError) as error:
+                not_ready = isinstance(error, KafkaException) and error.args[0].code() in NOT_READY
+                if not not_ready or overdue:
+                    raise BenchError(f"no offsets from {server.system.title}: {error}") from error
+            time.sleep(0.05)
 
 
 def wait_for_end_offset(server: Served, expected: int, *, timeout_seconds: float) -> float:
@@ -154,6 +229,27 @@ def wait_for_end_offset(server: Served, expected: int, *, timeout_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
+class Production:
+    """What a run of ProducerPerformance writes, as fast as it goes.
+
+    The first `warmup_records` of `records` are not counted. A record is `record_bytes` random letters, or a
+    random line of `payload_file`. With `transaction_ms` the producer is transactional and commits that often.
+    """
+
+    records: int
+    warmup_records: int
+    record_bytes: int
+    topic: str = TOPIC
+    partitions: int = 1
+    payload_file: Path | None = None
+    transaction_ms: int | None = None
+
+    @property
+    def counted_records(self) -> int:
+        return self.records - self.warmup_records
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerRun:
     """A run of ProducerPerformance: its summary, and the client run it came from."""
 
@@ -171,31 +267,50 @@ def producer_performance(
     transaction_ms: int | None = None,
     partitions: int = 1,
 ) -> ProducerRun:
-    """Java's ProducerPerformance as fast as it goes, the first `warmup_records` of `records` not counted.
+    """One ProducerPerformance; see Production and `produce`."""
+    production = Production(
+        records, warmup_records, record_bytes, partitions=partitions, transaction_ms=transaction_ms
+    )
+    return produce(server, properties, production)
 
-    With `transaction_ms` it is transactional, with a commit that often. Afterwards the partitions must hold
-    exactly `records` more than before (and the transactions' markers).
+
+def produce(server: Served, properties: Mapping[str, str], production: Production) -> ProducerRun:
+    """Java's ProducerPerformance. Afterwards the partitions must hold exactly `records` more than before
+    (and the transactions' markers).
     """
+    expected = end_offsets(server, production.partitions, topic=production.topic) + production.records
+    command = producer_command(server, properties, production)
+    client = run_client(server, command, name="ProducerPerformance")
+    summary = java_output.parse_producer_performance(
+        client.output, records=production.records, warmup_records=production.warmup_records
+    )
+    check_written(server, production, expected)
+    return ProducerRun(summary, client)
+
+
+def producer_command(server: Served, properties: Mapping[str, str], production: Production) -> list[str]:
+    payload: tuple[str, ...] = ("--record-size", str(production.record_bytes))
+    if production.payload_file is not None:
+        payload = ("--payload-file", str(production.payload_file))
     transactions: tuple[str, ...] = ()
-    if transaction_ms is not None:
-        transactions = ("--transactional-id", "bench", "--transaction-duration-ms", str(transaction_ms))
-    expected = end_offsets(server, partitions) + records
-    command = java_command(
+    if production.transaction_ms is not None:
+        transactions = ("--transactional-id", "bench")
+        transactions += ("--transaction-duration-ms", str(production.transaction_ms))
+    return java_command(
         "org.apache.kafka.tools.ProducerPerformance",
-        *("--bootstrap-server", server.bootstrap, "--topic", TOPIC, "--throughput", "-1", "--print-metrics"),
-        *("--num-records", str(records), "--warmup-records", str(warmup_records)),
-        *("--record-size", str(record_bytes), *transactions),
+        *("--bootstrap-server", server.bootstrap, "--topic", production.topic, "--throughput", "-1"),
+        *("--num-records", str(production.records), "--warmup-records", str(production.warmup_records)),
+        *("--print-metrics", *payload, *transactions),
         *("--command-property", *(f"{name}={value}" for name, value in properties.items())),
         flags=JAVA_CLIENT_FLAGS,
     )
-    client = run_client(server, command, name="ProducerPerformance")
-    summary = java_output.parse_producer_performance(
-        client.output, records=records, warmup_records=warmup_records
-    )
-    found = end_offsets(server, partitions, at_least=expected)
-    if found != expected and (transaction_ms is None or found < expected):
+
+
+def check_written(server: Served, production: Production, expected: int) -> None:
+    """Raises BenchError unless the partitions end where they must: at `expected`, with markers beyond it."""
+    found = end_offsets(server, production.partitions, topic=production.topic, at_least=expected)
+    if found != expected and (production.transaction_ms is None or found < expected):
         raise BenchError(f"{server.system.title} ends at offset {found} where {expected} was acknowledged")
-    return ProducerRun(summary, client)
 
 
 def end_to_end_latency_java(
@@ -214,13 +329,18 @@ def end_to_end_latency_java(
 
 def consumer_performance(server: Served, *, records: int) -> tuple[java_output.ConsumerSummary, ClientRun]:
     """Java's ConsumerPerformance from the first record on, in a group of its own."""
-    command = java_command(
+    client = run_client(server, consumer_command(server, records), name="ConsumerPerformance")
+    return java_output.parse_consumer_performance(client.output, records=records), client
+
+
+def consumer_command(server: Served, records: int) -> list[str]:
+    return java_command(
         "org.apache.kafka.tools.ConsumerPerformance",
         *("--bootstrap-server", server.bootstrap, "--topic", TOPIC, "--num-records", str(records)),
+        *("--date-format", java_output.CONSUMER_DATE_FORMAT),
+        *("--timeout", str(CONSUMER_PATIENCE_MS)),
         flags=JAVA_CLIENT_FLAGS,
     )
-    client = run_client(server, command, name="ConsumerPerformance")
-    return java_output.parse_consumer_performance(client.output, records=records), client
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ class Measure:
 
     name: the key in results.json. unit: of the value, for the table. target: None where the figure is told
     for information. apache_kafka_only: a thing that ottla does not do as a step of its own (formatting a
-    directory).
+    directory). history: what it is called in the unified-logging seed's table of 2014, and the figure there.
     """
 
     name: str
@@ -39,6 +39,12 @@ class Measure:
     unit: str
     target: Target | None = None
     apache_kafka_only: bool = False
+    history: str | None = None
+
+    @property
+    def more_is_better(self) -> bool:
+        """Rates are to be high; times, sizes and costs low."""
+        return self.unit.endswith("/s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +68,11 @@ class Comparison:
     kafka: Spread
     ottla: Spread
     ratio_of_medians: float
-    median_of_pair_ratios: float
+    pair_ratios: Spread
+
+    @property
+    def median_of_pair_ratios(self) -> float:
+        return self.pair_ratios.median
 
 
 def spread(samples: Sequence[float]) -> Spread:
@@ -86,7 +96,7 @@ def compare(kafka: Sequence[float], ottla: Sequence[float]) -> Comparison:
         kafka_spread,
         ottla_spread,
         ottla_spread.median / kafka_spread.median,
-        statistics.median(pair_ratios),
+        spread(pair_ratios),
     )
 
 

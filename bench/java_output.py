@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 
 from bench.errors import BenchError, tail
 
@@ -23,6 +24,11 @@ _CONSUMER_FIELDS = (
     "start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, "
     "rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
 )
+# Asked of ConsumerPerformance, and how Python reads it: with the zone, whatever the zone of either is.
+CONSUMER_DATE_FORMAT = "yyyy-MM-dd HH:mm:ss:SSSZ"
+_CONSUMER_DATE = "%Y-%m-%d %H:%M:%S:%f%z"
+# What ProducerPerformance says when all that it counts is acknowledged.
+PRODUCER_COUNTED = " steady state records sent, "
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +52,16 @@ class LatencySummary:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSummary:
-    """ConsumerPerformance's line; the fetch figures leave the time of joining the group out."""
+    """ConsumerPerformance's line; the fetch figures leave the time of joining the group out.
+
+    fetching_since, ended_at: Unix time, seconds.
+    """
 
     records: int
     records_per_second: float
     fetch_records_per_second: float
+    fetching_since: float
+    ended_at: float
 
 
 def parse_producer_performance(output: str, *, records: int, warmup_records: int) -> ProducerSummary:
@@ -84,8 +95,13 @@ def parse_consumer_performance(output: str, *, records: int) -> ConsumerSummary:
         raise BenchError(f"ConsumerPerformance printed no summary:\n{tail(output)}")
     values = dict(zip(_CONSUMER_FIELDS.split(", "), lines[-1].split(", "), strict=False))
     try:
+        ended_at = datetime.strptime(values["end.time"], _CONSUMER_DATE).astimezone().timestamp()
         summary = ConsumerSummary(
-            int(values["data.consumed.in.nMsg"]), float(values["nMsg.sec"]), float(values["fetch.nMsg.sec"])
+            int(values["data.consumed.in.nMsg"]),
+            float(values["nMsg.sec"]),
+            float(values["fetch.nMsg.sec"]),
+            fetching_since=ended_at - int(values["fetch.time.ms"]) / 1000,
+            ended_at=ended_at,
         )
     except (KeyError, ValueError) as error:
         raise BenchError(f"ConsumerPerformance printed no figures:\n{tail(output)}") from error

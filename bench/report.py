@@ -13,9 +13,11 @@ from bench.errors import BenchError
 from bench.figures import Bound, Comparison, Measure, Spread, Target, compare, spread, target_met
 from bench.runner import ScenarioResult
 from bench.scenarios import Scenario
+from bench.scenarios.unified_logging import SEED_TABLE
 from bench.servers import BROKER_SETTINGS, KAFKA_HEAP, System
 
 FORMAT_VERSION = 2
+FIGURE_NAME = "RESULTS.svg"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +82,8 @@ def store_results(path: Path, results: Results) -> None:
 
 
 def render(results: Results, scenarios: Mapping[str, Scenario]) -> str:
-    """The whole of RESULTS.md, the latest machine first."""
-    parts = [_INTRODUCTION, _settings_text()]
+    """The whole of RESULTS.md, the latest machine first; it shows the figure that lies beside it."""
+    parts = [_INTRODUCTION, _FIGURE, _settings_text()]
     for each in (results, *results.elsewhere):
         parts += _render_machine(each, scenarios)
     return "\n".join(parts)
@@ -89,13 +91,23 @@ def render(results: Results, scenarios: Mapping[str, Scenario]) -> str:
 
 def _render_machine(results: Results, scenarios: Mapping[str, Scenario]) -> list[str]:
     taken = [scenario for name, scenario in scenarios.items() if name in results.scenarios]
+    with_history: list[tuple[str, ...]] = []
     with_target: list[tuple[str, ...]] = []
     without_target: list[tuple[str, ...]] = []
+    for scenario in sorted(taken, key=_place_in_the_seeds_table):
+        for measure in scenario.measures:
+            if measure.history is not None:
+                row = _row(scenario, measure, results.scenarios[scenario.name])
+                with_history.append((*row, *([""] * (len(_TARGET_HEADER) - len(row))), measure.history))
     for scenario in taken:
         for measure in scenario.measures:
-            row = _row(scenario, measure, results.scenarios[scenario.name])
-            (without_target if measure.target is None else with_target).append(row)
-    parts = [_machine_table(results.machine), "### Targets\n", _table(_TARGET_HEADER, with_target)]
+            if measure.history is None:
+                row = _row(scenario, measure, results.scenarios[scenario.name])
+                (without_target if measure.target is None else with_target).append(row)
+    parts = [_machine_table(results.machine)]
+    if with_history:
+        parts += [_HISTORY, _table((*_TARGET_HEADER, "as history: 2014"), with_history)]
+    parts += ["### Targets\n", _table(_TARGET_HEADER, with_target)]
     if without_target:
         parts += ["### For information\n", _table(_HEADER, without_target)]
     parts += [
@@ -103,6 +115,10 @@ def _render_machine(results: Results, scenarios: Mapping[str, Scenario]) -> list
         *(_how(scenario, results.scenarios[scenario.name]) for scenario in taken),
     ]
     return parts
+
+
+def _place_in_the_seeds_table(scenario: Scenario) -> int:
+    return SEED_TABLE.index(scenario.name) if scenario.name in SEED_TABLE else len(SEED_TABLE)
 
 
 _INTRODUCTION = """# ottla beside Apache Kafka
@@ -115,6 +131,13 @@ two medians, and the median of the ratios of neighbouring runs (a machine's mood
 it). A target on a ratio counts as met only when both meet it. Figures of different machines are not to be
 compared; each has its section.
 """
+_FIGURE = f"![The ratios, as bars]({FIGURE_NAME})\n"
+_HISTORY = """### The benchmark of 2014, again
+
+The table of the unified-logging seed, with its own figures beside, as history: records of 100 bytes on three
+machines of six cores each (Intel Xeon, 2.5 GHz, six disks of 7,200 RPM, 32 GB, 1 Gb Ethernet), the clients on
+three more. Here brokers and clients share one machine.
+"""
 _HEADER = (
     "scenario",
     "measure",
@@ -126,15 +149,22 @@ _HEADER = (
 _TARGET_HEADER = (*_HEADER, "target", "met")
 
 
+def comparison_of(measure: Measure, result: ScenarioResult) -> Comparison | None:
+    """None for what Kafka alone does, and for a measure that the scenario did not have when it was taken."""
+    kafka = result.samples[System.KAFKA.value].get(measure.name)
+    ottla = result.samples[System.OTTLA.value].get(measure.name)
+    return None if kafka is None or ottla is None else compare(kafka, ottla)
+
+
 def _row(scenario: Scenario, measure: Measure, result: ScenarioResult) -> tuple[str, ...]:
-    kafka = result.samples[System.KAFKA.value][measure.name]
-    title = f"{measure.title}, {measure.unit}"
-    if measure.apache_kafka_only:
-        return (f"`{scenario.name}`", title, format_spread(spread(kafka)), "–", "–", "–")
-    comparison = compare(kafka, result.samples[System.OTTLA.value][measure.name])
+    begin = (f"`{scenario.name}`", f"{measure.title}, {measure.unit}")
+    comparison = comparison_of(measure, result)
+    if comparison is None:
+        kafka = result.samples[System.KAFKA.value].get(measure.name)
+        row = (*begin, "not taken" if kafka is None else format_spread(spread(kafka)), "–", "–", "–")
+        return row if measure.target is None else (*row, format_target(measure.target, measure.unit), "–")
     row = (
-        f"`{scenario.name}`",
-        title,
+        *begin,
         format_spread(comparison.kafka),
         format_spread(comparison.ottla),
         f"{comparison.ratio_of_medians:.2f}",

@@ -4,12 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bench.scenarios import consuming, latency, life, producing, replicated
+from bench.scenarios import (
+    catch_up,
+    connections,
+    consuming,
+    latency,
+    life,
+    producing,
+    replicated,
+    sizes,
+    unified_logging,
+)
 from bench.scenarios.scenario import Scenario, Turn
 
 __all__ = ["SCENARIOS", "Scenario", "Turn"]
 
-_FAMILIES = (producing, latency, consuming, life, replicated)
+_FAMILIES = (
+    producing,
+    latency,
+    consuming,
+    unified_logging,
+    sizes,
+    life,
+    replicated,
+    connections,
+    catch_up,
+)
 
 SCENARIOS: Mapping[str, Scenario] = {
     scenario.name: scenario for family in _FAMILIES for scenario in family.SCENARIOS

@@ -26,6 +26,7 @@ def test_a_comparison_tells_both_ratios():
     assert comparison.ratio_of_medians == pytest.approx(1.6)
     assert comparison.median_of_pair_ratios == pytest.approx(1.6)
     assert comparison.kafka.maximum == 20.0
+    assert comparison.pair_ratios == Spread(pytest.approx(1.6), pytest.approx(1.5), pytest.approx(2.0))
 
 
 def test_pairs_are_neighbours_not_sorted():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from bench.errors import BenchError
 from bench.java_output import (
@@ -34,8 +36,8 @@ Percentiles: 50th = 0, 99th = 9, 99.9th = 55
 CONSUMER = """\
 start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, \
 fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec
-2026-11-21 09:26:15:555, 2026-11-21 09:26:21:025, 476.8811, 87.1812, 5000461, 914161.0603, 3484, 1986, \
-240.1214, 2517855.4884
+2026-11-21 09:26:15:555+0100, 2026-11-21 09:26:21:025+0100, 476.8811, 87.1812, 5000461, 914161.0603, 3484, \
+1986, 240.1214, 2517855.4884
 """
 
 
@@ -86,9 +88,21 @@ def test_a_consumer_tells_its_rate_with_and_without_joining():
     assert summary.fetch_records_per_second == 2517855.4884
 
 
+def test_a_consumer_tells_when_it_fetched_whatever_its_zone():
+    summary = parse_consumer_performance(CONSUMER, records=5_000_000)
+    assert summary.ended_at == datetime(2026, 11, 21, 8, 26, 21, 25_000, tzinfo=UTC).timestamp()
+    assert summary.ended_at - summary.fetching_since == pytest.approx(1.986)
+
+
 @pytest.mark.parametrize(
     ("output", "records"),
-    [("", 1), (CONSUMER, 5_000_462), (CONSUMER.replace("5000461", "many"), 1), (CONSUMER.splitlines()[1], 1)],
+    [
+        ("", 1),
+        (CONSUMER, 5_000_462),
+        (CONSUMER.replace("5000461", "many"), 1),
+        (CONSUMER.replace("+0100", ""), 1),
+        (CONSUMER.splitlines()[1], 1),
+    ],
 )
 def test_a_consumer_without_all_records_is_an_error(output, records):
     with pytest.raises(BenchError, match="ConsumerPerformance"):

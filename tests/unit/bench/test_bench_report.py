@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from bench.figures import Bound, Measure, Target
 from bench.report import Results, format_value, load_results, render, store_results
 from bench.runner import Options, ScenarioResult, run_scenario
 from bench.scenarios import SCENARIOS, Scenario, Turn
+from bench.scenarios.unified_logging import SEED_TABLE
 from bench.servers import System
 
 GOLDEN = Path(__file__).with_name("golden_results.md")
@@ -30,6 +32,23 @@ RATE = Scenario(
     ),
     unused,
 )
+AGAIN = Scenario(
+    "consume-100b",
+    "Reading beads.",
+    (
+        Measure(
+            "beads_per_second",
+            "beads",
+            "beads/s",
+            Target(Bound.RATIO_AT_LEAST, 1.2),
+            history="single reader of beads: 7",
+        ),
+        Measure("p50_ms", "p50", "ms", history="one bead, median: 2 ms"),
+        Measure("p99_ms", "p99", "ms", Target(Bound.RATIO_AT_MOST, 0.8)),
+    ),
+    unused,
+)
+FIRST = Scenario("produce-100b-acks1", "Writing beads.", (replace(AGAIN.measures[0], name="rate"),), unused)
 START = Scenario(
     "start",
     "Waking up.",
@@ -48,7 +67,14 @@ SAMPLES = {
         "kafka": {"start_seconds": [1.6, 1.7, 1.8], "format_seconds": [1.0, 1.1, 1.2]},
         "ottla": {"start_seconds": [0.61, 0.6, 0.59]},
     },
+    # taken before the scenario had its p99
+    "consume-100b": {
+        "kafka": {"beads_per_second": [10.0, 11.0, 12.0], "p50_ms": [0.2, 0.2, 0.2]},
+        "ottla": {"beads_per_second": [11.0, 12.0, 13.0], "p50_ms": [0.1, 0.1, 0.1]},
+    },
+    "produce-100b-acks1": {"kafka": {"rate": [1.0, 1.0, 1.0]}, "ottla": {"rate": [2.0, 2.0, 2.0]}},
 }
+SCENARIOS_OF_BEADS = {each.name: each for each in (START, RATE, AGAIN, FIRST)}
 
 
 def result(name: str, *, runs: int = 3, quick: bool = False) -> ScenarioResult:
@@ -56,8 +82,21 @@ def result(name: str, *, runs: int = 3, quick: bool = False) -> ScenarioResult:
 
 
 def test_the_tables_are_as_they_were():
-    results = Results(MACHINE, {"rate": result("rate"), "start": result("start", quick=True)})
-    assert render(results, {"start": START, "rate": RATE}) == GOLDEN.read_text(encoding="utf-8")
+    # given results of all of them, one a quick look, and one taken before it had all of its measures
+    taken = {name: result(name, quick=name == "start") for name in SCENARIOS_OF_BEADS}
+    # then measures with a history have a table of their own, in the order of the seed's
+    assert render(Results(MACHINE, taken), SCENARIOS_OF_BEADS) == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_without_histories_there_is_no_table_of_them():
+    assert "2014" not in render(Results(MACHINE, {"rate": result("rate")}), SCENARIOS_OF_BEADS)
+
+
+def test_the_results_in_the_repository_load_and_are_told():
+    results = load_results(command.REPOSITORY / "bench" / "results.json")
+    assert results is not None
+    text = render(results, SCENARIOS)
+    assert all(f"**`{name}`**" in text for name in results.scenarios if name in SCENARIOS)
 
 
 def test_a_scenario_without_a_result_has_no_row():
@@ -151,12 +190,20 @@ def test_a_missing_figure_is_an_error_not_a_gap(tmp_path):
 
 def test_the_scenarios_of_the_targets_are_there():
     targeted = {name for name, item in SCENARIOS.items() if any(measure.target for measure in item.measures)}
-    assert targeted == {
+    assert targeted >= {
         "produce-100b-acks1",
         "produce-100b-acksall",
         "produce-one-record-a-request",
         "produce-one-record-a-request-1-in-flight",
         "end-to-end-latency",
+        "end-to-end-latency-java",
+        "consume-100b",
+        "consume-three-consumers",
+        "produce-and-consume",
+        "produce-record-sizes",
+        "produce-partitions",
+        "produce-codecs",
+        "cluster-produce-three-producers",
         "produce-transactional",
         "cluster-produce-acks1",
         "cluster-produce-acksall",
@@ -167,6 +214,63 @@ def test_the_scenarios_of_the_targets_are_there():
         "start",
         "memory",
     }
+
+
+def test_the_table_of_2014_is_whole():
+    histories = {
+        (name, measure.history)
+        for name, item in SCENARIOS.items()
+        for measure in item.measures
+        if measure.history is not None
+    }
+    assert [name for name in SEED_TABLE if name not in SCENARIOS] == []
+    assert {name for name, _ in histories} == set(SEED_TABLE)
+    told = " ".join(history for _, history in histories)
+    for figure in (
+        "821,557",
+        "786,980",
+        "421,823",
+        "2,024,032",
+        "940,521",
+        "2,615,968",
+        "2 ms",
+        "3 ms",
+        "14 ms",
+    ):
+        assert figure in told
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=list(SCENARIOS))
+def test_rates_are_to_be_high_and_everything_else_low(scenario):
+    for measure in scenario.measures:
+        if measure.target is not None and measure.target.bound is not Bound.VALUE_AT_MOST:
+            assert measure.more_is_better is (measure.target.bound is Bound.RATIO_AT_LEAST), measure
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=list(SCENARIOS))
+def test_a_scenarios_measures_have_names_of_their_own(scenario):
+    names = [measure.name for measure in scenario.measures]
+    titles = [(measure.title, measure.unit) for measure in scenario.measures]
+    assert len(set(names)) == len(names) and len(set(titles)) == len(titles)
+
+
+def test_the_report_and_its_figure_are_written_together(tmp_path, monkeypatch, capsys):
+    # given a scenario that counts in turns
+    def run(turn: Turn) -> dict[str, float]:
+        return {"records_per_second": 2.0 if turn.system is System.OTTLA else 1.0, "cpu": 1.0}
+
+    monkeypatch.setitem(command.SCENARIOS, "rate", Scenario("rate", "", RATE.measures, run))
+    # when it is run by its name
+    code = command.main(["rate", "--runs", "2", "--output", str(tmp_path), "--directory", str(tmp_path)])
+    # then the results, the tables and the figure that the tables show are there
+    assert code == 0
+    results = load_results(tmp_path / "results.json")
+    assert (
+        results is not None and results.scenarios["rate"].samples["ottla"]["records_per_second"] == [2.0] * 2
+    )
+    text = (tmp_path / "RESULTS.md").read_text(encoding="utf-8")
+    assert "(RESULTS.svg)" in text and text in capsys.readouterr().out
+    assert "rate" in (tmp_path / "RESULTS.svg").read_text(encoding="utf-8")
 
 
 def test_an_unknown_scenario_is_one_clear_line(capsys):
