@@ -43,6 +43,7 @@ class Acceptor:
         self._slot_freed = slot_freed
         self._adopt = adopt
         self._refuse = refuse
+        self._admitted: list[tuple[socket.socket, str]] = []
         self._paused = ""
 
     async def run(self) -> None:
@@ -52,21 +53,23 @@ class Acceptor:
             await self._until_there_is_a_slot()
             try:
                 accepted, address = await loop.sock_accept(self._bound)
-                await self._take(accepted, address[0])
+                self._resume()
+                await self._admit(accepted, address[0])
                 for _ in range(ACCEPT_BATCH - 1):
                     if not self._limits.has_slot(self._listener_name):
                         break
                     accepted, address = self._bound.accept()
-                    await self._take(accepted, address[0])
+                    await self._admit(accepted, address[0])
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                continue  # nobody else is there, or somebody has gone again
+                pass  # nobody else is there, or somebody has gone again
             except OSError as problem:
                 if problem.errno not in _OUT_OF_RESOURCES:
                     raise
                 self._pause(problem.strerror or str(problem))
+                await self._adopt_admitted()
                 await asyncio.sleep(RETRY_SECONDS)
-            else:
-                self._resume()
+            await self._adopt_admitted()
+            await asyncio.sleep(0)  # a flood of refusals leaves everybody else their turn too
 
     async def _until_there_is_a_slot(self) -> None:
         while not self._limits.has_slot(self._listener_name):
@@ -78,15 +81,20 @@ class Acceptor:
             except TimeoutError:
                 continue
 
-    async def _take(self, accepted: socket.socket, address: str) -> None:
+    async def _admit(self, accepted: socket.socket, address: str) -> None:
         delay = self._limits.delay(self._listener_name, asyncio.get_running_loop().time())
         if delay > 0:
+            await self._adopt_admitted()
             await asyncio.sleep(delay)
         if self._limits.add(self._listener_name, address):
-            await self._adopt(accepted, address)
+            self._admitted.append((accepted, address))
         else:
             accepted.close()
             self._refuse(address)
+
+    async def _adopt_admitted(self) -> None:
+        admitted, self._admitted = self._admitted, []
+        await asyncio.gather(*(self._adopt(accepted, address) for accepted, address in admitted))
 
     def _pause(self, reason: str) -> None:
         if self._paused != reason:

@@ -77,6 +77,7 @@ class AnswerMemory:
 
     def unread(self, holder: Holder) -> None:
         """The client of `holder` does not take what was sent."""
+        self.read(holder)
         size = holder.unread_bytes()
         self._unread[holder] = _Unread(size, self._now())
         self._count(size)

@@ -257,10 +257,9 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     # -- memory that connections share ----------------------------------------------------------------
 
-    def memory_granted(self) -> None:
-        """There is room for more of the frame, and it is counted."""
-        assert self._frame is not None
-        self._extend_frame(self._next_room() - len(self._frame))
+    def memory_granted(self, size: int) -> None:
+        """There is room for `size` more bytes of the frame, and they are counted."""
+        self._extend_frame(size)
         if self._transport is not None and not self._closed:
             self._transport.resume_reading()
 
@@ -342,14 +341,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         frame[: self._fill] = head
         self._frame = frame
 
-    def _next_room(self) -> int:
-        """How large the frame's buffer is to become: twice as large, or as at its beginning."""
-        assert self._frame is not None
-        return min(self._frame_bytes, max(FRAME_GROWTH_BYTES, 2 * len(self._frame)))
-
     def _grow_frame(self) -> None:
-        assert self._frame is not None
-        size = self._next_room() - len(self._frame)
+        """Make room for twice of what is there."""
+        size = min(self._fill, self._frame_bytes - self._fill)
         if self._memory.grow(self, size):
             self._extend_frame(size)
         else:

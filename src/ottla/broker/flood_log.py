@@ -23,6 +23,11 @@ class FloodLog:
         # For each kind of the running second: how many were not written, and the latest of them.
         self._held_back: dict[str, tuple[int, str]] = {}
 
+    @property
+    def counting(self) -> bool:
+        """Whether the second of some event has not ended yet."""
+        return bool(self._held_back)
+
     def warn(self, kind: str, text: str, failure: BaseException | None = None) -> None:
         """Write `text`, or count it. `failure` is written with its traceback, if it is written."""
         held_back = self._held_back.get(kind)

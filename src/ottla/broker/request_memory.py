@@ -29,8 +29,8 @@ class Holder(Protocol):
     held_since: float
     """When it last got room, or set something aside, in the loop's time."""
 
-    def memory_granted(self) -> None:
-        """The room that its frame waits for is there and counted."""
+    def memory_granted(self, size: int) -> None:
+        """The `size` bytes that its frame waits for are there and counted."""
 
     def hang_up_on_slow_request(self) -> None:
         """Close: others wait for what it holds."""
@@ -118,6 +118,7 @@ class RequestMemory:
                 holder = next(iter(self._waiting))
                 if not self._fits(holder, self._waiting[holder], in_turn=True):
                     break
-            self.held_bytes += self._waiting.pop(holder)
-            holder.memory_granted()
+            size = self._waiting.pop(holder)
+            self.held_bytes += size
+            holder.memory_granted(size)
         self.short = bool(self._waiting)

@@ -21,7 +21,7 @@ from ottla.broker.polling import Poller, look_seconds
 from ottla.broker.request_memory import RequestMemory
 from ottla.broker.supervisor import Supervisor
 from ottla.core.metadata import broker_settings
-from ottla.core.metadata.settings import MAX_INT
+from ottla.core.metadata.settings import MAX_INT, Setting
 
 log = logging.getLogger("ottla.broker")
 
@@ -157,9 +157,8 @@ class Server:
             )
 
         bound.setblocking(False)
-        receive_bytes = self._config[broker_settings.SOCKET_RECEIVE_BUFFER_BYTES]
-        if receive_bytes != SYSTEM_BUFFER:  # connections inherit it; later would be too late for its window
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        # Connections inherit it; set on them it would be too late for the window.
+        self._size_buffer(bound, socket.SO_RCVBUF, broker_settings.SOCKET_RECEIVE_BUFFER_BYTES)
         bound.listen(self._config[broker_settings.SOCKET_LISTEN_BACKLOG_SIZE])
         acceptor = Acceptor(listener_name, bound, limits, group.slot_freed, adopt, refuse)
         task = self._supervisor.spawn(f"accept-{listener_name}", acceptor.run())
@@ -169,9 +168,17 @@ class Server:
         """Options as Kafka sets them; the event loop adds TCP_NODELAY."""
         accepted.setblocking(False)
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        send_bytes = self._config[broker_settings.SOCKET_SEND_BUFFER_BYTES]
-        if send_bytes != SYSTEM_BUFFER:
-            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
+        self._size_buffer(accepted, socket.SO_SNDBUF, broker_settings.SOCKET_SEND_BUFFER_BYTES)
+
+    def _size_buffer(self, of: socket.socket, option: int, setting: Setting[int]) -> None:
+        """Size a buffer as it was configured; by default the system does it, as it goes.
+
+        Kafka's default of 100 KiB costs four times the CPU of a system that decides itself (measured with
+        requests of 0.9 MB), because each of them comes in many small pieces.
+        """
+        size_bytes = self._config[setting]
+        if setting.name in self._config.static and size_bytes != SYSTEM_BUFFER:
+            of.setsockopt(socket.SOL_SOCKET, option, size_bytes)
 
     async def tend(self) -> None:
         """What is done every second: close who is idle or too many, hurry who keeps others waiting."""

@@ -133,10 +133,10 @@ REQUEST_TIMEOUT_MS = integer(
     "request.timeout.ms", 30_000, "How long this node waits for the answer to a request of its own."
 )
 SOCKET_SEND_BUFFER_BYTES = integer(
-    "socket.send.buffer.bytes", 102_400, "The send buffer of each socket; -1 leaves it to the system."
+    "socket.send.buffer.bytes", 102_400, "The send buffer of each socket, if it is given and not -1."
 )
 SOCKET_RECEIVE_BUFFER_BYTES = integer(
-    "socket.receive.buffer.bytes", 102_400, "The receive buffer of each socket; -1 leaves it to the system."
+    "socket.receive.buffer.bytes", 102_400, "The receive buffer of each socket, if it is given and not -1."
 )
 SOCKET_REQUEST_MAX_BYTES = integer(
     "socket.request.max.bytes", 104_857_600, "The largest request that is read.", at_least(1)
