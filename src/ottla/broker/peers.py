@@ -66,8 +66,8 @@ class PeerConnections:
     ) -> Message:
         """The answer to `request`, in the newest version that both speak, or at most `version`.
 
-        Raises PeerUnreachable, also when the other node does not serve the API. A cancelled call leaves the
-        connection as it is; its late answer is passed over.
+        Raises PeerUnreachable, also when the other node does not serve the API, or not in a version that can
+        say the request. A cancelled call leaves the connection as it is; its late answer is passed over.
         """
         key = (purpose, PeerAddress(*to))
         connection = self._connections.get(key)
@@ -213,7 +213,10 @@ class _PeerProtocol(asyncio.Protocol):
         assert api_key is not None
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
-        frame = encode_request(api_key, version, correlation_id, client_id, request)
+        try:
+            frame = encode_request(api_key, version, correlation_id, client_id, request)
+        except ValueError as problem:  # the other node speaks old versions only, which can't say it
+            raise PeerUnreachable(f"the request can't be said in version {version}: {problem}") from problem
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(correlation_id, api_key, version, answer))
         self._transport.write(len(frame).to_bytes(4, "big") + frame)

@@ -26,6 +26,11 @@ class ErrorCode(enum.IntEnum):
         member.retriable = retriable
         return member
 
+    @classmethod
+    def _missing_(cls, value: object) -> ErrorCode | None:
+        """A code that only a newer node knows, or nobody, reads as the error without a name, as in Kafka."""
+        return cls.UNKNOWN_SERVER_ERROR if isinstance(value, int) else None
+
     UNKNOWN_SERVER_ERROR = -1, "the broker met an error it has no name for"
     NONE = 0, "no error"
     OFFSET_OUT_OF_RANGE = 1, "the log of this replica does not hold the offset"

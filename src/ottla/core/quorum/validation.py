@@ -16,10 +16,7 @@ from ottla.protocol.schema import ZERO_UUID
 
 def error_of(code: int) -> ErrorCode:
     """The error of an answer; a number that is none is an error all the same."""
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return ErrorCode(code)
 
 
 def cluster_error(node: Node, cluster_id: str | None) -> ErrorCode:
