@@ -13,6 +13,11 @@ from ottla.protocol.messages.alter_configs_request import (
     AlterConfigsRequest,
     AlterConfigsResource,
 )
+from ottla.protocol.messages.alter_replica_log_dirs_request import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from ottla.protocol.messages.create_partitions_request import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -34,8 +39,9 @@ from ottla.protocol.messages.describe_topic_partitions_request import (
     TopicRequest,
 )
 from ottla.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from support.cluster import Cluster
 from support.transcript import Transcript
-from support.wire import batch, wait_for
+from support.wire import WireClient, batch, wait_for
 
 Begin = Callable[[str], Transcript]
 UNKNOWN_ID = uuid.UUID(int=12345)
@@ -401,3 +407,33 @@ def test_log_directories(transcript: Begin) -> None:
     talk.say(DescribeLogDirsRequest(topics=[]), 4, only_mine)
     missing = [DescribableLogDirTopic(topic=f"{me}-not-there", partitions=[0])]
     talk.say(DescribeLogDirsRequest(topics=missing), 4, only_mine)
+
+
+def test_a_replica_stays_in_the_only_directory(cluster: Cluster) -> None:
+    name = f"stays-{uuid.uuid4().hex}"
+    long_name = name.ljust(220, "x")
+    with WireClient.connect(cluster.bootstrap) as wire:
+        wire.create_topic(name, partitions=2)
+        wire.create_topic(long_name)
+        (only,) = wire.call(DescribeLogDirsRequest(topics=[])).results
+
+        def told(path: str, topic: str, partitions: list[int], version: int = 2) -> dict[int, int]:
+            moved = AlterReplicaLogDirTopic(name=topic, partitions=partitions)
+            request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=[moved])])
+            (answer,) = wire.call(request, version).results
+            assert answer.topic_name == topic
+            return {each.partition_index: each.error_code for each in answer.partitions}
+
+        for version in (1, 2):
+            assert told(only.log_dir, name, [0, 1, 7], version) == {
+                0: ErrorCode.NONE,
+                1: ErrorCode.NONE,
+                7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            }
+        assert told(only.log_dir, f"not-{name}", [0]) == {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert told(f"{only.log_dir}-not", name, [0]) == {0: ErrorCode.LOG_DIR_NOT_FOUND}
+        assert told(f"{only.log_dir}-not", f"not-{name}", [0]) == {0: ErrorCode.LOG_DIR_NOT_FOUND}
+        # there is no room in a file's name for what a replica under way would be called
+        assert told(only.log_dir, long_name, [0]) == {0: ErrorCode.INVALID_TOPIC_EXCEPTION}
+        assert told(f"{only.log_dir}-not", long_name, [0]) == {0: ErrorCode.INVALID_TOPIC_EXCEPTION}
+        assert wire.call(AlterReplicaLogDirsRequest(dirs=[])).results == []

@@ -62,6 +62,7 @@ FAMILIES: dict[ApiKey, str] = {
     ApiKey.TXN_OFFSET_COMMIT: "offsets",
     ApiKey.DESCRIBE_CONFIGS: "configs",
     ApiKey.ALTER_CONFIGS: "configs",
+    ApiKey.ALTER_REPLICA_LOG_DIRS: "log_dirs",
     ApiKey.DESCRIBE_LOG_DIRS: "log_dirs",
     ApiKey.CREATE_PARTITIONS: "partitions",
     ApiKey.DELETE_GROUPS: "groups",
