@@ -56,8 +56,9 @@ class Suite:
     """A suite by name.
 
     origin: whose tests these are, with the version. settings: broker settings beyond the usual ones, given
-    to both sides alike; BOOTSTRAP_PLACEHOLDER in a value stands for the broker's address. needs: commands that must be on the PATH (`node`, `go`, `kcat`); without one of them
-    the suite is left out and the scoreboard says so. run: gives a result for every test, in a fixed order;
+    to both sides alike; BOOTSTRAP_PLACEHOLDER in a value stands for the broker's address. needs: commands
+    that must be on the PATH (`node`, `go`, `kcat`); without one of them the suite is left out and the
+    scoreboard says so. run: gives a result for every test, in a fixed order;
     raises SuiteError.
     """
 

@@ -1,7 +1,7 @@
 """What aiokafka's conftest makes with docker, for a broker that runs already: CONFORMANCE_BROKER, host:port.
 
-Imported at the end of a copy of that conftest, these fixtures replace those of the same name. Every test class
-gets all of them; what this broker has not (TLS, SASL, an authorizer) skips the test that touches it.
+Imported at the end of a copy of that conftest, these fixtures replace those of the same name. Every test
+class gets all of them; what this broker has not (TLS, SASL, an authorizer) skips the test that touches it.
 """
 
 import os

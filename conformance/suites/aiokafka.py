@@ -45,7 +45,7 @@ SUITES = (
         "aiokafka",
         f"tests of aiokafka {VERSION} that use a broker",
         run,
-        settings=(("num.partitions", "2"),),
+        settings=(("node.id", "0"), ("num.partitions", "2")),
         needs=("git",),
     ),
 )
