@@ -205,7 +205,7 @@ def level_of(broker: Broker, name: str) -> str | None:
         resource_type=BROKER_LOGGER, resource_name="1", configuration_keys=[name]
     )
     request = DescribeConfigsRequest(resources=[resource])
-    return describe_configs(broker, context(4), request).results[0].configs[0].value
+    return answer(describe_configs(broker, context(4), request)).results[0].configs[0].value
 
 
 def test_a_loggers_level_is_set_and_taken_back(broker: Broker, logger: logging.Logger) -> None:

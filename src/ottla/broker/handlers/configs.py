@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ottla.broker import loggers
 from ottla.broker.context import RequestContext
+from ottla.broker.turns import in_turns
 from ottla.core.metadata.config_changes import (
     MAX_ID_DIGITS,
     Operation,
@@ -98,6 +99,11 @@ class _Resource(Protocol):
 R = TypeVar("R", bound=_Resource)
 T = TypeVar("T")
 
+MAX_SETTINGS = 1 << 18
+"""As many one answer describes: those of 6,000 topics. A resource takes five bytes to ask for, its settings up
+to 30 KB to tell, and one request may name a quarter of a million."""
+TOO_MANY_SETTINGS = InvalidRequest("The request asks for too many settings: ask for fewer resources at once.")
+
 RESOURCE_TYPES = (
     TOPIC_RESOURCE,
     BROKER_RESOURCE,
@@ -110,12 +116,27 @@ RESOURCE_TYPES = (
 # -- DescribeConfigs ----------------------------------------------------------------------------------
 
 
-def describe_configs(
+async def describe_configs(
     broker: Broker, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    """Every resource asked for, each with its own error."""
-    return DescribeConfigsResponse(
-        results=[_described(broker, resource, request) for resource in request.resources]
+    """Every resource asked for, each with its own error; what is beyond MAX_SETTINGS is not described."""
+    results: list[DescribeConfigsResult] = []
+    settings = 0
+    async for resource in in_turns(request.resources):
+        if settings >= MAX_SETTINGS:
+            results.append(_undescribed(resource, TOO_MANY_SETTINGS))
+            continue
+        results.append(_described(broker, resource, request))
+        settings += len(results[-1].configs)
+    return DescribeConfigsResponse(results=results)
+
+
+def _undescribed(resource: DescribeConfigsResource, error: KafkaError) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=error.code,
+        error_message=error.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
     )
 
 

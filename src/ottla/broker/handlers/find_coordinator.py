@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.topic_creation import create_internal_topic
+from ottla.broker.turns import in_turns
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.find_coordinator_request import FindCoordinatorRequest
@@ -46,7 +47,10 @@ async def find_coordinator(
     broker: Broker, context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
     if context.api_version >= FIRST_VERSION_WITH_SEVERAL_KEYS:
-        found = [await _find(broker, context, request.key_type, key) for key in request.coordinator_keys]
+        found = [
+            await _find(broker, context, request.key_type, key)
+            async for key in in_turns(request.coordinator_keys)
+        ]
         return FindCoordinatorResponse(coordinators=found)
     one = await _find(broker, context, request.key_type, request.key)
     return FindCoordinatorResponse(

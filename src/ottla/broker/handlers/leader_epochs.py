@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
+from ottla.broker.turns import in_turns
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.offset_for_leader_epoch_request import (
@@ -27,21 +28,18 @@ if TYPE_CHECKING:
 DEBUGGING_CONSUMER = -2
 
 
-def offset_for_leader_epoch(
+async def offset_for_leader_epoch(
     broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     """The end offset of the largest epoch at or below each one asked for."""
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[
-                    _answer(broker, request.replica_id, topic.topic, wanted) for wanted in topic.partitions
-                ],
-            )
-            for topic in request.topics
+    results = []
+    async for topic in in_turns(request.topics):
+        partitions = [
+            _answer(broker, request.replica_id, topic.topic, wanted)
+            async for wanted in in_turns(topic.partitions)
         ]
-    )
+        results.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
+    return OffsetForLeaderEpochResponse(topics=results)
 
 
 def _answer(broker: Broker, replica_id: int, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:

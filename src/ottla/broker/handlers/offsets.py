@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.coordinator_routing import answer_of
+from ottla.broker.turns import in_turns
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
@@ -178,7 +179,8 @@ async def offset_fetch(
     version = context.api_version
     if version >= FIRST_FETCH_VERSION_WITH_GROUPS:
         answers = [
-            await _fetch_group(broker, context, group, request.require_stable) for group in request.groups
+            await _fetch_group(broker, context, group, request.require_stable)
+            async for group in in_turns(request.groups)
         ]
         return OffsetFetchResponse(groups=answers)
     wanted = OffsetFetchRequestGroup(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.coordinator_routing import answer_of
+from ottla.broker.turns import in_turns
 from ottla.core.coordination.api import Client
 from ottla.core.transactions.listing import filters_of
 from ottla.core.transactions.responses import partitions_of, partitions_result
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 GROUP_TOPIC = "__consumer_offsets"
+TRANSACTIONS_AT_A_TIME = 100
+"""Of one AddPartitionsToTxn: each is a task while it waits, and they share their appends."""
 FIRST_VERSION_WITH_SEVERAL_TRANSACTIONS = 4
 FIRST_VERSION_WITH_PRODUCER_FENCED = 2
 LAST_VERSION_FROM_CLIENTS = 3
@@ -60,10 +63,13 @@ async def add_partitions_to_txn(
     broker: Broker, context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
     if context.api_version >= FIRST_VERSION_WITH_SEVERAL_TRANSACTIONS:
-        results = await asyncio.gather(
-            *(_add_partitions(broker, context, transaction) for transaction in request.transactions)
-        )
-        return AddPartitionsToTxnResponse(results_by_transaction=list(results))
+        results: list[AddPartitionsToTxnResult] = []
+        for first in range(0, len(request.transactions), TRANSACTIONS_AT_A_TIME):
+            together = request.transactions[first : first + TRANSACTIONS_AT_A_TIME]
+            results += await asyncio.gather(
+                *(_add_partitions(broker, context, transaction) for transaction in together)
+            )
+        return AddPartitionsToTxnResponse(results_by_transaction=results)
     result = await _add_partitions(
         broker,
         context,
@@ -142,7 +148,7 @@ async def describe_transactions(
     broker: Broker, context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
     states = []
-    for transactional_id in request.transactional_ids:
+    async for transactional_id in in_turns(request.transactional_ids):
         if not transactional_id:
             states.append(DescribedTransaction(error_code=ErrorCode.INVALID_REQUEST))
             continue

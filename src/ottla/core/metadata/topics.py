@@ -77,7 +77,8 @@ def create_topics(
     The records are empty for `validate_only`.
     """
     try:
-        _check_size(sum(_partition_count(topic, defaults) for topic in request.topics))
+        # topics that will be refused count too: each is looked at
+        _check_size(sum(max(1, _partition_count(topic, defaults)) for topic in request.topics))
         records, results = _create_each(image, request, defaults, layers, random)
         if len(records) > MAX_RECORDS_PER_REQUEST:
             raise PolicyViolation("Unable to perform excessively large batch operation.")
