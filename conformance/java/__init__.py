@@ -1,7 +1,7 @@
 """Java programs of the conformance suites: their jars, and classes made of their sources at run time.
 
-The sources beside this file are compiled by the Eclipse compiler, one jar that runs on a plain runtime, against
-the version of Kafka's jars that they will run with.
+The sources beside this file are compiled by the Eclipse compiler, one jar that runs on a plain runtime,
+against the version of Kafka's jars that they will run with.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def class_path(lock: Path | None = None) -> str:
 
 
 def compiled(sources: Sequence[str], jars: str, directory: Path) -> str:
-    """Compile programs against a class path into a directory; the class path to run them. Raises SuiteError."""
+    """Compile programs into a directory; the class path to run them with. Raises SuiteError."""
     directory.mkdir(parents=True, exist_ok=True)
     command = java_command(
         COMPILER,

@@ -40,7 +40,7 @@ class ToolDriver:
     def run(
         self, main_class: str, *arguments: str, stdin: str = "", timeout_s: float = TOOL_TIMEOUT_S
     ) -> ToolRun:
-        """Run a tool to its end, or to the end of its time. Raises SuiteError when Java itself does not run."""
+        """Run a tool to its end, or to the end of its time. Raises SuiteError when Java does not run."""
         process = self._started()
         words = [main_class, str(int(timeout_s * 1000)), _encoded(stdin), *map(_encoded, arguments)]
         assert process.stdin is not None
@@ -57,6 +57,47 @@ class ToolDriver:
             return ToolRun(process.wait(), "", "the tool ended the Java virtual machine")
         status, out, err = answer.split(" ")
         return ToolRun(None if status == "timeout" else int(status), _decoded(out), _decoded(err))
+
+    def run_alone(
+        self, main_class: str, *arguments: str, stdin: str = "", timeout_s: float = TOOL_TIMEOUT_S
+    ) -> ToolRun:
+        """As `run`, in a Java virtual machine of its own."""
+        command = java_command(main_class, *arguments, flags=TOOL_FLAGS, class_path=self._class_path)
+        try:
+            done = subprocess.run(
+                command, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False
+            )
+        except subprocess.TimeoutExpired as slow:
+            return ToolRun(None, _text(slow.stdout), _text(slow.stderr))
+        except OSError as problem:
+            raise SuiteError(f"Java does not start: {problem}") from problem
+        return ToolRun(done.returncode, done.stdout, done.stderr)
+
+    def run_until(self, main_class: str, *arguments: str, text: str, timeout_s: float) -> str:
+        """Run a tool, alone, until a line of its output has the text or its time is over; what it said."""
+        command = java_command(main_class, *arguments, flags=TOOL_FLAGS, class_path=self._class_path)
+        said: list[str] = []
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        except OSError as problem:
+            raise SuiteError(f"Java does not start: {problem}") from problem
+        guard = threading.Timer(timeout_s, process.kill)
+        guard.start()
+        with process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                said.append(line)
+                if text in line:
+                    break
+            guard.cancel()
+            process.kill()
+        return "".join(said)
 
     def _started(self) -> subprocess.Popen[str]:
         if self._process is not None and self._process.poll() is None:
@@ -87,6 +128,10 @@ class ToolDriver:
                 if stream is not None:
                     with contextlib.suppress(OSError):
                         stream.close()
+
+
+def _text(output: bytes | str | None) -> str:
+    return output.decode(errors="replace") if isinstance(output, bytes) else output or ""
 
 
 def _encoded(text: str) -> str:

@@ -1,8 +1,8 @@
 """Kafka's own command-line programs against the cluster: each run of a tool is a test.
 
-Left out: tools that need what only a cluster with security has (AclCommand, DelegationTokenCommand, users'
-credentials and quotas with ConfigCommand; security comes with a later issue), JmxTool (there is no Java virtual
-machine to look into) and the tools of Kafka Connect.
+Left out: what only a cluster with security has (AclCommand, DelegationTokenCommand, credentials of users and
+quotas with ConfigCommand; security comes with a later issue), JmxTool (there is no Java to look
+into) and the tools of Kafka Connect.
 """
 
 from __future__ import annotations

@@ -60,18 +60,21 @@ class Story:
         soon: bool = False,
         timeout_s: float = TOOL_TIMEOUT_S,
         bootstrap: bool = True,
+        alone: bool = False,
     ) -> ToolRun:
         """Run a tool; the test fails when it ends or speaks otherwise than expected.
 
         says: texts in its standard output. matches: regular expressions found there, `^` and `$` at lines.
-        lines: its non-empty lines, exactly, in any order. complains: texts in either output. never: in neither.
-        bootstrap: begin the arguments with `--bootstrap-server`.
+        lines: its non-empty lines, exactly, in any order. complains: texts in either output. never: in
+        neither. bootstrap: begin the arguments with `--bootstrap-server`. alone: in a virtual machine of its
+        own, for tools that hang their end on Java's own shutdown.
         """
         main_class = tool if "." in tool else f"{TOOLS}.{tool}"
         all_arguments = ("--bootstrap-server", self.target.bootstrap, *arguments) if bootstrap else arguments
         deadline = time.monotonic() + SOON_S
         while True:
-            run = self.driver.run(main_class, *all_arguments, stdin=stdin, timeout_s=timeout_s)
+            start = self.driver.run_alone if alone else self.driver.run
+            run = start(main_class, *all_arguments, stdin=stdin, timeout_s=timeout_s)
             reason = complaint(
                 run,
                 code=code,
@@ -86,6 +89,11 @@ class Story:
             time.sleep(PAUSE_S)
         self.note(test, reason)
         return run
+
+    def until(self, test: str, tool: str, *arguments: str, says: str) -> None:
+        """Run a tool that never ends by itself until it has said this; the test fails when it does not."""
+        said = self.driver.run_until(f"{TOOLS}.{tool}", *arguments, text=says, timeout_s=TOOL_TIMEOUT_S)
+        self.note(test, "" if says in said else f"does not say {says!r}: {_one_line(said)}")
 
     def note(self, test: str, reason: str) -> None:
         """Note a test's end: passed without a reason, failed with one."""

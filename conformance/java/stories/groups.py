@@ -1,4 +1,4 @@
-"""Groups of every kind and the console programs: ConsumerGroupCommand, GroupsCommand, ShareGroupCommand and more."""
+"""Groups of every kind, and the console programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics, their settings and their replicas: TopicCommand, ConfigCommand, GetOffsetShell and what moves replicas."""
+"""Topics, their settings, their records and their replicas."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ def config_command(run: Story) -> None:
         "describe what is for every broker",
         CONFIGS,
         *("--describe", *brokers),
-        says="  log.cleaner.threads=2 sensitive=false synonyms={DYNAMIC_DEFAULT_BROKER_CONFIG:log.cleaner.threads=2",
+        says="  log.cleaner.threads=2 sensitive=false synonyms={DYNAMIC_DEFAULT_BROKER_CONFIG:",
         soon=True,
     )
     run("set every broker back", CONFIGS, "--alter", *brokers, "--delete-config", "log.cleaner.threads")

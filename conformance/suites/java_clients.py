@@ -1,0 +1,43 @@
+"""Apache Kafka's Java client, of 4.3 and of 3.9: one program that walks through what it can do.
+
+Left out: access control, quotas of clients, credentials of users and delegation tokens, which ottla refuses
+today; they come with the issue that brings security.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import partial
+
+from conformance.java import CLIENTS_39_LOCK, class_path, compiled
+from conformance.programs import walk
+from conformance.suite import Suite, Target, TestResult
+from support.java_tools import KAFKA_VERSION, TOOL_FLAGS, java_command
+
+PROGRAM = "ClientWalk"
+SOURCES = ("ClientWalk.java", "Walk.java", "ProducerSteps.java", "ConsumerSteps.java", "AdminSteps.java")
+#: Steps that only the client of 4.3 can take.
+NEW_STEPS = "NewSteps"
+TIMEOUT_S = 400.0
+
+
+def run_client(target: Target, *, version: str) -> Sequence[TestResult]:
+    """The walk with one version of the client. Raises SuiteError when there is no Java or no jars."""
+    new = version == KAFKA_VERSION
+    jars = class_path(None if new else CLIENTS_39_LOCK)
+    sources = (*SOURCES, f"{NEW_STEPS}.java") if new else SOURCES
+    programs = compiled(sources, jars, target.workspace / "classes")
+    more = (NEW_STEPS,) if new else ()
+    command = java_command(PROGRAM, target.bootstrap, *more, flags=TOOL_FLAGS, class_path=programs)
+    return walk(command, directory=target.workspace, environment=dict(os.environ), timeout_s=TIMEOUT_S)
+
+
+SUITES = (
+    Suite(
+        "java-client-4.3",
+        f"org.apache.kafka:kafka-clients {KAFKA_VERSION}",
+        partial(run_client, version=KAFKA_VERSION),
+    ),
+    Suite("java-client-3.9", "org.apache.kafka:kafka-clients 3.9.2", partial(run_client, version="3.9.2")),
+)
