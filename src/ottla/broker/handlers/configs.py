@@ -100,8 +100,8 @@ R = TypeVar("R", bound=_Resource)
 T = TypeVar("T")
 
 MAX_SETTINGS = 1 << 18
-"""As many one answer describes: those of 6,000 topics. A resource takes five bytes to ask for, its settings up
-to 30 KB to tell, and one request may name a quarter of a million."""
+"""As many one answer describes: those of 6,000 topics. A resource takes five bytes to ask for, its settings
+take 30 KB to tell, and one request may name a quarter of a million."""
 TOO_MANY_SETTINGS = InvalidRequest("The request asks for too many settings: ask for fewer resources at once.")
 
 RESOURCE_TYPES = (
