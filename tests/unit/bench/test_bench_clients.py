@@ -85,6 +85,11 @@ def test_a_client_that_fails_is_an_error_with_both_its_outputs_and_none_is_left_
         os.kill(int(pid.read_text()), 0)
 
 
+def test_the_failure_of_the_last_client_is_an_error_too():
+    with pytest.raises(BenchError, match="late on ottla ended with 4"):
+        run_together(Silent(), [python("pass"), python("raise SystemExit(4)")], name="late")
+
+
 def test_a_client_that_hangs_is_an_error(monkeypatch):
     monkeypatch.setattr(clients, "CLIENT_TIMEOUT_SECONDS", 0.05)
     with pytest.raises(BenchError, match="sleeper on ottla hung"):
