@@ -80,6 +80,8 @@ def test_features_are_told_from_version_3(cluster: Cluster) -> None:
     finalized = {feature.name: feature.max_version_level for feature in answer.finalized_features}
     assert supported["metadata.version"] == 30
     assert finalized["metadata.version"] == 30
+    assert supported["eligible.leader.replicas.version"] == 1
+    assert finalized["eligible.leader.replicas.version"] == 1
     assert answer.finalized_features_epoch >= 0
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.context import RequestContext
 from ottla.broker.dispatch import CONTROLLER_FAMILIES, FAMILIES
 from ottla.core.metadata.features import (
+    ELIGIBLE_LEADER_REPLICAS,
     GROUP_VERSION,
     KRAFT_VERSION,
     METADATA_VERSION,
@@ -41,6 +42,7 @@ FIRST_VERSION_WITH_FEATURES_FROM_ZERO = 4
 #: The features that clients are told of. The metadata finalizes all that Kafka 4.3 does, so that a directory
 #: fits both; a client that saw one whose APIs are not served here would use them.
 SERVED_FEATURES = (
+    ELIGIBLE_LEADER_REPLICAS,
     GROUP_VERSION,
     KRAFT_VERSION,
     METADATA_VERSION,
