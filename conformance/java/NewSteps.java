@@ -183,13 +183,6 @@ final class NewSteps {
                     () -> admin.describeShareGroups(List.of(group)).all().get());
             }
         });
-        walk.step("share group: the id of a client's instance", () -> {
-            try (KafkaShareConsumer<String, String> consumer = sharer(walk, walk.named("share"))) {
-                consumer.subscribe(List.of(walk.topic(1)));
-                consumer.poll(Walk.POLL);
-                Walk.check(consumer.clientInstanceId(Duration.ofSeconds(10)) != null, "no id");
-            }
-        });
     }
 
     private static void admin(Walk walk) {

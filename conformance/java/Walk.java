@@ -1,18 +1,15 @@
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.Collection;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Properties;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
-import java.util.function.Supplier;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.consumer.Consumer;
@@ -193,9 +190,9 @@ final class Walk {
         Map<String, Object> all = settings("bootstrap.servers", bootstrap, "auto.offset.reset", "earliest",
             "enable.auto.commit", "false", "default.api.timeout.ms", "20000");
         all.putAll(settings(pairs));
-        if ("consumer".equals(all.get("group.protocol"))) {
-            all.remove("session.timeout.ms");
-            all.remove("partition.assignment.strategy");
+        if (!"consumer".equals(all.get("group.protocol"))) {
+            // A member hears of a rebalance by its heartbeat; the new protocol takes the broker's interval.
+            all.put("heartbeat.interval.ms", "500");
         }
         return new KafkaConsumer<>(all, new StringDeserializer(), new StringDeserializer());
     }
