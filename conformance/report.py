@@ -170,9 +170,21 @@ def _section(result: SuiteResult) -> str:
             reasons.setdefault(_reason(row), []).append(row.name)
         texts = [f"- {reason}: {_names(names)}" for reason, names in reasons.items()]
         lines.append(_details(f"{len(skipped)} skipped on both", texts))
+    lines += _second_attempts([row for found in by_outcome.values() for row in found])
     passed = [f"- `{row.name}`" for row in by_outcome[Outcome.BOTH]]
     lines.append(_details(f"{len(passed)} passed on both", passed))
     return "\n".join(lines)
+
+
+def _second_attempts(found: Iterable[Row]) -> list[str]:
+    """Tests that passed, but not at once: a passed test has a reason only then."""
+    texts = [
+        f"- `{row.name}` on {side}: {one.reason}"
+        for row in found
+        for side, one in ((KAFKA, row.kafka), (OTTLA, row.ottla))
+        if one is not None and one.verdict is Verdict.PASSED and one.reason
+    ]
+    return ["Passed, but not at once:\n", *texts, ""] if texts else []
 
 
 #: Told in a list that is folded away; all others stand in a table.
