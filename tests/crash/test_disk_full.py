@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import resource
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -99,3 +102,75 @@ def test_topics_cannot_be_made_while_the_disk_is_full(tmp_path: Path) -> None:
             assert {topic.name for topic in client.topic_metadata("before").topics} == {"before"}
             client.create_topic("refused")
             assert client.produce("refused", 0, batch()).base_offset == 0
+
+
+# -- a real disk that fills up ----------------------------------------------------------------------------
+
+
+def in_own_mounts(script: str) -> list[str]:
+    """A command that runs `script` where its mounts are nobody else's, and end with it."""
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
+
+
+def may_mount() -> bool:
+    if shutil.which("unshare") is None:
+        return False
+    tried = subprocess.run(in_own_mounts("mount -t tmpfs none /mnt"), capture_output=True, check=False)
+    return tried.returncode == 0
+
+
+@pytest.mark.skipif(not may_mount(), reason="needs to mount a tmpfs in a namespace of its own (as root)")
+def test_a_full_disk_refuses_writes_reads_go_on_and_all_acknowledged_is_there_with_room_again(
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "disk" / "data"
+    data.parent.mkdir()
+    with OttlaBroker.start(data) as broker:
+        broker.stop()
+        # given a disk of 8 MiB, which lives as long as this process
+        holder = subprocess.Popen(
+            in_own_mounts(
+                f"mount -t tmpfs -o size=8m none {data.parent} && fallocate -l 1m {data.parent}/ballast && "
+                "echo mounted && exec sleep 600"
+            ),
+            stdout=subprocess.PIPE,
+        )
+        try:
+            assert holder.stdout is not None and holder.stdout.readline() == b"mounted\n"
+            broker.server.command = ["nsenter", "--mount", f"--target={holder.pid}", *broker.server.command]
+            broker.restart()
+            acknowledged: list[bytes] = []
+            with WireClient.connect(broker.bootstrap) as client:
+                client.create_topic("full", config={"segment.bytes": "1048576"})
+                # when more is written than it holds
+                codes = [_produce(client, number, acknowledged) for number in range(40)]
+                # then what does not fit is refused, and what was taken can be read
+                assert set(codes) == {0, ErrorCode.KAFKA_STORAGE_ERROR}
+                assert codes[-1] == ErrorCode.KAFKA_STORAGE_ERROR
+                assert values_read(client, "full") == acknowledged
+                new = CreatableTopic(name="refused", num_partitions=1, replication_factor=1)
+                with contextlib.suppress(ConnectionClosed):  # the metadata may not be able to go on
+                    client.call(CreateTopicsRequest(topics=[new], timeout_ms=2000))
+            # when the broker is killed there, and somebody makes room
+            if broker.server.running:
+                broker.kill()
+            disk = Path(f"/proc/{holder.pid}/root{data.parent}")
+            (disk / "ballast").unlink()
+            broker.restart()
+            with WireClient.connect(broker.bootstrap) as client:
+                # then all that was acknowledged is there, and more can be written
+                assert values_read(client, "full") == acknowledged
+                assert _produce(client, 100, acknowledged) == 0
+                assert values_read(client, "full") == acknowledged
+            broker.stop()
+        finally:
+            holder.kill()
+            holder.wait()
+
+
+def _produce(client: WireClient, number: int, acknowledged: list[bytes]) -> int:
+    value = number.to_bytes(2) * 150_000
+    code: int = client.produce("full", 0, batch(value=value)).error_code
+    if code == 0:
+        acknowledged.append(value)
+    return code

@@ -12,8 +12,9 @@ one answer. Fetches that were waiting for records already are the exception: the
 come.
 
 Clients that read, however slowly, make room in time. One that takes no byte for PATIENCE_SECONDS while others
-wait costs its connection: the longest deaf first, until the rest fits. Nobody is hurried while there is room;
-then connections.max.idle.ms closes who reads nothing.
+wait loses its connection, and sooner the more of them wait for each that holds: behind a crowd of the deaf
+everybody gets a turn within seconds. Nobody is hurried while there is room; then connections.max.idle.ms
+closes who reads nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Final, Protocol
 from ottla.protocol.apis import ApiKey
 
 LIMIT_BYTES: Final = 256 * 1024 * 1024
-PATIENCE_SECONDS: Final = 5.0
+PATIENCE_SECONDS: Final = 3.0
 _LARGE = frozenset({ApiKey.FETCH.value, ApiKey.SHARE_FETCH.value, ApiKey.FETCH_SNAPSHOT.value})
 
 
@@ -102,10 +103,9 @@ class AnswerMemory:
                 entry.size, entry.since = size, now
         if not self.over or not self._waiting:
             return
-        deaf = sorted(self._unread.items(), key=lambda item: item[1].since)
-        for holder, entry in deaf:
-            if self.held_bytes <= self._limit_bytes or now - entry.since <= PATIENCE_SECONDS:
-                break
+        patience = PATIENCE_SECONDS / (1 + len(self._waiting) / len(self._unread))
+        deaf = [holder for holder, entry in self._unread.items() if now - entry.since > patience]
+        for holder in deaf:
             holder.hang_up_on_deaf_client()
             self.read(holder)
 

@@ -81,6 +81,7 @@ class BrokerConfig:
         self._validate_quorum()
         self.log_directory = self._read_log_directory()
         self._validate_replication()
+        self._validate_memory()
         self._validate_security()
 
     @classmethod
@@ -316,6 +317,15 @@ class BrokerConfig:
                 "replica.selector.class",
                 f"it is not one of {', '.join(sorted(REPLICA_SELECTORS))}: leave it out",
             )
+
+    def _validate_memory(self) -> None:
+        name = "queued.max.request.bytes"
+        limit, largest = (
+            self[broker_settings.QUEUED_MAX_REQUEST_BYTES],
+            broker_settings.SOCKET_REQUEST_MAX_BYTES,
+        )
+        if 0 < limit < self[largest]:
+            raise self._refuse(name, f"it must be at least {largest.name}={self[largest]}, or -1")
 
     def _validate_security(self) -> None:
         if self[broker_settings.AUTHORIZER_CLASS_NAME]:

@@ -7,13 +7,15 @@ bytes that it has room for, which grow with what arrives. (Kafka counts what a c
 sizes without bytes shut out everybody else.)
 
 When there is no room for more, the frame that wants to grow waits, and its connection is not read from. The
-others are read from in small pieces: a heartbeat, a commit or a fetch that comes whole is still answered. Who
-waits is served in turn. The oldest frame under construction may go over the limit by the size of one request,
-so that one of them can always be finished, whoever holds the rest.
+others are read from in small pieces: a heartbeat, a commit or a fetch that comes whole is still answered.
+Room goes to the oldest frame first, so that frames are finished one after the other instead of all being
+begun; the oldest may go over the limit by the size of one request, so that it can be finished whoever holds
+the rest.
 
 A sender that stops in the middle would hold its share for ever, and so would one that sends a large request
 behind another that waits for days. So while somebody waits, whoever has held what it has for PATIENCE_SECONDS
-without a step forward loses the connection. Nobody is hurried while there is room.
+without a step forward loses the connection, and sooner the more of them wait for each that holds. Nobody is
+hurried while there is room.
 """
 
 from __future__ import annotations
@@ -101,24 +103,26 @@ class RequestMemory:
         if not self._waiting:
             return
         holders = [each for each in self._building if each not in self._waiting]
-        for holder in (*holders, *self._aside):
-            if now - holder.held_since > PATIENCE_SECONDS:
+        holders += self._aside
+        if not holders:
+            return  # what is held is being answered
+        patience = PATIENCE_SECONDS / (1 + len(self._waiting) / len(holders))
+        for holder in holders:
+            if now - holder.held_since > patience:
                 holder.hang_up_on_slow_request()
 
     def _fits(self, holder: Holder, size: int, in_turn: bool) -> bool:
         held = self.held_bytes + size
-        if held <= self._limit_bytes:
-            return in_turn or next(iter(self._building)) is holder
+        if held <= self._limit_bytes and in_turn:
+            return True
         return held <= self._limit_of_oldest and next(iter(self._building)) is holder
 
     def _grant(self) -> None:
-        while self._waiting:
-            holder = next(iter(self._building))
-            if holder not in self._waiting or not self._fits(holder, self._waiting[holder], in_turn=True):
-                holder = next(iter(self._waiting))
-                if not self._fits(holder, self._waiting[holder], in_turn=True):
-                    break
-            size = self._waiting.pop(holder)
+        for holder in [each for each in self._building if each in self._waiting]:
+            size = self._waiting[holder]
+            if not self._fits(holder, size, in_turn=True):
+                break
+            del self._waiting[holder]
             self.held_bytes += size
             holder.memory_granted(size)
         self.short = bool(self._waiting)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.broker.connection import GATHER_LIMIT_BYTES, CloseConnection, Reply
@@ -19,6 +19,7 @@ def loop() -> asyncio.AbstractEventLoop:  # type: ignore[misc]
     made.close()
 
 
+@settings(deadline=None)
 @given(
     frames=st.lists(st.binary(min_size=1, max_size=300), min_size=1, max_size=8),
     cuts=st.lists(st.integers(1, 400), max_size=12),
