@@ -268,8 +268,9 @@ class _Fetch:
                 partition = replicas.partition_by_id(wanted.topic, wanted.partition)  # type: ignore[arg-type]
             else:
                 partition = replicas.partition(wanted.topic, wanted.partition)  # type: ignore[arg-type]
-            if wanted.current_leader_epoch >= 0:
-                replicas.check_leader_epoch(partition, wanted.current_leader_epoch)
+            leader_epoch = wanted.current_leader_epoch
+            if leader_epoch >= 0 and leader_epoch != partition.leader_epoch:
+                replicas.check_leader_epoch(partition, leader_epoch)
             diverging = self._compare(partition, wanted) if wanted.last_fetched_epoch >= 0 else None
         except KafkaError as error:
             return PartitionData(
@@ -283,8 +284,10 @@ class _Fetch:
             )
         committed = self._request.isolation_level == READ_COMMITTED
         if self._plan.incremental and diverging is None and not replicas.selects_by_rack:
-            upper = partition.last_stable_offset if committed else partition.high_watermark
-            if wanted.fetch_offset == upper and _is_known(wanted, partition):
+            high_watermark, stable = partition.high_watermark, partition.last_stable_offset
+            upper = stable if committed else high_watermark
+            start = partition.log.log_start_offset
+            if wanted.fetch_offset == upper and _is_known(wanted, high_watermark, stable, start):
                 self.waitable.append(partition)
                 return None
         data = self._describe(partition, committed)
@@ -446,12 +449,14 @@ def _name_leaders(
     response.node_endpoints = list(named.values())
 
 
-def _is_known(wanted: FetchedPartition, partition: Partition) -> bool:
-    """Whether the session was told how far the partition goes."""
+def _is_known(
+    wanted: FetchedPartition, high_watermark: int, last_stable_offset: int, log_start_offset: int
+) -> bool:
+    """Whether the session was told of these."""
     return (
-        wanted.sent_high_watermark == partition.high_watermark
-        and wanted.sent_last_stable_offset == partition.last_stable_offset
-        and wanted.sent_log_start_offset == partition.log.log_start_offset
+        wanted.sent_high_watermark == high_watermark
+        and wanted.sent_last_stable_offset == last_stable_offset
+        and wanted.sent_log_start_offset == log_start_offset
     )
 
 
@@ -461,9 +466,7 @@ def _has_news(wanted: FetchedPartition, data: PartitionData) -> bool:
         or data.error_code
         or data.diverging_epoch.epoch >= 0
         or data.preferred_read_replica >= 0
-        or data.high_watermark != wanted.sent_high_watermark
-        or data.last_stable_offset != wanted.sent_last_stable_offset
-        or data.log_start_offset != wanted.sent_log_start_offset
+        or not _is_known(wanted, data.high_watermark, data.last_stable_offset, data.log_start_offset)
     )
 
 
