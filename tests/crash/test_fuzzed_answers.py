@@ -1,7 +1,8 @@
 """Answers that no leader should give: a follower says so in its log, tries again, and appends no nonsense.
 
-A node of both roles follows a partition whose leader is this test: a broker that registers with it, says
-which APIs it serves, and then answers fetches with whatever hypothesis draws, damaged or not.
+The leader of a partition, and below that of the metadata quorum, is this test. A node of both roles follows
+a partition of a broker that registers with it, says which APIs it serves, and then answers fetches with
+whatever hypothesis draws, damaged or not. A voter follows a leader that does the same.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,21 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from ottla.broker import peers
 from ottla.broker.broker import Broker
 from ottla.broker.config import BrokerConfig
 from ottla.protocol.apis import ApiKey, response_class
 from ottla.protocol.headers import decode_request_header, encode_response
 from ottla.protocol.messages.api_versions_response import ApiVersion, ApiVersionsResponse
+from ottla.protocol.messages.begin_quorum_epoch_request import (
+    BeginQuorumEpochRequest,
+)
+from ottla.protocol.messages.begin_quorum_epoch_request import (
+    PartitionData as BeginPartition,
+)
+from ottla.protocol.messages.begin_quorum_epoch_request import (
+    TopicData as BeginTopic,
+)
 from ottla.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from ottla.protocol.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
 from ottla.protocol.messages.create_topics_request import (
@@ -35,9 +47,11 @@ from ottla.protocol.messages.fetch_response import (
     FetchResponse,
     LeaderIdAndEpoch,
     PartitionData,
+    SnapshotId,
 )
 from ottla.protocol.record_batch import decode_records, iterate_headers
 from ottla.protocol.schema import Message
+from support.cluster import free_port
 from support.exploration import examples
 from support.fuzzing import Maker, World, damaged, produced_records
 from support.in_process import RawClient
@@ -272,3 +286,145 @@ def test_a_leader_that_speaks_only_old_versions_is_one_that_cannot_be_reached(
                 await asyncio.sleep(0.01)
 
     following(tmp_path, caplog, story, served={**SERVED, ApiKey.FETCH: (4, 6)})
+
+
+# -- the metadata quorum ----------------------------------------------------------------------------
+
+QUORUM_SERVED = {
+    ApiKey.API_VERSIONS: (0, 4),
+    ApiKey.FETCH: (4, 17),
+    ApiKey.VOTE: (0, 2),
+    ApiKey.BEGIN_QUORUM_EPOCH: (0, 1),
+    ApiKey.END_QUORUM_EPOCH: (0, 1),
+    ApiKey.FETCH_SNAPSHOT: (0, 1),
+}
+METADATA_TOPIC_ID = uuid.UUID(int=1)
+LEADER_EPOCH = 5
+
+
+@st.composite
+def quorum_fetch_answers(draw: Callable[[st.SearchStrategy[Any]], Any]) -> FetchResponse:
+    """What a leader might say of the metadata log; nothing of it is committed."""
+
+    def number() -> int:
+        return int(draw(st.sampled_from(NUMBERS)))
+
+    data = PartitionData(
+        partition_index=draw(st.sampled_from((0, 0, 0, 1))),
+        error_code=draw(st.sampled_from(CODES)),
+        high_watermark=draw(st.sampled_from((0, -1, -(1 << 63)))),
+        log_start_offset=number(),
+        records=draw(produced_records()) or b"",
+        current_leader=LeaderIdAndEpoch(
+            leader_id=draw(st.sampled_from((LEADER, LEADER, -1, 99))), leader_epoch=LEADER_EPOCH
+        ),
+    )
+    if draw(st.integers(0, 9)) == 9:
+        epoch = draw(st.sampled_from((0, 1, -1, 99)))
+        data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=number())
+    if draw(st.integers(0, 9)) == 9:
+        data.snapshot_id = SnapshotId(end_offset=number(), epoch=draw(st.sampled_from((0, 5, -1, 99))))
+    topic_id = draw(st.sampled_from((METADATA_TOPIC_ID, METADATA_TOPIC_ID, uuid.UUID(int=9))))
+    return FetchResponse(
+        error_code=draw(st.sampled_from(CODES)) if draw(st.integers(0, 9)) == 9 else 0,
+        responses=[FetchableTopicResponse(topic_id=topic_id, partitions=[data])],
+    )
+
+
+def test_a_voter_outlives_whatever_its_leader_answers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peers, "LAST_BACKOFF_SECONDS", 0.01)
+    failures: list[str] = []
+
+    async def run() -> None:
+        leader = HostileLeader(QUORUM_SERVED)
+        await leader.start()
+        port = free_port()
+        config = BrokerConfig.from_mapping(
+            {
+                "process.roles": "controller",
+                "node.id": "1",
+                "listeners": f"CONTROLLER://127.0.0.1:{port}",
+                "controller.listener.names": "CONTROLLER",
+                "controller.quorum.voters": f"1@127.0.0.1:{port},{LEADER}@127.0.0.1:{leader.port}",
+                "controller.quorum.fetch.timeout.ms": "600000",
+                "controller.quorum.election.timeout.ms": "600000",
+                "controller.quorum.retry.backoff.ms": "1",  # so it fails more often than it ever would
+                "log.dirs": str(tmp_path / "data"),
+            }
+        )
+        node = await Broker.start(
+            config, on_failure=lambda: failures.append("a part died"), cluster_id="AAAAAAAAAAAAAAAAAAAAAA"
+        )
+        try:
+            client = RawClient(*await asyncio.open_connection("127.0.0.1", port))
+            begin = BeginQuorumEpochRequest(
+                cluster_id=node.cluster_id,
+                voter_id=1,
+                topics=[
+                    BeginTopic(
+                        topic_name="__cluster_metadata",
+                        partitions=[
+                            BeginPartition(partition_index=0, leader_id=LEADER, leader_epoch=LEADER_EPOCH)
+                        ],
+                    )
+                ],
+            )
+            begun: Any = await client.call(ApiKey.BEGIN_QUORUM_EPOCH, 0, begin)
+            assert begun.error_code == 0
+            client.close()
+            await asyncio.to_thread(tell, leader, asyncio.get_running_loop())
+            assert not failures
+        finally:
+            leader.server.close()
+            await node.stop()
+
+    def tell(leader: HostileLeader, loop: asyncio.AbstractEventLoop) -> None:
+        async def answered_twice() -> None:
+            while not leader.answered.empty():
+                leader.answered.get_nowait()
+            async with asyncio.timeout(WAIT_S):
+                for _ in range(2):
+                    await leader.answered.get()
+
+        @settings(
+            max_examples=examples(12),
+            deadline=None,
+            database=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+            phases=[Phase.generate],
+        )
+        @given(st.data())
+        def each(data: st.DataObject) -> None:
+            fetch = data.draw(quorum_fetch_answers())
+            others = {
+                int(key): Maker(data.draw, World(), version, True).message(response_class(key))
+                for key, (_, version) in QUORUM_SERVED.items()
+                if key not in (ApiKey.FETCH, ApiKey.API_VERSIONS)
+            }
+            spoiled = data.draw(damaged(encode_response(ApiKey.FETCH, 17, 0, fetch), 4))
+            is_spoiled = data.draw(st.integers(0, 9)) >= 8
+
+            def answer(key: int, version: int, correlation_id: int) -> bytes | None:
+                if key == ApiKey.FETCH and is_spoiled:
+                    return correlation_id.to_bytes(4, "big") + spoiled[4:]
+                try:
+                    return encode_response(key, version, correlation_id, others.get(key, fetch))
+                except ValueError:
+                    return None
+
+            leader.answerer = answer
+            asyncio.run_coroutine_threadsafe(answered_twice(), loop).result(WAIT_S + 5)
+            assert not failures, f"{fetch!r:.800}"
+
+        each()
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(run())
+    assert not failures
+    assert not [each for each in caplog.records if each.exc_info and each.name.startswith("ottla")]
+    told = [each.getMessage() for each in caplog.records if "metadata not appended" in each.getMessage()]
+    assert told
+    assert not [line for line, following_line in pairwise(told) if line == following_line]

@@ -137,6 +137,7 @@ class MetadataQuorum:
         self._feeding = False
         self._tells_of_append = False
         self._closed = False
+        self._told = ""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
         self._syncing: asyncio.Task[Any] | None = None
@@ -570,11 +571,18 @@ class MetadataQuorum:
         try:
             controls = self.log.append_fetched(effect.records, effect.leader_epoch, self._now_ms())
         except (ProtocolError, OSError) as problem:
-            log.error("metadata not appended end=%d reason=%s", self.log.end_offset, problem)
+            self._tell_once(f"metadata not appended end={self.log.end_offset} reason={problem}")
             self._events.append(core.on_append_failed)
             return
+        self._told = ""
         self._events.append(lambda now: core.on_appended(now, controls))
         self._sync_soon()
+
+    def _tell_once(self, problem: str) -> None:
+        """What fails is tried again, fifty times a second: the same problem is told once until that works."""
+        if problem != self._told:
+            self._told = problem
+            log.error("%s", problem)
 
     def _sync_soon(self) -> None:
         if self._syncing is None:
