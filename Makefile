@@ -41,8 +41,10 @@ types: install-dev
 contracts: install-dev
 	$(BIN)/lint-imports
 
+# Our own tests on both brokers, then other projects' suites; these alone: .venv/bin/python -m conformance
 conformance: install-dev
 	$(BIN)/python -m pytest tests/conformance --oracle
+	$(BIN)/python -m conformance
 
 # Seeds of simulated clusters; give others to see others: make simulate SEEDS=20000..60000
 SEEDS ?= 0..20000
