@@ -168,6 +168,37 @@ def test_a_flood_is_accepted_in_batches_between_which_others_are_served() -> Non
     assert max(accepted.count(turn) for turn in accepted) <= acceptor.ACCEPT_BATCH
 
 
+def test_a_connection_over_the_rate_waits_and_those_before_it_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given a rate that the second of three connections is over
+    delays = iter([0.0, 3600.0])
+    made = limits()
+    monkeypatch.setattr(made, "delay", lambda listener, now: next(delays))
+    taken: list[str] = []
+
+    async def adopt(accepted: socket.socket, address: str) -> None:
+        taken.append(address)
+        accepted.close()
+
+    async def scenario() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as bound:
+            bound.setblocking(False)
+            clients = [socket.create_connection(bound.getsockname()) for _ in range(3)]
+            running = Acceptor("OUTSIDE", bound, made, asyncio.Event(), adopt, lambda _: None)
+            task = asyncio.ensure_future(running.run())
+            await until(lambda: bool(taken))
+            for _ in range(20):
+                await asyncio.sleep(0.001)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            for client in clients:
+                client.close()
+
+    # When they come
+    asyncio.run(scenario())
+    # Then one is there, and the others wait
+    assert len(taken) == 1
+
+
 # -- logging --------------------------------------------------------------------------------------------
 
 
