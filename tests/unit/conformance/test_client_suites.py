@@ -74,3 +74,15 @@ def test_packages_of_node_are_pinned_by_content_and_name_no_registry() -> None:
     assert packages
     assert [name for name, each in packages.items() if "integrity" not in each] == []
     assert [name for name, each in packages.items() if "resolved" in each] == []
+
+
+def test_go_modules_are_pinned_by_content() -> None:
+    module = CLIENTS / "go"
+    required = [
+        line.split("//")[0].split()
+        for line in (module / "go.mod").read_text(encoding="utf-8").splitlines()
+        if line.startswith("\t")
+    ]
+    sums = (module / "go.sum").read_text(encoding="utf-8")
+    assert required
+    assert [name for name, version in required if f"{name} {version} h1:" not in sums] == []
