@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.record_batch import decode_records
 from support.ottla_broker import OttlaBroker
 from support.wire import TIMEOUT_S, WireClient, batch, wait_for
@@ -134,15 +133,13 @@ def test_a_log_without_a_descriptor_refuses_and_keeps_what_it_acknowledged(tmp_p
             assert client.produce("kept", 0, batch(value=b"first")).error_code == 0
             # given a process that may open nothing more
             limit_descriptors(broker, open_descriptors(broker))
-            # when it has to roll, and to make a topic
+            # when it has to roll
             codes = []
             for number in range(10):
                 value = bytes([number]) * 400_000
                 codes.append(client.produce("kept", 0, batch(value=value)).error_code)
                 if codes[-1] == 0:
                     acknowledged.append(value)
-            new = CreatableTopic(name="refused", num_partitions=1, replication_factor=1)
-            client.call(CreateTopicsRequest(topics=[new], timeout_ms=2000))
             # then some are refused, and nothing worse happens
             assert set(codes) <= {0, ErrorCode.KAFKA_STORAGE_ERROR}
             assert ErrorCode.KAFKA_STORAGE_ERROR in codes
