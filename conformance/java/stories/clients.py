@@ -191,13 +191,17 @@ def verifiable_clients(run: Story) -> None:
         "describe-configs",
         "idempotent-producer",
     )
+    # Access control comes with a later issue: until then the tool is told not to expect it of ottla.
+    served = run.driver.run(f"{TOOLS}.{VERSIONS}", "--bootstrap-server", run.target.bootstrap).out
+    access_control = re.search(r"DescribeAcls\(29\): \d", served) is not None
+    compatible = run.named("compatible")
+    run("a topic for the tests of compatibility", TOPICS, "--create", "--topic", compatible)
     run(
-        "the tests of compatibility, but for access control",
+        "the tests of compatibility",
         COMPATIBILITY,
-        *("--topic", topic, "--num-cluster-nodes", "1", "--expect-record-too-large-exception", "False"),
+        *("--topic", compatible, "--num-cluster-nodes", "1", "--expect-record-too-large-exception", "False"),
         *(word for each in supported for word in (f"--{each}-supported", "True")),
-        *("--describe-acls-supported", "False"),
-        code=1 if run.target.name == "apache-kafka" else 0,
+        *("--describe-acls-supported", str(access_control)),
         timeout_s=60,
     )
 
@@ -344,7 +348,8 @@ _HANGING = "".join(
 def segments(run: Story) -> None:
     """DumpLogSegments, ReplicaVerificationTool and LogCompactionTester"""
     topic = run.named("kept")
-    run("a topic for it", TOPICS, "--create", "--topic", topic)
+    small = ("--config", "segment.bytes=1048576", "--config", "index.interval.bytes=4096")
+    run("a topic of small segments for it", TOPICS, "--create", "--topic", topic, *small)
     keyed = ("--reader-property", "parse.key=true", "--reader-property", "key.separator=:")
     run("records for it", PRODUCER, "--topic", topic, *keyed, stdin="k:plain\n")
     run("more with lz4", PRODUCER, "--topic", topic, "--compression-codec", "lz4", stdin="one\ntwo\n")
@@ -354,6 +359,13 @@ def segments(run: Story) -> None:
         *("--topic", topic, "--num-records", "5", "--record-size", "10", "--throughput", "-1"),
         *("--transactional-id", run.named("dumped")),
         says="5 records sent",
+    )
+    # An active segment's indexes have room for entries to come on Apache Kafka, and the tool minds.
+    run(
+        "more until the segment is closed",
+        PRODUCER_PERFORMANCE,
+        *("--topic", topic, "--num-records", "1500", "--record-size", "1000", "--throughput", "-1"),
+        says="1500 records sent",
     )
     log = log_file(run.target.data, topic)
 
@@ -365,7 +377,7 @@ def segments(run: Story) -> None:
             bootstrap=False,
             says=says,
             matches=matches,
-            never=("isvalid: false", "Exception"),
+            never=("isvalid: false", "Exception", "ismatch"),
         )
 
     dump(
@@ -393,14 +405,11 @@ def segments(run: Story) -> None:
     )
     dump("dump a part of it", "--files", str(log), "--max-bytes", "80", matches=(r"^baseOffset: 0 ",))
     dump("dump it deeply", "--files", str(log), "--deep-iteration", matches=(r"^\| offset: 2 ",))
-    # An active segment's index of times has room for entries to come; the tool takes that for a mismatch.
-    dump("dump its .index", "--files", str(log.with_suffix(".index")), matches=(r"offset: \d+ ",))
     for suffix in (".index", ".timeindex"):
-        dump(
-            f"check its {suffix}",
-            *("--files", str(log.with_suffix(suffix)), "--index-sanity-check"),
-            says=("passed sanity check",),
-        )
+        file = str(log.with_suffix(suffix))
+        dump(f"dump its {suffix}", "--files", file, matches=(r"offset: \d+ ?",))
+        dump(f"check its {suffix}", "--files", file, "--index-sanity-check", says=("passed sanity check",))
+        dump(f"verify its {suffix}", "--files", file, "--verify-index-only")
     for internal, option, expected in (
         ("__transaction_state", "--transaction-log-decoder", '"transactionalId":"'),
         ("__consumer_offsets", "--offsets-decoder", '"group":"'),
