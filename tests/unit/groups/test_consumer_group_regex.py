@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.core.coordination.regex import InvalidRegex, Regex
+from ottla.core.coordination.regex import MAX_NODES_KEPT, InvalidRegex, Regex
 
 
 @pytest.mark.parametrize(
@@ -67,3 +67,30 @@ def test_what_takes_exponential_time_elsewhere_is_matched_at_once(pattern: str) 
 def test_what_is_too_large_is_refused(pattern: str) -> None:
     with pytest.raises(InvalidRegex):
         Regex(pattern)
+
+
+def test_what_is_kept_of_earlier_matches_is_bounded() -> None:
+    # given an expression that may be in hundreds of its nodes at once, and names that share no beginning
+    regex = Regex("(.?){1000}")
+    names = [chr(ord("a") + number % 26) * 3 + str(number) * 60 for number in range(10)]
+
+    # when
+    assert all(regex.matches(name) for name in names)
+
+    # then
+    assert regex.visited_nodes > 2 * MAX_NODES_KEPT
+    assert sum(len(state.nodes) for state in regex._states.values()) <= MAX_NODES_KEPT
+
+
+def test_what_a_match_costs_is_counted_where_nothing_was_known_before() -> None:
+    # given
+    plain, costly = Regex("orders-.*"), Regex("(.?){1000}")
+
+    # when
+    for _ in range(3):
+        plain.matches("orders-europe")
+        costly.matches("orders-europe")
+
+    # then
+    assert plain.visited_nodes <= 20
+    assert costly.visited_nodes > 10 * 900

@@ -30,6 +30,8 @@ REGEX_TIMER = "consumer-regex"
 SHORTEST_REFRESH_INTERVAL_MS = 10_000
 MATCHES_A_SLICE = 500
 """At some 20 microseconds for a match, ten milliseconds a slice."""
+NODES_A_MATCH = 60
+"""So many nodes visited cost as much as a match: an expression may have thousands, at every character."""
 SLICE_INTERVAL_MS = 1
 METADATA_VERSION = 0
 
@@ -140,9 +142,10 @@ class Subscriptions:
         while search.names and budget > 0:
             name = search.names.popleft()
             for regex in search.regexes:
-                budget -= 1
+                before = regex.visited_nodes
                 if regex.matches(name):
                     search.found[regex.pattern].add(name)
+                budget -= 1 + (regex.visited_nodes - before) // NODES_A_MATCH
         if search.names:
             self._outbox.set_timer(TimerKey(REGEX_TIMER, group_id), SLICE_INTERVAL_MS)
         else:
