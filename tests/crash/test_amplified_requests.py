@@ -20,10 +20,15 @@ from ottla.protocol.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTransaction,
 )
+from ottla.protocol.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.describe_transactions_request import DescribeTransactionsRequest
 from ottla.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+from ottla.protocol.messages.incremental_alter_configs_request import (
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from ottla.protocol.messages.list_offsets_request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -211,5 +216,20 @@ def test_the_transactions_of_one_request_are_not_all_asked_for_at_once(
         # then
         assert len(answer.results_by_transaction) == 1_000
         assert 1 < most <= transactions.TRANSACTIONS_AT_A_TIME
+
+    with_broker(tmp_path, story)
+
+
+def test_changes_of_more_resources_than_one_request_may_change_are_refused_unseen(tmp_path: Path) -> None:
+    resources = [AlterConfigsResource(resource_type=GROUP, resource_name=str(each)) for each in range(10_001)]
+    topics = [CreatePartitionsTopic(name=str(each), count=2) for each in range(10_001)]
+
+    async def story(_: Broker, client: RawClient) -> None:
+        request = IncrementalAlterConfigsRequest(resources=resources)
+        changed: Any = await client.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
+        assert {each.error_code for each in changed.responses} == {ErrorCode.POLICY_VIOLATION}
+        more: Any = await client.call(ApiKey.CREATE_PARTITIONS, 3, CreatePartitionsRequest(topics=topics))
+        assert {each.error_code for each in more.results} == {ErrorCode.POLICY_VIOLATION}
+        assert len(changed.responses) == len(more.results) == 10_001
 
     with_broker(tmp_path, story)

@@ -104,6 +104,8 @@ MAX_SETTINGS = 1 << 18
 take 30 KB to tell, and one request may name a quarter of a million."""
 TOO_MANY_SETTINGS = InvalidRequest("The request asks for too many settings: ask for fewer resources at once.")
 
+TOO_MANY_CHANGES = "Excessively large number of changes per request."
+
 RESOURCE_TYPES = (
     TOPIC_RESOURCE,
     BROKER_RESOURCE,
@@ -281,6 +283,8 @@ def _settle(resources: Sequence[R], settle: Callable[[R], bool]) -> tuple[dict[R
     twice = {key for key, count in Counter(keys).items() if count > 1}
     outcomes: dict[ResourceKey, Any] = {}
     passed_on: list[R] = []
+    if len(keys) > MAX_RECORDS_PER_REQUEST:  # to look at each of a quarter of a million would take a minute
+        return dict.fromkeys(keys, PolicyViolation(TOO_MANY_CHANGES)), []
     for key, resource in zip(keys, resources, strict=True):
         try:
             if key in twice:
@@ -370,6 +374,8 @@ async def _change(
     wanted = [(each.resource_type, each.resource_name) for each in resources]
     twice = {key for key, count in Counter(wanted).items() if count > 1}
     outcomes: dict[ResourceKey, Outcome] = {}
+    if len(wanted) > MAX_RECORDS_PER_REQUEST:
+        return dict.fromkeys(wanted, PolicyViolation(TOO_MANY_CHANGES))
 
     def decide_all(image: MetadataImage) -> Decision[None]:
         records: list[Message] = []
@@ -379,7 +385,7 @@ async def _change(
                     raise InvalidRequest("Each resource must appear at most once.")
                 changed = decide(image, key)
                 if len(records) + len(changed) > MAX_RECORDS_PER_REQUEST:
-                    raise PolicyViolation("Excessively large number of changes per request.")
+                    raise PolicyViolation(TOO_MANY_CHANGES)
             except KafkaError as error:
                 outcomes[key] = error
                 continue

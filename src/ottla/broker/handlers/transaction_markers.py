@@ -8,7 +8,7 @@ Markers of one producer are answered together, whatever their number, as in Kafk
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker.context import RequestContext
@@ -19,6 +19,7 @@ from ottla.broker.marker_appends import (
     append_markers,
     until_committed,
 )
+from ottla.broker.turns import in_turns
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.write_txn_markers_request import WriteTxnMarkersRequest
@@ -36,13 +37,13 @@ if TYPE_CHECKING:
 Results: TypeAlias = dict[int, dict[TopicPartition, ErrorCode]]
 
 
-def write_txn_markers(
+async def write_txn_markers(
     broker: Broker, context: RequestContext, request: WriteTxnMarkersRequest
-) -> WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse]:
+) -> WriteTxnMarkersResponse:
     """Append every marker to each of its partitions; answered when all are committed."""
     results: Results = {}
     uncommitted: list[tuple[int, AppendedMarker]] = []
-    for marker in request.markers:
+    async for marker in in_turns(request.markers):
         by_partition = results.setdefault(marker.producer_id, {})
         end = TransactionEnd(
             marker.producer_id,
@@ -55,7 +56,7 @@ def write_txn_markers(
         appends = append_markers(broker, end, partitions)
         by_partition.update(appends.errors)
         uncommitted += ((marker.producer_id, appended) for appended in appends.uncommitted)
-    return _later(broker, results, uncommitted) if uncommitted else _response(results)
+    return await _later(broker, results, uncommitted) if uncommitted else _response(results)
 
 
 async def _later(

@@ -103,6 +103,12 @@ def create_partitions(
     records: list[Message] = []
     results: list[CreatePartitionsTopicResult] = []
     counts = Counter(topic.name for topic in request.topics)
+    if len(counts) > MAX_RECORDS_PER_REQUEST:
+        code = ErrorCode.POLICY_VIOLATION
+        refused = [
+            CreatePartitionsTopicResult(name=name, error_code=code, error_message=TOO_MANY) for name in counts
+        ]
+        return Decision([], CreatePartitionsResponse(results=refused))
     for topic in {topic.name: topic for topic in request.topics}.values():
         result = CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.NONE, error_message=None)
         results.append(result)
