@@ -26,7 +26,7 @@ RECORDS_BY_SIZE = {10: 2_000_000, 100: 2_000_000, 1_000: 450_000, 10_000: 40_000
 LINES_OF_LETTERS = 100
 
 PARTITION_COUNTS = (1, 10, 100, 1_000, 2_000)
-PARTITION_RECORDS, PARTITION_WARMUP_RECORDS = 1_500_000, 1_000_000
+PARTITION_RECORDS, PARTITION_WARMUP_RECORDS = 1_000_000, 500_000
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 CODEC_RECORDS = {"none": 1_200_000, "gzip": 400_000, "snappy": 1_200_000, "lz4": 1_200_000, "zstd": 1_200_000}
@@ -145,7 +145,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         "produce-partitions",
         f"{_CLIENT}, 100-byte records without keys (the client fills one partition's batch after the "
-        f"other's), one topic after the other on one broker, {_WARM}: 1.5 million records after 1 million "
+        f"other's), one topic after the other on one broker, {_WARM}: 1 million records after 500,000 "
         "of warm-up to each topic, which is made just before and stays.",
         _rates({count: f"{count:,} partition{'s' * (count > 1)}" for count in PARTITION_COUNTS}),
         _partitions,
