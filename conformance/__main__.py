@@ -85,9 +85,9 @@ def _compare(suites: dict[str, Suite], chosen: list[Suite], downloads: Path, out
             _say(f"{suite.name}: left out, not on the PATH: {', '.join(missing)}")
             # what it gave where the commands were there stays
             results.setdefault(suite.name, report.SuiteResult(suite.name, suite.origin, missing=missing))
-            continue
-        sides = {side: _run(suite, side, downloads) for side in running.SIDES}
-        results[suite.name] = report.SuiteResult(suite.name, suite.origin, sides, dict(suite.explained))
+        else:
+            sides = {side: _run(suite, side, downloads) for side in running.SIDES}
+            results[suite.name] = report.SuiteResult(suite.name, suite.origin, sides, dict(suite.explained))
         # written after each suite: the work is not lost to the last one's failure
         ordered = {name: results[name] for name in suites if name in results}
         report.store_results(output / "results.json", ordered)
