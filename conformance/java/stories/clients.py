@@ -196,6 +196,7 @@ def verifiable_clients(run: Story) -> None:
     access_control = re.search(r"DescribeAcls\(29\): \d", served) is not None
     compatible = run.named("compatible")
     run("a topic for the tests of compatibility", TOPICS, "--create", "--topic", compatible)
+    run("no topic of the name that they use", TOPICS, "--delete", "--topic", "newtopic", "--if-exists")
     run(
         "the tests of compatibility",
         COMPATIBILITY,
