@@ -86,6 +86,8 @@ class Acceptor:
         if delay > 0:
             await self._adopt_admitted()
             await asyncio.sleep(delay)
+        # Meanwhile another listener may have taken the last slot.
+        await self._until_there_is_a_slot()
         if self._limits.add(self._listener_name, address):
             self._admitted.append((accepted, address))
         else:

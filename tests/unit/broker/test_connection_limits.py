@@ -168,6 +168,38 @@ def test_a_flood_is_accepted_in_batches_between_which_others_are_served() -> Non
     assert max(accepted.count(turn) for turn in accepted) <= acceptor.ACCEPT_BATCH
 
 
+def test_a_slot_that_another_listener_took_meanwhile_is_not_taken_twice() -> None:
+    # Given a listener that waits for its first connection, while another one takes the last slot
+    made = limits(max_connections="1")
+    taken: list[str] = []
+
+    async def adopt(accepted: socket.socket, address: str) -> None:
+        taken.append(address)
+        accepted.close()
+
+    async def scenario() -> None:
+        freed = asyncio.Event()
+        with socket.create_server(("127.0.0.1", 0)) as bound:
+            bound.setblocking(False)
+            task = asyncio.ensure_future(Acceptor("OUTSIDE", bound, made, freed, adopt, lambda _: None).run())
+            await asyncio.sleep(0.001)
+            assert made.add("INSIDE", "10.0.0.1")
+            # When a client connects
+            client = socket.create_connection(bound.getsockname())
+            for _ in range(20):
+                await asyncio.sleep(0.001)
+            # Then it waits until the slot is free again
+            assert not taken
+            made.remove("INSIDE", "10.0.0.1")
+            freed.set()
+            await until(lambda: bool(taken))
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            client.close()
+
+    asyncio.run(scenario())
+
+
 def test_a_connection_over_the_rate_waits_and_those_before_it_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     # Given a rate that the second of three connections is over
     delays = iter([0.0, 3600.0])
