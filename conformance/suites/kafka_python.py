@@ -77,8 +77,8 @@ SETTINGS = (
 EXPLAINED = (
     (
         "test/integration/test_admin_integration.py::test_create_describe_delete_acls",
-        "neither broker has an authorizer: Apache Kafka answers SECURITY_DISABLED, ottla has no ACLs yet and does "
-        "not offer their requests",
+        "neither broker has an authorizer: Apache Kafka answers SECURITY_DISABLED, ottla has no ACLs yet and "
+        "does not offer their requests",
     ),
 )
 
