@@ -168,8 +168,18 @@ KINDS: Mapping[str, str] = {
     "start_offset": "offset",
     "timestamp": "timestamp",
 }
-HARMFUL = frozenset({ApiKey.DELETE_TOPICS, ApiKey.DELETE_RECORDS, ApiKey.ALTER_PARTITION_REASSIGNMENTS})
-"""What these ask for may be done to the topics that are there for it, not to those of the cluster."""
+HARMFUL = frozenset(
+    {
+        ApiKey.DELETE_TOPICS,
+        ApiKey.DELETE_RECORDS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    }
+)
+"""What these ask for may be done to the topics that are there for it, not to those of the cluster: a
+coordinator finds nothing any more in a topic of more partitions, or of short retention."""
 SMALL: Mapping[str, tuple[int, ...]] = {
     "acks": (-1, 1, 1, 0),
     "transaction_version": (0, 1, 2),
@@ -210,6 +220,8 @@ SMALL: Mapping[str, tuple[int, ...]] = {
 INDEX_FIELDS = ("index", "partition", "partitions", "partition_index", "partition_indexes")
 INDEXES = (0, 0, 0, 0, 1, 2, 3, -1)
 CLIENT_IDS = ("fuzz", "fuzz", None, "", "__admin_client", "é" * 50, "c" * 32_767)
+NEVER_LEARNED = frozenset({"topic", "name", "resource", "group", "transactional_id"})
+"""What belongs to others is in answers too, and is to be unharmed at the end."""
 LEARNED = 12
 """As many values of one kind are remembered, the latest."""
 
@@ -226,6 +238,7 @@ class World:
         self.known = {
             "topic": names,
             "victim": list(VICTIMS),
+            "victim resource": [*VICTIMS, "0", "1", "", *GROUPS, "ottla.broker"],
             "name": [*names, *CONFIG_NAMES, "range", "consumer"],
             "resource": [*names, "0", "1", "", *GROUPS, "ottla.broker"],
             "group": list(GROUPS),
@@ -250,7 +263,7 @@ class World:
             for item in value if isinstance(value, list) else (value,):
                 if isinstance(item, Struct):
                     self.learn(item)
-                elif kind is not None and item is not None and kind not in ("topic", "name", "resource"):
+                elif kind is not None and item is not None and kind not in NEVER_LEARNED:
                     self._remember(kind, item)
 
     def _remember(self, kind: str, value: Any) -> None:
@@ -319,8 +332,8 @@ class Maker:
         named = KINDS.get(each.name)
         if named == "name":
             named = "config" if "Config" in owner else "topic" if "Protocol" not in owner else "protocol"
-        if named in ("topic", "resource"):
-            named = self._topics if named == "topic" or self._topics == "victim" else named
+        if self._topics == "victim" and named in ("topic", "resource"):
+            named = "victim" if named == "topic" else "victim resource"
         if kind in INTEGER_BITS:
             return self._integer(each.name, INTEGER_BITS[kind], named)
         match kind:
