@@ -250,11 +250,10 @@ def producers(
     count: int,
     partitions: int,
     record_bytes: int,
-    window: int = 1,
     rate: int = 0,
     topic: str = clients.TOPIC,
 ) -> Iterator[JavaClients]:
-    """`count` producers that each keep `window` records unacknowledged, or send `rate` records a second."""
+    """`count` producers for closed loops, or that send `rate` records a second each."""
     with _run(
         server,
         "Producers",
@@ -264,7 +263,6 @@ def producers(
         producers=count,
         partitions=partitions,
         record_bytes=record_bytes,
-        window=window,
         rate=rate,
     ) as java:
         yield java

@@ -141,12 +141,13 @@ class Samples {
 }
 
 /**
- * PRODUCERS producers, a connection each, every one to its own partition (of PARTITIONS, in a ring) of TOPIC.
+ * PRODUCERS producers, a connection each, every one to its own partition (of PARTITIONS, in a ring) of TOPIC, with
+ * records of RECORD_BYTES.
  *
- * RATE=0: each keeps WINDOW records of RECORD_BYTES unacknowledged, the next is sent by the callback of the last.
- * Else each sends RATE records a second by the clock. Both begin with the first "measure" or "run".
- * "measure SECONDS" counts the acknowledgements of so long, with the time from send() to each; "run SECONDS" counts
- * none; "stop" waits for what is unacknowledged and tells how many records were acknowledged in all.
+ * "load N WINDOW" waits for what is unacknowledged and lets the first N begin. RATE=0: each keeps WINDOW records
+ * unacknowledged, the next is sent by the callback of the last. Else each sends RATE records a second by the clock.
+ * "run SECONDS" lets them go on for so long; "measure SECONDS" counts the acknowledgements meanwhile, with the time
+ * from send() to each; "stop" ends all and tells how many records were acknowledged since the start.
  */
 public class Producers {
     static volatile boolean running;
@@ -156,7 +157,6 @@ public class Producers {
         Program program = new Program(arguments);
         String topic = program.take("TOPIC");
         int partitions = program.takeNumber("PARTITIONS");
-        int window = program.takeNumber("WINDOW");
         int recordBytes = program.takeNumber("RECORD_BYTES");
         int rate = program.takeNumber("RATE");
         Load[] loads = new Load[program.takeNumber("PRODUCERS")];
@@ -166,8 +166,7 @@ public class Producers {
                 program.withClientId("producer-" + number), new ByteArraySerializer(), new ByteArraySerializer());
             producer.partitionsFor(topic);
             samples[number] = new Samples();
-            loads[number] = new Load(
-                producer, topic, number % partitions, recordBytes, window, rate, samples[number]);
+            loads[number] = new Load(producer, topic, number % partitions, recordBytes, rate, samples[number]);
         }
         Program.say("{\"ready\": " + loads.length + "}");
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
@@ -175,32 +174,42 @@ public class Producers {
             String[] words = line.split(" ");
             if (words[0].equals("stop")) {
                 Program.say(stop(loads));
-                continue;
-            }
-            if (!running) {
+            } else if (words[0].equals("load")) {
+                drain(loads);
                 running = true;
-                for (int number = 0; number < loads.length; number++) {
-                    loads[number].begin();
+                int count = Integer.parseInt(words[1]);
+                for (int number = 0; number < count; number++) {
+                    loads[number].begin(Integer.parseInt(words[2]));
                 }
+                Program.say("{\"loaded\": " + count + "}");
+            } else {
+                Samples.clear(samples);
+                counting = words[0].equals("measure");
+                long began = System.nanoTime();
+                Thread.sleep((long) (1000 * Double.parseDouble(words[1])));
+                counting = false;
+                long took = System.nanoTime() - began;
+                Program.say("{\"seconds\": " + took / 1e9 + ", " + Samples.describe(samples) + "}");
             }
-            Samples.clear(samples);
-            counting = words[0].equals("measure");
-            long began = System.nanoTime();
-            Thread.sleep((long) (1000 * Double.parseDouble(words[1])));
-            counting = false;
-            long took = System.nanoTime() - began;
-            Program.say("{\"seconds\": " + took / 1e9 + ", " + Samples.describe(samples) + "}");
+        }
+    }
+
+    private static void drain(Load[] loads) throws Exception {
+        running = false;
+        for (int number = 0; number < loads.length; number++) {
+            loads[number].end();
         }
     }
 
     private static String stop(Load[] loads) throws Exception {
-        running = false;
+        drain(loads);
         long acknowledged = 0;
         double perRequest = 0;
         for (int number = 0; number < loads.length; number++) {
-            acknowledged += loads[number].end();
-            Collection metrics = loads[number].producer.metrics().values();
-            perRequest = Math.max(perRequest, Program.metric(metrics, "producer-metrics", "records-per-request-avg"));
+            acknowledged += loads[number].acknowledged();
+            double found = Program.metric(
+                loads[number].producer.metrics().values(), "producer-metrics", "records-per-request-avg");
+            perRequest = Math.max(perRequest, Double.isNaN(found) ? 0 : found);
             loads[number].producer.close(Duration.ofSeconds(30));
         }
         return "{\"acknowledged\": " + acknowledged + ", \"records_per_request\": " + perRequest + "}";
@@ -210,26 +219,22 @@ public class Producers {
 class Load implements Runnable {
     final KafkaProducer producer;
     private final ProducerRecord record;
-    private final int window;
     private final int rate;
     private final Samples samples;
     private final AtomicInteger unacknowledged = new AtomicInteger();
     private volatile long acknowledged;
     private Thread pacer;
 
-    Load(
-        KafkaProducer producer, String topic, int partition, int recordBytes, int window, int rate, Samples samples
-    ) {
+    Load(KafkaProducer producer, String topic, int partition, int recordBytes, int rate, Samples samples) {
         byte[] value = new byte[recordBytes];
         Arrays.fill(value, (byte) 'x');
         this.producer = producer;
         this.record = new ProducerRecord(topic, Integer.valueOf(partition), null, value);
-        this.window = window;
         this.rate = rate;
         this.samples = samples;
     }
 
-    void begin() {
+    void begin(int window) {
         if (rate > 0) {
             pacer = new Thread(this);
             pacer.setDaemon(true);
@@ -271,8 +276,12 @@ class Load implements Runnable {
         unacknowledged.decrementAndGet();
     }
 
-    /** Wait for the last acknowledgement; how many there were. */
-    long end() throws Exception {
+    long acknowledged() {
+        return acknowledged;
+    }
+
+    /** Wait for the last acknowledgement. */
+    void end() throws Exception {
         if (pacer != null) {
             pacer.join();
         }
@@ -283,7 +292,6 @@ class Load implements Runnable {
             }
             Thread.sleep(1);
         }
-        return acknowledged;
     }
 }
 
