@@ -316,7 +316,7 @@ class Broker:
         config = self.config
         if config.is_broker:
             self.replicas.start_background_work(self.supervisor)
-        self.supervisor.every("tend-connections", lambda: 1000, self.server.tend)
+        self.supervisor.every("tend-connections", self.server.tend_interval_ms, self.server.tend)
         log.info("node started node=%d port=%d", config.node_id, self.port)
 
     async def _abandon(self) -> None:

@@ -180,8 +180,13 @@ class Server:
         if setting.name in self._config.static and size_bytes != SYSTEM_BUFFER:
             of.setsockopt(socket.SOL_SOCKET, option, size_bytes)
 
+    def tend_interval_ms(self) -> int:
+        """How long to wait until `tend` is due again: less while somebody waits for memory."""
+        groups = (self._clients.shared, self._controllers.shared)
+        return 200 if any(each.memory.short or each.answers.over for each in groups) else 1000
+
     async def tend(self) -> None:
-        """What is done every second: close who is idle or too many, hurry who keeps others waiting."""
+        """What is done now and then: close who is idle or too many, hurry who keeps others waiting."""
         now = self._loop.time()
         if now >= self._look_for_idle_at:
             await self.close_idle()
