@@ -114,8 +114,7 @@ class Complaints(logging.Handler):
         """In place of the log that counts what comes in floods: here each line counts."""
         if failure is not None:
             self.lines.append(f"{kind}: {text}\n{''.join(traceback.format_exception(failure))}")
-        elif text.startswith("connection closed"):
-            self.closed += 1
+        self.closed += text.startswith("connection closed")
 
     def loop_handler(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         problem = context.get("exception")
