@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ottla.protocol import single_partition_fetch
@@ -70,12 +70,14 @@ def agrees_with_the_codec(body: bytes, version: int) -> bool:
     return True
 
 
+@settings(deadline=None)
 @given(VERSIONS, requests())
 def test_a_consumers_request_is_read_as_the_codec_reads_it(version: int, request: FetchRequest) -> None:
     by_hand = agrees_with_the_codec(request.encode(version), version)
     assert by_hand == (len(request.rack_id.encode()) <= 126)
 
 
+@settings(deadline=None)
 @given(VERSIONS, requests(), st.data())
 def test_damaged_bytes_are_never_read_as_something_that_the_codec_does_not_read(
     version: int, request: FetchRequest, data: st.DataObject
@@ -87,6 +89,7 @@ def test_damaged_bytes_are_never_read_as_something_that_the_codec_does_not_read(
     agrees_with_the_codec(damaged, version)
 
 
+@settings(deadline=None)
 @given(VERSIONS, st.binary(max_size=90))
 @example(13, b"")
 @example(18, bytes(21) + b"\x01\x01\x05\xff\xff\xff\xff\x00")
@@ -132,6 +135,7 @@ def test_every_other_shape_is_left_to_the_codec() -> None:
         assert single_partition_fetch.decode(memoryview(by_name.encode(version)), version) is None
 
 
+@settings(deadline=None)
 @given(VERSIONS, INT32, INT32, st.uuids(), INT32, st.tuples(INT64, INT64, INT64), RECORDS, st.booleans())
 def test_an_answer_has_the_bytes_that_the_codec_writes(
     version: int,
@@ -162,6 +166,7 @@ def test_an_answer_has_the_bytes_that_the_codec_writes(
     assert len(records) < 4096 or any(part is records for part in parts)
 
 
+@settings(deadline=None)
 @given(VERSIONS, INT32, INT32)
 def test_an_empty_answer_has_the_bytes_that_the_codec_writes(
     version: int, correlation_id: int, session_id: int

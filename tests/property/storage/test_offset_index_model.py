@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from unittest import mock
 
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ottla.storage import indexes
@@ -35,6 +35,7 @@ def last(entries: list[int], at_most: int) -> tuple[int, int]:
     return (below[-1], position_of(below[-1])) if below else (BASE_OFFSET, 0)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 9), STEPS)
 @example(9, [("lookup", 0), ("append", 1), ("lookup", 90)])
 @example(9, [("lookup", 20), ("truncate", 10), ("append", 5), ("append", 5), ("lookup", 21)])
