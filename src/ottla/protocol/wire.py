@@ -97,9 +97,9 @@ def write_tags(
         write(value)
 
 
-def cut_text(text: bytes) -> bytes:
-    """As much of a text in UTF-8 as a string may have, whole characters."""
-    return text[:MAX_STRING_BYTES].decode(errors="ignore").encode()
+def cut_text(text: bytes, max_bytes: int = MAX_STRING_BYTES) -> bytes:
+    """As much of a text in UTF-8 as fits in `max_bytes`, whole characters."""
+    return text[:max_bytes].decode(errors="ignore").encode()
 
 
 @functools.lru_cache(maxsize=4096)

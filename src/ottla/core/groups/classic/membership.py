@@ -33,7 +33,10 @@ from ottla.protocol.messages.join_group_request import JoinGroupRequest
 from ottla.protocol.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from ottla.protocol.messages.leave_group_response import LeaveGroupResponse, MemberResponse
 from ottla.protocol.messages.sync_group_request import SyncGroupRequest
+from ottla.protocol.wire import MAX_STRING_BYTES, cut_text
 
+MAX_PREFIX_BYTES = MAX_STRING_BYTES - len(f"-{uuid.UUID(int=0)}")
+"""Of a member id that begins with what a client is called; longer ones could not be told to anybody."""
 FIRST_VERSION_REQUIRING_A_MEMBER_ID = 4
 FIRST_VERSION_THAT_SKIPS_ASSIGNMENT = 9
 FIRST_SYNC_VERSION_WITH_PROTOCOL = 5
@@ -121,6 +124,8 @@ class ClassicMembership:
     ) -> None:
         instance_id = request.group_instance_id
         prefix = event.client.client_id if instance_id is None else instance_id
+        if len(prefix) > MAX_PREFIX_BYTES // 4:
+            prefix = cut_text(prefix.encode(), MAX_PREFIX_BYTES).decode()
         member_id = f"{prefix}-{uuid.UUID(int=event.random_bits, version=4)}"
         if instance_id is not None and instance_id in group.static_members:
             self._replace_static(event, request, group, protocols, member_id)
