@@ -56,6 +56,8 @@ from support.exploration import DEEP, examples
 from support.fuzzing import Fuzzed, World, requests, strange_codes
 from support.in_process import ANSWER_TIMEOUT_S, RawClient, create_topic
 
+pytestmark = pytest.mark.slow
+
 BROKER, CONTROLLER = "PLAINTEXT", "CONTROLLER"
 #: It does what it says, to the only broker.
 LEFT_OUT = {ApiKey.UNREGISTER_BROKER}
