@@ -269,6 +269,8 @@ def transactions(cluster: Cluster) -> None:
         metadata = reader.consumer_group_metadata()
         producer.send_offsets_to_transaction([TopicPartition(topic, 0, offset)], metadata, TIMEOUT_S)
         if value == b"aborted":
+            # an abort drops what has not been sent yet
+            expect(producer.flush(TIMEOUT_S), 0)
             producer.abort_transaction(TIMEOUT_S)
         else:
             producer.commit_transaction(TIMEOUT_S)

@@ -160,7 +160,11 @@ func (m *member) leave() {
 }
 
 func committed(ctx context.Context, group, topic string) int64 {
-	found := steps.Get(client.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{topic: {0}}}))
+	var found *kafka.OffsetFetchResponse
+	steps.Until("the group's coordinator", func() bool {
+		found = steps.Get(client.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{topic: {0}}}))
+		return !busy(found.Error)
+	})
 	steps.Must(found.Error)
 	steps.Must(found.Topics[topic][0].Error)
 	return found.Topics[topic][0].CommittedOffset
@@ -173,6 +177,14 @@ func end(ctx context.Context, topic string, level kafka.IsolationLevel) (first, 
 	return found.Topics[topic][0].FirstOffset, found.Topics[topic][0].LastOffset
 }
 
+// busy says that a coordinator is not ready yet: its Client leaves it to its users to try again.
+func busy(err error) bool {
+	codes := []kafka.Error{
+		kafka.GroupLoadInProgress, kafka.GroupCoordinatorNotAvailable, kafka.NotCoordinatorForGroup, kafka.ConcurrentTransactions,
+	}
+	return slices.ContainsFunc(codes, func(code kafka.Error) bool { return errors.Is(err, code) })
+}
+
 // transaction opens a transaction and puts partition 0 of a topic into it.
 func transaction(ctx context.Context, id, topic string) *kafka.ProducerSession {
 	// Its Client sends producer id 0 where none is given; -1 asks for a fresh one.
@@ -181,8 +193,7 @@ func transaction(ctx context.Context, id, topic string) *kafka.ProducerSession {
 		initialised = steps.Get(client.InitProducerID(ctx, &kafka.InitProducerIDRequest{
 			TransactionalID: id, TransactionTimeoutMs: 10_000, ProducerID: -1, ProducerEpoch: -1,
 		}))
-		// an open transaction of the same id is aborted first
-		return !errors.Is(initialised.Error, kafka.ConcurrentTransactions)
+		return !busy(initialised.Error)
 	})
 	steps.Must(initialised.Error)
 	added := steps.Get(client.AddPartitionsToTxn(ctx, &kafka.AddPartitionsToTxnRequest{
@@ -332,11 +343,15 @@ func main() {
 					TransactionalID: id, ProducerID: session.ProducerID, ProducerEpoch: session.ProducerEpoch, GroupID: group,
 				}))
 				steps.Must(added.Error)
-				sent := steps.Get(client.TxnOffsetCommit(ctx, &kafka.TxnOffsetCommitRequest{
-					TransactionalID: id, GroupID: group, ProducerID: session.ProducerID, ProducerEpoch: session.ProducerEpoch, GenerationID: -1,
-					Topics: map[string][]kafka.TxnOffsetCommit{topic: {{Partition: 0, Offset: offset}}},
-				}))
-				steps.Must(sent.Topics[topic][0].Error)
+				var sent error
+				steps.Until("the offsets", func() bool {
+					sent = steps.Get(client.TxnOffsetCommit(ctx, &kafka.TxnOffsetCommitRequest{
+						TransactionalID: id, GroupID: group, ProducerID: session.ProducerID, ProducerEpoch: session.ProducerEpoch, GenerationID: -1,
+						Topics: map[string][]kafka.TxnOffsetCommit{topic: {{Partition: 0, Offset: offset}}},
+					})).Topics[topic][0].Error
+					return !busy(sent)
+				})
+				steps.Must(sent)
 				steps.Must(endTransaction(ctx, id, session, offset == 5))
 			}
 			steps.Until("the committed offset", func() bool { return committed(ctx, group, topic) == 5 })
