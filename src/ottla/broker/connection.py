@@ -26,6 +26,7 @@ from typing import Final, cast
 
 from ottla.broker.answer_memory import AnswerMemory
 from ottla.broker.flood_log import FloodLog
+from ottla.broker.polling import SMALL_REQUEST_BYTES
 from ottla.broker.request_memory import RequestMemory
 from ottla.protocol.errors import ProtocolError
 
@@ -192,7 +193,8 @@ class ClientConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """`nbytes` have arrived in the buffer given last."""
         self.last_active = self._loop.time()
-        self._heard()
+        if nbytes <= SMALL_REQUEST_BYTES:
+            self._heard()
         if self._frame is None:
             self._split(self._receive[:nbytes], owned=False)
             return

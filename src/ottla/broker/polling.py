@@ -15,6 +15,8 @@ CONTENDED_SECONDS: Final = 60e-6
 MISSED_PAUSE_SECONDS: Final = 0.002
 CONTENDED_PAUSE_SECONDS: Final = 0.02
 LONGEST_PAUSE_SECONDS: Final = 1.0
+#: Who sends more at once sends batches, and does not wait for each answer: what it lacks is the core.
+SMALL_REQUEST_BYTES: Final = 4096
 #: So long a look without anybody else on this core, and contention is forgotten.
 FORGOTTEN_AFTER_SECONDS: Final = 0.005
 
@@ -27,8 +29,9 @@ class Poller:
     """Keeps the event loop looking for a while after each request, where that pays.
 
     A process that sleeps in the kernel is woken by another core, and that costs the client 20 to 80
-    microseconds. So after a request the loop looks on without sleeping, for LOOK_SECONDS: a client with one
-    request in flight gets twice as many through (measured: 6,200 -> 11,800 a second).
+    microseconds. So after a small request the loop looks on without sleeping, for LOOK_SECONDS: a client with
+    one request in flight gets half as many more through (measured: 6,600 -> 9,900 a second; from produce() to
+    poll() 0.24 -> 0.16 ms). After batches it would only take the core from the client (10 % less).
 
     It gives way to everybody: it yields the core at every turn, and stops for a while when somebody took it,
     or when it looked in vain; each time for twice as long, up to a second. So a busy machine pays a look or
@@ -55,7 +58,7 @@ class Poller:
         self._began = 0.0
 
     def heard(self) -> None:
-        """A client's bytes have arrived."""
+        """A client's small request has arrived."""
         now = self._clock()
         if self._looking:
             self._until = now + self._look_seconds
