@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from conformance.test_confluent_kafka_share import poll_until, read_from_the_beginning, share_consumer
 from support.clusters import NodeCluster
 from support.confluent import produce
+from support.share_consumers import poll_until, read_from_the_beginning, share_consumer
 
 PARTITIONS = 3
 
