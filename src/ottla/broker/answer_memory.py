@@ -8,8 +8,8 @@ ours have the bytes.)
 
 While more than LIMIT_BYTES wait, fetches of every kind wait before they are handled, whoever sent them: their
 answers are the large ones. Above twice of that everything waits. So the bytes are bounded by the limit and
-one answer. Fetches that were waiting for records already are the exception: they are answered when records
-come.
+one answer. Fetches that were waiting for records already may all be answered in one turn of the loop, before
+any is seen unread: they `expect` their bytes, and read no more than there is room for, but one batch each.
 
 Clients that read, however slowly, make room in time. One that takes no byte for PATIENCE_SECONDS while others
 wait loses its connection, and sooner the more of them wait for each that holds: behind a crowd of the deaf
@@ -63,9 +63,23 @@ class AnswerMemory:
         self._unread: dict[Holder, _Unread] = {}
         self._waiting: dict[Holder, None] = {}
         self._resuming = False
+        self._expected_bytes = 0
         self.held_bytes = 0
         self.over = False
         """Whether large answers have to wait."""
+
+    @property
+    def room_bytes(self) -> int:
+        """How much a fetch that has waited may read for its answer now."""
+        return max(0, self._limit_bytes - self.held_bytes - self._expected_bytes)
+
+    def expect(self, size: int) -> None:
+        """An answer of this size has been made, and is sent before the next turn of the loop ends."""
+        self._expected_bytes += size
+        self._loop.call_soon(self._sent, size)
+
+    def _sent(self, size: int) -> None:
+        self._expected_bytes -= size
 
     def must_wait(self, frame: memoryview) -> bool:
         """Whether this request has to wait; asked only while `over`."""

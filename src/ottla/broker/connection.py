@@ -228,6 +228,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self._closed
 
     @property
+    def answers(self) -> AnswerMemory:
+        """What it shares with others for answers that are not read."""
+        return self._answers
+
+    @property
     def busy(self) -> bool:
         """Whether a request waits for its answer."""
         return bool(self._held & _ANSWERING)

@@ -98,7 +98,8 @@ class Server:
         self._client_listeners = {listener.name for listener in config.listeners}
         self._clients = self._group(config.listeners)
         self._controllers = self._group(config.controller_listeners)
-        self._flood_log = FloodLog(self._loop, log)
+        self.flood_log = FloodLog(self._loop, log)
+        """For lines that clients can bring about."""
         self._look_for_idle_at = 0.0
         self.on_closed: Callable[[ClientConnection], None] | None = None
         """Told of every connection that is gone."""
@@ -150,7 +151,7 @@ class Server:
             self._close_excess(group)
 
         def refuse(address: str) -> None:
-            self._flood_log.warn(
+            self.flood_log.warn(
                 "per.ip",
                 f"connection refused client={address} listener={listener_name} reason=max.connections.per.ip "
                 f"limit={limits.limit_of_address(address)}",
@@ -212,7 +213,7 @@ class Server:
         others = [each for each in group.connections if not group.limits.is_protected(each.listener_name)]
         others.sort(key=lambda each: each.last_active)
         for connection in others[:surplus]:
-            self._flood_log.warn(
+            self.flood_log.warn(
                 "excess",
                 f"connection closed client={connection.client_host} listener={connection.listener_name} "
                 f"reason=max.connections limit={group.limits.max_connections}",

@@ -10,6 +10,8 @@ from uuid import UUID
 
 import pytest
 
+from ottla.broker import server
+from ottla.broker.answer_memory import AnswerMemory
 from ottla.broker.broker import Broker
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.messages.delete_records_request import (
@@ -171,4 +173,62 @@ def test_who_wait_for_the_same_records_share_one_read(
         assert len(set(later)) == 1
         assert reads == [0, 1]
 
+    run(tmp_path, scenario)
+
+
+def test_a_fetch_that_waits_for_more_reads_nothing_until_it_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[int] = []
+    read = LogSlice.read
+
+    def counted(piece: LogSlice) -> bytes:
+        reads.append(piece.size_bytes)
+        return read(piece)
+
+    async def scenario(broker: Broker, topic_id: UUID) -> None:
+        # given a fetch that wants all of five batches
+        size = len(encode_batch([NewRecord(None, b"a", 1_000)]))
+        reader = await consumer(broker, topic_id, {0: 0})
+        monkeypatch.setattr(LogSlice, "read", counted)
+        waiting = asyncio.ensure_future(reader.fetch({}, max_wait_ms=LONG_MS, min_bytes=5 * size))
+        await until_waiting(broker, 1)
+        # when they come one by one
+        for number in range(5):
+            assert reads == []
+            await produce(broker, topic_id, b"%d" % number)
+        # then
+        assert len((await waiting)[0].records) == 5 * size
+        assert reads == [5 * size]
+
+    run(tmp_path, scenario)
+
+
+def test_fetches_that_are_answered_together_share_the_room_for_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = 6
+
+    async def scenario(broker: Broker, topic_id: UUID) -> None:
+        # given room for one fetch and half of another, and three that wait for the last of some batches
+        size = len(encode_batch([NewRecord(None, b"a", 1_000)]))
+        readers = [await consumer(broker, topic_id, {0: 0}) for _ in range(3)]
+        wanted = batches * size
+        waiting = [
+            asyncio.ensure_future(each.fetch({}, max_wait_ms=LONG_MS, min_bytes=wanted)) for each in readers
+        ]
+        await until_waiting(broker, 3)
+        for number in range(batches):
+            await produce(broker, topic_id, b"%d" % number)
+        # then they get all of it, half of it, and no less than a batch
+        answers = await asyncio.gather(*waiting)
+        sizes = sorted(len(answer[0].records) for answer in answers)
+        assert sizes == [size, wanted // 2, wanted]
+        # and once these are sent there is room again
+        later = await readers[0].fetch({0: 0})
+        assert len(later[0].records) == wanted
+
+    size = len(encode_batch([NewRecord(None, b"a", 1_000)]))
+    room = batches * size * 3 // 2
+    monkeypatch.setattr(server, "AnswerMemory", lambda loop, _: AnswerMemory(loop, room))
     run(tmp_path, scenario)

@@ -20,7 +20,7 @@ the high watermark, and answers producers that wait.
 from __future__ import annotations
 
 import asyncio
-import logging
+import sys
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -54,11 +54,10 @@ from ottla.protocol.messages.fetch_response import (
 )
 from ottla.protocol.single_partition_fetch import SinglePartitionFetch
 from ottla.storage.errors import LogCorruption, OffsetOutOfRange
+from ottla.storage.segment import LogSlice
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-
-log = logging.getLogger("ottla.broker")
 
 FIRST_VERSION_WITH_RACKS = 11
 FIRST_VERSION_WITH_TOPIC_IDS = 13
@@ -106,7 +105,7 @@ def handle(broker: Broker, context: RequestContext, body: memoryview) -> Reply |
             keys = ([each.key for each in named], forgotten)
             return _handle_follower(broker, context, request, plan, (replica_id, epoch), keys)
     fetch = _Fetch(broker, context, request, plan)
-    fetch.read()
+    fetch.find()
     return fetch.wait() if fetch.may_wait() else fetch.reply()
 
 
@@ -155,7 +154,12 @@ def _session_error(context: RequestContext, code: ErrorCode) -> Reply:
 
 
 class _Fetch:
-    """One request under way: what it has read, and whom it waits on."""
+    """One request under way: what there is for it, and whom it waits on.
+
+    Bytes are read when it is answered: one that waits for more holds none, and looks at sizes alone when it
+    is woken. Fetches that had to wait may all be answered in one turn of the loop, so they share what there
+    is room for (see answer_memory.py); the first batch is never kept from anybody.
+    """
 
     __slots__ = (
         "_answers",
@@ -163,11 +167,12 @@ class _Fetch:
         "_context",
         "_future",
         "_only_from_leader",
+        "_pieces",
         "_plan",
         "_request",
         "_timer",
         "failed",
-        "read_bytes",
+        "found_bytes",
         "waitable",
     )
 
@@ -184,10 +189,12 @@ class _Fetch:
         self._plan = plan
         self._only_from_leader = context.api_version < FIRST_VERSION_WITH_RACKS
         self._answers: list[tuple[FetchedPartition, PartitionData]] = []
+        # What is to be read for the answers: (answer, its partition, its offset, the slice).
+        self._pieces: list[tuple[PartitionData, Partition, int, LogSlice]] = []
         self._future: asyncio.Future[Reply] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.failed = False
-        self.read_bytes = 0
+        self.found_bytes = 0
         #: The partitions whose next append may complete this fetch.
         self.waitable: list[Partition] = []
 
@@ -195,7 +202,7 @@ class _Fetch:
 
     def may_wait(self) -> bool:
         """Whether an append can still make the answer better."""
-        satisfied = self.failed or self.read_bytes >= self._request.min_bytes
+        satisfied = self.failed or self.found_bytes >= self._request.min_bytes
         return bool(self.waitable) and not satisfied and self._request.max_wait_ms > 0
 
     def wait(self) -> asyncio.Future[Reply]:
@@ -203,14 +210,14 @@ class _Fetch:
         loop = self._broker.loop
         self._future = loop.create_future()
         self._future.add_done_callback(self._forget)
-        self._timer = loop.call_later(self._request.max_wait_ms / 1000, self._complete)
+        self._timer = loop.call_later(self._request.max_wait_ms / 1000, self._time_is_up)
         for partition in self.waitable:
             partition.add_waiter(self._woken)
         return self._future
 
     def _woken(self) -> None:
         waited = self.waitable
-        self.read()
+        self.find()
         still_waits = self.may_wait()
         if still_waits and self.waitable == waited:
             return
@@ -222,9 +229,22 @@ class _Fetch:
         for partition in self.waitable:
             partition.add_waiter(self._woken)
 
+    def _time_is_up(self) -> None:
+        self.find()
+        self._complete()
+
     def _complete(self) -> None:
-        if self._future is not None and not self._future.done():
+        if self._future is None or self._future.done():
+            return
+        connection = self._context.connection
+        if connection is None:
             self._future.set_result(self.reply())
+            return
+        answers = connection.answers
+        if self.found_bytes > answers.room_bytes:
+            self.find(answers.room_bytes)
+        self._future.set_result(self.reply())
+        answers.expect(self.found_bytes)
 
     def _forget(self, _: asyncio.Future[Reply]) -> None:
         """Answered, or the client has gone."""
@@ -235,22 +255,22 @@ class _Fetch:
 
     # -- reading ------------------------------------------------------------------------------------
 
-    def read(self) -> None:
-        """Read every partition of the plan, from the start of what is asked."""
+    def find(self, most_bytes: int = sys.maxsize) -> None:
+        """Look what there is in every partition of the plan, from the start of what is asked."""
         self._answers = []
+        self._pieces = []
         self.failed = False
-        self.read_bytes = 0
+        self.found_bytes = 0
         self.waitable = []
-        left = min(self._request.max_bytes, self._broker.replicas.fetch_max_bytes)
+        left = min(self._request.max_bytes, self._broker.replicas.fetch_max_bytes, most_bytes)
         by_id = self._context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
         for wanted in self._plan.partitions:
-            answer = self._read_partition(wanted, left, by_id)
+            before = self.found_bytes
+            answer = self._find_in_partition(wanted, left, by_id)
             if answer is None:
                 continue
             self._answers.append((wanted, answer))
-            if answer.records:
-                self.read_bytes += len(answer.records)
-                left -= len(answer.records)
+            left -= self.found_bytes - before
             self.failed = (
                 self.failed
                 or answer.error_code != 0
@@ -258,7 +278,7 @@ class _Fetch:
                 or answer.preferred_read_replica >= 0
             )
 
-    def _read_partition(self, wanted: FetchedPartition, left: int, by_id: bool) -> PartitionData | None:
+    def _find_in_partition(self, wanted: FetchedPartition, left: int, by_id: bool) -> PartitionData | None:
         """The answer; None where a session has nothing to say."""
         replicas = self._broker.replicas
         try:
@@ -300,7 +320,7 @@ class _Fetch:
                 data.preferred_read_replica = preferred
                 return data
         upper = data.last_stable_offset if committed else data.high_watermark
-        self._read_log(partition, wanted, data, left, upper)
+        self._find_in_log(partition, wanted, data, left, upper)
         return data
 
     def _compare(self, partition: Partition, wanted: FetchedPartition) -> EpochEnd | None:
@@ -321,41 +341,58 @@ class _Fetch:
             records=b"",
         )
 
-    def _read_log(
+    def _find_in_log(
         self, partition: Partition, wanted: FetchedPartition, data: PartitionData, left: int, upper: int
     ) -> None:
-        """Put the log's batches below `upper` into `data`."""
+        """Find the log's batches below `upper` that go into `data`."""
         stored = partition.log
         offset = wanted.fetch_offset
         self.waitable.append(partition)
         if offset >= upper and stored.log_start_offset <= offset <= stored.log_end_offset:
             return  # the common case of a consumer that has read everything
-        if left <= 0 and self.read_bytes > 0:
+        if left <= 0 and self.found_bytes > 0:
             return
         try:
             piece = stored.read(
                 offset,
                 max(0, min(wanted.max_bytes, left)),
                 upper_offset=upper,
-                at_least_one_batch=self.read_bytes == 0,
+                at_least_one_batch=self.found_bytes == 0,
             )
-            data.records = partition.read_slice(piece)
-            if data.aborted_transactions is not None and data.records:
-                data.aborted_transactions = [
-                    AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
-                    for each in stored.aborted_transactions(offset, stored.upper_bound_of(piece))
-                ]
         except OffsetOutOfRange:
             data.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
             data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
         except (OSError, LogCorruption) as problem:
-            log.error("read failed topic=%s partition=%d error=%s", partition.topic, partition.index, problem)
-            data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            self._report_unreadable(partition, data, problem)
+        else:
+            if piece.size_bytes:
+                self.found_bytes += piece.size_bytes
+                self._pieces.append((data, partition, offset, piece))
+
+    def _report_unreadable(
+        self, partition: Partition, data: PartitionData, problem: OSError | LogCorruption
+    ) -> None:
+        text = f"read failed topic={partition.topic} partition={partition.index} error={problem}"
+        self._broker.server.flood_log.warn("read failed", text)
+        data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
     # -- answering ----------------------------------------------------------------------------------
 
     def reply(self) -> Reply:
         """The response: everything, or within a session what has changed."""
+        for data, partition, offset, piece in self._pieces:
+            try:
+                data.records = partition.read_slice(piece)
+                if data.aborted_transactions is not None:
+                    stored = partition.log
+                    data.aborted_transactions = [
+                        AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+                        for each in stored.aborted_transactions(offset, stored.upper_bound_of(piece))
+                    ]
+            except (OSError, LogCorruption) as problem:
+                data.records, data.aborted_transactions = b"", None
+                self._report_unreadable(partition, data, problem)
+                self.failed = True
         return _make_reply(self._broker, self._context, self._plan, self._answers, self.failed)
 
 

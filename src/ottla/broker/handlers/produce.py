@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
@@ -61,8 +60,6 @@ from ottla.protocol.single_partition_produce import SinglePartition
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-
-log = logging.getLogger("ottla.broker")
 
 Outcome: TypeAlias = Appended | Uncommitted | PartitionProduceResponse
 
@@ -378,7 +375,9 @@ def _append(
     except (KafkaError, ProtocolError) as error:
         return _refused(index, error)
     except OSError as problem:
-        log.error("append failed topic=%s partition=%d error=%s", topic, index, problem)
+        # A full disk refuses every request: told once a second.
+        text = f"append failed topic={topic} partition={index} error={problem}"
+        broker.server.flood_log.warn("append failed", text)
         return _failed(index, ErrorCode.KAFKA_STORAGE_ERROR, str(problem))
 
 
