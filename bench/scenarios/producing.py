@@ -130,6 +130,6 @@ SCENARIOS: tuple[Scenario, ...] = (
         (Measure("records_per_second", "records", "records/s", NO_LESS), CPU),
         _produce_transactional,
     ),
-    _one_record_scenario("produce-one-record-a-request", 5, 200_000, 100_000),
-    _one_record_scenario("produce-one-record-a-request-1-in-flight", 1, 100_000, 50_000),
+    _one_record_scenario("produce-one-record-a-request", 5, 200_000, 400_000),
+    _one_record_scenario("produce-one-record-a-request-1-in-flight", 1, 100_000, 150_000),
 )
