@@ -14,25 +14,14 @@ from pathlib import Path
 
 from conformance.suite import SuiteError
 from ottla.pipeline.java_runtime import JavaError
-from ottla.pipeline.maven import Jar, MavenError, fetch_jars
-from support.java_tools import TOOL_FLAGS, java_command, kafka_classpath
+from ottla.pipeline.maven import MavenError, fetch_jars
+from support.java_tools import TOOL_FLAGS, jars_of, java_command, kafka_classpath
 
 SOURCES = Path(__file__).parent
 COMPILER_LOCK = SOURCES / "compiler.jars.lock"
 CLIENTS_39_LOCK = SOURCES / "kafka-clients-3.9.2.jars.lock"
 COMPILER = "org.eclipse.jdt.internal.compiler.batch.Main"
 COMPILE_TIMEOUT_S = 120
-
-
-def jars_of(lock: Path) -> list[Jar]:
-    """The jars that a lock file names, in its order."""
-    jars = []
-    for line in lock.read_text(encoding="utf-8").splitlines():
-        if line and not line.startswith("#"):
-            coordinate, sha256 = line.split()
-            group, artifact, version, *classifier = coordinate.split(":")
-            jars.append(Jar(group, artifact, version, sha256, classifier="".join(classifier)))
-    return jars
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ottla.protocol.schema import Message
-from support.java_tools import java_command, kafka_classpath, locked_jars
+from support.java_tools import JAR_LOCK, jars_of, java_command, kafka_classpath
 from support.messages import all_messages, all_versions, lone_fields, random_message
 
 pytestmark = pytest.mark.java
@@ -137,7 +137,7 @@ def test_the_modules_are_what_the_generator_makes_of_the_jars() -> None:
     )
     paths = kafka_classpath().split(os.pathsep)
     artifacts = {Path(path).name.rpartition("-")[0]: path for path in paths}
-    assert {jar.artifact for jar in locked_jars()} >= set(names)
+    assert {jar.artifact for jar in jars_of(JAR_LOCK)} >= set(names)
     tool = Path(__file__).parents[2] / "tools" / "generate_messages.py"
 
     # when

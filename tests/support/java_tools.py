@@ -30,21 +30,21 @@ LOG_FLAGS = (
 )
 
 
-def locked_jars() -> list[Jar]:
-    """The jars of the lock file, in its order."""
+def jars_of(lock: Path) -> list[Jar]:
+    """The jars that a lock file names, in its order: `group:artifact:version[:classifier] sha256` a line."""
     jars = []
-    for line in JAR_LOCK.read_text(encoding="utf-8").splitlines():
+    for line in lock.read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("#"):
             coordinate, sha256 = line.split()
-            group, artifact, version = coordinate.split(":")
-            jars.append(Jar(group, artifact, version, sha256))
+            group, artifact, version, *classifier = coordinate.split(":")
+            jars.append(Jar(group, artifact, version, sha256, classifier="".join(classifier)))
     return jars
 
 
 @functools.cache
 def kafka_classpath() -> str:
     """The class path of Apache Kafka's server and tools; fetches what is missing (about 45 MB, once)."""
-    return os.pathsep.join(str(path) for path in fetch_jars(locked_jars()))
+    return os.pathsep.join(str(path) for path in fetch_jars(jars_of(JAR_LOCK)))
 
 
 @functools.cache

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from ottla.pipeline.maven import Jar, fetch_jars
-from support.java_tools import java_command, kafka_classpath
+from ottla.pipeline.maven import fetch_jars
+from support.java_tools import jars_of, java_command, kafka_classpath
 
 STREAMS_LOCK = Path(__file__).with_name("kafka-streams-4.3.1.jars.lock")
 STREAMS_APP = Path(__file__).with_name("java") / "StreamsApp.java"
@@ -31,21 +31,10 @@ SMOKE_TOPICS = (
 SMOKE_PARTITIONS = 5
 
 
-def streams_jars() -> list[Jar]:
-    """The jars of the lock file, in its order."""
-    jars = []
-    for line in STREAMS_LOCK.read_text(encoding="utf-8").splitlines():
-        if line and not line.startswith("#"):
-            coordinate, sha256 = line.split()
-            group, artifact, version, *classifier = coordinate.split(":")
-            jars.append(Jar(group, artifact, version, sha256, classifier="".join(classifier)))
-    return jars
-
-
 @functools.cache
 def streams_classpath() -> str:
     """The class path of Kafka Streams and its tests; fetches what is missing (about 80 MB, once)."""
-    return os.pathsep.join((*(str(path) for path in fetch_jars(streams_jars())), kafka_classpath()))
+    return os.pathsep.join((*(str(path) for path in fetch_jars(jars_of(STREAMS_LOCK))), kafka_classpath()))
 
 
 class StreamsProcess:
