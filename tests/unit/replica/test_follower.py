@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.core.replica.follower import (
+    NONSENSE,
     AdvanceLogStart,
     AppendFetched,
     AskOffsets,
@@ -76,6 +77,12 @@ def test_a_diverging_tail_goes(own: tuple[int, ...], told: EpochEnd, cut: int) -
     assert follower.high_watermark <= cut
 
 
+@pytest.mark.parametrize("end_offset", [-1, -(2**63)])
+def test_a_divergence_that_no_leader_can_mean_cuts_nothing(end_offset: int) -> None:
+    told = EpochEnd(1, end_offset)
+    assert answered(follower_of(log_of(1, 1)), FetchAnswer(ErrorCode.NONE, 2, 0, told)) == [NONSENSE]
+
+
 def test_an_epoch_without_records_goes_too() -> None:
     log = log_of(1, 1)
     log.assign_epoch(2, 2)
@@ -94,7 +101,14 @@ def test_errors() -> None:
 
 @pytest.mark.parametrize(
     ("start", "end", "effects"),
-    [(0, 1, [Truncate(1)]), (5, 9, [StartOver(5)]), (0, 9, [])],
+    [
+        (0, 1, [Truncate(1)]),
+        (5, 9, [StartOver(5)]),
+        (0, 9, []),
+        (-5, -1, [NONSENSE]),
+        (0, -1, [NONSENSE]),
+        (9, 5, [NONSENSE]),
+    ],
 )
 def test_an_offset_that_the_leader_does_not_have(start: int, end: int, effects: list[Effect]) -> None:
     follower = follower_of(log_of(1, 1))

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from ottla.core.replica.reading import EpochEnd
 from ottla.protocol.errors import ErrorCode
@@ -129,6 +129,9 @@ class RetryLater:
     error: ErrorCode
 
 
+NONSENSE: Final = RetryLater(ErrorCode.UNKNOWN_SERVER_ERROR)
+"""No leader can mean what this one said: nothing is done to the log."""
+
 Effect = AppendFetched | Truncate | StartOver | AdvanceLogStart | AskOffsets | AwaitMetadata | RetryLater
 
 _OUTDATED = frozenset(
@@ -180,6 +183,8 @@ class PartitionFollower:
                 return (AwaitMetadata(answer.error),)
             return (RetryLater(answer.error),)
         if answer.diverging is not None:
+            if answer.diverging.epoch >= 0 and answer.diverging.end_offset < 0:
+                return (NONSENSE,)
             return (self._truncate(answer.diverging),)
         self._leader_high_watermark = answer.high_watermark
         effects: list[Effect] = []
@@ -196,6 +201,8 @@ class PartitionFollower:
         log = self._log
         if asked.leader_epoch != self.leader_epoch or asked.fetch_offset != log.log_end_offset:
             return ()
+        if not 0 <= start_offset <= end_offset:
+            return (NONSENSE,)
         if end_offset < log.log_end_offset:
             return (Truncate(end_offset),) if end_offset >= log.log_start_offset else (StartOver(end_offset),)
         if start_offset > log.log_end_offset:
