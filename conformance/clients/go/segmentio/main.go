@@ -332,6 +332,10 @@ func main() {
 			session := transaction(ctx, id, topic)
 			steps.Must(write(ctx, topic, nil, texts("before")...))
 			steps.Must(endTransaction(ctx, id, session, true))
+			steps.Until("the marker", func() bool {
+				_, last := end(ctx, topic, kafka.ReadUncommitted)
+				return last == 2
+			})
 			steps.Must(write(ctx, topic, nil, texts("after")...))
 			steps.Equal("values", values(read(ctx, topic, 2, kafka.ReadCommitted)), []string{"before", "after"})
 		}},
