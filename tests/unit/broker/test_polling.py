@@ -80,10 +80,20 @@ def test_each_request_that_comes_meanwhile_makes_it_look_on() -> None:
 
 def test_it_is_asked_for_one_turn_at_a_time() -> None:
     machine = Machine()
-    for _ in range(10):
-        machine.poller.heard()
+    machine.poller.heard()
     machine.turn()
+    machine.poller.heard()
     assert len(machine._next) == 1
+
+
+def test_it_does_not_look_while_several_clients_come_at_once() -> None:
+    machine = Machine()
+    machine.poller.heard()
+    machine.poller.heard()
+    machine.turn()
+    assert not machine.looks
+    assert not machine.request_after(CONTENDED_PAUSE_SECONDS / 2)
+    assert machine.request_after(CONTENDED_PAUSE_SECONDS)
 
 
 def test_looking_in_vain_makes_it_pause_longer_and_longer() -> None:
@@ -105,6 +115,7 @@ def test_a_request_found_by_looking_makes_the_pauses_short_again() -> None:
         machine.request_after(LONGEST_PAUSE_SECONDS)
         machine.look_until_asleep()
     assert machine.request_after(LONGEST_PAUSE_SECONDS)
+    machine.turn()
     assert machine.request_after(LOOK_SECONDS / 2)
     machine.look_until_asleep()
     assert machine.request_after(MISSED_PAUSE_SECONDS * 1.1)
@@ -133,6 +144,7 @@ def test_a_long_look_that_nobody_disturbs_forgets_that_others_wanted_the_core() 
         machine.look_until_asleep()
     machine.taken_by_others_seconds = 0.0
     machine.request_after(LONGEST_PAUSE_SECONDS)
+    machine.turn()
     began = machine.now
     while machine.now < began + 2 * FORGOTTEN_AFTER_SECONDS:
         machine.request_after(LOOK_SECONDS / 2)
