@@ -33,6 +33,7 @@ NOT_READY = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
 )
 
 # What Kafka's own kafka-producer-perf-test.sh and kafka-run-class.sh give a tool.
