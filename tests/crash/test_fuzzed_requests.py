@@ -396,6 +396,7 @@ def test_every_version_of_every_api(node: FuzzedNode) -> None:
     node.runner.run(node.check_witness())
 
 
+@pytest.mark.long
 def test_stories_of_several_requests(node: FuzzedNode) -> None:
     strategies = [
         (listener, key, requests(key, advertised_versions(key), node.world)) for listener, key in SERVED
@@ -413,6 +414,7 @@ def test_stories_of_several_requests(node: FuzzedNode) -> None:
     node.runner.run(node.check_witness())
 
 
+@pytest.mark.long
 def test_what_the_requests_have_left_can_be_read_again(node: FuzzedNode) -> None:
     # given
     node.complaints.lines.clear()
