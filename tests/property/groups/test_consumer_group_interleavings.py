@@ -307,6 +307,8 @@ class Conversations(RuleBasedStateMachine):
                 client.member_id = ""
             return
         match reply:
+            case ConsumerGroupHeartbeatResponse() if error == ErrorCode.GROUP_MAX_SIZE_REACHED:
+                client.forget()  # said to whoever is no member, at any epoch, as by Kafka
             case ConsumerGroupHeartbeatResponse() if error:
                 client.says_everything = True
             case ConsumerGroupHeartbeatResponse():

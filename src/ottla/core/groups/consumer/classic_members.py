@@ -16,12 +16,7 @@ from ottla.core.coordination.api import RequestReceived
 from ottla.core.coordination.outbox import answer_for
 from ottla.core.groups.classic.group import CONSUMER_PROTOCOL_TYPE
 from ottla.core.groups.consumer.deadlines import Deadlines
-from ottla.core.groups.consumer.embedded import (
-    MalformedEmbedded,
-    assignment_bytes,
-    parse_subscription,
-    with_ids,
-)
+from ottla.core.groups.consumer.embedded import assignment_bytes, with_ids
 from ottla.core.groups.consumer.epochs import Decision, Epochs
 from ottla.core.groups.consumer.group import ConsumerGroup
 from ottla.core.groups.consumer.member import (
@@ -43,6 +38,7 @@ from ottla.core.groups.consumer.refusal import Refused
 from ottla.core.groups.consumer.removal import Removal
 from ottla.core.groups.consumer.subscriptions import RegexChange, Subscriptions
 from ottla.core.groups.context import ShardContext
+from ottla.protocol.consumer_embedded import MalformedEmbedded, parse_subscription
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.heartbeat_request import HeartbeatRequest
 from ottla.protocol.messages.heartbeat_response import HeartbeatResponse

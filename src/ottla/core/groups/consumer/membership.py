@@ -394,7 +394,11 @@ def replacement(group: ConsumerGroup, holder: ConsumerMember, member_id: str) ->
         records.target_assignment(group_id, member_id, group.targets.get(holder.member_id, NO_PARTITIONS)),
         records.current_assignment(group_id, member),
     ]
-    return Decision(group, member, member, holder.member_id, changes)
+    before = member
+    if holder.uses_classic_protocol and not group.targets.get(holder.member_id):
+        # It joined a rebalance that never ended: as nobody was given anything, the group needs a new target.
+        before = ConsumerMember(member_id)
+    return Decision(group, before, member, holder.member_id, changes)
 
 
 def unknown_member(group_id: str, member_id: str) -> Refused:

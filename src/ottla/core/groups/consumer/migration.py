@@ -26,13 +26,7 @@ from ottla.core.groups.classic.group import (
 from ottla.core.groups.classic.rebalance import ClassicRebalance, join_error
 from ottla.core.groups.consumer import records
 from ottla.core.groups.consumer.deadlines import Deadlines
-from ottla.core.groups.consumer.embedded import (
-    MalformedEmbedded,
-    assignment_bytes,
-    parse_assignment,
-    parse_subscription,
-    with_ids,
-)
+from ottla.core.groups.consumer.embedded import assignment_bytes, with_ids
 from ottla.core.groups.consumer.epochs import Epochs
 from ottla.core.groups.consumer.group import ConsumerGroup
 from ottla.core.groups.consumer.member import (
@@ -44,6 +38,7 @@ from ottla.core.groups.consumer.member import (
 )
 from ottla.core.groups.consumer.refusal import Refused
 from ottla.core.groups.context import ShardContext
+from ottla.protocol.consumer_embedded import MalformedEmbedded, parse_assignment, parse_subscription
 from ottla.protocol.errors import ErrorCode
 
 UPGRADES = frozenset({"upgrade", "bidirectional"})
