@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from ottla.broker.java_properties import MalformedProperties, parse_properties
 from ottla.broker.listeners import (
     BROKER,
     CONTROLLER,
@@ -35,8 +34,10 @@ from ottla.core.metadata.broker_settings import (
 )
 from ottla.core.metadata.config_layers import BrokerLayers, GroupConfig, TopicConfig
 from ottla.core.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, MetadataImage
+from ottla.core.metadata.schema_validation_settings import SCHEMA_VALIDATION_BROKER_SETTINGS
 from ottla.core.metadata.settings import InvalidValue, Setting
 from ottla.core.quorum.api import Address
+from ottla.java_properties import MalformedProperties, parse_properties
 
 log = logging.getLogger("ottla.broker")
 
@@ -198,7 +199,9 @@ class BrokerConfig:
     def _validate_values(self) -> None:
         unknown = []
         for name, text in self._static.items():
-            setting = BROKER_SETTINGS.get(without_listener(name))
+            setting = BROKER_SETTINGS.get(without_listener(name)) or SCHEMA_VALIDATION_BROKER_SETTINGS.get(
+                name
+            )
             if setting is None or name in DYNAMIC_ONLY:
                 if not name.startswith(_FOREIGN_PREFIXES):
                     unknown.append(name)

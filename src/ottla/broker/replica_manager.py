@@ -17,6 +17,7 @@ Everything here runs on the event loop; only fsync, deletion of files and checkp
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import uuid
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,7 @@ from ottla.broker.log_manager import LogManager
 from ottla.broker.partition import Partition
 from ottla.broker.replica_fetcher import ReplicaFetchers
 from ottla.broker.replication_quota import ReplicationQuotas
+from ottla.broker.schema_validation import SchemaValidation
 from ottla.core.coordination.api import ProducerStamp
 from ottla.core.metadata import broker_settings, topic_settings
 from ottla.core.metadata.config_layers import TopicConfig
@@ -35,7 +37,7 @@ from ottla.core.metadata.image import MetadataDelta, PartitionImage, TopicImage
 from ottla.core.replica import reading
 from ottla.core.replica.follower import PartitionFollower
 from ottla.core.replica.leader import FetcherTimes, InSyncUpdate, PartitionLeader
-from ottla.protocol.batch_validation import BatchRules, validate_produced
+from ottla.protocol.batch_validation import BatchRules, HeavyBatch, validate_produced
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import (
     ErrorCode,
@@ -135,6 +137,9 @@ class ReplicaManager:
         self._log_configs: dict[str, LogConfig] = {}
         self._min_insync_replicas: dict[str, int] = {}
         self._heavy_check = asyncio.Semaphore(1)
+        self._schemas = SchemaValidation(broker.config, self._heavy_check)
+        # What topics ask of schemas, for the look-up of every produce: empty where none does.
+        self._schema_rules = self._schemas.rules
         self._searches = asyncio.Semaphore(SEARCHES)
         self.fetch_max_bytes = broker.config[broker_settings.FETCH_MAX_BYTES]
         self.verifies_transactions: bool = broker.config[
@@ -217,6 +222,8 @@ class ReplicaManager:
         now_ms = self._broker.now_ms()
         rules = self._rules[partition.topic]
         if checked is None:
+            if self._schema_rules and records and partition.topic in self._schema_rules:
+                raise HeavyBatch
             header, batch = validate_produced(records, rules, now_ms, zstd_allowed=zstd_allowed, on_loop=True)
         else:
             header, batch, now_ms = checked
@@ -239,17 +246,28 @@ class ReplicaManager:
     async def check_produced(
         self, partition: Partition, records: Buffer, *, zstd_allowed: bool
     ) -> CheckedBatch:
-        """Check a batch that would hold the event loop for too long in a thread, one at a time.
+        """Check a batch that would hold the event loop for too long in a thread, one at a time, and one whose
+        topic asks for schemas against their registry.
 
         `records` must not change meanwhile. Raises as `append_produced`. The order of a connection's batches
         stays: it has one request under way.
         """
         rules = self._rules[partition.topic]
-        async with self._heavy_check:
-            now_ms = self._broker.now_ms()
-            header, batch = await asyncio.to_thread(
-                validate_produced, records, rules, now_ms, zstd_allowed=zstd_allowed
-            )
+        schemas = self._schema_rules.get(partition.topic)
+        now_ms = self._broker.now_ms()
+        checked = None
+        if schemas is not None:  # then it need not be heavy
+            with contextlib.suppress(HeavyBatch):
+                checked = validate_produced(records, rules, now_ms, zstd_allowed=zstd_allowed, on_loop=True)
+        if checked is None:
+            async with self._heavy_check:
+                now_ms = self._broker.now_ms()
+                checked = await asyncio.to_thread(
+                    validate_produced, records, rules, now_ms, zstd_allowed=zstd_allowed
+                )
+        header, batch = checked
+        if schemas is not None:
+            await self._schemas.check_batch(header, batch, schemas)
         return CheckedBatch(header, batch, now_ms)
 
     async def find_by_timestamp(self, log: Log, timestamp_ms: int | None) -> TimestampedOffset | None:
@@ -675,6 +693,7 @@ class ReplicaManager:
         self._rules.pop(name, None)
         self._log_configs.pop(name, None)
         self._min_insync_replicas.pop(name, None)
+        self._schemas.forget(name)
         self.quotas.forget_topic(name)
 
     def _configure(self, topic: str) -> None:
@@ -694,6 +713,7 @@ class ReplicaManager:
         enough = self._min_insync_replicas[topic] = config[topic_settings.MIN_INSYNC_REPLICAS]
         lag_time_max_ms = self._broker.config[broker_settings.REPLICA_LAG_TIME_MAX_MS]
         self.quotas.configure_topic(topic, config)
+        self._schemas.configure(topic, config)
         for partition in self._partitions.get(topic, {}).values():
             partition.log.update_config(log_config)
             if partition.is_leader:
@@ -722,6 +742,7 @@ class ReplicaManager:
 
     async def close(self) -> None:
         """Flush and close every log and write the checkpoints, so that the next start trusts them."""
+        self._schemas.close()
         committed = {(each.topic, each.index): each.high_watermark for each in self.partitions()}
         await asyncio.to_thread(self._logs.close, committed)
 

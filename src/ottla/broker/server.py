@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 from ottla.broker.acceptor import Acceptor
-from ottla.broker.answer_memory import LIMIT_BYTES, AnswerMemory
+from ottla.broker.answer_memory import AnswerMemory
 from ottla.broker.config import BrokerConfig
 from ottla.broker.connection import ClientConnection, Dispatch, Shared
 from ottla.broker.connection_limits import ConnectionLimits, descriptor_limit, descriptor_share
@@ -82,19 +82,12 @@ class _Group:
 class Server:
     """Accepts connections on bound sockets and hands their requests to each socket's `dispatch`."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        on_failure: Callable[[str, BaseException], None],
-        *,
-        unread_limit_bytes: int = LIMIT_BYTES,
-    ) -> None:
+    def __init__(self, config: BrokerConfig, on_failure: Callable[[str, BaseException], None]) -> None:
         self._config = config
         self._loop = asyncio.get_running_loop()
         self._poller = Poller(self._loop, look_seconds())
         self._supervisor = Supervisor(on_failure)
         self._accepting: dict[str, tuple[asyncio.Task[Any], socket.socket]] = {}
-        self._unread_limit_bytes = unread_limit_bytes
         self._client_listeners = {listener.name for listener in config.listeners}
         self._clients = self._group(config.listeners)
         self._controllers = self._group(config.controller_listeners)
@@ -110,7 +103,7 @@ class Server:
             self._loop,
             max_request_bytes=max_request_bytes,
             memory=RequestMemory(self._config[broker_settings.QUEUED_MAX_REQUEST_BYTES], max_request_bytes),
-            answers=AnswerMemory(self._loop, self._unread_limit_bytes),
+            answers=AnswerMemory(self._loop),
             on_close=self._closed,
             heard=self._poller.heard,
         )

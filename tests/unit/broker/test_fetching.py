@@ -230,5 +230,5 @@ def test_fetches_that_are_answered_together_share_the_room_for_answers(
 
     size = len(encode_batch([NewRecord(None, b"a", 1_000)]))
     room = batches * size * 3 // 2
-    monkeypatch.setattr(server, "AnswerMemory", lambda loop, _: AnswerMemory(loop, room))
+    monkeypatch.setattr(server, "AnswerMemory", lambda loop: AnswerMemory(loop, room))
     run(tmp_path, scenario)

@@ -22,7 +22,15 @@ from ottla.protocol.records.begin_transaction_record import BeginTransactionReco
 from ottla.protocol.records.config_record import ConfigRecord
 from ottla.protocol.records.no_op_record import NoOpRecord
 from ottla.storage.flush import FlushTask
-from support.quorums import configs, make_topic, remove_topic, running_quorum, set_config, wait_until
+from support.quorums import (
+    PATIENT,
+    configs,
+    make_topic,
+    remove_topic,
+    running_quorum,
+    set_config,
+    wait_until,
+)
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -77,8 +85,7 @@ def test_another_leads_when_the_leader_is_killed(tmp_path: Path) -> None:
 
 def test_a_leader_that_stops_hands_over_without_a_timeout(tmp_path: Path) -> None:
     async def test() -> None:
-        patient = {"controller.quorum.fetch.timeout.ms": "60000"}
-        async with running_quorum(tmp_path, settings=patient) as cluster:
+        async with running_quorum(tmp_path, settings=PATIENT) as cluster:
             leader = await cluster.leader()
             await set_config(leader.controller, "a", "1")
             await leader.stop()
@@ -96,7 +103,8 @@ SNAPSHOT_OFTEN = {
 
 def test_a_node_that_was_away_is_given_a_snapshot(tmp_path: Path) -> None:
     async def test() -> None:
-        async with running_quorum(tmp_path, observers=[9], dynamic=True, settings=SNAPSHOT_OFTEN) as cluster:
+        settings = {**SNAPSHOT_OFTEN, **PATIENT}
+        async with running_quorum(tmp_path, observers=[9], dynamic=True, settings=settings) as cluster:
             leader = await cluster.leader()
             behind = [node for node in cluster.running if node is not leader][-2:]
             await cluster.caught_up(await set_config(leader.controller, "before", "1"))
@@ -132,7 +140,7 @@ def test_listeners_hear_what_a_snapshot_has_changed(tmp_path: Path) -> None:
     """A node that runs all the time, but could not fetch for long."""
 
     async def test() -> None:
-        async with running_quorum(tmp_path, observers=[9], settings=SNAPSHOT_OFTEN) as cluster:
+        async with running_quorum(tmp_path, observers=[9], settings={**SNAPSHOT_OFTEN, **PATIENT}) as cluster:
             leader = await cluster.leader()
             await make_topic(leader, "deleted")
             kept = await make_topic(leader, "kept")
@@ -167,7 +175,7 @@ def test_a_snapshot_that_the_disk_refuses_is_fetched_again(
 ) -> None:
     async def test() -> None:
         # Pieces so small that several come.
-        settings = {**SNAPSHOT_OFTEN, "controller.quorum.fetch.snapshot.max.bytes": "1000"}
+        settings = {**SNAPSHOT_OFTEN, **PATIENT, "controller.quorum.fetch.snapshot.max.bytes": "1000"}
         async with running_quorum(tmp_path, observers=[9], settings=settings) as cluster:
             leader = await cluster.leader()
             await cluster[9].kill()

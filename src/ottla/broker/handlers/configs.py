@@ -145,20 +145,18 @@ def _undescribed(resource: DescribeConfigsResource, error: KafkaError) -> Descri
 def _described(
     broker: Broker, resource: DescribeConfigsResource, request: DescribeConfigsRequest
 ) -> DescribeConfigsResult:
-    result = DescribeConfigsResult(
+    try:
+        entries = _entries(broker, resource.resource_type, resource.resource_name)
+    except KafkaError as error:
+        return _undescribed(resource, error)
+    wanted = set(resource.configuration_keys or ())  # none means all
+    return DescribeConfigsResult(
         error_code=ErrorCode.NONE,
         error_message="",
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
+        configs=[_config(entry, request) for entry in entries if not wanted or entry.name in wanted],
     )
-    try:
-        entries = _entries(broker, resource.resource_type, resource.resource_name)
-    except KafkaError as error:
-        result.error_code, result.error_message = error.code, error.message
-        return result
-    wanted = set(resource.configuration_keys or ())  # none means all
-    result.configs = [_config(entry, request) for entry in entries if not wanted or entry.name in wanted]
-    return result
 
 
 def _entries(broker: Broker, resource_type: int, name: str) -> list[ConfigEntry]:

@@ -64,27 +64,24 @@ async def list_offsets(
             key = (topic.name, wanted.partition_index)
             (twice if key in seen else seen).add(key)
     response = ListOffsetsResponse(topics=[])
-    named = [(topic, wanted) for topic in request.topics for wanted in topic.partitions]
-    answered: dict[int, list[ListOffsetsPartitionResponse]] = {id(topic): [] for topic in request.topics}
-    async for topic, wanted in in_turns(named):
-        answers = answered[id(topic)]
-        key = (topic.name, wanted.partition_index)
-        if key in twice:
-            if key in seen:
-                answers.append(_failed(wanted.partition_index, ErrorCode.INVALID_REQUEST))
-                seen.remove(key)
-            continue
-        try:
-            answers.append(await _answer(broker, context, request, topic.name, wanted))
-        except KafkaError as error:
-            answers.append(_failed(wanted.partition_index, error.code))
-        except (OSError, ValueError, StorageError) as problem:
-            log.error(
-                "search failed topic=%s partition=%d error=%s", topic.name, wanted.partition_index, problem
-            )
-            answers.append(_failed(wanted.partition_index, ErrorCode.KAFKA_STORAGE_ERROR))
-    for topic in request.topics:
-        response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answered[id(topic)]))
+    async for topic in in_turns(request.topics):
+        answers = []
+        async for wanted in in_turns(topic.partitions):
+            index = wanted.partition_index
+            key = (topic.name, index)
+            if key in twice:
+                if key in seen:
+                    answers.append(_failed(index, ErrorCode.INVALID_REQUEST))
+                    seen.remove(key)
+                continue
+            try:
+                answers.append(await _answer(broker, context, request, topic.name, wanted))
+            except KafkaError as error:
+                answers.append(_failed(index, error.code))
+            except (OSError, ValueError, StorageError) as problem:
+                log.error("search failed topic=%s partition=%d error=%s", topic.name, index, problem)
+                answers.append(_failed(index, ErrorCode.KAFKA_STORAGE_ERROR))
+        response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return response
 
 

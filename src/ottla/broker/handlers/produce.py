@@ -4,8 +4,8 @@ Each partition's records must be one batch of magic 2 (KIP-98). The batch is che
 its CRC, its base offset and leader epoch are patched in place, and its bytes are appended as they are;
 records are looked at only where a topic asks for it (compacted topics refuse keyless records,
 LogAppendTime topics stamp the batch). A batch that begins a transaction in its partition waits for the
-transaction coordinator's word, one with more records to look at than the event loop can bear for a thread
-(`HeavyBatch`); nothing else awaits.
+transaction coordinator's word, one with more records to look at than the event loop can bear for a thread,
+one of a topic that asks for schemas for their registry's word (`HeavyBatch` both); nothing else awaits.
 
     v3   transactional id            v9   flexible
     v5   log start offset            v10  current leader on NOT_LEADER_OR_FOLLOWER (KIP-951)
@@ -41,6 +41,7 @@ from ottla.broker.transaction_verification import (
     Verified,
     find_transactional_appends,
 )
+from ottla.broker.turns import PARTS_A_LOOK, SLICE_SECONDS
 from ottla.core.metadata.topic_names import is_internal
 from ottla.protocol import single_partition_produce
 from ottla.protocol.apis import ApiKey
@@ -64,9 +65,6 @@ if TYPE_CHECKING:
 Outcome: TypeAlias = Appended | Uncommitted | PartitionProduceResponse
 
 VALID_ACKS = (-1, 0, 1)
-SLICE_SECONDS = 0.01
-"""How long one request may keep the event loop to itself, looked at every so many partitions."""
-PARTITIONS_A_LOOK = 8
 FIRST_VERSION_SERVED = 3
 #: The one client that may write to internal topics, as in Kafka.
 ADMIN_CLIENT_ID = "__admin_client"
@@ -118,7 +116,7 @@ def _append_all(
         except HeavyBatch:
             return _append_rest(broker, context, request, verified, outcomes)
         outcomes.append(outcome)
-        if not len(outcomes) % PARTITIONS_A_LOOK and broker.loop.time() >= slice_end:
+        if not len(outcomes) % PARTS_A_LOOK and broker.loop.time() >= slice_end:
             return _append_rest(broker, context, request, verified, outcomes)
     if request.acks == ACKS_ALL and any(type(each) is Uncommitted for each in outcomes):
         return _answer_committed(broker, context, request, outcomes)

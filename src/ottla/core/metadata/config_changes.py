@@ -22,6 +22,12 @@ from ottla.core.metadata.image import (
     TOPIC_RESOURCE,
     MetadataImage,
 )
+from ottla.core.metadata.schema_validation_settings import (
+    KEY_SCHEMA_VALIDATION,
+    SCHEMA_REGISTRY_URL,
+    SCHEMA_VALIDATION_TOPIC_SETTINGS,
+    VALUE_SCHEMA_VALIDATION,
+)
 from ottla.core.metadata.settings import ConfigType, InvalidValue, Setting, UpdateMode
 from ottla.core.metadata.topic_names import topic_name_problem
 from ottla.protocol.errors import (
@@ -196,7 +202,7 @@ def _check(
     resource_type, resource_name = resource
     match resource_type:
         case 2:
-            _check_topic(image, resource_name, after)
+            _check_topic(image, layers, resource_name, after)
         case 4:
             _check_broker(image, resource_name, after, changed)
         case 32:
@@ -211,7 +217,7 @@ def _check(
             raise InvalidRequest(f"Unknown resource type {resource_type}")
 
 
-def _check_topic(image: MetadataImage, name: str, after: Mapping[str, str]) -> None:
+def _check_topic(image: MetadataImage, layers: BrokerLayers, name: str, after: Mapping[str, str]) -> None:
     if not name:
         raise InvalidRequest("Default topic resources are not allowed.")
     problem = topic_name_problem(name)
@@ -219,15 +225,21 @@ def _check_topic(image: MetadataImage, name: str, after: Mapping[str, str]) -> N
         raise InvalidTopicException(problem)
     if name not in image.topics:
         raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
-    check_topic_config(name, after)
+    check_topic_config(name, after, layers)
 
 
-def check_topic_config(topic: str, values: Mapping[str, str | None]) -> None:
+_ALL_TOPIC_SETTINGS: Mapping[str, Setting[Any]] = {
+    **topic_settings.TOPIC_SETTINGS,
+    **SCHEMA_VALIDATION_TOPIC_SETTINGS,
+}
+
+
+def check_topic_config(topic: str, values: Mapping[str, str | None], layers: BrokerLayers) -> None:
     """Whether a topic may have these values of its own. Raises InvalidConfig."""
     without_value = sorted(name for name, value in values.items() if value is None)
     if without_value:
         raise InvalidConfig(f"Null value not supported for topic configs: {', '.join(without_value)}")
-    parsed = _parse_all(values, topic_settings.TOPIC_SETTINGS, "Unknown topic config name: {}")
+    parsed = _parse_all(values, _ALL_TOPIC_SETTINGS, "Unknown topic config name: {}")
     smallest = _value(parsed, topic_settings.MIN_COMPACTION_LAG_MS)
     largest = _value(parsed, topic_settings.MAX_COMPACTION_LAG_MS)
     if smallest > largest:
@@ -240,6 +252,9 @@ def check_topic_config(topic: str, values: Mapping[str, str | None]) -> None:
             "Tiered Storage functionality is disabled in the broker. "
             "Topic cannot be configured with remote log storage."
         )
+    for validation in (KEY_SCHEMA_VALIDATION, VALUE_SCHEMA_VALIDATION):
+        if _value(parsed, validation) and not layers[SCHEMA_REGISTRY_URL]:
+            raise InvalidConfig(f"{validation.name} needs {SCHEMA_REGISTRY_URL.name} on every broker")
 
 
 def check_group_config(layers: BrokerLayers, values: Mapping[str, str]) -> None:

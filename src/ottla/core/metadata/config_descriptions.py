@@ -20,6 +20,7 @@ from ottla.core.metadata.config_layers import (
     TopicConfig,
 )
 from ottla.core.metadata.group_settings import GROUP_SETTINGS
+from ottla.core.metadata.schema_validation_settings import SCHEMA_VALIDATION_TOPIC_SETTINGS
 from ottla.core.metadata.settings import ConfigType, InvalidValue, Setting, UpdateMode
 from ottla.core.metadata.topic_settings import TOPIC_SETTINGS
 
@@ -47,8 +48,11 @@ class _Resource(Protocol):
 
 
 def describe_topic(layers: BrokerLayers, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every setting of a topic with these values of its own."""
-    return _describe(TopicConfig(layers, overrides), TOPIC_SETTINGS, overrides)
+    """Every setting of a topic with these values of its own; those that Apache Kafka lacks if it has them."""
+    config = TopicConfig(layers, overrides)
+    entries = _describe(config, TOPIC_SETTINGS, overrides)
+    own = {name: each for name, each in SCHEMA_VALIDATION_TOPIC_SETTINGS.items() if name in overrides}
+    return [*entries, *_describe(config, own, overrides)] if own else entries
 
 
 def describe_group(layers: BrokerLayers, overrides: Mapping[str, str]) -> list[ConfigEntry]:

@@ -118,7 +118,7 @@ def _create_each(
             if topic.name == CLUSTER_METADATA_TOPIC:
                 raise InvalidRequest(f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited.")
             taken.check(topic.name)
-            created = _create_topic(image, topic, defaults, random)
+            created = _create_topic(image, topic, defaults, layers, random)
         except KafkaError as error:
             results.append(_failed(topic.name, error))
             continue
@@ -205,11 +205,15 @@ def _configs(layers: BrokerLayers, overrides: Mapping[str, str]) -> list[Creatab
 
 
 def _create_topic(
-    image: MetadataImage, topic: CreatableTopic, defaults: TopicDefaults, random: Randomness
+    image: MetadataImage,
+    topic: CreatableTopic,
+    defaults: TopicDefaults,
+    layers: BrokerLayers,
+    random: Randomness,
 ) -> list[Message]:
     """The records of one topic, in Kafka's order: the topic, its settings, its partitions."""
     configs: dict[str, str | None] = {config.name: config.value for config in topic.configs}
-    check_topic_config(topic.name, configs)
+    check_topic_config(topic.name, configs, layers)
     replicas = (
         _manual_assignments(image, topic)
         if topic.assignments
