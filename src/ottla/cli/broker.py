@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import gc
 import logging
-import os
 import re
 import signal
 import sys
@@ -17,9 +16,9 @@ from typing import Any
 from ottla.broker.broker import Broker, StartError
 from ottla.broker.config import BrokerConfig, ConfigError
 from ottla.broker.connection_limits import raise_descriptor_limit
+from ottla.cli.event_loop import loop_factory
 
 DEFAULT_LISTEN = "127.0.0.1:9092"
-EVENT_LOOP_VARIABLE = "OTTLA_EVENT_LOOP"
 CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 SEVERAL_BROKERS_FILE = "brokers.json"
 """What makes a directory one of --brokers, see brokers_layout.py."""
@@ -143,19 +142,8 @@ def _config(options: argparse.Namespace) -> BrokerConfig:
 
 
 def _run(main_coroutine: Coroutine[Any, Any, int]) -> int:
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(main_coroutine)
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where it exists; OTTLA_EVENT_LOOP=asyncio asks for the standard loop."""
-    if os.environ.get(EVENT_LOOP_VARIABLE, "") == "asyncio":
-        return None
-    try:
-        import uvloop
-    except ModuleNotFoundError:
-        return None
-    return uvloop.new_event_loop
 
 
 async def _serve(config: BrokerConfig, options: argparse.Namespace) -> int:

@@ -19,7 +19,7 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -35,21 +35,24 @@ from ottla.cli.brokers_layout import (
     lay_out,
     node_directory,
 )
-from ottla.cli.launched import LEFT_LINE, STOP
+from ottla.cli.child_broker import (
+    PROBLEM_PREFIX,
+    READY_PREFIX,
+    STOP_SECONDS,
+    close_pipe,
+    lines_of,
+    tell_to_stop,
+)
+from ottla.cli.launched import LEFT_LINE
 from ottla.core.metadata import broker_settings
 
 log = logging.getLogger("ottla.brokers")
 
-READY_PREFIX: Final = "ottla broker ready:"
-PROBLEM_PREFIX: Final = "ottla broker: "
 FIRST_PAUSE_SECONDS: Final = 0.5
 LAST_PAUSE_SECONDS: Final = 30.0
 STEADY_SECONDS: Final = 60.0
 """A node that ran for so long begins with the first pause again."""
-LEAVE_SECONDS: Final = 70.0
-"""Longer than a broker takes at most to hand over what it leads."""
 END_SECONDS: Final = 20.0
-MAX_LINE_BYTES: Final = 64 * 1024
 
 #: What the launcher gives each node itself.
 OWN_SETTINGS: Final = frozenset(
@@ -302,7 +305,7 @@ class Launcher:
         )
         assert process.stdout is not None and process.stderr is not None
         if self._stopping.is_set():
-            _tell_to_stop(process)
+            tell_to_stop(process)
         try:
             await asyncio.gather(
                 self._follow_output(node, process, process.stdout),
@@ -314,18 +317,18 @@ class Launcher:
             node.left.set()
 
     async def _follow_output(self, node: _Node, process: Process, stream: asyncio.StreamReader) -> None:
-        async for line in _lines(stream):
+        async for line in lines_of(stream):
             if line.startswith(READY_PREFIX):
                 self._on_ready(node)
             elif line == LEFT_LINE:
                 node.left.set()
                 if not self._stopping.is_set():  # somebody stops this node alone: there is nobody to wait for
-                    _close_pipe(process)
+                    close_pipe(process)
             else:
                 print(f"node {node.node_id}: {line}", flush=True)
 
     async def _follow_errors(self, node: _Node, stream: asyncio.StreamReader) -> None:
-        async for line in _lines(stream):
+        async for line in lines_of(stream):
             if line.startswith(PROBLEM_PREFIX):
                 node.problem = line[len(PROBLEM_PREFIX) :]  # told when the node has ended
             else:
@@ -345,14 +348,14 @@ class Launcher:
         """Let all brokers leave, then let all nodes end; kill what takes too long."""
         for node in self._nodes:
             if node.process is not None:
-                _tell_to_stop(node.process)
+                tell_to_stop(node.process)
             else:
                 node.left.set()
-        if not await _within(LEAVE_SECONDS, lambda node: node.left.wait(), self._nodes):
+        if not await _within(STOP_SECONDS, lambda node: node.left.wait(), self._nodes):
             log.warning("some brokers have not left the cluster in time")
         for node in self._nodes:
             if node.process is not None:
-                _close_pipe(node.process)
+                close_pipe(node.process)
         if not await _within(END_SECONDS, _ended, self._nodes):
             log.warning("some nodes have not ended in time and are killed")
             self._kill_all()
@@ -377,29 +380,3 @@ async def _within(seconds: float, wait: Callable[[_Node], Awaitable[object]], no
 async def _ended(node: _Node) -> None:
     if node.process is not None:
         await node.process.wait()
-
-
-def _tell_to_stop(process: Process) -> None:
-    assert process.stdin is not None
-    with contextlib.suppress(OSError, RuntimeError):  # it has ended
-        process.stdin.write(STOP + b"\n")
-
-
-def _close_pipe(process: Process) -> None:
-    assert process.stdin is not None
-    with contextlib.suppress(OSError, RuntimeError):
-        process.stdin.close()
-
-
-async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[str]:
-    """A process's lines; very long ones in pieces."""
-    waiting = b""
-    while data := await stream.read(MAX_LINE_BYTES):
-        *lines, waiting = (waiting + data).split(b"\n")
-        for line in lines:
-            yield line.decode(errors="replace")
-        if len(waiting) > MAX_LINE_BYTES:
-            yield waiting.decode(errors="replace")
-            waiting = b""
-    if waiting:
-        yield waiting.decode(errors="replace")

@@ -15,8 +15,12 @@ from ottla import __version__
 #: Name -> (module, what it does)
 COMMANDS: dict[str, tuple[str, str]] = {
     "broker": ("ottla.cli.broker", "run a broker that any Kafka client can use, or several"),
+    "up": ("ottla.cli.up", "run the platform on this machine: broker, Schema Registry, REST Proxy"),
     "quorum": ("ottla.cli.quorum", "show and change the controllers of a cluster"),
     "partition": ("ottla.cli.partition", "move replicas between brokers, elect leaders"),
+    "registry": ("ottla.cli.registry", "run a Schema Registry on any Kafka cluster"),
+    "rest": ("ottla.cli.rest", "run a REST Proxy to any Kafka cluster"),
+    "streams": ("ottla.cli.streams", "run, describe and reset applications of the Streams DSL on Spark"),
     "demo": ("ottla.cli.demo", "run the sample pipeline: real tweets through a broker and Spark"),
 }
 

@@ -1,0 +1,90 @@
+"""What the commands of services have in common: their options, and a process that runs services."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import logging
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from ottla.cli.event_loop import loop_factory
+from ottla.services.web.errors import ServiceError
+from ottla.services.web.server import HttpAddress, Service, run_services
+from ottla.services.web.settings import given_values
+
+
+def run_service(
+    argv: Sequence[str],
+    prog: str,
+    description: str,
+    default_listen: str,
+    bootstrap_key: str,
+    make: Callable[[Mapping[str, str]], Service],
+) -> int:
+    """Parse a service's options, run it until SIGTERM or Ctrl-C; 0 after a clean stop, 1 after a failure.
+
+    `make` gets what the user set, by name; --bootstrap stands in it as `bootstrap_key`.
+    """
+    options = _parser(prog, description, default_listen, bootstrap_key).parse_args(list(argv))
+    log_to_stderr(options.log_level)
+    try:
+        given = given_values(options.config, options.set)
+        if options.bootstrap is not None:
+            given[bootstrap_key] = options.bootstrap
+        listen = options.listen or given.get("listeners", default_listen).split(",")[0].strip()
+        services = [(make(given), HttpAddress.parse(listen))]
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            return runner.run(run_services(services, told_ready))
+    except ServiceError as problem:
+        print(f"{prog}: {problem}", file=sys.stderr)
+        return 1
+
+
+def told_ready(line: str) -> None:
+    """Say on stdout that a service is ready."""
+    # What start-up made lives as long as the process: the collector need not walk it again and again.
+    gc.collect()
+    gc.freeze()
+    print(line, flush=True)
+
+
+def log_to_stderr(level: str) -> None:
+    """One structured line an event."""
+    logging.basicConfig(
+        stream=sys.stderr, level=level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    if level != "debug":
+        # It tells each attempt to connect, thirty lines a second while a cluster is away: ours tell it once.
+        logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+
+
+def _parser(prog: str, description: str, default_listen: str, bootstrap_key: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, description=description)
+    parser.add_argument(
+        "--bootstrap",
+        metavar="HOST:PORT",
+        help=f"the cluster, ottla's or another Kafka ({bootstrap_key} of --config, else 127.0.0.1:9092)",
+    )
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        help=f"where HTTP clients connect (listeners of --config, else {default_listen}); port 0: any",
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="a properties file, names as Confluent's")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="one setting; may be repeated, wins over --config",
+    )
+    parser.add_argument(
+        "--log-level",
+        default="warning",
+        choices=("debug", "info", "warning", "error"),
+        help="what goes to stderr",
+    )
+    return parser

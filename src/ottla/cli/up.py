@@ -1,0 +1,114 @@
+"""`ottla up`: the platform on this machine, a broker and the services on it, until SIGTERM or Ctrl-C.
+
+The broker is a process of its own, so that no service's work delays a produce request; the services share
+another.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ottla.cli.broker import DEFAULT_LISTEN as BROKER_LISTEN
+from ottla.cli.child_broker import ChildBroker, ChildBrokerError
+from ottla.cli.event_loop import loop_factory
+from ottla.cli.registry import DEFAULT_LISTEN as REGISTRY_LISTEN
+from ottla.cli.rest import DEFAULT_LISTEN as REST_LISTEN
+from ottla.cli.service_command import log_to_stderr, told_ready
+from ottla.services.registry.service import RegistryService
+from ottla.services.rest.service import RestService
+from ottla.services.web.errors import ServiceError
+from ottla.services.web.server import HttpAddress, Service, run_services
+
+
+def main(argv: Sequence[str]) -> int:
+    """Parse the options and run all; 0 after a clean stop, 1 after a failure."""
+    options = _parser().parse_args(list(argv))
+    log_to_stderr(options.log_level)
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            return runner.run(_run(options))
+    except (ServiceError, ChildBrokerError) as problem:
+        print(f"ottla up: {problem}", file=sys.stderr)
+        return 1
+
+
+async def _run(options: argparse.Namespace) -> int:
+    registry = HttpAddress.parse(options.registry)
+    broker = ChildBroker(_broker_words(options, registry.url))
+    try:
+        line = await broker.start()
+        print(line, flush=True)
+        bootstrap = _bootstrap(line)
+        services: list[tuple[Service, HttpAddress]] = [
+            (RegistryService.from_given({"kafkastore.bootstrap.servers": bootstrap}), registry),
+            (
+                RestService.from_given({"bootstrap.servers": bootstrap, "schema.registry.url": registry.url}),
+                HttpAddress.parse(options.rest),
+            ),
+        ]
+        return await run_services(services, told_ready, broker.ended)
+    finally:
+        await broker.stop()
+
+
+def _broker_words(options: argparse.Namespace, registry_url: str) -> list[str]:
+    words = ["--listen", options.listen, "--log-level", options.log_level]
+    if options.data is not None:
+        words += ["--data", str(options.data)]
+    # The first of these, so that the user's own win.
+    words += ["--set", f"confluent.schema.registry.url={registry_url}"]
+    if options.config is not None:
+        words += ["--config", str(options.config)]
+    else:
+        # A group's first member is served at once: on one machine nobody starts a hundred of them.
+        words += ["--set", "group.initial.rebalance.delay.ms=0"]
+    for override in options.set:
+        words += ["--set", override]
+    return words
+
+
+def _bootstrap(ready_line: str) -> str:
+    """The address that the broker says it listens on, as a client on this machine says it."""
+    found = re.search(r"listening on (\S+):(\d+),", ready_line)
+    assert found is not None, ready_line
+    host, port = found.groups()
+    return f"127.0.0.1:{port}" if host in ("0.0.0.0", "[::]", "::") else f"{host}:{port}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="ottla up", description="Run a broker, a Schema Registry and a REST Proxy on this machine."
+    )
+    parser.add_argument(
+        "--data", type=Path, metavar="DIR", help="where the broker keeps its logs (default: ./ottla-data)"
+    )
+    for name, default, what in (
+        ("listen", BROKER_LISTEN, "Kafka clients"),
+        ("registry", REGISTRY_LISTEN, "clients of the Schema Registry"),
+        ("rest", REST_LISTEN, "clients of the REST Proxy"),
+    ):
+        parser.add_argument(
+            f"--{name}", metavar="HOST:PORT", default=default, help=f"where {what} connect (%(default)s)"
+        )
+    parser.add_argument(
+        "--config", type=Path, metavar="server.properties", help="a Kafka configuration file, of the broker"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="one configuration value of the broker; may be repeated, wins over --config",
+    )
+    parser.add_argument(
+        "--log-level",
+        default="warning",
+        choices=("debug", "info", "warning", "error"),
+        help="what goes to stderr",
+    )
+    return parser

@@ -1,0 +1,1 @@
+"""Schema Registry: Confluent's REST API over a compacted topic, `_schemas`."""

@@ -1,0 +1,173 @@
+"""One running instance of the registry: the image that follows the topic, and its part in the election."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ottla.services.kafka_access import KafkaAccess
+from ottla.services.registry import settings as names
+from ottla.services.registry.election import Election, ElectionTimes
+from ottla.services.registry.forwarding import Forwarder
+from ottla.services.registry.image import RegistryImage
+from ottla.services.registry.membership import Identity
+from ottla.services.registry.reading import Reads
+from ottla.services.registry.topic import SchemasTopic
+from ottla.services.registry.writer import Fenced, TooLarge, Unstored
+from ottla.services.registry.writing import Decision, Writes
+from ottla.services.web.errors import ApiError, ServiceError
+from ottla.services.web.settings import Settings
+
+T = TypeVar("T")
+
+STORE_ERROR = 50001
+TIMEOUT = 50002
+NOT_PRIMARY = 50004
+TOO_LARGE = 42209
+
+
+class RegistryInstance:
+    """Satisfies `Registry`. Started once, stopped once."""
+
+    def __init__(self, settings: Settings, access: KafkaAccess, identity: Identity) -> None:
+        self.settings = settings
+        self.image = RegistryImage()
+        self.reads = Reads(
+            self.image,
+            settings[names.COMPATIBILITY_LEVEL],
+            validate_defaults=settings[names.VALIDATE_DEFAULTS],
+        )
+        self.writes = Writes(self.image, self.reads, settings[names.MODE_MUTABILITY])
+        self.kafka_cluster_id = ""
+        group_id, topic = settings[names.GROUP_ID], settings[names.TOPIC]
+        self._topic = SchemasTopic(
+            access, topic, f"{group_id}-{topic}-primary", settings[names.TIMEOUT_MS], self.image.replay
+        )
+        self._election = Election(
+            access,
+            group_id,
+            identity,
+            ElectionTimes(settings[names.SESSION_TIMEOUT_MS], settings[names.HEARTBEAT_INTERVAL_MS]),
+            self._primary_changed,
+        )
+        self._forwarder = Forwarder(settings[names.MAX_SCHEMA_BYTES], settings[names.TIMEOUT_MS])
+        self._primary: Identity | None = None
+        self._primary_known = asyncio.Event()
+        self._writing = asyncio.Lock()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # -- life -----------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Return when the topic was read to its end. Raises ServiceError."""
+        self.kafka_cluster_id = await self._topic.prepare(self.settings[names.TOPIC_REPLICATION_FACTOR])
+        self._tasks = [
+            asyncio.create_task(self._topic.read(), name="registry topic"),
+            asyncio.create_task(self._election.run(), name="registry election"),
+        ]
+        starting = asyncio.create_task(self._catch_up())
+        await asyncio.wait([starting, *self._tasks], return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            raise ServiceError(await self.failed())
+        starting.result()
+
+    async def _catch_up(self) -> None:
+        """The primary's NOOP comes after all records of others, and so does one of any other instance."""
+        limit_ms = self.settings[names.INIT_TIMEOUT_MS]
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                await self._primary_known.wait()
+                if self.is_primary:
+                    async with self._writing:
+                        await self._topic.take_over()
+                else:
+                    await self._topic.read_to_end()
+        except TimeoutError:
+            raise ServiceError(
+                f"topic {self.settings[names.TOPIC]} was not read to its end within {limit_ms} ms "
+                "(kafkastore.init.timeout.ms)"
+            ) from None
+        except Unstored as problem:
+            raise ServiceError(f"topic {self.settings[names.TOPIC]}: {problem}") from None
+        except Fenced:
+            await self._topic.read_to_end()  # another has become the primary meanwhile
+
+    async def failed(self) -> str:
+        """Wait until the topic can't be read or the group can't be joined any more; says why."""
+        done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        task = next(iter(done))
+        problem = task.exception() if not task.cancelled() else None
+        return f"{task.get_name()}: {problem or 'ended'}"
+
+    async def stop(self) -> None:
+        """Leave the group and the cluster."""
+        await self._forwarder.close()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self._election.close()
+
+    def _primary_changed(self, primary: Identity | None) -> None:
+        self._primary = primary
+        self._primary_known.set()
+
+    async def consider(self, query: Callable[[], T]) -> T:
+        """See `Registry`."""
+        async with self._topic.standstill:
+            return await asyncio.to_thread(query)
+
+    # -- writes ---------------------------------------------------------------------------------------
+
+    @property
+    def is_primary(self) -> bool:
+        """Whether writes are decided here."""
+        return self._election.is_primary
+
+    async def write(self, decide: Callable[[], Decision[T]]) -> T:
+        """See `Registry`."""
+        limit_ms = self.settings[names.TIMEOUT_MS]
+        try:
+            async with asyncio.timeout(limit_ms / 1000), self._writing:
+                try:
+                    return await self._write(decide)
+                except Fenced:
+                    # Nothing was stored. If this is the primary again (or still, as far as the group says),
+                    # what others wrote meanwhile is read first, and the decision made anew.
+                    return await self._write(decide)
+        except TimeoutError:
+            raise ApiError(500, TIMEOUT, f"The write was not stored within {limit_ms} ms") from None
+        except Fenced:
+            raise ApiError(500, NOT_PRIMARY, "Another instance has become the primary") from None
+        except TooLarge:
+            raise ApiError(422, TOO_LARGE, "The schema is larger than a record of the topic may be") from None
+        except Unstored as problem:
+            raise ApiError(500, STORE_ERROR, f"The write may not have been stored: {problem}") from None
+
+    async def _write(self, decide: Callable[[], Decision[T]]) -> T:
+        if not self.is_primary:
+            raise ApiError(500, NOT_PRIMARY, "This instance is not the primary")
+        if not self._topic.writable:
+            await self._topic.take_over()
+        decision = await self.consider(decide)
+        if decision.records:
+            await self._topic.append(decision.records)
+        return decision.answer
+
+    # -- writes on another instance's way to the primary ------------------------------------------------
+
+    async def forward(self, request: Request) -> Response:
+        """The primary's answer; it is given when this instance has read what the primary wrote."""
+        return await self._forwarder.forward(
+            request, lambda: self._primary, lambda: self.is_primary, self._topic.wait_until_applied
+        )
+
+    @property
+    def applied_offset(self) -> int:
+        """Up to where the topic was read."""
+        return self._topic.applied_offset

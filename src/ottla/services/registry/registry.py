@@ -1,0 +1,61 @@
+"""What the routes may know of the registry they run in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ottla.services.registry.image import RegistryImage
+from ottla.services.registry.reading import Reads
+from ottla.services.registry.writing import Decision, Writes
+from ottla.services.web.settings import Settings
+
+T = TypeVar("T")
+
+
+class Registry(Protocol):
+    """One instance: its image, what can be asked of it and decided, and how a decision is stored."""
+
+    @property
+    def settings(self) -> Settings:
+        """Those of settings.py."""
+
+    @property
+    def image(self) -> RegistryImage:
+        """Changes as records are read; only reads are allowed."""
+
+    @property
+    def reads(self) -> Reads:
+        """Queries of the image."""
+
+    @property
+    def writes(self) -> Writes:
+        """Decisions, for `write`."""
+
+    @property
+    def kafka_cluster_id(self) -> str:
+        """The id of the cluster that keeps the schemas."""
+
+    @property
+    def is_primary(self) -> bool:
+        """Whether writes are decided here."""
+
+    @property
+    def applied_offset(self) -> int:
+        """Up to where the topic was read."""
+
+    async def forward(self, request: Request) -> Response:
+        """The primary's answer to a write that came here. Raises ApiError 50003, 50004."""
+
+    async def consider(self, query: Callable[[], T]) -> T:
+        """The answer of a query that may take long, in a thread: the image stands still meanwhile."""
+
+    async def write(self, decide: Callable[[], Decision[T]]) -> T:
+        """Decide, store, wait until this instance has read its records back, and return the answer.
+
+        One write at a time; only on the primary (others forward the whole request before it gets here).
+        Raises ApiError: that of the decision, 50002 when it takes too long, 50004 when not the primary.
+        """

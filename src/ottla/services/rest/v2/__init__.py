@@ -1,0 +1,1 @@
+"""API v2, one module a family of paths."""

@@ -1,0 +1,1 @@
+"""API v3, one module a family of paths."""

@@ -1,0 +1,1 @@
+"""Schemas without a registry: Avro, JSON Schema and Protobuf parsed, normalized, compared."""

@@ -1,0 +1,1 @@
+"""Avro: parsing, normal form and schema resolution."""

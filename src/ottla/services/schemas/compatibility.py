@@ -1,0 +1,90 @@
+"""The seven compatibility levels: against which older versions a schema is held, and in which direction."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from ottla.services.schemas.format import Incompatibility, ParsedSchema
+from ottla.services.schemas.model import CompatibilityLevel, CompatibilityPolicy
+
+T = TypeVar("T")
+
+_BACKWARD: Final = frozenset(
+    (
+        CompatibilityLevel.BACKWARD,
+        CompatibilityLevel.BACKWARD_TRANSITIVE,
+        CompatibilityLevel.FULL,
+        CompatibilityLevel.FULL_TRANSITIVE,
+    )
+)
+_FORWARD: Final = frozenset(
+    (
+        CompatibilityLevel.FORWARD,
+        CompatibilityLevel.FORWARD_TRANSITIVE,
+        CompatibilityLevel.FULL,
+        CompatibilityLevel.FULL_TRANSITIVE,
+    )
+)
+_TRANSITIVE: Final = frozenset(
+    (
+        CompatibilityLevel.BACKWARD_TRANSITIVE,
+        CompatibilityLevel.FORWARD_TRANSITIVE,
+        CompatibilityLevel.FULL_TRANSITIVE,
+    )
+)
+
+_OTHER_SIDE: Final = {
+    "new schema": "old schema",
+    "old schema": "new schema",
+    "old one": "new one",
+    "new one": "old one",
+}
+_SIDES: Final = re.compile("|".join(_OTHER_SIDE))
+
+
+def first_incompatible(
+    level: CompatibilityLevel,
+    new: ParsedSchema,
+    newest_first: Iterable[tuple[T, ParsedSchema]],
+    policy: CompatibilityPolicy = CompatibilityPolicy.STRICT,
+) -> tuple[T, Sequence[Incompatibility]] | None:
+    """The newest of the older versions that the level does not allow `new` to follow, and why; or None.
+
+    Versions come with whatever names them. No more of them are taken than the level asks for.
+    """
+    if level is CompatibilityLevel.NONE:
+        return None
+    for named, old in newest_first:
+        problems = compared(level, new, old, policy)
+        if problems:
+            return named, problems
+        if level not in _TRANSITIVE:
+            return None
+    return None
+
+
+def compared(
+    level: CompatibilityLevel,
+    new: ParsedSchema,
+    old: ParsedSchema,
+    policy: CompatibilityPolicy = CompatibilityPolicy.STRICT,
+) -> Sequence[Incompatibility]:
+    """Why `new` can't follow `old`: backward, it must read old data; forward, the old one must read its."""
+    if new.schema_type is not old.schema_type:
+        description = f"a schema of type {new.schema_type} can't follow one of type {old.schema_type}"
+        return [Incompatibility("SCHEMA_TYPE_CHANGED", description)]
+    problems: list[Incompatibility] = []
+    if level in _BACKWARD:
+        problems += new.incompatibilities(old, policy)
+    if level in _FORWARD:
+        problems += [_swapped(each) for each in old.incompatibilities(new, policy)]
+    return problems
+
+
+def _swapped(problem: Incompatibility) -> Incompatibility:
+    """The formats call whoever reads the new schema; forward it is the old one that reads."""
+    swapped = _SIDES.sub(lambda found: _OTHER_SIDE[found.group()], problem.description)
+    return replace(problem, description=swapped)

@@ -1,0 +1,1 @@
+"""Protobuf: parsing by protoc, text from descriptors, and wire compatibility."""

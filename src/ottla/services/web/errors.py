@@ -1,0 +1,20 @@
+"""The one exception that a request may end with: a status, a code and a message for the caller."""
+
+from __future__ import annotations
+
+
+class ApiError(Exception):
+    """Answered as `{"error_code": …, "message": …}` with `status`.
+
+    `error_code` is the status with two digits more where the API numbers its errors (404 and 40401).
+    """
+
+    def __init__(self, status: int, error_code: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.error_code = error_code
+        self.message = message
+
+
+class ServiceError(Exception):
+    """A service can't start or go on; one line that says why and what to do."""

@@ -1,0 +1,107 @@
+"""uvicorn's HTTP protocol with bounds on what a client may send without getting on, and on its silence.
+
+uvicorn leaves both to a proxy before it: endless headers would fill the memory, and connections on which
+nothing comes would take every slot. A bound here is on a lack of progress, so no request that goes on meets
+one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import orjson
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+HEAD_BYTES: Final = 64 * 1024
+"""A request's line and headers; and whatever else comes without being a body's."""
+HEAD_SECONDS: Final = 30.0
+BODY_SECONDS: Final = 300.0
+"""Without a byte of a body that is not whole. A producer that streams may pause."""
+UNREAD_SECONDS: Final = 300.0
+"""Without the client's taking a byte of an answer."""
+LOOK_SECONDS: Final = 5.0
+
+
+class BoundedHttpProtocol(HttpToolsProtocol):
+    """One connection. Inherits because uvicorn has no other way to be extended."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:  # uvicorn's own, passed through
+        super().__init__(*arguments, **options)
+        self._progress = False
+        self._bytes_since_progress = 0
+        self._heard_at = 0.0
+        self._unread_bytes = 0
+        self._unread_since = 0.0
+        self._look: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        super().connection_made(transport)
+        self._heard_at = self.loop.time()
+        self._look = self.loop.call_later(LOOK_SECONDS, self._look_at_silence)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._look is not None:
+            self._look.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_at = self.loop.time()
+        self._progress = False
+        super().data_received(data)
+        if self._progress:
+            self._bytes_since_progress = 0
+            return
+        self._bytes_since_progress += len(data)
+        if self._bytes_since_progress > HEAD_BYTES and not self.transport.is_closing():
+            self._refuse(431, b"Request Header Fields Too Large", f"Headers of more than {HEAD_BYTES} bytes")
+
+    def on_headers_complete(self) -> None:
+        self._progress = True
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._progress = True
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._progress = True
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """What comes is no HTTP."""
+        self._refuse(400, b"Bad Request", msg)
+
+    def _refuse(self, status: int, phrase: bytes, message: str) -> None:
+        content = orjson.dumps({"error_code": status, "message": message})
+        lines = [
+            b"HTTP/1.1 %d %s" % (status, phrase),
+            b"content-type: application/json",
+            b"content-length: %d" % len(content),
+            b"connection: close",
+        ]
+        self.transport.write(b"\r\n".join([*lines, b"", content]))
+        self.transport.close()
+
+    def _look_at_silence(self) -> None:
+        now = self.loop.time()
+        if self._is_silent(now) or self._is_deaf(now):
+            self.transport.abort()
+            return
+        self._look = self.loop.call_later(LOOK_SECONDS, self._look_at_silence)
+
+    def _is_silent(self, now: float) -> bool:
+        """Whether the client has owed us bytes for too long."""
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first request
+        if cycle is None or cycle.response_complete:
+            return now - self._heard_at > HEAD_SECONDS and self.timeout_keep_alive_task is None
+        # Bytes that we did not take (reading is paused) it does not owe.
+        return cycle.more_body and not self.flow.read_paused and now - self._heard_at > BODY_SECONDS
+
+    def _is_deaf(self, now: float) -> bool:
+        """Whether the client has taken nothing of an answer for too long."""
+        unread_bytes = self.transport.get_write_buffer_size()
+        if unread_bytes == 0 or unread_bytes != self._unread_bytes:
+            self._unread_bytes, self._unread_since = unread_bytes, now
+            return False
+        return now - self._unread_since > UNREAD_SECONDS

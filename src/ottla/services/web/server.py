@@ -1,0 +1,222 @@
+"""Runs services in this process: each starts, listens over HTTP, says that it is ready, and stops cleanly.
+
+Theory of operation. A service's address is bound first, for it may have to tell others where it will be
+found; it listens only when the service has started, so who can connect is served. When stopping, requests
+under way are finished (for STOP_REQUESTS_SECONDS at most) before the service itself stops. A service that
+dies takes the process along: whoever started it sees that, not a port that answers errors for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from ottla.services.web.errors import ServiceError
+from ottla.services.web.http_protocol import BoundedHttpProtocol
+
+log = logging.getLogger("ottla.services")
+
+STOP_REQUESTS_SECONDS: Final = 5
+IDLE_CONNECTION_SECONDS: Final = 60
+CONNECTIONS: Final = 4_096
+"""Of one service; above that a request is answered with 503."""
+BACKLOG: Final = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAddress:
+    """Where a service listens."""
+
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        """Where clients on this machine reach it."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+    @classmethod
+    def parse(cls, text: str) -> HttpAddress:
+        """`HOST:PORT`, `[HOST]:PORT` or either behind `http://`. Raises ServiceError."""
+        host, separator, port = text.removeprefix("http://").rstrip("/").rpartition(":")
+        if not separator or not port.isdecimal() or not int(port) <= 65_535 or "/" in host:
+            raise ServiceError(f"{text!r} is not HOST:PORT")
+        return cls(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+class Service(Protocol):
+    """One service: an ASGI application, and what it does beside answering."""
+
+    @property
+    def name(self) -> str:
+        """The word of the `ottla` command that runs it alone."""
+
+    @property
+    def app(self) -> ASGIApp:
+        """What answers requests, once started."""
+
+    async def start(self, address: HttpAddress) -> None:
+        """Become able to answer at `address`, which is bound already. Raises ServiceError."""
+
+    async def failed(self) -> str:
+        """Wait for as long as all is well; return what is not, when it can't go on."""
+
+    async def stop(self) -> None:
+        """Leave nothing behind; also after a `start` that raised."""
+
+
+async def run_services(
+    services: Sequence[tuple[Service, HttpAddress]],
+    ready: Callable[[str], None],
+    needed: Callable[[], Coroutine[Any, Any, str]] | None = None,
+) -> int:
+    """Run until SIGTERM, SIGINT or a service's death; the exit code. `ready` gets a line for each service.
+
+    They start in this order and stop in the other. `needed` waits for the end of what they can't do without.
+    Raises ServiceError when one can't start.
+    """
+    stop = asyncio.Event()
+    asyncio.get_running_loop().set_exception_handler(_unseen)
+    with _signals(stop):
+        async with AsyncExitStack() as stack:
+            watched: list[asyncio.Task[str]] = []
+            stopped = asyncio.create_task(stop.wait(), name="stop")
+            stack.push_async_callback(_cancel, stopped)
+            if needed is not None:
+                watched.append(asyncio.create_task(needed(), name="needed"))
+                stack.push_async_callback(_cancel, watched[-1])
+            for service, wanted in services:
+                bound = _bind(service, wanted)
+                stack.callback(bound.close)
+                address = HttpAddress(wanted.host, bound.getsockname()[1])
+                stack.push_async_callback(service.stop)
+                if not await _started(service.start(address), [stopped, *watched]):
+                    break
+                watched.append(await _listen(stack, service, bound))
+                watched.append(asyncio.create_task(service.failed(), name=f"{service.name} failed"))
+                stack.push_async_callback(_cancel, watched[-1])
+                ready(f"ottla {service.name} ready at {address.url}")
+            done, _ = await asyncio.wait([stopped, *watched], return_when=asyncio.FIRST_COMPLETED)
+            problems = [task.result() for task in watched if task in done]
+            for problem in problems:
+                log.error("%s", problem)
+            return 1 if problems else 0
+
+
+class _Uvicorn(uvicorn.Server):
+    """Leaves signals to the process, which runs several."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+
+async def _listen(stack: AsyncExitStack, service: Service, bound: socket.socket) -> asyncio.Task[str]:
+    """Answer requests at this socket until the stack ends; the task ends when the server does."""
+    config = uvicorn.Config(
+        service.app,
+        http=BoundedHttpProtocol,
+        interface="asgi3",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        ws="none",
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=IDLE_CONNECTION_SECONDS,
+        timeout_graceful_shutdown=STOP_REQUESTS_SECONDS,
+        limit_concurrency=CONNECTIONS,
+        backlog=BACKLOG,
+    )
+    server = _Uvicorn(config)
+
+    async def serve() -> str:
+        await server.serve([bound])
+        return f"the HTTP server of ottla {service.name} has ended"
+
+    task = asyncio.create_task(serve(), name=f"{service.name} http")
+
+    async def end() -> None:
+        server.should_exit = True
+        await asyncio.wait([task])
+
+    stack.push_async_callback(end)
+    ready = asyncio.create_task(server.ready.wait())
+    await asyncio.wait([ready, task], return_when=asyncio.FIRST_COMPLETED)
+    await _cancel(ready)
+    if task.done():
+        raise ServiceError(f"ottla {service.name}: {task.exception() or task.result()}")
+    return task
+
+
+def _bind(service: Service, address: HttpAddress) -> socket.socket:
+    """A socket at this address that does not listen yet. Raises ServiceError."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((address.host, address.port))
+    except OSError as problem:
+        bound.close()
+        raise ServiceError(
+            f"ottla {service.name} can't listen on {address.host}:{address.port}: {problem.strerror}"
+        ) from None
+    bound.setblocking(False)
+    return bound
+
+
+async def _started(starting: Coroutine[Any, Any, None], ends: Sequence[asyncio.Task[Any]]) -> bool:
+    """Whether the start was done before any of these ended. Raises what the start raises."""
+    task = asyncio.ensure_future(starting)
+    await asyncio.wait([task, *ends], return_when=asyncio.FIRST_COMPLETED)
+    if not task.done():
+        await _cancel(task)
+        return False
+    task.result()
+    return True
+
+
+async def _cancel(task: asyncio.Future[Any]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
+def _unseen(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """An exception that no code of ours met: one line, as aiokafka leaves some behind when it is fenced."""
+    log.warning("%s: %r", context["message"], context.get("exception"))
+    log.debug("unseen", exc_info=context.get("exception"))
+
+
+@contextlib.contextmanager
+def _signals(stop: asyncio.Event) -> Iterator[None]:
+    """SIGTERM and SIGINT set `stop` for the length of the block."""
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number in numbers:
+        # signal.signal and not the loop's handlers: Windows' loops have none
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

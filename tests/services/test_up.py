@@ -1,0 +1,101 @@
+"""`ottla up`: everything starts with one command, and ends with it, whatever ends it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from support.cluster import ServerError, ServerProcess, free_port, wait_until_closed
+from support.confluent import eventually
+from support.processes import descendants, wait_until_gone
+
+
+class Up:
+    """`ottla up` on ports of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.broker, self.registry, self.rest = free_port(), free_port(), free_port()
+        command = [sys.executable, "-m", "ottla", "up", "--data", str(directory / "data")]
+        for name, port in (("listen", self.broker), ("registry", self.registry), ("rest", self.rest)):
+            command += [f"--{name}", f"127.0.0.1:{port}"]
+        self.server = ServerProcess(command, "ottla rest ready", directory / "up.log")
+
+    @property
+    def pid(self) -> int:
+        return self.server.process.pid
+
+
+@contextmanager
+def up(directory: Path) -> Iterator[Up]:
+    running = Up(directory)
+    try:
+        running.server.start()
+        yield running
+    finally:
+        if running.server.running:
+            running.server.stop()
+
+
+def test_one_command_and_a_record_goes_through_all_of_it(tmp_path: Path) -> None:
+    with up(tmp_path) as running:
+        schema = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}'
+        produced = httpx.post(
+            f"http://127.0.0.1:{running.rest}/topics/t",
+            json={"value_schema": schema, "records": [{"value": {"a": 1}}]},
+            headers={"Content-Type": "application/vnd.kafka.avro.v2+json"},
+            timeout=30,
+        )
+        assert produced.status_code == 200, produced.text
+        assert produced.json()["offsets"][0]["offset"] == 0
+        subjects = httpx.get(f"http://127.0.0.1:{running.registry}/subjects").json()
+        assert subjects == ["t-value"]
+        # and it stops cleanly
+        assert running.server.stop() == 0
+        wait_until_closed(running.broker)
+
+
+def test_it_starts_again_on_its_directory(tmp_path: Path) -> None:
+    with up(tmp_path) as running:
+        url = f"http://127.0.0.1:{running.registry}/subjects/s/versions"
+        assert httpx.post(url, json={"schema": '"string"'}).json()["id"] == 1
+    with up(tmp_path) as running:
+        found = httpx.get(f"http://127.0.0.1:{running.registry}/subjects/s/versions/latest").json()
+        assert found["id"] == 1
+
+
+def test_a_kill_leaves_no_broker_behind(tmp_path: Path) -> None:
+    with up(tmp_path) as running:
+        children = descendants(running.pid)
+        assert any("broker" in command for command in children.values())
+        running.server.kill()
+        assert not wait_until_gone(children)
+
+
+def test_the_death_of_the_broker_ends_the_rest(tmp_path: Path) -> None:
+    with up(tmp_path) as running:
+        (broker,) = (pid for pid, command in descendants(running.pid).items() if "broker" in command)
+        os.kill(broker, signal.SIGKILL)
+        eventually(lambda: not running.server.running, "the services end", timeout_s=60)
+        assert running.server.process.returncode == 1
+        assert "the broker ended by signal 9" in (tmp_path / "up.log").read_text()
+
+
+@pytest.mark.parametrize("taken", ["broker", "registry"])
+def test_a_port_that_is_taken_is_told_and_leaves_nothing_behind(taken: str, tmp_path: Path) -> None:
+    import socket
+
+    running = Up(tmp_path)
+    with contextlib.closing(socket.socket()) as other:
+        other.bind(("127.0.0.1", getattr(running, taken)))
+        other.listen()
+        with pytest.raises(ServerError, match=f"{getattr(running, taken)}"):
+            running.server.start()
+    wait_until_closed(running.broker)
