@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 LIMIT = 240
 # Slow enough that something is still to come when the first tweets have landed.
-SLOWLY = ("--rate", "40")
+SLOWLY = ("--rate", "15")
 SOME_HAVE_LANDED = r"stored [1-9]"
 COUNTS = ("tweets", "read", "scored", "stored", "indexed", "counted")
 

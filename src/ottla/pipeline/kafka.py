@@ -8,7 +8,7 @@ records are gone. `KafkaCluster` looks at a cluster from outside, as any client 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._topic import TopicDescription
 from confluent_kafka.cimpl import NewTopic
@@ -34,6 +35,17 @@ if TYPE_CHECKING:
 
 REQUEST_TIMEOUT_SECONDS = 15.0
 READ_STALL_SECONDS = 30.0
+
+_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+# What a group's coordinator says while it starts or moves: Kafka's first group finds it so.
+_COORDINATOR_STARTS = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+    }
+)
 
 Positions = Mapping[int, int]
 """Offsets of one topic by partition: the next offset to read or to be written."""
@@ -51,6 +63,14 @@ class Topic:
     partitions: int = 1
     replication_factor: int = -1
     config: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """An offset of a group: the next one to read, and the text that was committed with it."""
+
+    offset: int
+    metadata: str
 
 
 def stream_from(
@@ -176,6 +196,38 @@ class KafkaCluster:
             raise ClusterError(f"there is no topic {topic} at {self.bootstrap}")
         return sorted(partition.id for partition in described.partitions)
 
+    def topic_id(self, topic: str) -> str | None:
+        """The id that tells a topic from another of its name; None when there is no such topic."""
+        described = self._describe(topic)
+        return None if described is None else str(described.topic_id)
+
+    def topic_settings(self, topic: str) -> dict[str, str]:
+        """What a topic's configuration says, defaults included. Raises ClusterError."""
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        future = self._admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_SECONDS)[resource]
+        found = self._result(future, f"read the settings of topic {topic}")
+        return {name: entry.value for name, entry in found.items() if entry.value is not None}
+
+    def delete_topic(self, topic: str) -> bool:
+        """Delete a topic with all that is in it; False when there is none. Raises ClusterError."""
+        future = self._admin.delete_topics([topic], request_timeout=REQUEST_TIMEOUT_SECONDS)[topic]
+        try:
+            future.result(REQUEST_TIMEOUT_SECONDS + 5)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return False
+            raise ClusterError(f"cannot delete topic {topic} at {self.bootstrap}: {error}") from error
+        except TimeoutError as error:
+            raise ClusterError(f"cannot delete topic {topic} at {self.bootstrap}: no answer") from error
+        return True
+
+    def groups(self, prefix: str = "") -> list[str]:
+        """The consumer groups whose names begin with `prefix`. Raises ClusterError."""
+        listed = self._result(
+            self._admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_SECONDS), "list the groups"
+        )
+        return sorted(group.group_id for group in listed.valid if group.group_id.startswith(prefix))
+
     def _describe(self, name: str) -> TopicDescription | None:
         described = self._admin.describe_topics(
             TopicCollection([name]), request_timeout=REQUEST_TIMEOUT_SECONDS
@@ -189,6 +241,18 @@ class KafkaCluster:
             raise ClusterError(f"cannot describe topic {name} at {self.bootstrap}: {error}") from error
         except TimeoutError as error:
             raise ClusterError(f"cannot describe topic {name} at {self.bootstrap}: no answer") from error
+
+    def topic_names(self) -> list[str]:
+        """The topics of the cluster, without Kafka's internal ones. Raises ClusterError."""
+        try:
+            topics = self._admin.list_topics(timeout=REQUEST_TIMEOUT_SECONDS).topics
+        except KafkaException as error:
+            raise ClusterError(f"cannot list the topics at {self.bootstrap}: {error}") from error
+        return sorted(name for name in topics if name not in _INTERNAL_TOPICS)
+
+    def missing_topics(self, names: Sequence[str]) -> list[str]:
+        """Those of `names` that do not exist; asking creates none. Raises ClusterError."""
+        return [name for name in names if self._describe(name) is None]
 
     def start_positions(self, topic: str) -> dict[int, int]:
         """The first offset of each partition."""
@@ -204,6 +268,12 @@ class KafkaCluster:
             OffsetSpec.latest(),  # type: ignore[no-untyped-call]
         )
 
+    def positions_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
+        """The first offset of each partition with that time or a later one; the end where there is none."""
+        spec = OffsetSpec.for_timestamp(timestamp_ms)
+        found, ends = self._offsets(topic, spec), self.end_positions(topic)
+        return {partition: offset if offset >= 0 else ends[partition] for partition, offset in found.items()}
+
     def _offsets(self, topic: str, spec: OffsetSpec) -> dict[int, int]:
         wanted = {TopicPartition(topic, partition): spec for partition in self.partitions(topic)}
         found = self._admin.list_offsets(
@@ -218,28 +288,55 @@ class KafkaCluster:
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
         """The offsets a group has committed for a topic; a partition without a commit is left out."""
+        return {partition: found.offset for partition, found in self.commits(group, topic).items()}
+
+    def commits(self, group: str, topic: str) -> dict[int, CommittedOffset]:
+        """What a group has committed for a topic, with the metadata; a partition without is left out."""
         request = ConsumerGroupTopicPartitions(
             group, [TopicPartition(topic, partition) for partition in self.partitions(topic)]
         )
-        future = self._admin.list_consumer_group_offsets([request], request_timeout=REQUEST_TIMEOUT_SECONDS)
-        found = self._result(future[group], f"read the offsets of group {group}")
+        found = self._group_result(
+            lambda: self._admin.list_consumer_group_offsets(
+                [request], request_timeout=REQUEST_TIMEOUT_SECONDS
+            )[group],
+            f"read the offsets of group {group}",
+        )
         return {
-            partition.partition: partition.offset
+            partition.partition: CommittedOffset(partition.offset, partition.metadata or "")
             for partition in found.topic_partitions
             if partition.offset >= 0
         }
 
-    def commit(self, group: str, topic: str, positions: Positions) -> None:
-        """Commit offsets for a group that has no members."""
+    def commit(self, group: str, topic: str, positions: Positions, metadata: str = "") -> None:
+        """Commit offsets for a group that has no members; `metadata` is kept with each of them."""
         if not positions:
             return
-        offsets = [TopicPartition(topic, partition, offset) for partition, offset in positions.items()]
+        offsets = [
+            TopicPartition(topic, partition, offset, metadata) for partition, offset in positions.items()
+        ]
         request = ConsumerGroupTopicPartitions(group, offsets)
-        future = self._admin.alter_consumer_group_offsets([request], request_timeout=REQUEST_TIMEOUT_SECONDS)
-        result = self._result(future[group], f"commit offsets of group {group}")
+        result = self._group_result(
+            lambda: self._admin.alter_consumer_group_offsets(
+                [request], request_timeout=REQUEST_TIMEOUT_SECONDS
+            )[group],
+            f"commit offsets of group {group}",
+        )
         for partition in result.topic_partitions:
             if partition.error is not None:
                 raise ClusterError(f"cannot commit offsets of group {group}: {partition.error}")
+
+    def delete_group(self, group: str) -> bool:
+        """Remove a group and its offsets; False when there is none. Raises ClusterError, also for members."""
+        future = self._admin.delete_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_SECONDS)[group]
+        try:
+            future.result(REQUEST_TIMEOUT_SECONDS + 5)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return False
+            raise ClusterError(f"cannot delete group {group} at {self.bootstrap}: {error}") from error
+        except TimeoutError as error:
+            raise ClusterError(f"cannot delete group {group} at {self.bootstrap}: no answer") from error
+        return True
 
     def lag(self, group: str, topic: str) -> int:
         """Records of a topic that a group has not committed yet, as lag tools count them."""
@@ -290,6 +387,19 @@ class KafkaCluster:
             ]
         )
         return consumer
+
+    def _group_result(self, ask: Callable[[], Any], what: str) -> Any:
+        """The answer of a group's coordinator; asked again while that is only starting, or moving."""
+        deadline = time.monotonic() + REQUEST_TIMEOUT_SECONDS
+        while True:
+            try:
+                return self._result(ask(), what)
+            except ClusterError as error:
+                cause = error.__cause__
+                passing = isinstance(cause, KafkaException) and cause.args[0].code() in _COORDINATOR_STARTS
+                if not passing or time.monotonic() >= deadline:
+                    raise
+                time.sleep(0.1)
 
     def _result(self, future: Any, what: str) -> Any:
         try:

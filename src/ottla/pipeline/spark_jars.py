@@ -4,21 +4,26 @@ PySpark carries no Kafka connector. Four jars are enough (the rest is in PySpark
 token provider, the Java Kafka client and its object pool. Not every Spark release has all of them published:
 the table holds the sets that were seen to work, with the hash of each file.
 
+Beside them one that is no connector: the files of a session on one machine are written through it.
+
 OTTLA_SPARK_JARS overrides the table for any other Spark 4.x: a comma-separated list of paths to jars on this
 machine and of `group:artifact:version:sha256` coordinates to fetch.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from ottla.pipeline.maven import Jar, JarProgress, fetch_jars
+from ottla.pipeline.maven import Jar, JarProgress, MavenError, fetch_jars
 
 JARS_ENVIRONMENT = "OTTLA_SPARK_JARS"
 _SPARK = "org.apache.spark"
+
+log = logging.getLogger("ottla.pipeline")
 
 KAFKA_CONNECTOR_JARS: Mapping[str, tuple[Jar, ...]] = MappingProxyType(
     {
@@ -78,6 +83,14 @@ KAFKA_CONNECTOR_JARS: Mapping[str, tuple[Jar, ...]] = MappingProxyType(
     }
 )
 
+LOCAL_FILES_JAR = Jar(
+    "com.globalmentor",
+    "hadoop-bare-naked-local-fs",
+    "0.1.0",
+    "e0cc30fb0531eb0b59468dc0abf5b257533d2365b5e9f45e795edd707aa78c62",
+)
+LOCAL_FILES_CLASS = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
+
 
 class SparkJarsError(Exception):
     """No set of connector jars for this Spark, or an override that cannot be read."""
@@ -101,6 +114,19 @@ def kafka_connector_jars(
             f"name its jars in {JARS_ENVIRONMENT} as paths or group:artifact:version:sha256, comma-separated"
         )
     return fetch_jars(jars, progress)
+
+
+def local_files_jar(progress: Callable[[JarProgress], None] | None = None) -> Path | None:
+    """The jar of LOCAL_FILES_CLASS, Hadoop's local files by Java alone; None where it cannot be had.
+
+    Hadoop without its native library, as PySpark has it, starts a process for the permissions of each file
+    and directory that it makes: 15 ms, twice a batch, and more often for state.
+    """
+    try:
+        return fetch_jars([LOCAL_FILES_JAR], progress)[0]
+    except MavenError as error:
+        log.info("checkpoints are written the slower way: %s", error)
+        return None
 
 
 def _overridden(override: str, progress: Callable[[JarProgress], None] | None) -> list[Path]:

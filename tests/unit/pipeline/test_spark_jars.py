@@ -8,7 +8,14 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from ottla.pipeline.spark_jars import KAFKA_CONNECTOR_JARS, SparkJarsError, kafka_connector_jars
+from ottla.pipeline import spark_jars
+from ottla.pipeline.maven import Jar
+from ottla.pipeline.spark_jars import (
+    KAFKA_CONNECTOR_JARS,
+    SparkJarsError,
+    kafka_connector_jars,
+    local_files_jar,
+)
 from support.http_files import http_files
 
 
@@ -43,3 +50,32 @@ def test_an_override_that_is_neither_is_an_error(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("OTTLA_SPARK_JARS", entry)
     with pytest.raises(SparkJarsError, match="OTTLA_SPARK_JARS"):
         kafka_connector_jars("4.0.0")
+
+
+def test_once_fetched_the_jars_need_no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    sha256 = hashlib.sha256(b"remote").hexdigest()
+    monkeypatch.setenv("OTTLA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("OTTLA_SPARK_JARS", f"org.example:far:1:{sha256}")
+    with http_files() as repository:
+        repository.files["org/example/far/1/far-1.jar"] = b"remote"
+        monkeypatch.setenv("OTTLA_MAVEN_BASE", repository.base)
+        online = kafka_connector_jars("9.9")
+
+    # the repository is gone, and so is every other
+    monkeypatch.setenv("OTTLA_MAVEN_BASE", "http://127.0.0.1:1")
+    assert kafka_connector_jars("9.9") == online
+
+
+def test_a_jar_that_only_saves_time_is_done_without(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("OTTLA_CACHE", str(tmp_path / "cache"))
+    jar = Jar("org.example", "files", "1", hashlib.sha256(b"remote").hexdigest())
+    monkeypatch.setattr(spark_jars, "LOCAL_FILES_JAR", jar)
+    monkeypatch.setenv("OTTLA_MAVEN_BASE", "http://127.0.0.1:1")
+    assert local_files_jar() is None
+
+    with http_files() as repository:
+        repository.files["org/example/files/1/files-1.jar"] = b"remote"
+        monkeypatch.setenv("OTTLA_MAVEN_BASE", repository.base)
+        found = local_files_jar()
+    assert found is not None
+    assert found.read_bytes() == b"remote"

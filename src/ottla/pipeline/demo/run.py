@@ -282,7 +282,7 @@ class Demo:
         with self._step("spark", doing) as done:
             session = start_session(settings)
             self._stack.callback(session.close)
-            java = f"Java {session.java.version} ({session.java.source})"
+            java = session.runtime
             done(f"PySpark {pyspark.__version__} on {self._options.master}, {java}")
         return session
 

@@ -1,0 +1,154 @@
+"""What a query's checkpoint on a local disk says: read only, and whatever state a crash has left it in.
+
+Spark's layout: `metadata` holds the query's id and is written once, before anything else. `offsets/N` is
+written before batch N runs, `commits/N` after it; both are written beside their place and renamed. `state/I`
+is the state of operator I, with what it is in `_metadata`. A file that cannot be read counts as not there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+Offsets = dict[str, dict[int, int]]
+"""The next offset to read, by topic and partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateOperator:
+    """One operator with state: its number in the plan, Spark's name for it, and in how many partitions."""
+
+    operator_id: int
+    name: str
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint directory, which need not exist."""
+
+    path: Path
+
+    @property
+    def query_id(self) -> str | None:
+        """The id that Spark gave the query when it made the checkpoint; None where there is none."""
+        found = _json(_text(self.path / "metadata").strip())
+        identifier = found.get("id") if isinstance(found, dict) else None
+        return str(identifier) if identifier else None
+
+    @property
+    def exists(self) -> bool:
+        """Whether a query has begun here: without `metadata` Spark starts a new one."""
+        return self.query_id is not None
+
+    @property
+    def planned_batches(self) -> list[int]:
+        """The batches whose offsets are written, in order."""
+        return _numbered(self.path / "offsets")
+
+    @property
+    def finished_batches(self) -> list[int]:
+        """The batches that are done, in order; Spark keeps the last hundred."""
+        return _numbered(self.path / "commits")
+
+    @property
+    def last_finished_batch(self) -> int | None:
+        """The batch behind which the query goes on; None when no batch is done."""
+        return max(self.finished_batches, default=None)
+
+    def batch_positions(self, batch_id: int) -> Offsets:
+        """Up to where a batch has read its Kafka sources, over all of them; empty where it is not known.
+
+        The file has a version line, a line of metadata, then a line for each source.
+        """
+        positions: Offsets = {}
+        for line in _text(self.path / "offsets" / str(batch_id)).splitlines()[2:]:
+            positions |= parse_source_offset(line)
+        return positions
+
+    @property
+    def positions(self) -> Offsets:
+        """Up to where the finished batches have read; empty where none is done."""
+        last = self.last_finished_batch
+        return {} if last is None else self.batch_positions(last)
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The Spark properties that the query keeps for good, like its number of shuffle partitions."""
+        planned = self.planned_batches
+        lines = _text(self.path / "offsets" / str(planned[-1])).splitlines() if planned else []
+        found = _json(lines[1]) if len(lines) > 1 else None
+        conf = found.get("conf") if isinstance(found, dict) else None
+        return {str(key): str(value) for key, value in conf.items()} if isinstance(conf, dict) else {}
+
+    @property
+    def state_operators(self) -> list[StateOperator]:
+        """The operators with state, by number."""
+        return [
+            operator
+            for number in _numbered(self.path / "state")
+            if (operator := _state_operator(self.path / "state" / str(number) / "_metadata")) is not None
+        ]
+
+
+def local_path(location: str | Path) -> Path | None:
+    """The directory that a checkpoint location names; None when it is not on a local disk."""
+    if isinstance(location, Path):
+        return location
+    parts = urlsplit(location)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path))
+    # A Windows drive looks like a scheme of one letter.
+    return Path(location) if len(parts.scheme) < 2 else None
+
+
+def parse_source_offset(text: str | None) -> Offsets:
+    """The Kafka source's offset JSON, `{"topic": {"0": 12}}`; anything else is no positions at all."""
+    value = _json(text or "")
+    try:
+        return {
+            str(topic): {int(partition): int(offset) for partition, offset in partitions.items()}
+            for topic, partitions in value.items()
+        }
+    except (ValueError, TypeError, AttributeError):
+        return {}
+
+
+def _state_operator(metadata: Path) -> StateOperator | None:
+    versions = _numbered(metadata / "v2")  # what Spark's newer metadata is, one file a change
+    path = metadata / "v2" / str(versions[-1]) if versions else metadata / "metadata"
+    found = _json(_text(path).partition("\n")[2])
+    try:
+        info, stores = found["operatorInfo"], found["stateStoreInfo"]
+        return StateOperator(
+            int(info["operatorId"]),
+            str(info["operatorName"]),
+            max((int(store["numPartitions"]) for store in stores), default=0),
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _numbered(directory: Path) -> list[int]:
+    try:
+        return sorted(int(path.name) for path in directory.iterdir() if path.name.isdecimal())
+    except OSError:
+        return []
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

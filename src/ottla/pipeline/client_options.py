@@ -1,0 +1,161 @@
+"""librdkafka's client options, said in the words of the Java client that Spark reads Kafka with.
+
+One table: a pipeline is configured once, with librdkafka's names (which our own clients take), and Spark's
+connector gets the counterparts as `kafka.*`. Files of certificates and keys are read here and handed over as
+text, so executors on other machines need no files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+
+class ClientOptionError(ValueError):
+    """An option with no counterpart, or a value that Java's client cannot be given; says which."""
+
+
+def _same(name: str) -> Callable[[str], dict[str, str]]:
+    return lambda value: {name: value}
+
+
+def _nothing(value: str) -> dict[str, str]:
+    return {}
+
+
+def _security_protocol(value: str) -> dict[str, str]:
+    return {"security.protocol": value.upper()}
+
+
+def _endpoint_identification(value: str) -> dict[str, str]:
+    return {"ssl.endpoint.identification.algorithm": "" if value.lower() == "none" else value.lower()}
+
+
+def _truststore(pem: str) -> dict[str, str]:
+    return {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": pem}
+
+
+def _private_key(pem: str) -> dict[str, str]:
+    if "BEGIN PRIVATE KEY" not in pem and "BEGIN ENCRYPTED PRIVATE KEY" not in pem:
+        raise ClientOptionError(
+            "the ssl key is not in PKCS#8, the only form Java takes: openssl pkcs8 -topk8 -in KEY -out NEWKEY"
+        )
+    return {"ssl.keystore.type": "PEM", "ssl.keystore.key": pem}
+
+
+def _from_file(option: str, convert: Callable[[str], dict[str, str]]) -> Callable[[str], dict[str, str]]:
+    def read(value: str) -> dict[str, str]:
+        try:
+            return convert(Path(value).read_text(encoding="ascii"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise ClientOptionError(f"{option}: cannot read {value}: {error}") from error
+
+    return read
+
+
+def _verification(value: str) -> dict[str, str]:
+    if value.lower() != "true":
+        raise ClientOptionError(
+            "enable.ssl.certificate.verification=false has no counterpart in Spark's Kafka client: "
+            "give ssl.ca.location, and ssl.endpoint.identification.algorithm=none for other host names"
+        )
+    return {}
+
+
+JAVA_COUNTERPARTS: Mapping[str, Callable[[str], dict[str, str]]] = MappingProxyType(
+    {
+        "client.id": _same("client.id"),
+        "client.rack": _same("client.rack"),
+        "security.protocol": _security_protocol,
+        "sasl.mechanism": _same("sasl.mechanism"),
+        "sasl.mechanisms": _same("sasl.mechanism"),
+        "sasl.username": _nothing,  # both go into sasl.jaas.config
+        "sasl.password": _nothing,
+        "ssl.ca.location": _from_file("ssl.ca.location", _truststore),
+        "ssl.ca.pem": _truststore,
+        "ssl.certificate.location": _from_file(
+            "ssl.certificate.location", _same("ssl.keystore.certificate.chain")
+        ),
+        "ssl.certificate.pem": _same("ssl.keystore.certificate.chain"),
+        "ssl.key.location": _from_file("ssl.key.location", _private_key),
+        "ssl.key.pem": _private_key,
+        "ssl.key.password": _same("ssl.key.password"),
+        "ssl.cipher.suites": _same("ssl.cipher.suites"),
+        "ssl.endpoint.identification.algorithm": _endpoint_identification,
+        "enable.ssl.certificate.verification": _verification,
+        "socket.connection.setup.timeout.ms": _same("socket.connection.setup.timeout.ms"),
+        "socket.send.buffer.bytes": _same("send.buffer.bytes"),
+        "socket.receive.buffer.bytes": _same("receive.buffer.bytes"),
+        "connections.max.idle.ms": _same("connections.max.idle.ms"),
+        "reconnect.backoff.ms": _same("reconnect.backoff.ms"),
+        "reconnect.backoff.max.ms": _same("reconnect.backoff.max.ms"),
+        "retry.backoff.ms": _same("retry.backoff.ms"),
+        "retry.backoff.max.ms": _same("retry.backoff.max.ms"),
+        "metadata.max.age.ms": _same("metadata.max.age.ms"),
+        "client.dns.lookup": _same("client.dns.lookup"),
+        "fetch.wait.max.ms": _same("fetch.max.wait.ms"),
+        "fetch.min.bytes": _same("fetch.min.bytes"),
+        "fetch.max.bytes": _same("fetch.max.bytes"),
+        "fetch.message.max.bytes": _same("max.partition.fetch.bytes"),
+        "max.partition.fetch.bytes": _same("max.partition.fetch.bytes"),
+        "check.crcs": _same("check.crcs"),
+        # Of librdkafka itself: what it logs, how its threads and queues work.
+        "log_level": _nothing,
+        "debug": _nothing,
+        "statistics.interval.ms": _nothing,
+        "socket.keepalive.enable": _nothing,
+        "socket.nagle.disable": _nothing,
+        "socket.timeout.ms": _nothing,
+        "broker.address.ttl": _nothing,
+        "broker.address.family": _nothing,
+        "enable.sparse.connections": _nothing,
+        "topic.metadata.refresh.interval.ms": _nothing,
+        "message.max.bytes": _nothing,
+        "receive.message.max.bytes": _nothing,
+    }
+)
+
+_JAAS_MODULES: Mapping[str, str] = MappingProxyType(
+    {
+        "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+        "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+        "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    }
+)
+
+
+def java_client_options(client_options: Mapping[str, str]) -> dict[str, str]:
+    """The Java client's options for librdkafka's `client_options`, without the prefix `kafka.`.
+
+    Raises ClientOptionError for one that has no counterpart: nothing of a configuration is left out silently.
+    """
+    options: dict[str, str] = {}
+    for name, value in client_options.items():
+        convert = JAVA_COUNTERPARTS.get(name)
+        if convert is None:
+            raise ClientOptionError(
+                f"client option {name} has no counterpart that Spark's Kafka client is known to take"
+            )
+        options |= convert(str(value))
+    return options | _jaas(client_options)
+
+
+def _jaas(client_options: Mapping[str, str]) -> dict[str, str]:
+    name, password = client_options.get("sasl.username"), client_options.get("sasl.password")
+    if name is None and password is None:
+        return {}
+    mechanism = client_options.get("sasl.mechanism") or client_options.get("sasl.mechanisms") or "none"
+    module = _JAAS_MODULES.get(mechanism)
+    if module is None or name is None or password is None:
+        raise ClientOptionError(
+            f"sasl.username and sasl.password go with one of {', '.join(_JAAS_MODULES)}, not {mechanism}"
+            if module is None
+            else "sasl.username and sasl.password go together"
+        )
+    return {"sasl.jaas.config": f"{module} required username={_quoted(name)} password={_quoted(password)};"}
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

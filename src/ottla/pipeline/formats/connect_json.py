@@ -1,0 +1,175 @@
+"""JSON with its schema in each record, as Connect's JsonConverter writes it: `{"schema": …, "payload": …}`.
+
+The payload is read strictly as the type that the reader asks for; the schema within the record is what the
+writer says of it and is not needed for that. Dates are days and timestamps milliseconds in it, as Connect
+has them: what is written is cut to milliseconds. Connect's decimals are refused.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from ottla.pipeline.formats.format import ERROR, VALUE, FormatError, decoded
+from ottla.pipeline.formats.json_format import JsonFormat, check_json_can_say, json_text
+from ottla.pipeline.formats.python_types import TypeLike, spark_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+_TYPES: Final[dict[type[DataType], dict[str, Any]]] = {
+    ByteType: {"type": "int8"},
+    ShortType: {"type": "int16"},
+    IntegerType: {"type": "int32"},
+    LongType: {"type": "int64"},
+    FloatType: {"type": "float"},
+    DoubleType: {"type": "double"},
+    BooleanType: {"type": "boolean"},
+    StringType: {"type": "string"},
+    BinaryType: {"type": "bytes"},
+    DateType: {"type": "int32", "name": "org.apache.kafka.connect.data.Date", "version": 1},
+    TimestampType: {"type": "int64", "name": "org.apache.kafka.connect.data.Timestamp", "version": 1},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectJsonFormat:
+    """JSON of one type with its schema in each record."""
+
+    type: DataType
+
+    @classmethod
+    def of(cls, wanted: TypeLike) -> ConnectJsonFormat:
+        """From a Spark type, a DDL text or a Python annotation. Raises FormatError."""
+        found = spark_type(wanted)
+        check_json_can_say(found)
+        connect_schema(found, nullable=True)
+        return cls(found)
+
+    @property
+    def native(self) -> bool:
+        return True
+
+    def bind(self, topic: str | None, is_key: bool) -> Self:
+        return self
+
+    def data_type(self) -> DataType:
+        return self.type
+
+    def describe(self) -> str:
+        return "json with its schema"
+
+    def decode(self, column: Column, topic: Column | str, is_key: bool) -> Column:
+        envelope = StructType(
+            [StructField("schema", StringType()), StructField("payload", _wire_type(self.type))]
+        )
+        inner = JsonFormat(envelope).decode(column, topic, is_key)
+        no_envelope = column.isNotNull() & ~column.cast("string").contains('"payload"')
+
+        def result(found: Column) -> Column:
+            error = F.coalesce(
+                found.getField(ERROR),
+                F.when(no_envelope, F.lit("the JSON has no schema and payload around it")),
+            )
+            payload = found.getField(VALUE).getField("payload")
+            return decoded(_from_wire(payload, self.type), error)
+
+        return F.get(F.transform(F.array(inner), result), 0)
+
+    def encode(self, column: Column, topic: str, is_key: bool) -> Column:
+        schema = json.dumps(connect_schema(self.type, nullable=True), separators=(",", ":"))
+        payload = json_text(_to_wire(column, self.type), _wire_type(self.type))
+        text = F.concat(F.lit(f'{{"schema":{schema},"payload":'), payload, F.lit("}"))
+        return F.encode(text, "utf-8")
+
+
+def connect_schema(spark: DataType, *, nullable: bool) -> dict[str, Any]:
+    """The schema as Connect writes it. Raises FormatError."""
+    match spark:
+        case StructType():
+            fields = [
+                connect_schema(each.dataType, nullable=each.nullable) | {"field": each.name}
+                for each in spark.fields
+            ]
+            return {"type": "struct", "fields": fields, "optional": nullable}
+        case ArrayType():
+            items = connect_schema(spark.elementType, nullable=spark.containsNull)
+            return {"type": "array", "items": items, "optional": nullable}
+        case MapType():
+            keys = connect_schema(spark.keyType, nullable=False)
+            values = connect_schema(spark.valueType, nullable=spark.valueContainsNull)
+            return {"type": "map", "keys": keys, "values": values, "optional": nullable}
+    known = _TYPES.get(type(spark))
+    if known is None:
+        raise FormatError(f"JSON with its schema has no {spark.simpleString()} here")
+    return known | {"optional": nullable}
+
+
+def _wire_type(spark: DataType) -> DataType:
+    match spark:
+        case StructType():
+            return StructType(
+                [StructField(each.name, _wire_type(each.dataType), each.nullable) for each in spark.fields]
+            )
+        case ArrayType():
+            return ArrayType(_wire_type(spark.elementType), spark.containsNull)
+        case MapType():
+            return MapType(spark.keyType, _wire_type(spark.valueType), spark.valueContainsNull)
+        case DateType():
+            return IntegerType()
+        case TimestampType():
+            return LongType()
+    return spark
+
+
+def _from_wire(column: Column, spark: DataType) -> Column:
+    if _wire_type(spark) == spark:
+        return column
+    match spark:
+        case StructType():
+            fields = [_from_wire(column.getField(f.name), f.dataType).alias(f.name) for f in spark.fields]
+            return F.when(column.isNotNull(), F.struct(*fields))
+        case ArrayType():
+            return F.transform(column, lambda each: _from_wire(each, spark.elementType))
+        case MapType():
+            return F.transform_values(column, lambda _, each: _from_wire(each, spark.valueType))
+        case DateType():
+            return F.date_from_unix_date(column)
+    return F.timestamp_millis(column)
+
+
+def _to_wire(column: Column, spark: DataType) -> Column:
+    if _wire_type(spark) == spark:
+        return column
+    match spark:
+        case StructType():
+            fields = [_to_wire(column.getField(f.name), f.dataType).alias(f.name) for f in spark.fields]
+            return F.when(column.isNotNull(), F.struct(*fields))
+        case ArrayType():
+            return F.transform(column, lambda each: _to_wire(each, spark.elementType))
+        case MapType():
+            return F.transform_values(column, lambda _, each: _to_wire(each, spark.valueType))
+        case DateType():
+            return F.unix_date(column)
+    return F.unix_millis(column)

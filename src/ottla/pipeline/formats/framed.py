@@ -1,0 +1,160 @@
+"""Payloads in the registry's framing -> Arrow; a failure is its record's alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+from pyspark.sql.types import DataType
+
+from ottla.pipeline.formats.arrow_udf import nullable_throughout
+from ottla.pipeline.formats.format import FormatError, in_one_line
+from ottla.pipeline.formats.registry import (
+    Kept,
+    RegisteredSchema,
+    RegistryError,
+    SchemaRegistry,
+    UnknownSchema,
+    client_of,
+)
+from ottla.services.schemas import framing
+from ottla.services.schemas.model import SchemaType
+
+KEPT_READERS: Final = 500
+
+
+class Poison(Exception):
+    """A payload that is not what its schema says; one line."""
+
+
+class DecodeBodies(Protocol):
+    """How bodies of one writer's schema become values that Arrow takes."""
+
+    def all(self, bodies: Sequence[bytes]) -> list[Any]:
+        """Values of many bodies, fast. Raises anything at all if one of them is not right."""
+
+    def one(self, body: bytes) -> Any:
+        """The value of one body. Raises what says why there is none."""
+
+
+_readers: Kept[DecodeBodies] = Kept(KEPT_READERS)
+
+
+def decode_framed(
+    payloads: Sequence[bytes | None],
+    registry: SchemaRegistry,
+    schema_type: SchemaType,
+    reader_key: str,
+    reader_of: Callable[[RegisteredSchema], DecodeBodies],
+    columns: Callable[[list[Any], list[str | None]], pa.Array],
+) -> tuple[pa.Array, list[str | None]]:
+    """Values (in the Arrow type that Spark wants) and errors of payloads. Raises RegistryError.
+
+    `reader_of` makes a reader for a writer's schema, once; `reader_key` tells readers apart. `columns` makes
+    an array of what readers gave and may find more errors.
+    """
+    errors: list[str | None] = [None] * len(payloads)
+    values: list[Any] = [None] * len(payloads)
+    places: dict[int, list[int]] = {}
+    for at, payload in enumerate(payloads):
+        if payload is None:
+            continue
+        if len(payload) < framing.PREFIX_BYTES or payload[0] != framing.MAGIC_BYTE:
+            errors[at] = _unframed(payload)
+            continue
+        places.setdefault(int.from_bytes(payload[1:5], "big"), []).append(at)
+    for schema_id, found_at in places.items():
+        try:
+            reader = _reader(registry, schema_type, schema_id, reader_key, reader_of)
+        except RegistryError:
+            raise
+        except (UnknownSchema, FormatError, Poison) as problem:
+            reason = in_one_line(f"schema {schema_id} of the payload: {problem}")
+            for at in found_at:
+                errors[at] = reason
+            continue
+        _decode_group(payloads, found_at, reader, values, errors)
+    return columns(values, errors), errors
+
+
+def _reader(
+    registry: SchemaRegistry,
+    schema_type: SchemaType,
+    schema_id: int,
+    reader_key: str,
+    reader_of: Callable[[RegisteredSchema], DecodeBodies],
+) -> DecodeBodies:
+    def make() -> DecodeBodies:
+        return reader_of(client_of(registry).by_id(schema_id, schema_type))
+
+    return _readers.get((registry, schema_type, schema_id, reader_key), make)
+
+
+def _decode_group(
+    payloads: Sequence[bytes | None],
+    found_at: Sequence[int],
+    reader: DecodeBodies,
+    values: list[Any],
+    errors: list[str | None],
+) -> None:
+    bodies = [payloads[at][framing.PREFIX_BYTES :] for at in found_at]  # type: ignore[index]
+    try:
+        decoded = reader.all(bodies)
+    except Exception:  # somebody's fault: asked one by one
+        for at, body in zip(found_at, bodies, strict=True):
+            try:
+                values[at] = reader.one(body)
+            except Exception as problem:  # the libraries raise many kinds for bytes that are not theirs
+                errors[at] = reason_of(problem)
+        return
+    for at, value in zip(found_at, decoded, strict=True):
+        values[at] = value
+
+
+def to_arrow(
+    values: list[Any], errors: list[str | None], arrow_type: pa.DataType, spark_type: DataType
+) -> pa.Array:
+    """An array of Spark's Arrow type; a value that does not fit becomes null and its error is told."""
+    wanted = spark_arrow_type(spark_type)
+    try:
+        return _array(values, arrow_type, wanted)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        for at, value in enumerate(values):
+            try:
+                _array([value], arrow_type, wanted)
+            except (pa.ArrowException, ValueError, TypeError, OverflowError) as problem:
+                values[at] = None
+                errors[at] = reason_of(problem)
+        return _array(values, arrow_type, wanted)
+
+
+def _array(values: list[Any], arrow_type: pa.DataType, wanted: pa.DataType) -> pa.Array:
+    made = pa.array(values, arrow_type)
+    return made if arrow_type == wanted else made.cast(wanted)
+
+
+@lru_cache(maxsize=KEPT_READERS)
+def spark_arrow_type(spark_type: DataType) -> pa.DataType:
+    """The Arrow type in which Spark's columns come and go."""
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    return to_arrow_type(nullable_throughout(spark_type))
+
+
+def reason_of(problem: Exception) -> str:
+    """One line for a dead letter."""
+    if isinstance(problem, Poison):
+        return in_one_line(str(problem))
+    if isinstance(problem, EOFError):
+        return "the payload ends too soon"
+    return in_one_line(f"{type(problem).__name__}: {problem}")
+
+
+def _unframed(payload: bytes) -> str:
+    try:
+        framing.split_frame(payload)
+    except framing.UnframedPayload as problem:
+        return in_one_line(str(problem))
+    raise AssertionError("a frame that can be split is one")

@@ -1,0 +1,123 @@
+"""Which schema of the registry a format means: a given text, a given subject, or the one of a topic.
+
+`bind` happens once before a query starts, so that a missing subject stops the start and a new version in
+the registry never changes a running query.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from ottla.pipeline.formats.format import FormatError
+from ottla.pipeline.formats.registry import RegisteredSchema, SchemaRegistry, UnknownSchema, client_of
+from ottla.services.schemas.format import InvalidSchema, ParsedSchema
+from ottla.services.schemas.formats import format_of
+from ottla.services.schemas.model import SchemaType
+
+
+class SubjectStrategy(enum.StrEnum):
+    """How a subject is named, as Confluent's strategies do."""
+
+    TOPIC = "topic"
+    RECORD = "record"
+    TOPIC_RECORD = "topic-record"
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChoice:
+    """What the user said about the schema.
+
+    text: the schema itself; else the latest of `subject`, or of the subject that the topic and the strategy
+    name. auto_register: whether writing registers a text that is not registered yet.
+    """
+
+    registry: SchemaRegistry
+    schema_type: SchemaType
+    text: str | None = None
+    subject: str | None = None
+    strategy: SubjectStrategy = SubjectStrategy.TOPIC
+    auto_register: bool = True
+
+    def found(self, topic: str | None, is_key: bool) -> BoundSchema:
+        """The schema to read with. Raises FormatError, RegistryError among them."""
+        if self.text is not None:
+            parsed = parse_schema(self.schema_type, self.text)
+            return BoundSchema(self_contained(parsed), None, None)
+        subject = self.subject_for(topic, is_key, None)
+        try:
+            latest = client_of(self.registry).latest(subject, self.schema_type)
+        except UnknownSchema:
+            raise FormatError(
+                f"there is no schema under the subject {subject} in the registry at {self.registry.shown}: "
+                "register it, or give the schema"
+            ) from None
+        return _bound(latest, subject)
+
+    def registered(self, bound: BoundSchema, topic: str, is_key: bool) -> BoundSchema:
+        """The schema to write with, which has an id. Raises FormatError."""
+        if bound.schema_id is not None:
+            return bound
+        assert self.text is not None
+        parsed = parse_schema(self.schema_type, self.text)
+        subject = self.subject_for(topic, is_key, parsed.name)
+        try:
+            found = client_of(self.registry).registered(
+                subject, self.schema_type, self.text, register=self.auto_register
+            )
+        except UnknownSchema as unknown:
+            raise FormatError(
+                f"the schema is not registered under the subject {subject}, and auto_register is off "
+                f"({unknown})"
+            ) from None
+        return _bound(found, subject)
+
+    def subject_for(self, topic: str | None, is_key: bool, record_name: str | None) -> str:
+        """The subject's name. Raises FormatError where something to name it by is missing."""
+        if self.subject is not None:
+            return self.subject
+        if self.strategy is not SubjectStrategy.TOPIC and record_name is None:
+            raise FormatError(
+                f"the {self.strategy} strategy names subjects by a schema: give the schema or a subject"
+            )
+        if self.strategy is SubjectStrategy.RECORD:
+            assert record_name is not None
+            return record_name
+        if topic is None:
+            raise FormatError("many topics have no one schema: give a subject or the schema")
+        if self.strategy is SubjectStrategy.TOPIC_RECORD:
+            return f"{topic}-{record_name}"
+        return f"{topic}-{'key' if is_key else 'value'}"
+
+
+@dataclass(frozen=True, slots=True)
+class BoundSchema:
+    """A schema that needs no registry any more: `text` is in itself complete."""
+
+    text: str
+    subject: str | None
+    version: int | None
+    schema_id: int | None = None
+
+    def describe(self, name: str) -> str:
+        if self.subject is None:
+            return name
+        version = "" if self.version is None else f", version {self.version}"
+        return f"{name} ({self.subject}{version})"
+
+
+def parse_schema(schema_type: SchemaType, text: str) -> ParsedSchema:
+    """A schema that the user gave. Raises FormatError."""
+    try:
+        return format_of(schema_type).parse(text, {}, new=True)
+    except InvalidSchema as problem:
+        raise FormatError(f"the schema is no {schema_type.value} schema: {problem}") from None
+
+
+def self_contained(parsed: ParsedSchema) -> str:
+    """The text with what it refers to inlined, where the format can (Avro)."""
+    return parsed.formatted("resolved") if parsed.schema_type is SchemaType.AVRO else parsed.canonical_text
+
+
+def _bound(found: RegisteredSchema, subject: str) -> BoundSchema:
+    return BoundSchema(self_contained(found.parsed), subject, found.version, found.id)

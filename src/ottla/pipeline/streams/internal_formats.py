@@ -1,0 +1,50 @@
+"""The formats that nobody names: those of internal topics, and what a Python type stands for.
+
+Keys of equal values have equal bytes, so that a key is always on the same partition and compaction finds it:
+Kafka's own serializers where a type has one, JSON otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.pipeline.formats.json_format import JsonFormat
+from ottla.pipeline.formats.primitives import Primitive, PrimitiveFormat
+from ottla.pipeline.formats.python_types import spark_type_of
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+    from ottla.pipeline.formats.format import Format
+
+_PRIMITIVES = (
+    Primitive.BYTES,
+    Primitive.TEXT,
+    Primitive.INT16,
+    Primitive.INT32,
+    Primitive.INT64,
+    Primitive.FLOAT32,
+    Primitive.FLOAT64,
+    Primitive.BOOLEAN,
+)
+
+
+def internal_formats(key: DataType, value: DataType) -> tuple[Format, Format]:
+    """The formats of an internal topic's keys and values."""
+    return format_of(key), format_of(value)
+
+
+def format_of(data_type: DataType) -> Format:
+    """The format for a Spark type. Raises FormatError for what JSON can't say."""
+    for kind in _PRIMITIVES:
+        if kind.spark_type == data_type:
+            return PrimitiveFormat(kind)
+    return JsonFormat.of(data_type)
+
+
+def format_for_type(given: type) -> Format:
+    """The format that a Python type stands for: str, int (64 bits), float, bytes, bool, else JSON.
+
+    Raises FormatError.
+    """
+    return format_of(spark_type_of(given))

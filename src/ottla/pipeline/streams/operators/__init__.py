@@ -1,0 +1,1 @@
+"""Stateful operators in plain Python, one a module; `operator.py` says what an operator is."""

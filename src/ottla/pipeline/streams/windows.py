@@ -1,0 +1,116 @@
+"""Windows of event time, as Kafka Streams defines them.
+
+- Tumbling and hopping: a record at t is in every [start, start + size) with t inside, where start is a
+  multiple of `advance`. The key gets start and start + size.
+- Sliding: the windows [t' - difference, t'] and (t', t' + difference] of all records t', both ends inside.
+- Session: a record is in the session of its key that is at most `gap` away, and merges those it connects. The
+  key gets the times of the first and the last record.
+
+A window closes when event time has passed its end by `grace`: what comes later is dropped and counted.
+All times are whole milliseconds, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class TumblingWindows:
+    """Windows of one size, one after the other."""
+
+    size_ms: int
+    grace_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class HoppingWindows:
+    """Windows of one size that start every `advance_ms`; a record is in size / advance of them."""
+
+    size_ms: int
+    advance_ms: int
+    grace_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingWindows:
+    """Windows that hold records at most `difference_ms` apart (KIP-450); both ends are inside."""
+
+    difference_ms: int
+    grace_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWindows:
+    """Sessions of activity: records of a key at most `gap_ms` apart are in one."""
+
+    gap_ms: int
+    grace_ms: int
+
+
+Windows = TumblingWindows | HoppingWindows | SlidingWindows | SessionWindows
+
+
+@dataclass(frozen=True, slots=True)
+class JoinWindows:
+    """Which right records a left record meets: those at most `before_ms` older or `after_ms` younger."""
+
+    before_ms: int
+    after_ms: int
+    grace_ms: int
+
+
+def tumbling(size: timedelta, *, grace: timedelta = timedelta(0)) -> TumblingWindows:
+    """Windows of `size` without overlap. Raises ValueError."""
+    return TumblingWindows(_positive("size", size), _not_negative("grace", grace))
+
+
+def hopping(size: timedelta, advance: timedelta, *, grace: timedelta = timedelta(0)) -> HoppingWindows:
+    """Windows of `size`, a new one every `advance`. Raises ValueError."""
+    size_ms, advance_ms = _positive("size", size), _positive("advance", advance)
+    if advance_ms > size_ms:
+        raise ValueError(f"windows of {size} that start every {advance} leave records out: advance <= size")
+    return HoppingWindows(size_ms, advance_ms, _not_negative("grace", grace))
+
+
+def sliding(difference: timedelta, *, grace: timedelta = timedelta(0)) -> SlidingWindows:
+    """Windows of records at most `difference` apart. Raises ValueError."""
+    return SlidingWindows(_not_negative("difference", difference), _not_negative("grace", grace))
+
+
+def session(gap: timedelta, *, grace: timedelta = timedelta(0)) -> SessionWindows:
+    """Sessions that end after `gap` without a record. Raises ValueError."""
+    return SessionWindows(_positive("gap", gap), _not_negative("grace", grace))
+
+
+def within(
+    difference: timedelta,
+    *,
+    before: timedelta | None = None,
+    after: timedelta | None = None,
+    grace: timedelta = timedelta(0),
+) -> JoinWindows:
+    """Records at most `difference` apart meet; `before` and `after` set one side. Raises ValueError."""
+    before_ms = _not_negative("before", difference if before is None else before)
+    after_ms = _not_negative("after", difference if after is None else after)
+    return JoinWindows(before_ms, after_ms, _not_negative("grace", grace))
+
+
+def _milliseconds(name: str, value: timedelta) -> int:
+    whole, rest = divmod(value, timedelta(milliseconds=1))
+    if rest:
+        raise ValueError(f"{name} must be whole milliseconds, not {value}")
+    return whole
+
+
+def _positive(name: str, value: timedelta) -> int:
+    if (milliseconds := _milliseconds(name, value)) <= 0:
+        raise ValueError(f"{name} must be positive, not {value}")
+    return milliseconds
+
+
+def _not_negative(name: str, value: timedelta) -> int:
+    if (milliseconds := _milliseconds(name, value)) < 0:
+        raise ValueError(f"{name} must not be negative, not {value}")
+    return milliseconds

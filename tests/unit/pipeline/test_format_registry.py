@@ -1,0 +1,170 @@
+"""The formats' registry client against a server of ours that fails as it is told to."""
+
+from __future__ import annotations
+
+import json
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ottla.pipeline import formats
+from ottla.pipeline.formats import FormatError, RegistryError, SchemaRegistry
+from ottla.pipeline.formats.avro import reader
+from ottla.pipeline.formats.framed import decode_framed
+from ottla.pipeline.formats.registry import Kept, RegistryClient, UnknownSchema
+from ottla.services.schemas.model import SchemaType
+
+Answer = Callable[[str], tuple[int, Any]]
+NOT_FOUND = (404, {"error_code": 40403, "message": "Schema 9 not found"})
+
+
+class FakeRegistry:
+    """Answers as `answer` says; keeps what it was asked, and who asked."""
+
+    def __init__(self) -> None:
+        self.answer: Answer = lambda path: NOT_FOUND
+        self.asked: list[str] = []
+        self.authorizations: list[str | None] = []
+        fake = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                fake.asked.append(self.path)
+                fake.authorizations.append(self.headers.get("Authorization"))
+                status, body = fake.answer(self.path)
+                data = body if isinstance(body, bytes) else json.dumps(body).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeRegistry]:
+    running = FakeRegistry()
+    yield running
+    running.close()
+
+
+def decode(registry: SchemaRegistry, payloads: list[bytes | None]) -> tuple[list[Any], list[str | None]]:
+    values, errors = decode_framed(
+        payloads,
+        registry,
+        SchemaType.AVRO,
+        '"long"',
+        lambda schema: reader(schema.text, '"long"'),
+        lambda found, _: pa.array(found, pa.int64()),
+    )
+    return values.to_pylist(), errors
+
+
+def test_a_schema_is_asked_for_once_and_an_unknown_one_is_a_poison_record(fake: FakeRegistry) -> None:
+    fake.answer = lambda path: (200, {"schema": '"long"'}) if path == "/schemas/ids/1" else NOT_FOUND
+    registry = SchemaRegistry(fake.url)
+    payloads = [struct.pack(">bi", 0, schema_id) + b"\x04" for schema_id in (1, 9, 1, 9)]
+
+    for _ in range(2):
+        values, errors = decode(registry, [*payloads, None])
+        assert values == [2, None, 2, None, None]
+        assert errors[0] is None and errors[4] is None
+        assert errors[1] == errors[3] == "schema 9 of the payload: Schema 9 not found"
+
+    assert sorted(fake.asked) == ["/schemas/ids/1", "/schemas/ids/9"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (500, {"error_code": 50001, "message": "broken"}),
+        (401, {"error_code": 40101, "message": "who are you"}),
+        (404, b"<html>nothing here</html>"),
+        (200, {"no": "schema"}),
+    ],
+)
+def test_a_registry_that_gives_no_answer_fails_the_batch(fake: FakeRegistry, answer: tuple[int, Any]) -> None:
+    fake.answer = lambda path: answer
+    with pytest.raises(RegistryError) as raised:
+        decode(SchemaRegistry(fake.url, attempts=2), [b"\0\0\0\0\1\4"])
+
+    assert fake.url in str(raised.value) and "\n" not in str(raised.value)
+    assert len(fake.asked) == (2 if answer[0] == 500 else 1)
+
+
+def test_a_registry_that_is_not_there_is_asked_a_bounded_number_of_times() -> None:
+    registry = SchemaRegistry("http://user:secret@127.0.0.1:9", attempts=2)
+    with pytest.raises(RegistryError, match="does not answer \\(2 attempts") as raised:
+        decode(registry, [b"\0\0\0\0\1\4"])
+    assert "secret" not in str(raised.value)
+
+
+def test_the_next_instance_answers_for_one_that_is_away(fake: FakeRegistry) -> None:
+    fake.answer = lambda path: (200, {"schema": '"long"'})
+    assert decode(SchemaRegistry(f"http://127.0.0.1:9,{fake.url}"), [b"\0\0\0\0\1\4"])[0] == [2]
+
+
+def test_references_come_before_what_needs_them(fake: FakeRegistry) -> None:
+    line = {"type": "record", "name": "Line", "fields": [{"name": "sku", "type": "string"}]}
+    order = {"type": "record", "name": "Order", "fields": [{"name": "line", "type": "Line"}]}
+    reference = {"name": "Line", "subject": "lines/é", "version": 3}
+    fake.answer = lambda path: (
+        (200, {"schema": json.dumps(line)})
+        if path == "/subjects/lines%2F%C3%A9/versions/3"
+        else (200, {"schema": json.dumps(order), "references": [reference], "id": 4, "version": 2})
+    )
+
+    bound = formats.avro(SchemaRegistry(fake.url)).bind("orders", False)
+
+    assert bound.data_type().simpleString() == "struct<line:struct<sku:string>>"
+    assert bound.describe() == "avro (orders-value, version 2)"
+    assert bound.bind("another", True) is bound
+
+
+def test_who_we_are_is_said_and_not_shown(fake: FakeRegistry) -> None:
+    fake.answer = lambda path: (200, {"schema": '"long"', "id": 1})
+    properties = {"schema.registry.url": fake.url, "basic.auth.user.info": "ada:pass:word"}
+    registry = SchemaRegistry.from_properties(properties)
+    RegistryClient(registry).latest("s", SchemaType.AVRO)
+
+    assert fake.authorizations == ["Basic YWRhOnBhc3M6d29yZA=="]
+    assert "pass" not in repr(registry)
+    with pytest.raises(FormatError, match=r"no property of a registry: schema\.registry\.uri"):
+        SchemaRegistry.from_properties({"schema.registry.uri": fake.url})
+    with pytest.raises(FormatError, match="http"):
+        SchemaRegistry("localhost:8081")
+
+
+def test_what_is_kept_is_bounded() -> None:
+    kept: Kept[int] = Kept(3)
+    found: list[int] = []
+
+    def find(number: int) -> int:
+        found.append(number)
+        if number < 0:
+            raise UnknownSchema("none")
+        return number
+
+    for number in (1, 2, 3, 1, 4, 1, 2):
+        assert kept.get(number, lambda number=number: find(number)) == number
+    for _ in range(2):
+        with pytest.raises(UnknownSchema):
+            kept.get(-1, lambda: find(-1))
+
+    assert found == [1, 2, 3, 4, 2, -1]

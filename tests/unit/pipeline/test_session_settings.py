@@ -1,0 +1,86 @@
+"""Where a session's master and properties come from, and who has the last word."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ottla.pipeline.session import SparkError, SparkSettings, requested_properties, with_local_files
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OTTLA_SPARK_MASTER", raising=False)
+    monkeypatch.delenv("OTTLA_SPARK_PROPERTIES", raising=False)
+
+
+def master_of(settings: SparkSettings) -> str:
+    return requested_properties(settings)["spark.master"]
+
+
+def test_each_place_overrides_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "spark.conf"
+    file.write_text("# a cluster\nspark.master spark://file:7077\nspark.executor.memory=2g\n")
+
+    assert master_of(SparkSettings("a", tmp_path)) == "local[*,4]"
+    monkeypatch.setenv("OTTLA_SPARK_PROPERTIES", str(file))
+    assert master_of(SparkSettings("a", tmp_path)) == "spark://file:7077"
+    monkeypatch.setenv("OTTLA_SPARK_MASTER", "yarn")
+    assert master_of(SparkSettings("a", tmp_path)) == "yarn"
+    assert master_of(SparkSettings("a", tmp_path, master="k8s://host:443")) == "k8s://host:443"
+    last = SparkSettings("a", tmp_path, master="yarn", properties={"spark.master": "sc://host"})
+    assert master_of(last) == "sc://host"
+    assert requested_properties(last)["spark.executor.memory"] == "2g"
+
+
+def test_a_file_of_the_settings_is_read_in_place_of_the_environments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTTLA_SPARK_PROPERTIES", str(tmp_path / "not there"))
+    (tmp_path / "mine").write_text("spark.master: local[3]\n")
+    assert master_of(SparkSettings("a", tmp_path, properties_file=tmp_path / "mine")) == "local[3,4]"
+
+
+@pytest.mark.parametrize(
+    ("master", "resolved"),
+    [
+        ("local", "local[1,4]"),
+        ("local[2]", "local[2,4]"),
+        ("local[*]", "local[*,4]"),
+        ("local[2,1]", "local[2,1]"),
+        ("local-cluster[2,1,1024]", "local-cluster[2,1,1024]"),
+        ("spark://host:7077", "spark://host:7077"),
+    ],
+)
+def test_a_local_master_tries_a_task_more_than_once(master: str, resolved: str, tmp_path: Path) -> None:
+    assert master_of(SparkSettings("a", tmp_path, master=master)) == resolved
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("executor.memory 2g\n", "line 1: executor.memory is no Spark property"),
+        ("spark.master \\u12\n", "line 1"),
+        (None, "cannot read the properties file"),
+    ],
+)
+def test_a_bad_file_is_one_line(text: str | None, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "spark.conf"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(SparkError, match=message) as error:
+        requested_properties(SparkSettings("a", tmp_path, properties_file=file))
+    assert "\n" not in str(error.value)
+
+
+def test_the_jar_of_local_files_joins_a_class_path_that_is_given() -> None:
+    properties = with_local_files({"spark.driver.extraClassPath": "/mine/*"}, Path("/jars/files.jar"))
+
+    assert properties["spark.driver.extraClassPath"] == os.pathsep.join(("/jars/files.jar", "/mine/*"))
+    assert properties["spark.executor.extraClassPath"] == "/jars/files.jar"
+    given = {"spark.hadoop.fs.file.impl": "org.example.Files"}
+    assert (
+        with_local_files(given, Path("/jars/files.jar"))["spark.hadoop.fs.file.impl"] == "org.example.Files"
+    )
