@@ -21,9 +21,9 @@ MARKER = ".complete"
 DOWNLOAD_TIMEOUT_S = 900.0
 
 
-def virtual_environment(downloads: Path, lock: str) -> Path:
-    """The Python of an environment with exactly the packages of `locks/<lock>.lock`. Raises SuiteError."""
-    lock_path = LOCKS / f"{lock}.lock"
+def virtual_environment(downloads: Path, lock: str, locks: Path = LOCKS) -> Path:
+    """The Python of an environment with exactly the packages of `<locks>/<lock>.lock`. Raises SuiteError."""
+    lock_path = locks / f"{lock}.lock"
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     place = downloads / "environments" / f"{lock}-py{version}-{_digest(lock_path)}"
 

@@ -128,7 +128,7 @@ def render(results: Iterable[SuiteResult]) -> str:
         parts += [f"- {one.name} ({one.origin}): {', '.join(one.missing)}" for one in left_out]
         parts.append("")
     parts += [_section(result) for result in each if not result.missing]
-    return "\n".join(parts).rstrip("\n") + "\n"
+    return _printable("\n".join(parts)).rstrip("\n") + "\n"
 
 
 _INTRODUCTION = """# Other projects' tests and clients, on ottla and on Apache Kafka 4.3.1
@@ -218,6 +218,11 @@ def _details(summary: str, lines: Sequence[str]) -> str:
 def _table(table: Sequence[Sequence[str]]) -> str:
     head, *body = ("| " + " | ".join(line) + " |" for line in table)
     return "\n".join([head, "|" + "---|" * len(table[0]), *body, ""])
+
+
+def _printable(text: str) -> str:
+    """A reason may quote what a client was sent: bytes that no text has are told by their numbers."""
+    return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in text)
 
 
 def _cell(text: str) -> str:

@@ -17,6 +17,7 @@ MODULES = (
     "streams",
     "node_clients",
     "go_clients",
+    "registry_clients",
 )
 
 

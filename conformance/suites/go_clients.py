@@ -21,18 +21,19 @@ MODULE = Path(__file__).resolve().parent.parent / "clients" / "go"
 SETTINGS = (("auto.create.topics.enable", "false"),)
 
 
-def _run(package: str, target: Target) -> Sequence[TestResult]:
+def walk_go(package: str, target: Target, *arguments: str) -> Sequence[TestResult]:
+    """What the program tells of this target's broker; `arguments` follow its address. Raises SuiteError."""
     program = target.downloads / "go" / package
     environment = {**os.environ, "GOFLAGS": "-mod=readonly -buildvcs=false"}
     command(["go", "build", "-C", str(MODULE), "-o", str(program), f"./{package}"], environment=environment)
-    return walk([str(program), target.bootstrap], directory=target.workspace)
+    return walk([str(program), target.bootstrap, *arguments], directory=target.workspace)
 
 
 SUITES = tuple(
     Suite(
         name=name,
         origin=f"ours, with {client}",
-        run=functools.partial(_run, package),
+        run=functools.partial(walk_go, package),
         settings=SETTINGS,
         needs=("go",),
     )

@@ -24,11 +24,12 @@ PACKAGES = ("package.json", "package-lock.json")
 SETTINGS = (("auto.create.topics.enable", "false"),)
 
 
-def _run(program: str, target: Target) -> Sequence[TestResult]:
+def walk_node(program: str, target: Target, *arguments: str) -> Sequence[TestResult]:
+    """What the program tells of this target's broker; `arguments` follow its address. Raises SuiteError."""
     place = _installed(target.downloads)
     for source in PROGRAMS.glob("*.mjs"):
         shutil.copy(source, place)
-    return walk([_node(place), program, target.bootstrap], directory=place)
+    return walk([_node(place), program, target.bootstrap, *arguments], directory=place)
 
 
 def _installed(downloads: Path) -> Path:
@@ -53,7 +54,7 @@ SUITES = tuple(
     Suite(
         name=name,
         origin=f"ours, with {client} on Node",
-        run=functools.partial(_run, program),
+        run=functools.partial(walk_node, program),
         settings=SETTINGS,
         needs=("node", "npm"),
     )

@@ -7,15 +7,14 @@ application, each in a Java virtual machine of its own. Each stage of each is a 
 from __future__ import annotations
 
 import contextlib
-import subprocess
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 from conformance.suite import Suite, SuiteError, Target, TestResult, Verdict
 from ottla.pipeline.java_runtime import JavaError
 from ottla.pipeline.maven import MavenError
 from support.confluent import create_topic
-from support.java_tools import KAFKA_VERSION, java_command
+from support.java_tools import KAFKA_VERSION
 from support.streams_apps import (
     SMOKE_PARTITIONS,
     SMOKE_TOPICS,
@@ -23,6 +22,7 @@ from support.streams_apps import (
     StreamsProcess,
     smoke_test,
     streams_classpath,
+    streams_process,
 )
 
 RELATIONAL_TEST = "org.apache.kafka.streams.tests.RelationalSmokeTest"
@@ -114,25 +114,10 @@ def relational(target: Target, protocol: str, guarantee: str) -> Sequence[TestRe
     return stages.results
 
 
-@contextmanager
-def relational_program(*arguments: str) -> Iterator[StreamsProcess]:
+def relational_program(*arguments: str) -> AbstractContextManager[StreamsProcess]:
     """A part of RelationalSmokeTest for the length of the block; it says how it goes on in its log."""
     log = f"-Dorg.slf4j.simpleLogger.log.{RELATIONAL_TEST}=info"
-    command = java_command(
-        RELATIONAL_TEST, *arguments, flags=(*STREAMS_FLAGS, log), class_path=streams_classpath()
-    )
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        bufsize=1,
-    ) as process:
-        try:
-            yield StreamsProcess(process)
-        finally:
-            process.kill()
+    return streams_process(RELATIONAL_TEST, *arguments, flags=(*STREAMS_FLAGS, log))
 
 
 def said(program: StreamsProcess, good: str, bad: str, timeout_s: float) -> None:

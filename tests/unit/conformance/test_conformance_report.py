@@ -141,3 +141,10 @@ def test_the_scoreboard_tells_every_test():
     ottla = SideResult((*side(dog=FAILED, cat=SKIPPED).tests, TestResult("cow", FAILED, "a | b"), late))
     text = render([suite(kafka, ottla), SuiteResult("birds", "tests of birds 2.0", missing=("node",))])
     assert text.partition("| suite")[1] + text.partition("| suite")[2] == SCOREBOARD
+
+
+def test_bytes_that_no_text_has_are_told_by_their_numbers():
+    odd = SideResult((TestResult("cow", FAILED, "got \x00\x07 é"),))
+    text = render([suite(odd, odd)])
+    assert "got \\x00\\x07 é" in text
+    assert "\x00" not in text

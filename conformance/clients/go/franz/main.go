@@ -58,14 +58,6 @@ func texts(values ...string) []*kgo.Record {
 	return found
 }
 
-func numbers(count int) []string {
-	found := []string{}
-	for number := range count {
-		found = append(found, fmt.Sprintf("value %d %s", number, strings.Repeat("x", 100)))
-	}
-	return found
-}
-
 // consume reads count records of partition 0 from an offset.
 func consume(ctx context.Context, topic string, offset kgo.Offset, count int, options ...kgo.Opt) []*kgo.Record {
 	from := map[string]map[int32]kgo.Offset{topic: {0: offset}}
@@ -256,8 +248,8 @@ func main() {
 		name := []string{"none", "gzip", "snappy", "lz4", "zstd"}[number]
 		plan = append(plan, steps.Step{Name: "produces and consumes with codec " + name, Run: func(ctx context.Context) {
 			topic := newTopic(ctx, 1, nil)
-			steps.Must(produce(ctx, topic, []kgo.Opt{kgo.ProducerBatchCompression(codec)}, texts(numbers(200)...)...))
-			steps.Equal("values", values(consume(ctx, topic, start, 200)), numbers(200))
+			steps.Must(produce(ctx, topic, []kgo.Opt{kgo.ProducerBatchCompression(codec)}, texts(steps.Numbers(200)...)...))
+			steps.Equal("values", values(consume(ctx, topic, start, 200)), steps.Numbers(200))
 		}})
 	}
 	for number, acks := range []kgo.Acks{kgo.NoAck(), kgo.LeaderAck(), kgo.AllISRAcks()} {

@@ -74,14 +74,6 @@ func texts(values ...string) []*sarama.ProducerMessage {
 	return found
 }
 
-func numbers(count int) []string {
-	found := []string{}
-	for number := range count {
-		found = append(found, fmt.Sprintf("value %d %s", number, strings.Repeat("x", 100)))
-	}
-	return found
-}
-
 // consume reads count messages of partition 0 from an offset.
 func consume(ctx context.Context, topic string, offset int64, count int, changes ...func(*sarama.Config)) []*sarama.ConsumerMessage {
 	consumer := steps.Get(sarama.NewConsumer([]string{address}, config(changes...)))
@@ -300,8 +292,8 @@ func main() {
 		plan = append(plan, steps.Step{Name: "produces and consumes with codec " + codec.String(), Run: func(ctx context.Context) {
 			topic := newTopic(1, nil)
 			change := func(c *sarama.Config) { c.Producer.Compression = codec }
-			steps.Must(produce(topic, []func(*sarama.Config){change}, texts(numbers(200)...)...))
-			steps.Equal("values", values(consume(ctx, topic, sarama.OffsetOldest, 200)), numbers(200))
+			steps.Must(produce(topic, []func(*sarama.Config){change}, texts(steps.Numbers(200)...)...))
+			steps.Equal("values", values(consume(ctx, topic, sarama.OffsetOldest, 200)), steps.Numbers(200))
 		}})
 	}
 	for _, acks := range []sarama.RequiredAcks{sarama.NoResponse, sarama.WaitForLocal, sarama.WaitForAll} {
@@ -387,8 +379,8 @@ func main() {
 		{Name: "produces idempotently", Run: func(ctx context.Context) {
 			topic := newTopic(1, nil)
 			change := func(c *sarama.Config) { c.Producer.Idempotent, c.Net.MaxOpenRequests = true, 1 }
-			steps.Must(produce(topic, []func(*sarama.Config){change}, texts(numbers(50)...)...))
-			steps.Equal("values", values(consume(ctx, topic, sarama.OffsetOldest, 50)), numbers(50))
+			steps.Must(produce(topic, []func(*sarama.Config){change}, texts(steps.Numbers(50)...)...))
+			steps.Equal("values", values(consume(ctx, topic, sarama.OffsetOldest, 50)), steps.Numbers(50))
 		}},
 		{Name: "commits and aborts transactions, of which read_committed sees only the committed", Run: func(ctx context.Context) {
 			topic := newTopic(1, nil)
@@ -470,8 +462,8 @@ func main() {
 		}},
 		{Name: "consumes from an offset, and is told when it is out of range", Run: func(ctx context.Context) {
 			topic := newTopic(1, nil)
-			steps.Must(produce(topic, nil, texts(numbers(10)...)...))
-			steps.Equal("values", values(consume(ctx, topic, 7, 3)), numbers(10)[7:])
+			steps.Must(produce(topic, nil, texts(steps.Numbers(10)...)...))
+			steps.Equal("values", values(consume(ctx, topic, 7, 3)), steps.Numbers(10)[7:])
 			consumer := steps.Get(sarama.NewConsumer([]string{address}, config()))
 			defer consumer.Close()
 			_, err := consumer.ConsumePartition(topic, 0, 99)

@@ -62,14 +62,6 @@ func texts(values ...string) []kafka.Message {
 	return found
 }
 
-func numbers(count int) []string {
-	found := []string{}
-	for number := range count {
-		found = append(found, fmt.Sprintf("value %d %s", number, strings.Repeat("x", 100)))
-	}
-	return found
-}
-
 func newReader(config kafka.ReaderConfig) *kafka.Reader {
 	config.Brokers, config.Dialer, config.MaxWait = []string{address}, dialer, 200*time.Millisecond
 	return kafka.NewReader(config)
@@ -255,8 +247,8 @@ func main() {
 	for name, codec := range []kafka.Compression{0, kafka.Gzip, kafka.Snappy, kafka.Lz4, kafka.Zstd} {
 		plan = append(plan, steps.Step{Name: "produces and consumes with codec " + []string{"none", "gzip", "snappy", "lz4", "zstd"}[name], Run: func(ctx context.Context) {
 			topic := newTopic(ctx, 1)
-			steps.Must(write(ctx, topic, func(w *kafka.Writer) { w.Compression = codec }, texts(numbers(200)...)...))
-			steps.Equal("values", values(read(ctx, topic, 200, kafka.ReadUncommitted)), numbers(200))
+			steps.Must(write(ctx, topic, func(w *kafka.Writer) { w.Compression = codec }, texts(steps.Numbers(200)...)...))
+			steps.Equal("values", values(read(ctx, topic, 200, kafka.ReadUncommitted)), steps.Numbers(200))
 		}})
 	}
 	for _, acks := range []kafka.RequiredAcks{kafka.RequireNone, kafka.RequireOne, kafka.RequireAll} {

@@ -54,6 +54,12 @@ func Get[V any](value V, err error) V {
 	return value
 }
 
+// Get2 gives both values, or ends the step if there is an error.
+func Get2[V, W any](first V, second W, err error) (V, W) {
+	Must(err)
+	return first, second
+}
+
 // Equal ends the step unless both are the same.
 func Equal(what string, got, want any) {
 	if !reflect.DeepEqual(got, want) {
@@ -84,6 +90,15 @@ func Unique(prefix string) string {
 	random := make([]byte, 6)
 	Get(rand.Read(random))
 	return prefix + "-" + hex.EncodeToString(random)
+}
+
+// Numbers gives count values, each another, that compress well.
+func Numbers(count int) []string {
+	found := []string{}
+	for number := range count {
+		found = append(found, fmt.Sprintf("value %d %s", number, strings.Repeat("x", 100)))
+	}
+	return found
 }
 
 // Dialer opens TCP connections and can break all of them, as a network would.
