@@ -124,7 +124,8 @@ def _measure(options: argparse.Namespace) -> None:
 
 def _write_report(output: Path, results: report.Results) -> None:
     (output / "RESULTS.md").write_text(report.render(results, SCENARIOS), encoding="utf-8")
-    plot.draw(plot.bars(results, SCENARIOS), results.machine, output / report.FIGURE_NAME)
+    shown = results.largest()
+    plot.draw(plot.bars(shown, SCENARIOS), shown.machine, output / report.FIGURE_NAME)
 
 
 def _say(line: str) -> None:

@@ -198,7 +198,7 @@ def _run(
         program,
         *(f"{name}={value}" for name, value in words.items()),
         flags=flags,
-        class_path=os.pathsep.join((kafka_classpath(), *_janino_jars())),
+        class_path=os.pathsep.join((kafka_classpath(), *janino_jars())),
     )
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1
@@ -219,7 +219,7 @@ def _run(
             process.wait()
 
 
-def _janino_jars() -> Sequence[str]:
+def janino_jars() -> Sequence[str]:
     jars = Path(pyspark.__file__).parent / "jars"
     found = [str(path) for name in ("janino-*.jar", "commons-compiler-*.jar") for path in jars.glob(name)]
     if not found:

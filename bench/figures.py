@@ -15,6 +15,7 @@ class Bound(enum.Enum):
     RATIO_AT_LEAST = "ratio ≥"
     RATIO_AT_MOST = "ratio ≤"
     VALUE_AT_MOST = "≤"
+    VALUE_AT_LEAST = "≥"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,8 @@ class Measure:
 
     name: the key in results.json. unit: of the value, for the table. target: None where the figure is told
     for information. apache_kafka_only: a thing that ottla does not do as a step of its own (formatting a
-    directory). history: what it is called in the unified-logging seed's table of 2014, and the figure there.
+    directory). ottla_only: the same the other way round. history: what it is called in the unified-logging
+    seed's table of 2014, and the figure there.
     """
 
     name: str
@@ -39,7 +41,12 @@ class Measure:
     unit: str
     target: Target | None = None
     apache_kafka_only: bool = False
+    ottla_only: bool = False
     history: str | None = None
+
+    def is_of(self, ottla: bool) -> bool:
+        """Whether ottla's side has it, or Kafka's."""
+        return not (self.apache_kafka_only if ottla else self.ottla_only)
 
     @property
     def more_is_better(self) -> bool:
@@ -110,6 +117,8 @@ def target_met(target: Target, comparison: Comparison) -> bool:
             return max(ratios) <= target.limit
         case Bound.VALUE_AT_MOST:
             return comparison.ottla.median <= target.limit
+        case Bound.VALUE_AT_LEAST:
+            return comparison.ottla.median >= target.limit
 
 
 def percentile(samples: Sequence[float], fraction: float) -> float:

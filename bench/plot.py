@@ -69,7 +69,7 @@ class Bar:
 
 
 def bars(results: Results, scenarios: Mapping[str, Scenario]) -> list[Bar]:
-    """The bars of the latest machine, kind by kind and in the scenarios' order.
+    """The bars of one machine, kind by kind and in the scenarios' order.
 
     What has no ratio has no bar: a step of Kafka alone, a cost too small to be measured.
     """
@@ -115,6 +115,8 @@ def _wanted_advantage(target: Target, comparison: Comparison) -> float:
             return 1 / target.limit
         case Bound.VALUE_AT_MOST:
             return comparison.kafka.median / target.limit
+        case Bound.VALUE_AT_LEAST:
+            return target.limit / comparison.kafka.median
 
 
 def draw(found: Sequence[Bar], machine: Mapping[str, str], path: Path) -> None:

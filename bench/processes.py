@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,12 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def resident_bytes(pid: int) -> int:
-    """VmRSS of a process and all its descendants."""
-    return sum(_status_kibibytes(member, "VmRSS") for member in process_tree(pid)) * 1024
+    """VmRSS of a process and all its descendants; those that end meanwhile have none."""
+    found = 0
+    for member in process_tree(pid):
+        with contextlib.suppress(BenchError, OSError):
+            found += _status_kibibytes(member, "VmRSS") * 1024
+    return found
 
 
 def cpu_seconds(pid: int) -> float:
@@ -34,7 +39,8 @@ def process_tree(pid: int) -> list[int]:
         member = pending.pop()
         members.append(member)
         for children in Path(f"/proc/{member}/task").glob("*/children"):
-            pending += [int(child) for child in children.read_text().split()]
+            with contextlib.suppress(OSError):  # a thread that has ended
+                pending += [int(child) for child in children.read_text().split()]
     return members
 
 

@@ -40,6 +40,11 @@ class Results:
         others = [each for each in older if each.machine != newer.machine]
         return Results(newer.machine, scenarios, _without(others, newer.scenarios))
 
+    def largest(self) -> Results:
+        """Those of the machine with the most scenarios, the latest of equals: what the figure shows."""
+        every = (Results(self.machine, self.scenarios), *self.elsewhere)
+        return max(every, key=lambda each: len(each.scenarios))
+
 
 def _without(older: Iterable[Results], names: Container[str]) -> tuple[Results, ...]:
     """The older results but those of these scenarios; machines of which nothing is left go."""
@@ -131,7 +136,7 @@ two medians, and the median of the ratios of neighbouring runs (a machine's mood
 it). A target on a ratio counts as met only when both meet it. Figures of different machines are not to be
 compared; each has its section.
 """
-_FIGURE = f"![The ratios, as bars]({FIGURE_NAME})\n"
+_FIGURE = f"![The ratios, as bars, of the machine with the most scenarios]({FIGURE_NAME})\n"
 _HISTORY = """### The benchmark of 2014, again
 
 The table of the unified-logging seed, with its own figures beside, as history: records of 100 bytes on three
@@ -161,7 +166,9 @@ def _row(scenario: Scenario, measure: Measure, result: ScenarioResult) -> tuple[
     comparison = comparison_of(measure, result)
     if comparison is None:
         kafka = result.samples[System.KAFKA.value].get(measure.name)
-        row = (*begin, "not taken" if kafka is None else format_spread(spread(kafka)), "–", "–", "–")
+        ottla = result.samples[System.OTTLA.value].get(measure.name)
+        sides = ["–" if side is None else format_spread(spread(side)) for side in (kafka, ottla)]
+        row = (*begin, *(sides if kafka or ottla else ("not taken", "–")), "–", "–")
         return row if measure.target is None else (*row, format_target(measure.target, measure.unit), "–")
     row = (
         *begin,
@@ -180,8 +187,8 @@ def _verdict(target: Target, comparison: Comparison) -> str:
 
 
 def format_target(target: Target, unit: str) -> str:
-    suffix = f" {unit}" if target.bound is Bound.VALUE_AT_MOST else ""
-    return f"{target.bound.value} {target.limit:g}{suffix}"
+    suffix = f" {unit}" if target.bound in (Bound.VALUE_AT_MOST, Bound.VALUE_AT_LEAST) else ""
+    return f"{target.bound.value} {target.limit:,g}{suffix}"
 
 
 def format_spread(figures: Spread) -> str:

@@ -82,11 +82,7 @@ def _take_turn(
     finally:
         shutil.rmtree(workspace, ignore_errors=True)
     other_cpu_shares += turn.other_cpu_shares
-    wanted = {
-        measure.name
-        for measure in scenario.measures
-        if system is System.KAFKA or not measure.apache_kafka_only
-    }
+    wanted = {measure.name for measure in scenario.measures if measure.is_of(system is System.OTTLA)}
     if set(figures) != wanted:
         raise BenchError(f"{scenario.name} gave {sorted(figures)} where {sorted(wanted)} are its measures")
     return figures

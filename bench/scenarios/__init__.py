@@ -10,8 +10,10 @@ from bench.scenarios import (
     consuming,
     latency,
     life,
+    pipeline,
     producing,
     replicated,
+    services,
     sizes,
     unified_logging,
 )
@@ -29,6 +31,8 @@ _FAMILIES = (
     replicated,
     connections,
     catch_up,
+    services,
+    pipeline,
 )
 
 SCENARIOS: Mapping[str, Scenario] = {

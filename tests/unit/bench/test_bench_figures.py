@@ -54,6 +54,8 @@ def test_runs_that_do_not_pair_are_refused():
         (Target(Bound.RATIO_AT_MOST, 0.8), [10.0], [8.1], False),
         (Target(Bound.VALUE_AT_MOST, 80.0), [400.0], [80.0], True),
         (Target(Bound.VALUE_AT_MOST, 80.0), [400.0], [80.1], False),
+        (Target(Bound.VALUE_AT_LEAST, 5_000.0), [1.0], [5_000.0], True),
+        (Target(Bound.VALUE_AT_LEAST, 5_000.0), [1.0], [4_999.0], False),
         # ratio of medians 2.5, median of the pairs 3.0: not met unless both meet it
         (Target(Bound.RATIO_AT_LEAST, 2.8), [1.0, 2.0, 4.0], [3.0, 6.0, 5.0], False),
         (Target(Bound.RATIO_AT_MOST, 2.8), [1.0, 2.0, 4.0], [3.0, 6.0, 5.0], False),

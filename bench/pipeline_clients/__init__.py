@@ -1,0 +1,1 @@
+"""The programs that the pipeline's scenarios run, and who watches them."""
