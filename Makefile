@@ -44,6 +44,7 @@ contracts: install-dev
 # Our own tests on both brokers, then other projects' suites; these alone: .venv/bin/python -m conformance
 conformance: install-dev
 	$(BIN)/python -m pytest tests/conformance --oracle
+	$(BIN)/python -m pytest tests/services --oracle-only
 	$(BIN)/python -m conformance
 
 # Seeds of simulated clusters; give others to see others: make simulate SEEDS=20000..60000

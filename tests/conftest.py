@@ -21,6 +21,8 @@ from support.ottla_broker import OttlaBroker
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from ottla.pipeline.session import SparkPipelineSession
+
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _LEFT_OUT: dict[str, set[str]] = {}
 
@@ -103,14 +105,20 @@ def start_nodes(
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkPipelineSession]:
     """A local Spark with the Kafka connector. Streaming queries need checkpoints of their own."""
     from ottla.pipeline.session import SparkSettings, start_session
 
     directory = tmp_path_factory.mktemp("spark")
     session = start_session(SparkSettings("ottla tests", directory, shuffle_partitions=2, quick_start=True))
-    yield session.spark
+    yield session
     session.close()
+
+
+@pytest.fixture(scope="session")
+def spark(spark_session: SparkPipelineSession) -> SparkSession:
+    """The one Spark of all tests."""
+    return spark_session.spark
 
 
 _numbers = itertools.count(1)

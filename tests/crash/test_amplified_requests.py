@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ from ottla.protocol.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderTopic,
 )
 from ottla.protocol.schema import Message
-from support.in_process import RawClient, connect, create_topic, running_broker
+from support.in_process import RawClient, connect, with_client
 
 BROKER, GROUP = 4, 32
 PARTS = 1_000
@@ -101,17 +101,6 @@ MANY: dict[str, tuple[ApiKey, int, Callable[[], Message]]] = {
 }
 
 
-def with_broker(tmp_path: Path, story: Callable[[Broker, RawClient], Awaitable[None]]) -> None:
-    async def run() -> None:
-        async with running_broker(tmp_path) as broker:
-            await create_topic(broker, "t")
-            client = await connect(broker)
-            await story(broker, client)
-            client.close()
-
-    asyncio.run(run())
-
-
 @pytest.mark.parametrize("what", MANY)
 def test_others_have_their_turns_while_a_request_of_many_parts_is_worked_on(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -134,7 +123,7 @@ def test_others_have_their_turns_while_a_request_of_many_parts_is_worked_on(
         await large
         other.close()
 
-    with_broker(tmp_path, story)
+    with_client(tmp_path, story, topics=["t"])
 
 
 def test_an_answer_describes_so_many_settings_and_says_so(
@@ -152,7 +141,7 @@ def test_an_answer_describes_so_many_settings_and_says_so(
         assert codes[-1] == ErrorCode.INVALID_REQUEST
         assert 300 <= described < 300 + len(answer.results[0].configs)
 
-    with_broker(tmp_path, story)
+    with_client(tmp_path, story, topics=["t"])
 
 
 def test_a_request_of_more_elements_than_make_sense_ends_the_connection(
@@ -168,7 +157,7 @@ def test_a_request_of_more_elements_than_make_sense_ends_the_connection(
         await other.call(ApiKey.METADATA, 12, MetadataRequest(topics=[]))
         other.close()
 
-    with_broker(tmp_path, story)
+    with_client(tmp_path, story, topics=["t"])
     closed = [each.getMessage() for each in caplog.records if "connection closed" in each.getMessage()]
     assert len(closed) == 1
     assert "topics has a wrong count" in closed[0]
@@ -185,7 +174,7 @@ def test_topics_that_would_be_refused_count_as_topics_that_are_asked_for(tmp_pat
             answer: Any = await client.call(ApiKey.CREATE_TOPICS, 7, request)
             assert {topic.error_code for topic in answer.topics} == {code}
 
-    with_broker(tmp_path, story)
+    with_client(tmp_path, story, topics=["t"])
 
 
 def test_the_transactions_of_one_request_are_not_all_asked_for_at_once(
@@ -217,7 +206,7 @@ def test_the_transactions_of_one_request_are_not_all_asked_for_at_once(
         assert len(answer.results_by_transaction) == 1_000
         assert 1 < most <= transactions.TRANSACTIONS_AT_A_TIME
 
-    with_broker(tmp_path, story)
+    with_client(tmp_path, story, topics=["t"])
 
 
 def test_changes_of_more_resources_than_one_request_may_change_are_refused_unseen(tmp_path: Path) -> None:
@@ -232,4 +221,4 @@ def test_changes_of_more_resources_than_one_request_may_change_are_refused_unsee
         assert {each.error_code for each in more.results} == {ErrorCode.POLICY_VIOLATION}
         assert len(changed.responses) == len(more.results) == 10_001
 
-    with_broker(tmp_path, story)
+    with_client(tmp_path, story, topics=["t"])

@@ -20,7 +20,7 @@ from ottla.protocol.messages.describe_producers_request import DescribeProducers
 from ottla.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from ottla.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.schema import Message
-from support.in_process import RawClient, connect, running_broker
+from support.in_process import RawClient, with_client
 
 LONGEST = "y" * 32_767
 BROKER = 4
@@ -33,13 +33,7 @@ def with_broker(
     caplog: pytest.LogCaptureFixture,
     story: Callable[[Broker, RawClient], Awaitable[None]],
 ) -> None:
-    async def run() -> None:
-        async with running_broker(tmp_path, SETTINGS) as broker:
-            client = await connect(broker)
-            await story(broker, client)
-            client.close()
-
-    asyncio.run(run())
+    with_client(tmp_path, story, SETTINGS)
     assert not [each for each in caplog.records if each.exc_info]
 
 

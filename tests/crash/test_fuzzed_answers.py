@@ -94,6 +94,14 @@ class HostileLeader:
         self.server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         self.port = self.server.sockets[0].getsockname()[1]
 
+    async def answered_twice(self) -> None:
+        """Wait for two more answers: what came of the first was made before the second."""
+        while not self.answered.empty():
+            self.answered.get_nowait()
+        async with asyncio.timeout(WAIT_S):
+            for _ in range(2):
+                await self.answered.get()
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while True:
@@ -155,6 +163,18 @@ async def join(node: Broker, leader: HostileLeader) -> uuid.UUID:
     client.close()
     found: uuid.UUID = created.topics[0].topic_id
     return found
+
+
+def generated(count: int) -> settings:
+    """So many examples, the same ones each time: what is told depends on what was told before."""
+    return settings(
+        max_examples=examples(count),
+        deadline=None,
+        database=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate],
+    )
 
 
 def following(
@@ -222,14 +242,7 @@ def test_a_follower_outlives_whatever_its_leader_answers(
         loop = asyncio.get_running_loop()
         told: list[str] = []
 
-        @settings(
-            max_examples=examples(150),
-            deadline=None,
-            database=None,
-            derandomize=True,
-            suppress_health_check=list(HealthCheck),
-            phases=[Phase.generate],
-        )
+        @generated(150)
         @given(st.data())
         def tell(data: st.DataObject) -> None:
             fetch = data.draw(fetch_answers(topic_id))
@@ -250,14 +263,10 @@ def test_a_follower_outlives_whatever_its_leader_answers(
             else:
                 leader.answerer = answer
             told.append(f"{fetch!r:.500} damaged={frame_damage}")
-            asyncio.run_coroutine_threadsafe(answered_twice(), loop).result(WAIT_S)
+            asyncio.run_coroutine_threadsafe(survived(), loop).result(WAIT_S)
 
-        async def answered_twice() -> None:
-            while not leader.answered.empty():
-                leader.answered.get_nowait()
-            async with asyncio.timeout(WAIT_S):
-                for _ in range(2):
-                    await leader.answered.get()
+        async def survived() -> None:
+            await leader.answered_twice()
             problems = [each.getMessage() for each in caplog.records if each.exc_info]
             assert not problems, (problems, told[-3:])
 
@@ -381,21 +390,7 @@ def test_a_voter_outlives_whatever_its_leader_answers(
             await node.stop()
 
     def tell(leader: HostileLeader, loop: asyncio.AbstractEventLoop) -> None:
-        async def answered_twice() -> None:
-            while not leader.answered.empty():
-                leader.answered.get_nowait()
-            async with asyncio.timeout(WAIT_S):
-                for _ in range(2):
-                    await leader.answered.get()
-
-        @settings(
-            max_examples=examples(12),
-            deadline=None,
-            database=None,
-            derandomize=True,
-            suppress_health_check=list(HealthCheck),
-            phases=[Phase.generate],
-        )
+        @generated(12)
         @given(st.data())
         def each(data: st.DataObject) -> None:
             fetch = data.draw(quorum_fetch_answers())
@@ -416,7 +411,7 @@ def test_a_voter_outlives_whatever_its_leader_answers(
                     return None
 
             leader.answerer = answer
-            asyncio.run_coroutine_threadsafe(answered_twice(), loop).result(WAIT_S + 5)
+            asyncio.run_coroutine_threadsafe(leader.answered_twice(), loop).result(WAIT_S + 5)
             assert not failures, f"{fetch!r:.800}"
 
         each()

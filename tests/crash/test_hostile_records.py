@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from ottla.protocol.messages.list_offsets_request import (
 from ottla.protocol.messages.metadata_request import MetadataRequest
 from ottla.protocol.record_batch import NewRecord, encode_batch
 from support.batches import with_payload
-from support.in_process import RawClient, connect, create_topic, running_broker
+from support.in_process import RawClient, connect, with_client
 from support.wire import produce_request
 
 TOPIC = "hostile"
@@ -71,20 +70,6 @@ async def offset_at(client: RawClient, timestamp_ms: int) -> tuple[int, int]:
     return found.error_code, found.offset
 
 
-def with_broker(
-    tmp_path: Path, story: Callable[[Broker, RawClient], Awaitable[None]], topic_exists: bool = False
-) -> None:
-    async def run() -> None:
-        async with running_broker(tmp_path, SETTINGS) as broker:
-            client = await connect(broker)
-            if not topic_exists:
-                await create_topic(broker, TOPIC)
-            await story(broker, client)
-            client.close()
-
-    asyncio.run(run())
-
-
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_search_by_timestamp_finds_the_batch_that_nobody_can_read(
     kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -102,8 +87,8 @@ def test_a_search_by_timestamp_finds_the_batch_that_nobody_can_read(
         await produce(client, SOUND)
         assert await offset_at(client, NOW_MS) == (0, 0)
 
-    with_broker(tmp_path, story)
-    with_broker(tmp_path, again, topic_exists=True)
+    with_client(tmp_path, story, SETTINGS, [TOPIC])
+    with_client(tmp_path, again, SETTINGS)
     assert not [each for each in caplog.records if each.exc_info]
 
 
@@ -113,7 +98,7 @@ def test_a_batch_that_nobody_can_read_counts_as_its_first_offset(tmp_path: Path)
         assert await offset_at(client, NOW_MS) == (0, 0)
         assert await offset_at(client, MAX_TIMESTAMP) == (0, 0)
 
-    with_broker(tmp_path, story)
+    with_client(tmp_path, story, SETTINGS, [TOPIC])
 
 
 def test_others_are_served_while_a_search_looks_into_a_batch(
@@ -143,7 +128,7 @@ def test_others_are_served_while_a_search_looks_into_a_batch(
         assert await search == (0, 0)
         other.close()
 
-    with_broker(tmp_path, story)
+    with_client(tmp_path, story, SETTINGS, [TOPIC])
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
@@ -173,5 +158,5 @@ def test_the_cleaner_leaves_a_log_alone_that_it_cannot_read(
         # then
         assert await offset_at(client, NOW_MS) == (0, 0)
 
-    with_broker(tmp_path, story)
+    with_client(tmp_path, story, SETTINGS, [TOPIC])
     assert not [each for each in caplog.records if each.exc_info]

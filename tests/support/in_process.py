@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -71,6 +71,25 @@ async def running_broker(data: Path, settings: Mapping[str, str] | None = None) 
 async def connect(broker: Broker) -> RawClient:
     """A new connection to `broker`."""
     return RawClient(*await asyncio.open_connection("127.0.0.1", broker.port))
+
+
+def with_client(
+    data: Path,
+    story: Callable[[Broker, RawClient], Awaitable[None]],
+    settings: Mapping[str, str] | None = None,
+    topics: Iterable[str] = (),
+) -> None:
+    """Play `story` with a broker that has these topics, and a connection to it."""
+
+    async def run() -> None:
+        async with running_broker(data, settings) as broker:
+            for topic in topics:
+                await create_topic(broker, topic)
+            client = await connect(broker)
+            await story(broker, client)
+            client.close()
+
+    asyncio.run(run())
 
 
 async def create_topic(

@@ -37,11 +37,14 @@ HOST = "127.0.0.1"
 QUICK = {
     "controller.quorum.election.timeout.ms": "200",
     "controller.quorum.election.backoff.max.ms": "50",
-    "controller.quorum.fetch.timeout.ms": "500",
-    "controller.quorum.request.timeout.ms": "500",
+    "controller.quorum.fetch.timeout.ms": "1000",
+    "controller.quorum.request.timeout.ms": "1500",  # above the 500 ms that a fetch waits
     "metadata.max.idle.interval.ms": "0",
     "internal.metadata.delete.delay.millis": "0",
 }
+
+#: For tests in which the leader stays: a disk that is busy for a second must not cost it its epoch.
+PATIENT = {"controller.quorum.fetch.timeout.ms": "60000"}
 
 
 class QuorumNode:

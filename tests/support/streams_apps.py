@@ -12,7 +12,7 @@ import queue
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -84,12 +84,14 @@ class StreamsProcess:
 
 @contextmanager
 def streams_process(
-    main_class: str, *arguments: str, class_path: str | None = None, stop_timeout_s: float = 60
+    main_class: str,
+    *arguments: str,
+    class_path: str | None = None,
+    flags: Sequence[str] = STREAMS_FLAGS,
+    stop_timeout_s: float = 60,
 ) -> Iterator[StreamsProcess]:
     """A Java program for the length of the block; its standard error goes where its output goes."""
-    command = java_command(
-        main_class, *arguments, flags=STREAMS_FLAGS, class_path=class_path or streams_classpath()
-    )
+    command = java_command(main_class, *arguments, flags=flags, class_path=class_path or streams_classpath())
     process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
