@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
-from ottla.pipeline import exactly_once_clients
+from ottla.pipeline import exactly_once_clients, exactly_once_writer
 from ottla.pipeline.exactly_once import check_sink, reset_sink
 from ottla.pipeline.exactly_once_clients import UNIT_PRODUCERS, UnitProducer, client_options
 from ottla.pipeline.exactly_once_writer import (
@@ -80,6 +83,37 @@ def test_an_attempt_that_was_overtaken_cannot_commit(sink: SinkSettings) -> None
         write_task(sink, PLACE, hanging(), lambda: None)
 
     assert written(sink) == [b"a", b"b"]
+
+
+def test_an_attempt_that_commits_late_is_fenced_before_its_successor_reads_the_ledger(
+    sink: SinkSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first attempt wants to commit as soon as the second one has read that the batch is not written."""
+    read, may_end = threading.Event(), threading.Event()
+
+    def slow() -> Iterator[pa.RecordBatch]:
+        yield rows(b"a")
+        read.set()
+        assert may_end.wait(60)
+
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(write_task, sink, PLACE, slow(), lambda: None)
+        assert read.wait(60)
+
+        def read_and_let_the_first_one_end(
+            client: Mapping[str, Any], group: str, topic: str
+        ) -> LedgerEntry | None:
+            entry = read_ledger(client, group, topic)
+            may_end.set()
+            first.exception(60)
+            return entry
+
+        monkeypatch.setattr(exactly_once_writer, "read_ledger", read_and_let_the_first_one_end)
+        assert write(sink, PLACE, rows(b"a")) == UnitResult("in-0", 1, skipped=False)
+        with pytest.raises(SinkError, match="another attempt of the task has taken over"):
+            first.result(0)
+
+    assert written(sink) == [b"a"]
 
 
 def test_an_attempt_that_died_is_repeated_at_once(sink: SinkSettings) -> None:

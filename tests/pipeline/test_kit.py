@@ -208,7 +208,7 @@ def test_a_function_that_raises_makes_a_dead_letter_or_fails_the_test(spark: Spa
     with TopologyTestDriver(app, spark) as driver:
         driver.input("in", key=str, value=str).pipe_all([("a", "bad"), ("b", "good")])
         (dead,) = driver.dead_letters()
-        assert (dead.key, dead.stage, dead.error) == (b"a", "checked", "LookupError")
+        assert (dead.key, dead.node, dead.error) == (b"a", "checked", "LookupError")
         assert dead.message == "nothing known of a"
         assert dead.traceback is not None and "in refuse" in dead.traceback
         assert driver.output("out", key=str, value=str).read_values() == ["good"]

@@ -125,8 +125,11 @@ def test_poison_records_go_to_the_dead_letters_once_with_their_bytes(running: Ru
     assert (len(running.read(dead)), counted) == (2, 2)
     unreadable, failed = letters[b"2", b"no json"], letters[b"1", b'{"item": "pen", "count": 2}']
     assert unreadable["__connect.errors.topic"] == orders.encode()
-    assert unreadable["__connect.errors.stage"] == b"orders"
-    assert failed["__connect.errors.stage"] == b"half"
+    assert unreadable["__connect.errors.stage"] == b"VALUE_CONVERTER"
+    assert unreadable["__connect.errors.exception.class.name"] == b"ottla.DecodeError"
+    assert unreadable["__ottla.node"] == b"orders"
+    assert failed["__connect.errors.stage"] == b"TRANSFORMATION"
+    assert failed["__ottla.node"] == b"half"
     assert failed["__connect.errors.exception.class.name"] == b"ZeroDivisionError"
     assert b"def half" in failed["__connect.errors.exception.stacktrace"] or (
         b"in half" in failed["__connect.errors.exception.stacktrace"]

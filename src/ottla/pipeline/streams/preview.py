@@ -59,14 +59,14 @@ class Preview:
 
     @property
     def dead_letter_frame(self) -> pandas.DataFrame:
-        """A row a record that was not processed: topic, partition, offset, key, value, stage, error."""
+        """A row a record that was not processed: topic, partition, offset, key, value, node, error."""
         import pandas
 
         rows = [
-            (each.topic, each.partition, each.offset, each.key, each.value, each.stage, _why(each))
+            (each.topic, each.partition, each.offset, each.key, each.value, each.node, _why(each))
             for each in self.dead_letters
         ]
-        names = ["topic", "partition", "offset", "key", "value", "stage", "error"]
+        names = ["topic", "partition", "offset", "key", "value", "node", "error"]
         return pandas.DataFrame(rows, columns=names)
 
     def __len__(self) -> int:
@@ -90,11 +90,11 @@ class Preview:
         )
         if self.dead_letters:
             rows = [
-                (f"{each.topic}-{each.partition}@{each.offset}", _cell(each.value), each.stage, _why(each))
+                (f"{each.topic}-{each.partition}@{each.offset}", _cell(each.value), each.node, _why(each))
                 for each in self.dead_letters[:SHOWN_ROWS]
             ]
             parts.append(f"<div><b>not processed: {len(self.dead_letters)}</b></div>")
-            parts.append(_html_table(("record", "value", "stage", "error"), rows))
+            parts.append(_html_table(("record", "value", "node", "error"), rows))
         return "".join(parts)
 
     def _shown(self) -> Sequence[OutputRecord]:

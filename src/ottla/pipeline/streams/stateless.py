@@ -14,12 +14,21 @@ own writes them. Without a dead-letter topic the first poison record fails the q
 from __future__ import annotations
 
 import functools
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ottla.pipeline.dead_letters import (
+    DECODE_ERROR,
+    ERROR_FIELDS,
+    ERROR_TYPE,
+    FUNCTION_STAGE,
+    KEY_STAGE,
+    VALUE_STAGE,
+    dead_letter_columns,
+    failure_of,
+)
 from ottla.pipeline.formats.primitives import PrimitiveFormat
 from ottla.pipeline.formats.python_types import spark_type
 from ottla.pipeline.query_progress import OBSERVATION_PREFIX
@@ -52,7 +61,6 @@ ORIGIN = "_origin"
 ERROR = "_error"
 PATH = "_path"
 COUNT = "dead_letters"
-ERROR_TYPE = "STRUCT<stage: STRING, exception: STRING, message: STRING, trace: STRING>"
 SINK_COLUMNS = ("topic", "key", "value", "timestamp", "headers", "partition")
 _RESULT = "_result"
 
@@ -82,8 +90,8 @@ def read_source(
     )
     wrong_key, wrong_value = F.col("_key.error"), F.col("_value.error")
     if dead_letters:
-        error = F.when(wrong_key.isNotNull(), _error(source.name, "KEY_CONVERTER", wrong_key))
-        error = error.when(wrong_value.isNotNull(), _error(source.name, "VALUE_CONVERTER", wrong_value))
+        error = F.when(wrong_key.isNotNull(), _error(source.name, KEY_STAGE, wrong_key))
+        error = error.when(wrong_value.isNotNull(), _error(source.name, VALUE_STAGE, wrong_value))
         frame = decoded.select(
             F.col("_key.value").alias("key"),
             F.col("_value.value").alias("value"),
@@ -147,8 +155,6 @@ def dead_letters_of(frame: DataFrame, dead_letters: DeadLetters, number_of_frame
     """The poison records of one of a query's frames, as the exactly-once sink writes them; counted."""
     from pyspark.sql import functions as F
 
-    from ottla.pipeline.streams.poison import dead_letter_columns
-
     dead = dead_letter_columns(F.col(ORIGIN), F.col(ERROR), dead_letters.topic)
     poison = frame.where(_reported(dead_letters))
     number = F.count(F.lit(1)).alias(COUNT)
@@ -159,8 +165,8 @@ def dead_letters_of(frame: DataFrame, dead_letters: DeadLetters, number_of_frame
 def _reported(dead_letters: DeadLetters) -> Column:
     from pyspark.sql import functions as F
 
-    stage = F.col(ERROR).getField("stage")
-    return F.coalesce(stage.isin(list(dead_letters.nodes)), F.lit(False))
+    node = F.col(ERROR).getField("node")
+    return F.coalesce(node.isin(list(dead_letters.nodes)), F.lit(False))
 
 
 def _source(frame: DataFrame) -> Column:
@@ -182,12 +188,13 @@ def with_no_errors(frame: DataFrame) -> DataFrame:
     return frame.withColumns({ORIGIN: origin, ERROR: F.lit(None).cast(ERROR_TYPE)})
 
 
-def _error(stage: str, kind: str, message: Column) -> Column:
+def _error(node: str, stage: str, message: Column) -> Column:
     from pyspark.sql import functions as F
 
     return F.struct(
+        F.lit(node).alias("node"),
         F.lit(stage).alias("stage"),
-        F.lit(kind).alias("exception"),
+        F.lit(DECODE_ERROR).alias("exception"),
         message.alias("message"),
         F.lit(None).cast("STRING").alias("trace"),
     )
@@ -237,9 +244,7 @@ def _python_column(frame: DataFrame, function: PythonFunction, node: Node) -> tu
     returned = StructType(
         [
             StructField("value", spark_type(function.returns)),
-            StructField("exception", StringType()),
-            StructField("message", StringType()),
-            StructField("trace", StringType()),
+            *(StructField(name, StringType()) for name in ERROR_FIELDS),
         ]
     )
     careful = ERROR in frame.columns
@@ -252,7 +257,7 @@ def _python_column(frame: DataFrame, function: PythonFunction, node: Node) -> tu
     frame = frame.withColumn(_RESULT, F.when(F.col(ERROR).isNull(), called(record)))
     failed = F.col(_RESULT).getField("exception").isNotNull()
     error = F.struct(
-        F.lit(node.name).alias("stage"), *(F.col(_RESULT).getField(name).alias(name) for name in _ERROR_PARTS)
+        F.lit(node.name).alias("node"), *(F.col(_RESULT).getField(name).alias(name) for name in ERROR_FIELDS)
     )
     return (
         frame.withColumn(ERROR, F.when(failed, error).otherwise(F.col(ERROR))),
@@ -260,18 +265,16 @@ def _python_column(frame: DataFrame, function: PythonFunction, node: Node) -> tu
     )
 
 
-_ERROR_PARTS = ("exception", "message", "trace")
-
-
 def _call(function: Callable[[PythonRecord], Any], row: Any) -> Any:
     try:
-        return plain_value(function(_record(row))), None, None, None
+        return plain_value(function(_record(row))), None, None, None, None
     except Exception as error:
-        return None, type(error).__qualname__, str(error), traceback.format_exc()
+        failure = failure_of(error)
+        return None, FUNCTION_STAGE, failure.class_name, failure.message, failure.stack_trace
 
 
 def _call_plainly(function: Callable[[PythonRecord], Any], row: Any) -> Any:
-    return plain_value(function(_record(row))), None, None, None
+    return plain_value(function(_record(row))), None, None, None, None
 
 
 def _record(row: Any) -> PythonRecord:
@@ -471,8 +474,6 @@ def to_topic(
         }
         if ERROR in frame.columns:
             assert dead_letters is not None
-            from ottla.pipeline.streams.poison import dead_letter_columns
-
             well = F.col(ERROR).isNull()
             reported = _reported(dead_letters)
             frame = frame.where(well | reported)

@@ -37,6 +37,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ottla.pipeline.dead_letters import CONNECT, NODE_HEADER
 from ottla.pipeline.streams.dsl import Streams, as_format
 from ottla.pipeline.streams.internal_formats import internal_formats
 from ottla.pipeline.streams.kit_environment import KitError, MemoryCluster, RawRecord, reads
@@ -88,8 +89,10 @@ class DeadLetter:
     topic: str
     partition: int
     offset: int
+    node: str
+    """The name of the topology's node that met it."""
     stage: str
-    """What failed: KEY_CONVERTER or VALUE_CONVERTER for bytes that can't be read, else the node's name."""
+    """KEY_CONVERTER or VALUE_CONVERTER for bytes that can't be read, TRANSFORMATION for a function."""
     error: str
     message: str
     traceback: str | None
@@ -544,7 +547,7 @@ def _dead_letter(record: RawRecord) -> DeadLetter:
     told = {name: (value or b"").decode() for name, value in record.headers}
 
     def header(name: str) -> str | None:
-        return told.get(f"__connect.errors.{name}")
+        return told.get(f"{CONNECT}{name}")
 
     return DeadLetter(
         record.key,
@@ -552,6 +555,7 @@ def _dead_letter(record: RawRecord) -> DeadLetter:
         header("topic") or "",
         int(header("partition") or 0),
         int(header("offset") or 0),
+        told.get(NODE_HEADER) or "",
         header("stage") or "",
         header("exception.class.name") or "",
         header("exception.message") or "",
