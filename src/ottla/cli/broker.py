@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import logging
 import re
 import signal
 import sys
@@ -17,6 +16,7 @@ from ottla.broker.broker import Broker, StartError
 from ottla.broker.config import BrokerConfig, ConfigError
 from ottla.broker.connection_limits import raise_descriptor_limit
 from ottla.cli.event_loop import loop_factory
+from ottla.cli.options import add_log_level, add_pairs, log_to_stderr
 
 DEFAULT_LISTEN = "127.0.0.1:9092"
 CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -27,11 +27,7 @@ SEVERAL_BROKERS_FILE = "brokers.json"
 def main(argv: Sequence[str]) -> int:
     """Parse the options, run the broker, return 0 after a clean stop and 1 after a failure."""
     options = _parser().parse_args(list(argv))
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=options.log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-    )
+    log_to_stderr(options.log_level)
     try:
         _require_cluster_id(options.cluster_id)
         if options.brokers is not None:
@@ -103,24 +99,13 @@ def _parser() -> argparse.ArgumentParser:
         "PORT and the ports that follow",
     )
     parser.add_argument("--config", type=Path, metavar="server.properties", help="a Kafka configuration file")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="one Kafka configuration value; may be repeated, wins over --config",
-    )
+    add_pairs(parser, "--set", "one Kafka configuration value; may be repeated, wins over --config")
     parser.add_argument(
         "--cluster-id",
         metavar="ID",
         help="the cluster that an empty directory becomes one of, and any other must belong to",
     )
-    parser.add_argument(
-        "--log-level",
-        default="warning",
-        choices=("debug", "info", "warning", "error"),
-        help="what goes to stderr",
-    )
+    add_log_level(parser)
     # Of --brokers to the brokers that it starts: see launched.py.
     parser.add_argument("--with-launcher", action="store_true", help=argparse.SUPPRESS)
     return parser

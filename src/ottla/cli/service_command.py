@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ottla.cli.event_loop import loop_factory
+from ottla.cli.options import add_log_level, add_pairs, log_to_stderr
 from ottla.services.web.errors import ServiceError
 from ottla.services.web.server import HttpAddress, Service, run_services
 from ottla.services.web.settings import given_values
@@ -29,7 +30,7 @@ def run_service(
     `make` gets what the user set, by name; --bootstrap stands in it as `bootstrap_key`.
     """
     options = _parser(prog, description, default_listen, bootstrap_key).parse_args(list(argv))
-    log_to_stderr(options.log_level)
+    log_service_to_stderr(options.log_level)
     try:
         given = given_values(options.config, options.set)
         if options.bootstrap is not None:
@@ -51,11 +52,9 @@ def told_ready(line: str) -> None:
     print(line, flush=True)
 
 
-def log_to_stderr(level: str) -> None:
-    """One structured line an event."""
-    logging.basicConfig(
-        stream=sys.stderr, level=level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
+def log_service_to_stderr(level: str) -> None:
+    """One structured line an event of ours."""
+    log_to_stderr(level)
     if level != "debug":
         # It tells each attempt to connect, thirty lines a second while a cluster is away: ours tell it once.
         logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
@@ -74,17 +73,6 @@ def _parser(prog: str, description: str, default_listen: str, bootstrap_key: str
         help=f"where HTTP clients connect (listeners of --config, else {default_listen}); port 0: any",
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="a properties file, names as Confluent's")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="one setting; may be repeated, wins over --config",
-    )
-    parser.add_argument(
-        "--log-level",
-        default="warning",
-        choices=("debug", "info", "warning", "error"),
-        help="what goes to stderr",
-    )
+    add_pairs(parser, "--set", "one setting; may be repeated, wins over --config")
+    add_log_level(parser)
     return parser

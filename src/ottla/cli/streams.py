@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import logging
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from ottla.cli.options import add_log_level, add_pairs, log_to_stderr
 
 if TYPE_CHECKING:
     from ottla.pipeline.query import PipelineQuery
@@ -94,12 +95,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--until-caught-up", action="store_true", help="end when all that is there now is done")
     run.add_argument("--plain", action="store_true", help="progress as lines, also on a terminal")
-    run.add_argument(
-        "--spark", action="append", default=[], metavar="KEY=VALUE", help="a Spark property; may be repeated"
-    )
-    run.add_argument(
-        "--log-level", default="warning", choices=("debug", "info", "warning", "error"), help="of stderr"
-    )
+    add_pairs(run, "--spark", "a Spark property; may be repeated")
+    add_log_level(run)
     run.set_defaults(command=_run)
 
     describe = commands.add_parser("describe", help="show the topology")
@@ -144,13 +141,7 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where checkpoints and state are kept (or OTTLA_STREAMS_STATE; default: ottla-streams)",
     )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="an option of the Kafka client, by librdkafka's names; may be repeated",
-    )
+    add_pairs(parser, "--set", "an option of the Kafka client, by librdkafka's names; may be repeated")
 
 
 # -- run ---------------------------------------------------------------------------------------------------
@@ -165,11 +156,7 @@ def _run(options: argparse.Namespace) -> int:
     from ottla.pipeline.streams.reset import ResetError
     from ottla.pipeline.streams.topology import TopologyError
 
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=options.log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-    )
+    log_to_stderr(options.log_level)
     ship_with_functions(module_of(options.app))
     try:
         settings = _settings(options)

@@ -16,9 +16,10 @@ from pathlib import Path
 from ottla.cli.broker import DEFAULT_LISTEN as BROKER_LISTEN
 from ottla.cli.child_broker import ChildBroker, ChildBrokerError
 from ottla.cli.event_loop import loop_factory
+from ottla.cli.options import add_log_level, add_pairs
 from ottla.cli.registry import DEFAULT_LISTEN as REGISTRY_LISTEN
 from ottla.cli.rest import DEFAULT_LISTEN as REST_LISTEN
-from ottla.cli.service_command import log_to_stderr, told_ready
+from ottla.cli.service_command import log_service_to_stderr, told_ready
 from ottla.services.registry.service import RegistryService
 from ottla.services.rest.service import RestService
 from ottla.services.web.errors import ServiceError
@@ -28,7 +29,7 @@ from ottla.services.web.server import HttpAddress, Service, run_services
 def main(argv: Sequence[str]) -> int:
     """Parse the options and run all; 0 after a clean stop, 1 after a failure."""
     options = _parser().parse_args(list(argv))
-    log_to_stderr(options.log_level)
+    log_service_to_stderr(options.log_level)
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(_run(options))
@@ -98,17 +99,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--config", type=Path, metavar="server.properties", help="a Kafka configuration file, of the broker"
     )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="one configuration value of the broker; may be repeated, wins over --config",
-    )
-    parser.add_argument(
-        "--log-level",
-        default="warning",
-        choices=("debug", "info", "warning", "error"),
-        help="what goes to stderr",
-    )
+    add_pairs(parser, "--set", "one configuration value of the broker; may be repeated, wins over --config")
+    add_log_level(parser)
     return parser
