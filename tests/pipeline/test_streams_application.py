@@ -35,10 +35,11 @@ class Running:
         self.kafka.ensure_topics([Topic(name, partitions)])
         return name
 
-    def produce(self, topic: str, *records: tuple[bytes | None, bytes | None]) -> None:
+    def produce(self, topic: str, *records: tuple[bytes | None, bytes | None], at_ms: int = 0) -> None:
+        """Records of the time `at_ms`; 0: of now."""
         producer = Producer(self.kafka.producer_options())
         for key, value in records:
-            producer.produce(topic, value, key)
+            producer.produce(topic, value, key, timestamp=at_ms)
         assert producer.flush(30) == 0
 
     def catch_up(self, app: Streams, **changes: object) -> int:
@@ -172,6 +173,41 @@ def test_joins_and_regrouped_tables_run_over_internal_topics(running: Running) -
     assert enriched_rows[b"ann"] == b"home@north"
     # Both of bob's records come in one batch: which is first is told by their times.
     assert set(enriched_rows) <= {b"ann", b"bob"}
+
+
+def test_internal_topics_keep_what_is_still_to_be_read(running: Running) -> None:
+    """Records of 1970, which a broker that compares them with its clock would delete before they are read."""
+    users, teams, joined, clicks, minutes = (
+        running.topic(role) for role in ("users", "teams", "joined", "clicks", "minutes")
+    )
+    day_ms = 86_400_000
+    running.produce(users, (b"ann", b"red"), (b"bob", b"blue"))
+    running.produce(teams, (b"red", b"R"), (b"blue", b"B"))
+    running.produce(clicks, (b"a", b"1"), at_ms=1)
+    running.produce(clicks, (b"a", b"1"), at_ms=day_ms)
+    running.produce(clicks, (b"a", b"1"), at_ms=3 * day_ms)
+    app = Streams(f"{running.name}-kept")
+    left, right = app.table(users, key=str, value=str), app.table(teams, key=str, value=str)
+    pairs = left.join_foreign(
+        right, lambda row: row.value, lambda user, team: F.concat(user, team), name="fk"
+    )
+    pairs.to(joined, key=str, value=str)
+    counted = app.stream(clicks, key=str).group_by_key().windowed_by(tumbling(timedelta(minutes=1)))
+    table = counted.count(name="clicks").materialize("clicks")
+    table.to_stream(key=lambda row: row.key.key).to(minutes, key=str, value=int)
+
+    running.catch_up(app)
+
+    kafka, changelog = running.kafka, f"{app.name}-clicks-changelog"
+    for name in ("fk-subscriptions", "fk-matches"):
+        topic = f"{app.name}-{name}-repartition"
+        assert kafka.start_positions(topic) == kafka.end_positions(topic) != {0: 0, 1: 0}
+    assert sorted(message.timestamp()[1] for message in kafka.read(changelog)) == [3 * day_ms]
+    assert len(running.read(minutes)) == 3
+    # What went was read: the join goes on from what it keeps.
+    running.produce(teams, (b"red", b"RR"))
+    running.catch_up(app)
+    assert running.table(joined) == {b"ann": b"redRR", b"bob": b"blueB"}
 
 
 def test_changed_windows_are_refused_over_old_state(running: Running) -> None:

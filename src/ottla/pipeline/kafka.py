@@ -25,7 +25,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
-from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
 from confluent_kafka.admin._topic import TopicDescription
 from confluent_kafka.cimpl import NewTopic
 
@@ -271,10 +271,29 @@ class KafkaCluster:
     def positions_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
         """The first offset of each partition with that time or a later one; the end where there is none."""
         spec = OffsetSpec.for_timestamp(timestamp_ms)
-        found, ends = self._offsets(topic, spec), self.end_positions(topic)
+        ends = self.end_positions(topic)  # first: what comes meanwhile is not before the time
+        found = self._offsets(topic, spec)
         return {partition: offset if offset >= 0 else ends[partition] for partition, offset in found.items()}
 
+    def latest_timestamp_ms(self, topic: str) -> int | None:
+        """The largest time of a topic's records; None when there are none."""
+        spec = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
+        times = [found.timestamp for found in self._list_offsets(topic, spec).values() if found.offset >= 0]
+        return max(times, default=None)
+
+    def delete_records(self, topic: str, before: Positions) -> None:
+        """Delete the records before these offsets. Raises ClusterError, also where the topic forbids it."""
+        wanted = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
+        if not wanted:
+            return
+        deleted = self._admin.delete_records(wanted, request_timeout=REQUEST_TIMEOUT_SECONDS)
+        for future in deleted.values():
+            self._result(future, f"delete records of topic {topic}")
+
     def _offsets(self, topic: str, spec: OffsetSpec) -> dict[int, int]:
+        return {partition: found.offset for partition, found in self._list_offsets(topic, spec).items()}
+
+    def _list_offsets(self, topic: str, spec: OffsetSpec) -> dict[int, ListOffsetsResultInfo]:
         wanted = {TopicPartition(topic, partition): spec for partition in self.partitions(topic)}
         found = self._admin.list_offsets(
             wanted,
@@ -282,7 +301,7 @@ class KafkaCluster:
             request_timeout=REQUEST_TIMEOUT_SECONDS,
         )
         return {
-            partition.partition: self._result(future, f"list offsets of {topic}").offset
+            partition.partition: self._result(future, f"list offsets of {topic}")
             for partition, future in found.items()
         }
 

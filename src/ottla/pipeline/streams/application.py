@@ -28,7 +28,7 @@ from ottla.pipeline.client_options import ClientOptionError
 from ottla.pipeline.exactly_once import SinkError
 from ottla.pipeline.failures import Failure
 from ottla.pipeline.formats.format import FormatError
-from ottla.pipeline.kafka import ClusterError, KafkaCluster, Topic
+from ottla.pipeline.kafka import ClusterError, KafkaCluster
 from ottla.pipeline.metrics import MetricsError, QueryMetrics
 from ottla.pipeline.query import PipelineQuery, QueryRunner
 from ottla.pipeline.query_progress import QueryProgress
@@ -40,7 +40,9 @@ from ottla.pipeline.session import SparkError, SparkPipelineSession, SparkSettin
 from ottla.pipeline.source import SourceError, check_source
 from ottla.pipeline.streams.cluster_environment import ClusterEnvironment, kafka_source
 from ottla.pipeline.streams.fingerprints import StateChanged
+from ottla.pipeline.streams.internal_topics import retention_ms, topic_of
 from ottla.pipeline.streams.planner import Plan, plan
+from ottla.pipeline.streams.purge import Purge, Purged
 from ottla.pipeline.streams.query_starter import QueryStarter
 from ottla.pipeline.streams.reset import ResetError, beginning_after_reset, forget_beginning
 from ottla.pipeline.streams.spark_settings import STATE_SETTINGS
@@ -232,6 +234,7 @@ class RunningStreams:
             reported |= names
             starter.start(query, names)
         forget_beginning(self.directory)  # all have a checkpoint now
+        self._purge_internal_topics(cluster, self._runner)
         if settings.until_caught_up:
             self._stop.set()
         elif settings.queries_port is not None:
@@ -321,12 +324,31 @@ class RunningStreams:
             )
 
     def _make_internal_topics(self, cluster: KafkaCluster) -> None:
-        topics = []
-        for sink in self.plan.internal_topics:
-            policy = "compact" if sink.input.table else "delete"
-            topics.append(Topic(sink.topic, self.settings.partitions, config={"cleanup.policy": policy}))
+        topics = [topic_of(sink, self.settings.partitions) for sink in self.plan.internal_topics]
         if topics:
             cluster.ensure_topics(topics)
+
+    def _purge_internal_topics(self, cluster: KafkaCluster, runner: QueryRunner) -> None:
+        """Now and then while the application runs; where it is to catch up only, once."""
+        readers: dict[str, list[str]] = {}
+        for query in runner.queries:
+            for names in query.admission.topics:
+                for name in names:
+                    readers.setdefault(name, []).append(query.admission.spec.group_id)
+        purge = Purge(
+            cluster,
+            [
+                Purged(sink.topic, tuple(readers.get(sink.topic, ())), kept_ms)
+                for sink in self.plan.internal_topics
+                if (kept_ms := retention_ms(sink.input)) is not None or not sink.input.table
+            ],
+            failed=lambda error: self._fail(f"purge of internal topics: {error}"),
+        )
+        if self.settings.until_caught_up:
+            purge.once()
+            return
+        self._beats.callback(purge.stop)
+        purge.start()
 
     def _serve_tables(self, port: int, environment: ClusterEnvironment) -> None:
         from ottla.pipeline.streams.serving import QueryServer, tables_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from ottla.pipeline.formats.primitives import Primitive, PrimitiveFormat
@@ -46,20 +46,31 @@ def mode_of(
     return choose_mode(facts, spark_version, wanted)
 
 
-def event_time_of(query: PlannedQuery) -> tuple[int, int | None] | None:
-    """For queries that wait for event time: by how much their watermark is behind it, and after which event
-    time nothing that a record holds open is left (None: not known), both in ms. None for other queries."""
-    match query.stateful:
-        case NativeAggregate(windows=windows) as node if windows is not None:
+@dataclass(frozen=True, slots=True)
+class EventTime:
+    """How a node waits for event time, in ms.
+
+    delay_ms: by how much its watermark is behind. horizon_ms: after which event time nothing that a record
+    holds open is left; None: not known.
+    """
+
+    delay_ms: int
+    horizon_ms: int | None
+
+
+def event_time_of(node: Node | None) -> EventTime | None:
+    """For stateful nodes that wait for event time; None for others."""
+    match node:
+        case NativeAggregate(windows=windows) if windows is not None:
             delay_ms = watermark_delay_ms(node)
-            return delay_ms, delay_ms + _length_ms(windows)
-        case StreamJoin() as node:
-            return join_delay_ms(node), 2 * join_delay_ms(node) + 1
+            return EventTime(delay_ms, delay_ms + _length_ms(windows))
+        case StreamJoin():
+            return EventTime(join_delay_ms(node), 2 * join_delay_ms(node) + 1)
         case Keyed(windows=windows) if windows is not None:
             # Sliding and session windows are kept for as long again, for what may still join them.
-            return windows.grace_ms, windows.grace_ms + 2 * _length_ms(windows) + 1
+            return EventTime(windows.grace_ms, windows.grace_ms + 2 * _length_ms(windows) + 1)
         case Keyed(watermark_grace_ms=grace_ms) if grace_ms is not None:
-            return grace_ms, None
+            return EventTime(grace_ms, None)
     return None
 
 

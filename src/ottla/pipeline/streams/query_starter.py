@@ -107,7 +107,7 @@ class QueryStarter:
     def _heartbeats(self, name: str, query: PlannedQuery) -> DataFrame | None:
         """The heartbeats' source, if the query has one: as its checkpoint was made, else as is asked."""
         settings = self.settings
-        if event_time_of(query) is None:
+        if event_time_of(query.stateful) is None:
             return None
         has_one = remembered_heartbeats(self._fingerprint_file(name)) if self._has_checkpoint(name) else None
         if not (settings.heartbeat_ms is not None if has_one is None else has_one):
@@ -117,19 +117,18 @@ class QueryStarter:
         return heartbeats(self.environment.spark, settings.bootstrap, topic.name, settings.client_options)
 
     def _start_heartbeat(self, query: PlannedQuery, started: PipelineQuery) -> None:
-        event_time, settings = event_time_of(query), self.settings
+        event_time, settings = event_time_of(query.stateful), self.settings
         if self.environment.heartbeats is None or event_time is None:
             return
         if settings.heartbeat_ms is None or settings.until_caught_up:
             return
-        delay_ms, horizon_ms = event_time
         beat = Heartbeat(
             started.query,
             self.environment.cluster,
             heartbeat_topic(self.application, query.name).name,
             idle_ms=settings.heartbeat_ms,
-            delay_ms=delay_ms,
-            horizon_ms=horizon_ms,
+            delay_ms=event_time.delay_ms,
+            horizon_ms=event_time.horizon_ms,
             failed=lambda error: self.failed(f"heartbeats of {query.name}: {error}"),
         )
         self.beats.callback(beat.stop)
@@ -237,7 +236,7 @@ class QueryStarter:
         if query.stateful is None or compiled.stateful is None:
             return
         beats = self.environment.heartbeats is not None
-        asked = self.settings.heartbeat_ms is not None and event_time_of(query) is not None
+        asked = self.settings.heartbeat_ms is not None and event_time_of(query.stateful) is not None
         check_fingerprint(
             self._fingerprint_file(name),
             fingerprint(
