@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from ottla.pipeline.formats import TEXT, json, time_windowed
 from ottla.pipeline.streams.operators.processor import Processor, ProcessorContext, ProcessorRecord
+from ottla.pipeline.streams.windows import Windows
 from ottla.streams import (
     Emit,
     PythonRecord,
@@ -280,6 +281,38 @@ def test_aggregates_in_python(app: Streams, spark: SparkSession) -> None:
             "a": ["one", "two", "four"],
             "b": ["three"],
         }
+
+
+@pytest.mark.parametrize(
+    ("windows", "counted"),
+    [
+        (tumbling(MINUTE, grace=MINUTE), [3]),
+        (hopping(MINUTE, MINUTE / 2, grace=MINUTE), [2, 3]),
+        (session(MINUTE, grace=MINUTE), [3]),
+        (sliding(MINUTE, grace=MINUTE), [2, 2, 3]),
+    ],
+)
+def test_windows_behind_a_filter_are_sent_once_when_they_are_closed(
+    app: Streams, spark: SparkSession, windows: Windows, counted: list[int]
+) -> None:
+    counts = app.stream("clicks", key=str, value=str).group_by_key().windowed_by(windows).count()
+    often = counts.filter(lambda row: row.value > 1).map_values(lambda row: row.value.cast("STRING"))
+    often.suppress().to_stream(key=lambda row: row.key.key).to("often", key=str, value=str)
+
+    with TopologyTestDriver(app, spark) as driver:
+        clicks_in, often_out = (
+            driver.input("clicks", key=str, value=str),
+            driver.output("often", key=str, value=str),
+        )
+        for second in (1, 31, 32):
+            clicks_in.pipe("click", "anna", timestamp=at(second))
+            clicks_in.pipe("click", f"seen once at {second}", timestamp=at(second))
+            driver.flush()
+        clicks_in.pipe("click", "bert", timestamp=at(90))
+        assert often_out.is_empty
+        driver.close_windows()
+
+        assert sorted(often_out.read_pairs()) == [("anna", str(count)) for count in counted]
 
 
 def test_windows_of_one_size(app: Streams, spark: SparkSession) -> None:

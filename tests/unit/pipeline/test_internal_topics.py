@@ -78,8 +78,8 @@ def test_what_stays_a_windowed_table_is_kept_as_long() -> None:
 
     assert retention_ms(table.filter(lambda row: row.value > 3)._node) == kept_ms
     assert retention_ms(table.map_values(lambda row: row.value + 1)._node) == kept_ms
-    late = table.suppress(time_limit=MINUTE)
-    assert retention_ms(late._node) == kept_ms + MINUTE_MS
+    assert retention_ms(table.suppress(time_limit=MINUTE)._node) == kept_ms
+    assert retention_ms(table.filter(lambda row: row.value > 3).suppress()._node) == kept_ms
 
 
 def test_what_is_made_of_windows_and_is_none_is_kept_for_ever() -> None:

@@ -15,7 +15,6 @@ does with its cache on. `Table.suppress()` and `emit=Emit.WINDOW_CLOSE` send eac
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
@@ -49,6 +48,7 @@ from ottla.pipeline.streams.topology import (
     TopologyError,
     TypeOf,
 )
+from ottla.pipeline.streams.windowed_tables import suppressed
 from ottla.pipeline.streams.windows import (
     HoppingWindows,
     JoinWindows,
@@ -686,7 +686,10 @@ class Table(Previewed):
         """
         node = self._node
         if time_limit is None:
-            return Table(self._app, self._final(node, name))
+            closed = suppressed(self._app._named(name, "suppress"), node)
+            if closed is None:
+                raise TopologyError("suppress() without a time limit is for a table of windows")
+            return Table(self._app, closed)
         operator = UntilTimeLimit(time_limit // timedelta(milliseconds=1), max_records)
         return Table(
             self._app,
@@ -700,16 +703,6 @@ class Table(Previewed):
                 watermark_grace_ms=0,
             ),
         )
-
-    def _final(self, node: Node, name: str | None) -> Node:
-        named = self._app._named(name, "suppress")
-        match node:
-            case NativeAggregate(windows=windows) if windows is not None:
-                return dataclasses.replace(node, name=named, emit=Emit.WINDOW_CLOSE)
-            case Keyed(operator=WindowedAggregate() | SessionAggregate() | SlidingAggregate() as operator):
-                final = dataclasses.replace(operator, emit_on_close=True)
-                return dataclasses.replace(node, name=named, operator=final)
-        raise TopologyError("suppress() without a time limit follows an aggregate by window at once")
 
     def _join(self, other: Table, joiner: Joiner | None, kind: JoinKind, name: str | None) -> Table:
         keyed = Keyed(

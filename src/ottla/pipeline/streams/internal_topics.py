@@ -15,18 +15,9 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.pipeline.kafka import Topic
-from ottla.pipeline.streams.operators.suppress import UntilTimeLimit
 from ottla.pipeline.streams.query_facts import event_time_of
-from ottla.pipeline.streams.topology import (
-    Boundary,
-    Filter,
-    Keyed,
-    Map,
-    NativeAggregate,
-    Node,
-    Peek,
-    ToInternalTopic,
-)
+from ottla.pipeline.streams.topology import Node, ToInternalTopic
+from ottla.pipeline.streams.windowed_tables import windowed_aggregate
 
 RETENTION_SLACK_MS: Final = 86_400_000
 """A day, as Kafka Streams' `windowstore.changelog.additional.retention.ms`."""
@@ -51,20 +42,8 @@ def topic_of(sink: ToInternalTopic, partitions: int) -> Topic:
 
 def retention_ms(node: Node) -> int | None:
     """For how long of event time a windowed table's rows are kept; None for a table without windows."""
-    if not node.table:
+    windowed = windowed_aggregate(node)
+    event_time = event_time_of(windowed)
+    if event_time is None or event_time.horizon_ms is None:
         return None
-    match node:
-        case Keyed(inputs=(table,), operator=UntilTimeLimit(limit_ms=limit_ms)):
-            kept_ms = retention_ms(table)
-            return None if kept_ms is None else kept_ms + limit_ms
-        case NativeAggregate() | Keyed():
-            event_time = event_time_of(node)
-            if event_time is None or event_time.horizon_ms is None:
-                return None
-            return event_time.horizon_ms + RETENTION_SLACK_MS
-        case Filter() | Peek() | Map(key=None, both=None):
-            return retention_ms(node.input)
-        case Boundary():
-            return retention_ms(node.origin)
-        case _:
-            return None
+    return event_time.horizon_ms + RETENTION_SLACK_MS

@@ -1,23 +1,26 @@
 """Hold back a table's changes: until a window closes, or for a time.
 
-UntilWindowCloses gives exactly one record a window, its last. It is for windows that come from somewhere
-else; an aggregate that is to say its last word only does that itself (`emit_on_close`), and better: it knows
-which records are still to be counted. Here a change that comes after its window's close is dropped and
-counted.
+UntilWindowCloses gives exactly one record a window, its last. A change that comes after its window's close
+is dropped and counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from ottla.pipeline.streams.operators.operator import Context, Event, Output, TimerKind, Value
+
+_EPOCH = datetime.fromtimestamp(0, UTC).replace(tzinfo=None)
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class UntilWindowCloses:
     """Input 0: {"key", "start", "end"} -> value. Output: the same, once, when end + `after_end_ms` passed.
 
+    Windows that were read from a topic: their start and end are datetimes without a zone, in UTC.
     `after_end_ms`: the grace of tumbling and hopping windows, gap + grace + 1 of sessions, grace + 1 of
     sliding windows.
     """
@@ -30,7 +33,7 @@ class UntilWindowCloses:
         if event.key is None:
             context.count_dropped()
             return iter(())
-        closes_ms = event.key["end"] + self.after_end_ms
+        closes_ms = (event.key["end"] - _EPOCH) // _MILLISECOND + self.after_end_ms
         if closes_ms <= context.watermark_ms:
             context.count_late()
         elif event.value is None:
