@@ -52,6 +52,7 @@ SEEDS ?= 0..20000
 
 drills: install-dev
 	OTTLA_EXPLORE=deep $(BIN)/python -m pytest tests/crash --long -s
+	$(BIN)/python -m pytest tests/pipeline tests/unit tests/simulation --long -m long
 
 simulate: install-dev
 	OTTLA_EXPLORE=deep $(BIN)/python -m pytest tests/property --timeout=7200

@@ -145,7 +145,7 @@ def test_a_kill_at_any_file_operation_of_a_cleaning_loses_and_revives_nothing(tm
 
 def test_a_kill_at_any_file_operation_of_the_start_after_a_kill_is_as_harmless(tmp_path: Path) -> None:
     """Every state with `.swap` files that a killed swap leaves, and a start that is killed at each step."""
-    stride = 1 if DEEP else 3
+    stride = 1 if DEEP else 8
     seen: set[tuple[str, ...]] = set()
     died, kill_at = True, 0
     while died:

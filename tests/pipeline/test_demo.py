@@ -93,6 +93,7 @@ def test_a_killed_pipeline_is_completed_by_the_next_run(tmp_path: Path) -> None:
     assert documents(tmp_path) == LIMIT
 
 
+@pytest.mark.long
 def test_a_killed_broker_ends_the_run_and_the_next_one_completes_it(tmp_path: Path) -> None:
     # given: a run whose broker is killed
     with DemoProcess.start(*arguments(tmp_path, *SLOWLY)) as demo:

@@ -392,6 +392,8 @@ class KafkaCluster:
                 "auto.offset.reset": "error",
                 "isolation.level": "read_committed",
                 "fetch.wait.max.ms": 100,
+                # By default the client rests for a second whenever 100,000 records wait in it.
+                "fetch.queue.backoff.ms": 5,
             }
         )
 
