@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,6 +15,7 @@ from pyspark.sql import functions as F
 
 from ottla.pipeline.kafka import KafkaCluster, Topic
 from ottla.pipeline.session import SparkPipelineSession
+from ottla.pipeline.streams import internal_topics
 from ottla.streams import PythonRecord, Streams, StreamsError, StreamsSettings, python, tumbling
 from support.cluster import Cluster
 
@@ -175,17 +177,18 @@ def test_joins_and_regrouped_tables_run_over_internal_topics(running: Running) -
     assert set(enriched_rows) <= {b"ann", b"bob"}
 
 
-def test_internal_topics_keep_what_is_still_to_be_read(running: Running) -> None:
+def test_internal_topics_lose_what_was_read_and_windows_behind_their_retention(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Records of 1970, which a broker that compares them with its clock would delete before they are read."""
+    monkeypatch.setattr(internal_topics, "RETENTION_SLACK_MS", 0)
     users, teams, joined, clicks, minutes = (
         running.topic(role) for role in ("users", "teams", "joined", "clicks", "minutes")
     )
-    day_ms = 86_400_000
     running.produce(users, (b"ann", b"red"), (b"bob", b"blue"))
     running.produce(teams, (b"red", b"R"), (b"blue", b"B"))
     running.produce(clicks, (b"a", b"1"), at_ms=1)
-    running.produce(clicks, (b"a", b"1"), at_ms=day_ms)
-    running.produce(clicks, (b"a", b"1"), at_ms=3 * day_ms)
+    running.produce(clicks, (b"b", b"1"), at_ms=86_400_000)
     app = Streams(f"{running.name}-kept")
     left, right = app.table(users, key=str, value=str), app.table(teams, key=str, value=str)
     pairs = left.join_foreign(
@@ -195,18 +198,24 @@ def test_internal_topics_keep_what_is_still_to_be_read(running: Running) -> None
     counted = app.stream(clicks, key=str).group_by_key().windowed_by(tumbling(timedelta(minutes=1)))
     table = counted.count(name="clicks").materialize("clicks")
     table.to_stream(key=lambda row: row.key.key).to(minutes, key=str, value=int)
+    kafka, changelog = running.kafka, f"{app.name}-clicks-changelog"
 
     running.catch_up(app)
 
-    kafka, changelog = running.kafka, f"{app.name}-clicks-changelog"
     for name in ("fk-subscriptions", "fk-matches"):
         topic = f"{app.name}-{name}-repartition"
         assert kafka.start_positions(topic) == kafka.end_positions(topic) != {0: 0, 1: 0}
-    assert sorted(message.timestamp()[1] for message in kafka.read(changelog)) == [3 * day_ms]
-    assert len(running.read(minutes)) == 3
-    # What went was read: the join goes on from what it keeps.
+    assert sorted(message.timestamp()[1] for message in kafka.read(changelog)) == [1, 86_400_000]
+
+    # More than all windows are open for after the clock, which marks transactions: both are behind then.
+    soon_ms = int(time.time() * 1000) + 1_800_000
+    running.produce(clicks, (b"c", b"1"), at_ms=soon_ms)
     running.produce(teams, (b"red", b"RR"))
     running.catch_up(app)
+
+    assert [message.timestamp()[1] for message in kafka.read(changelog)] == [soon_ms]
+    assert running.table(minutes) == {b"a": number(1), b"b": number(1), b"c": number(1)}
+    # What went was read: the join goes on from what it keeps.
     assert running.table(joined) == {b"ann": b"redRR", b"bob": b"blueB"}
 
 

@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -44,6 +45,7 @@ from confluent_kafka.admin import AdminClient
 from ottla.pipeline.exactly_once_clients import client_options
 from ottla.pipeline.exactly_once_rows import flattened, restored
 from ottla.pipeline.exactly_once_writer import (
+    PASSING_CODES,
     REQUEST_TIMEOUT_SECONDS,
     Identity,
     LedgerEntry,
@@ -263,7 +265,9 @@ def _ledgers(settings: SinkSettings) -> dict[str, LedgerEntry]:
         names = sorted(group.group_id for group in result.valid if group.group_id.startswith(prefix))
         found: dict[str, LedgerEntry] = {}
         for name in names:
-            # Without require_stable: librdkafka's AdminClient crashes with it, and no query runs now.
+            # librdkafka's AdminClient crashes when a coordinator answers that it is starting or is none any
+            # more, so it must have answered before; and with require_stable, but no query runs now.
+            _await_coordinator(admin, name)
             offsets = admin.list_consumer_group_offsets(
                 [ConsumerGroupTopicPartitions(name)], request_timeout=REQUEST_TIMEOUT_SECONDS
             )[name].result(REQUEST_TIMEOUT_SECONDS + 5)
@@ -274,6 +278,21 @@ def _ledgers(settings: SinkSettings) -> dict[str, LedgerEntry]:
                     if entry.query_name == settings.query_name:
                         found[name] = entry
         return found
+
+
+def _await_coordinator(admin: AdminClient, group: str) -> None:
+    """Return when a group's coordinator answers for it. Raises KafkaException."""
+    deadline = time.monotonic() + REQUEST_TIMEOUT_SECONDS
+    while True:
+        try:
+            admin.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_SECONDS)[group].result(
+                REQUEST_TIMEOUT_SECONDS + 5
+            )
+            return
+        except KafkaException as error:
+            if error.args[0].code() not in PASSING_CODES or time.monotonic() >= deadline:
+                raise
+            time.sleep(0.05)
 
 
 @contextlib.contextmanager

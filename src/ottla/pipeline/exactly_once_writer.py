@@ -59,7 +59,7 @@ _FENCED_CODES = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, Kafka
 # What befalls records because of something else, which is the one to name.
 _CONSEQUENCES = _FENCED_CODES | {KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 # What a group's coordinator says while it moves, starts, or completes a transaction.
-_PASSING_CODES = frozenset(
+PASSING_CODES = frozenset(
     {
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -591,7 +591,7 @@ def read_ledger(options: Mapping[str, Any], group: str, topic: str) -> LedgerEnt
             if committed.error is not None:
                 raise KafkaException(committed.error)
         except KafkaException as error:
-            if error.args[0].code() not in _PASSING_CODES or time.monotonic() >= deadline:
+            if error.args[0].code() not in PASSING_CODES or time.monotonic() >= deadline:
                 raise
             time.sleep(0.01)
             continue

@@ -276,7 +276,10 @@ class KafkaCluster:
         return {partition: offset if offset >= 0 else ends[partition] for partition, offset in found.items()}
 
     def latest_timestamp_ms(self, topic: str) -> int | None:
-        """The largest time of a topic's records; None when there are none."""
+        """A time that no record of a topic is younger than; None when it has no records.
+
+        Apache Kafka counts the markers of transactions in, whose time is the broker's clock.
+        """
         spec = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
         times = [found.timestamp for found in self._list_offsets(topic, spec).values() if found.offset >= 0]
         return max(times, default=None)
@@ -311,18 +314,30 @@ class KafkaCluster:
 
     def commits(self, group: str, topic: str) -> dict[int, CommittedOffset]:
         """What a group has committed for a topic, with the metadata; a partition without is left out."""
-        request = ConsumerGroupTopicPartitions(
-            group, [TopicPartition(topic, partition) for partition in self.partitions(topic)]
+        wanted = [TopicPartition(topic, partition) for partition in self.partitions(topic)]
+        # Not by the AdminClient: librdkafka 2.16 crashes in it when a coordinator answers that it is starting
+        # or is none any more. This consumer never joins the group.
+        consumer = Consumer(
+            {
+                **self._options,
+                "group.id": group,
+                "enable.auto.commit": False,
+                "isolation.level": "read_uncommitted",
+            }
         )
-        found = self._group_result(
-            lambda: self._admin.list_consumer_group_offsets(
-                [request], request_timeout=REQUEST_TIMEOUT_SECONDS
-            )[group],
-            f"read the offsets of group {group}",
-        )
+        try:
+            found = self._group_result(
+                lambda: consumer.committed(wanted, REQUEST_TIMEOUT_SECONDS),
+                f"read the offsets of group {group}",
+            )
+        finally:
+            consumer.close()
+        for partition in found:
+            if partition.error is not None:
+                raise ClusterError(f"cannot read the offsets of group {group}: {partition.error}")
         return {
             partition.partition: CommittedOffset(partition.offset, partition.metadata or "")
-            for partition in found.topic_partitions
+            for partition in found
             if partition.offset >= 0
         }
 
@@ -337,7 +352,7 @@ class KafkaCluster:
         result = self._group_result(
             lambda: self._admin.alter_consumer_group_offsets(
                 [request], request_timeout=REQUEST_TIMEOUT_SECONDS
-            )[group],
+            )[group].result(REQUEST_TIMEOUT_SECONDS + 5),
             f"commit offsets of group {group}",
         )
         for partition in result.topic_partitions:
@@ -414,12 +429,11 @@ class KafkaCluster:
         deadline = time.monotonic() + REQUEST_TIMEOUT_SECONDS
         while True:
             try:
-                return self._result(ask(), what)
-            except ClusterError as error:
-                cause = error.__cause__
-                passing = isinstance(cause, KafkaException) and cause.args[0].code() in _COORDINATOR_STARTS
+                return ask()
+            except Exception as error:
+                passing = isinstance(error, KafkaException) and error.args[0].code() in _COORDINATOR_STARTS
                 if not passing or time.monotonic() >= deadline:
-                    raise
+                    raise ClusterError(f"cannot {what} at {self.bootstrap}: {error}") from error
                 time.sleep(0.1)
 
     def _result(self, future: Any, what: str) -> Any:

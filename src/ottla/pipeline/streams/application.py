@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING
@@ -42,12 +43,13 @@ from ottla.pipeline.streams.cluster_environment import ClusterEnvironment, kafka
 from ottla.pipeline.streams.fingerprints import StateChanged
 from ottla.pipeline.streams.internal_topics import retention_ms, topic_of
 from ottla.pipeline.streams.planner import Plan, plan
-from ottla.pipeline.streams.purge import Purge, Purged
+from ottla.pipeline.streams.purge import Purge, Purged, Windows
 from ottla.pipeline.streams.query_starter import QueryStarter
 from ottla.pipeline.streams.reset import ResetError, beginning_after_reset, forget_beginning
 from ottla.pipeline.streams.spark_settings import STATE_SETTINGS
 from ottla.pipeline.streams.topology import GlobalTable, Source, Topology, TopologyError, ToSpark
 from ottla.pipeline.streams.views import ViewError
+from ottla.pipeline.streams.windowed_tables import windowed_aggregate
 
 if TYPE_CHECKING:
     from ottla.pipeline.streams.serving import QueryServer
@@ -335,15 +337,25 @@ class RunningStreams:
             for names in query.admission.topics:
                 for name in names:
                     readers.setdefault(name, []).append(query.admission.spec.group_id)
-        purge = Purge(
-            cluster,
-            [
-                Purged(sink.topic, tuple(readers.get(sink.topic, ())), kept_ms)
-                for sink in self.plan.internal_topics
-                if (kept_ms := retention_ms(sink.input)) is not None or not sink.input.table
-            ],
-            failed=lambda error: self._fail(f"purge of internal topics: {error}"),
-        )
+        watermarks = {
+            query.stateful.name: f"{self.topology.name}-{query.name}"
+            for query in self.plan.queries
+            if query.stateful is not None
+        }
+        topics = []
+        for sink in self.plan.internal_topics:
+            windowed, kept_ms = windowed_aggregate(sink.input), retention_ms(sink.input)
+            windows = None
+            if windowed is not None and kept_ms is not None:
+                windows = Windows(
+                    kept_ms,
+                    partial(_watermark_ms, runner, watermarks[windowed.name]),
+                    self.directory / "queries" / f"{sink.topic}.windows",
+                )
+            elif sink.input.table:
+                continue
+            topics.append(Purged(sink.topic, tuple(readers.get(sink.topic, ())), windows))
+        purge = Purge(cluster, topics, failed=lambda error: self._fail(f"purge of internal topics: {error}"))
         if self.settings.until_caught_up:
             purge.once()
             return
@@ -373,6 +385,18 @@ class RunningStreams:
         if self._failure is None:
             self._failure = message
         self._stop.set()
+
+
+def _watermark_ms(runner: QueryRunner, query_name: str) -> int | None:
+    """The watermark that a query has reached, as far as it has told."""
+    told = [
+        progress.watermark_ms
+        for query in runner.queries
+        if query.name == query_name
+        for progress in query.recent_progress
+        if progress.watermark_ms is not None
+    ]
+    return max(told, default=None)
 
 
 def with_trace(message: str, failure: Failure | None) -> str:

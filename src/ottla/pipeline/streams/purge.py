@@ -2,8 +2,8 @@
 
 Of a topic goes what all queries that read it have finished, by the offsets of their groups, which never run
 ahead of their checkpoints (progress.py): a batch that comes again after a crash finds its records. Of
-a windowed table's changelog, only windows behind its retention go (internal_topics.py), and of these as well
-only what its readers have finished. A topic that nobody reads but views loses windows alone.
+a windowed table's changelog, only windows behind its retention go (window_history.py), and of these as well
+only what its readers have finished.
 
 A cluster that does not answer is asked again the next time: nothing is wrong when a topic is purged late.
 """
@@ -14,8 +14,10 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from ottla.pipeline.kafka import ClusterError, KafkaCluster, Positions
+from ottla.pipeline.streams.window_history import WindowHistory
 
 PURGE_SECONDS = 30.0
 """As Kafka Streams' repartition.purge.interval.ms."""
@@ -25,12 +27,21 @@ log = logging.getLogger("ottla.streams")
 
 
 @dataclass(frozen=True, slots=True)
+class Windows:
+    """What a windowed changelog keeps. watermark_ms: of the query that has the windows. file: the history."""
+
+    retention_ms: int
+    watermark_ms: Callable[[], int | None]
+    file: Path
+
+
+@dataclass(frozen=True, slots=True)
 class Purged:
-    """An internal topic. readers: groups of the queries that read it. retention_ms: of windows, else None."""
+    """An internal topic. readers: groups of the queries that read it."""
 
     topic: str
     readers: tuple[str, ...]
-    retention_ms: int | None
+    windows: Windows | None = None
 
 
 def deletable(start: Positions, read: Sequence[Positions], expired: Positions | None) -> dict[int, int]:
@@ -52,15 +63,29 @@ def deletable(start: Positions, read: Sequence[Positions], expired: Positions | 
 def purge(cluster: KafkaCluster, topic: Purged) -> dict[int, int]:
     """Delete what can go of a topic; what was deleted, as offsets. Raises ClusterError."""
     expired = None
-    if topic.retention_ms is not None:
-        stream_time_ms = cluster.latest_timestamp_ms(topic.topic)
-        if stream_time_ms is None:
+    if topic.windows is not None:
+        expired = _expired(cluster, topic.topic, topic.windows)
+        if not expired:
             return {}
-        expired = cluster.positions_at(topic.topic, max(0, stream_time_ms - topic.retention_ms))
     read = [cluster.committed(group, topic.topic) for group in topic.readers]
     before = deletable(cluster.start_positions(topic.topic), read, expired)
     cluster.delete_records(topic.topic, before)
     return before
+
+
+def _expired(cluster: KafkaCluster, topic: str, windows: Windows) -> Positions:
+    topic_id = cluster.topic_id(topic)
+    if topic_id is None:
+        raise ClusterError(f"there is no topic {topic} at {cluster.bootstrap}")
+    history = WindowHistory.read(windows.file, topic_id, windows.retention_ms)
+    ends = cluster.end_positions(topic)  # first: the time is to be that of all before them, or later
+    latest_ms = cluster.latest_timestamp_ms(topic)
+    if latest_ms is not None:
+        history.note(latest_ms, ends)
+    watermark_ms = windows.watermark_ms()
+    expired = {} if watermark_ms is None else history.expire(watermark_ms)
+    history.write(windows.file, topic_id)
+    return expired
 
 
 class Purge:
@@ -91,7 +116,7 @@ class Purge:
         for topic in self._topics:
             try:
                 before = purge(self._cluster, topic)
-            except ClusterError as error:
+            except (ClusterError, OSError) as error:
                 if self._refused.get(topic.topic) != str(error):  # told once, not twice a minute
                     self._refused[topic.topic] = str(error)
                     log.warning("internal topic not purged topic=%s: %s", topic.topic, error)

@@ -30,6 +30,8 @@ CLIENT_ID: Final = "ottla-rest-admin"
 TRY_SECONDS: Final = 3.0
 """For a broker to answer where there are others to try."""
 IDLE_MS: Final = 540_000
+NEWEST: Final = {ApiKey.OFFSET_FETCH: 9}
+"""Versions behind which a response is not what we read: offsets are of topics' ids from 10 on."""
 
 
 class BrokerRequests:
@@ -133,7 +135,7 @@ class _Sendable:
         key = self._request.API_KEY
         assert key is not None
         least, most = versions.get(key, (0, -1))
-        version = min(most, APIS[ApiKey(key)].latest_stable_version)
+        version = min(most, NEWEST.get(ApiKey(key), APIS[ApiKey(key)].latest_stable_version))
         if version < max(least, APIS[ApiKey(key)].min_version):
             raise of_code(ErrorCode.UNSUPPORTED_VERSION)
         return _Prepared(key, version, self._request)

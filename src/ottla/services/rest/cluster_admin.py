@@ -1,11 +1,11 @@
 """Reads what a cluster is made of: brokers, topics, groups, offsets.
 
-Theory of operation. Names and offsets are asked for by confluent-kafka's AdminClient, which finds leaders and
-coordinators. It answers in threads of its own; each call here waits for one future without
-holding the event loop, and ends within the admin timeout. Many topics or groups are described in pages, so
-that one request's objects are never made at once. Other requests go to a broker by `ask`: those that
-librdkafka has no call for (configs of all brokers, access rules, reassignments, what a new topic came to),
-and those for which it waits for a controller that may be gone (brokers, topics). See the modules cluster_*.
+Theory of operation. Names and offsets are asked for by confluent-kafka's AdminClient, which finds leaders. It
+answers in threads of its own; each call here waits for one future without holding the event loop, and ends
+within the admin timeout. Many topics or groups are described in pages, so that one request's objects are
+never made at once. Other requests go to a broker by `ask`: those that librdkafka has no call for (configs of
+all brokers, access rules, reassignments, what a new topic came to), those for which it waits for a controller
+that may be gone (brokers, topics), and those in which it crashes (groups). See the modules cluster_*.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from itertools import islice
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
     KafkaException,
     TopicPartition,
 )
@@ -30,11 +29,9 @@ from ottla.protocol.schema import Message
 from ottla.services.kafka_access import KafkaAccess
 from ottla.services.rest.broker_requests import TRY_SECONDS, BrokerRequests
 from ottla.services.rest.cluster_groups import (
-    COORDINATOR_POLL_SECONDS,
-    COORDINATOR_TRIES,
     DEAD,
-    NO_COORDINATOR_YET,
     all_groups,
+    committed_offsets,
     find_group,
 )
 from ottla.services.rest.kafka_errors import of_kafka_error, raise_for, unreachable
@@ -219,29 +216,7 @@ class ClusterAdmin:
 
     async def committed(self, group_id: str) -> dict[tuple[str, int], int]:
         """The offsets that a group has committed."""
-        found = await self._of_coordinator(
-            lambda client, timeout: client.list_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(group_id)], request_timeout=timeout
-            )[group_id]
-        )
-        offsets = {}
-        for partition in found.topic_partitions or ():
-            if partition.error is not None:
-                raise of_kafka_error(partition.error)
-            if partition.offset >= 0:
-                offsets[partition.topic, partition.partition] = partition.offset
-        return offsets
-
-    async def _of_coordinator(self, make: Callable[[AdminClient, float], Future[Any]]) -> Any:
-        """The result; asked for again while there is no coordinator: a cluster's first has to be made."""
-        for _ in range(COORDINATOR_TRIES):
-            try:
-                return await self._result(self._submit(make))
-            except KafkaException as problem:
-                if problem.args[0].code() not in NO_COORDINATOR_YET:
-                    raise of_kafka_error(problem.args[0]) from None
-            await asyncio.sleep(COORDINATOR_POLL_SECONDS)
-        return await self._within(self._submit(make))
+        return await committed_offsets(self.ask, group_id)
 
     # --- calls -------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ottla.protocol.consumer_embedded import MalformedEmbedded, parse_assignment
 from ottla.protocol.errors import ErrorCode
@@ -16,10 +16,13 @@ from ottla.protocol.messages.consumer_group_describe_request import ConsumerGrou
 from ottla.protocol.messages.describe_groups_request import DescribeGroupsRequest
 from ottla.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from ottla.protocol.messages.list_groups_request import ListGroupsRequest
+from ottla.protocol.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.protocol.schema import Message
-from ottla.services.rest.kafka_errors import UNSUPPORTED, raise_for
+from ottla.services.rest.kafka_errors import UNSUPPORTED, of_code, raise_for
 from ottla.services.rest.model import Group, Member
 from ottla.services.web.errors import ApiError
+
+T = TypeVar("T")
 
 Ask = Callable[[Message, int | None], Awaitable[Any]]
 """A broker's response, by its id, or that of any. Raises ApiError."""
@@ -51,22 +54,53 @@ async def all_groups(ask: Ask, node_ids: Iterable[int]) -> list[Group]:
 
 async def find_group(ask: Ask, group_id: str) -> Group:
     """One consumer group; state DEAD when there is none. Raises ApiError."""
-    group = _missing(group_id, CLASSIC)
+
+    async def describe(node_id: int) -> tuple[Group, int]:
+        group, code = (await _described(ask, node_id, CONSUMER, [group_id]))[0]
+        if code == ErrorCode.GROUP_ID_NOT_FOUND:
+            group, code = (await _described(ask, node_id, CLASSIC, [group_id]))[0]
+        if code == ErrorCode.GROUP_ID_NOT_FOUND:
+            return _missing(group_id, CLASSIC), ErrorCode.NONE
+        return group, code
+
+    return await _at_coordinator(ask, group_id, describe)
+
+
+async def committed_offsets(ask: Ask, group_id: str) -> dict[tuple[str, int], int]:
+    """The offsets that a group has committed, by topic and partition. Raises ApiError.
+
+    librdkafka 2.16's AdminClient crashes when a coordinator answers that it is starting, or is none any more.
+    """
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
+
+    async def fetch(node_id: int) -> tuple[Any, int]:
+        (found,) = (await ask(request, node_id)).groups
+        return found, found.error_code
+
+    group = await _at_coordinator(ask, group_id, fetch)
+    offsets = {}
+    for topic in group.topics:
+        for partition in topic.partitions:
+            raise_for(partition.error_code, None)
+            if partition.committed_offset >= 0:
+                offsets[topic.name, partition.partition_index] = partition.committed_offset
+    return offsets
+
+
+async def _at_coordinator(ask: Ask, group_id: str, call: Callable[[int], Awaitable[tuple[T, int]]]) -> T:
+    """What a group's coordinator answers, without an error code; asked again while there is none."""
     code: int = ErrorCode.NONE
     for _ in range(COORDINATOR_TRIES):
         node_id, code = await _coordinator(ask, group_id)
         if code == ErrorCode.NONE:
-            group, code = (await _described(ask, node_id, CONSUMER, [group_id]))[0]
-            if code == ErrorCode.GROUP_ID_NOT_FOUND:
-                group, code = (await _described(ask, node_id, CLASSIC, [group_id]))[0]
-            if code == ErrorCode.GROUP_ID_NOT_FOUND:
-                return _missing(group_id, CLASSIC)
+            found, code = await call(node_id)
+            if code == ErrorCode.NONE:
+                return found
         if code not in NO_COORDINATOR_YET:
             break
         # a cluster's first coordinator has to be made, and a new one reads its log
         await asyncio.sleep(COORDINATOR_POLL_SECONDS)
-    raise_for(code, None)
-    return group
+    raise of_code(code)
 
 
 async def _groups_of(ask: Ask, node_id: int) -> list[Group]:
