@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,13 +34,9 @@ class DictionaryStorage:
 
 @dataclass
 class OperatorRun:
-    """One operator and its state. Values must be plain JSON, as the events go the way of the host's.
-
-    decode_key: makes the key that the operator sees of that in JSON.
-    """
+    """One operator and its state. Values must be plain JSON, as the events go the way of the host's."""
 
     operator: KeyedOperator
-    decode_key: Callable[[Any], Any] | None = None
     storage: DictionaryStorage = field(default_factory=DictionaryStorage)
     cache: keyed_state._Cache = field(default_factory=keyed_state._Cache)
     late: int = 0
@@ -56,7 +52,7 @@ class OperatorRun:
             _, records = groups.setdefault(text, (key_hash(text), []))
             record = orjson.dumps({"v": event.value, "h": None}).decode()
             records.append([event.input, event.timestamp_ms, record, 0])
-        processor = KeyedProcessor("test", self.operator, self.decode_key, [None] * 3, _same, _same, None)
+        processor = KeyedProcessor("test", self.operator, None, [None] * 3, _same, _same, None)
         state = BucketState(self.storage, self.cache)
         context = BucketContext(state, self.operator, watermark_ms, processing_time_ms)
         outputs = list(processor._outputs(groups, state, context))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -19,11 +18,9 @@ from ottla.pipeline.streams.operators.processor import (
     ProcessorRecord,
 )
 from ottla.pipeline.streams.operators.session_aggregate import SessionAggregate
-from ottla.pipeline.streams.operators.suppress import UntilTimeLimit, UntilWindowCloses
+from ottla.pipeline.streams.operators.suppress import UntilTimeLimit
 from ottla.pipeline.streams.windows import SessionWindows
 from support.keyed_operators import OperatorRun
-
-ENDS = ("start", "end")
 
 
 def window(key: str, start: int, end: int) -> dict[str, Any]:
@@ -56,22 +53,6 @@ def test_an_aggregate_of_sessions_says_that_it_needs_a_merger() -> None:
 def test_a_reduce_without_subtractor_says_so() -> None:
     with pytest.raises(TypeError, match="needs a subtractor"):
         Reduce(max).subtract(1, 1)
-
-
-def test_a_window_is_held_back_until_it_closes() -> None:
-    def decoded(key: dict[str, Any]) -> dict[str, Any]:
-        return key | {
-            each: datetime.fromtimestamp(key[each] / 1000, UTC).replace(tzinfo=None) for each in ENDS
-        }
-
-    host = OperatorRun(UntilWindowCloses(after_end_ms=5), decoded)
-    assert host.batch([Event(0, window("a", 0, 10), 1, 3), Event(0, window("a", 0, 10), 2, 4)]) == []
-    assert host.batch([Event(0, window("b", 0, 10), 1, 3)], watermark_ms=14) == []
-    assert host.batch([Event(0, window("b", 0, 10), None, 3)], watermark_ms=14) == []
-    assert rows(host.batch([], watermark_ms=15)) == [(decoded(window("a", 0, 10)), 2, 4)]
-    assert host.batch([Event(0, window("a", 0, 10), 3, 5)], watermark_ms=15) == []
-    assert host.late == 1
-    assert host.remembered == {}
 
 
 def test_changes_are_held_back_for_a_time_and_the_latest_goes_on() -> None:

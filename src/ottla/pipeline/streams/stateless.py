@@ -333,7 +333,7 @@ def _filter(node: Filter, frame: DataFrame) -> DataFrame:
     with naming(node):
         holds = F.coalesce(predicate, F.lit(False))
         kept = ~holds if node.negated else holds
-        if node.table:
+        if node.table and not node.drops:
             kept_value = F.when(kept & F.col("value").isNotNull(), F.col("value"))
             return frame.withColumn("value", kept_value).drop(_RESULT)
         return frame.where(_spared(frame, kept)).drop(_RESULT)

@@ -99,12 +99,16 @@ class Boundary:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Filter:
-    """Only the records for which `predicate` holds; of a table, the others become tombstones."""
+    """Only the records for which `predicate` holds; of a table, the others become tombstones.
+
+    `drops`: they are left out of a table too; for tables that send no second value of a key.
+    """
 
     name: str
     input: Node
     predicate: Expression
     negated: bool = False
+    drops: bool = False
 
     @property
     def table(self) -> bool:
