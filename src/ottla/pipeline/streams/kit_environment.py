@@ -217,10 +217,9 @@ class MemoryEnvironment:
     def _all(self) -> DataFrame:
         """The query's stream; names of its own, so that one source may be joined with another."""
         from pyspark.sql import DataFrame
-        from pyspark.sql import functions as F
 
         frame = DataFrame(self._stream.toDF(), self.spark)
-        return frame.select(*(F.col(name).alias(name) for name in frame.columns))
+        return frame.toDF(*frame.columns)
 
 
 class _Reader:

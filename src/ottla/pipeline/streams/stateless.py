@@ -155,7 +155,7 @@ def dead_letters_of(frame: DataFrame, dead_letters: DeadLetters, number_of_frame
     """The poison records of one of a query's frames, as the exactly-once sink writes them; counted."""
     from pyspark.sql import functions as F
 
-    dead = dead_letter_columns(F.col(ORIGIN), F.col(ERROR), dead_letters.topic)
+    dead = dead_letter_columns(ORIGIN, ERROR, dead_letters.topic)
     poison = frame.where(_reported(dead_letters))
     number = F.count(F.lit(1)).alias(COUNT)
     poison = poison.observe(f"{OBSERVATION_PREFIX}dead_letters_{number_of_frame}", number)
@@ -165,8 +165,10 @@ def dead_letters_of(frame: DataFrame, dead_letters: DeadLetters, number_of_frame
 def _reported(dead_letters: DeadLetters) -> Column:
     from pyspark.sql import functions as F
 
-    node = F.col(ERROR).getField("node")
-    return F.coalesce(node.isin(list(dead_letters.nodes)), F.lit(False))
+    if not dead_letters.nodes:
+        return F.lit(False)
+    nodes = ", ".join(f"'{name}'" for name in dead_letters.nodes)  # letters, digits and . _ - alone
+    return F.expr(f"coalesce({ERROR}.node IN ({nodes}), false)")
 
 
 def _source(frame: DataFrame) -> Column:
@@ -478,7 +480,7 @@ def to_topic(
             reported = _reported(dead_letters)
             frame = frame.where(well | reported)
             frame = frame.observe(f"{OBSERVATION_PREFIX}dead_letters", F.count_if(reported).alias(COUNT))
-            dead = dead_letter_columns(F.col(ORIGIN), F.col(ERROR), dead_letters.topic)
+            dead = dead_letter_columns(ORIGIN, ERROR, dead_letters.topic)
             columns = {each: F.when(well, columns[each]).otherwise(dead[each]) for each in SINK_COLUMNS}
         source = [_source(frame).alias("source")] if with_source else []
         return frame.select(*(columns[each].alias(each) for each in SINK_COLUMNS), *source)
