@@ -98,8 +98,8 @@ def produce(brokers: Brokers, count: int = 100) -> None:
 
 def test_three_brokers_live_and_stop_as_one(tmp_path: Path) -> None:
     with Brokers.start(tmp_path / "data", 3) as brokers:
-        # all of them serve when the line is there
-        assert brokers.live_brokers(brokers.bootstrap[2]) == [1, 2, 3]
+        # all of them serve when the line is there; on a busy machine one may be fenced for a moment
+        eventually(lambda: brokers.live_brokers(brokers.bootstrap[2]) == [1, 2, 3], "three brokers at first")
         assert brokers.voters(brokers.bootstrap[0]) == {1, 2, 3}
         produce(brokers)
         # one that dies comes back

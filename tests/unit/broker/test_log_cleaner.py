@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -169,8 +170,10 @@ def test_the_process_ends_with_the_work_and_with_the_broker(tmp_path: Path) -> N
     def children() -> list[int]:
         found = []
         for task in os.listdir(f"/proc/{os.getpid()}/task"):
-            content = Path(f"/proc/{os.getpid()}/task/{task}/children").read_text()
-            found += [int(pid) for pid in content.split()]
+            # A thread of another test's may end meanwhile.
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                content = Path(f"/proc/{os.getpid()}/task/{task}/children").read_text()
+                found += [int(pid) for pid in content.split()]
         return found
 
     if not os.path.exists("/proc/self/task"):
