@@ -211,15 +211,7 @@ class KafkaCluster:
     def delete_topic(self, topic: str) -> bool:
         """Delete a topic with all that is in it; False when there is none. Raises ClusterError."""
         future = self._admin.delete_topics([topic], request_timeout=REQUEST_TIMEOUT_SECONDS)[topic]
-        try:
-            future.result(REQUEST_TIMEOUT_SECONDS + 5)
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                return False
-            raise ClusterError(f"cannot delete topic {topic} at {self.bootstrap}: {error}") from error
-        except TimeoutError as error:
-            raise ClusterError(f"cannot delete topic {topic} at {self.bootstrap}: no answer") from error
-        return True
+        return self._deleted(future, f"delete topic {topic}", KafkaError.UNKNOWN_TOPIC_OR_PART)
 
     def groups(self, prefix: str = "") -> list[str]:
         """The consumer groups whose names begin with `prefix`. Raises ClusterError."""
@@ -362,14 +354,18 @@ class KafkaCluster:
     def delete_group(self, group: str) -> bool:
         """Remove a group and its offsets; False when there is none. Raises ClusterError, also for members."""
         future = self._admin.delete_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_SECONDS)[group]
+        return self._deleted(future, f"delete group {group}", KafkaError.GROUP_ID_NOT_FOUND)
+
+    def _deleted(self, future: Any, what: str, missing: int) -> bool:
+        """Whether something was deleted; False where the answer is `missing`. Raises ClusterError."""
         try:
             future.result(REQUEST_TIMEOUT_SECONDS + 5)
         except KafkaException as error:
-            if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+            if error.args[0].code() == missing:
                 return False
-            raise ClusterError(f"cannot delete group {group} at {self.bootstrap}: {error}") from error
+            raise ClusterError(f"cannot {what} at {self.bootstrap}: {error}") from error
         except TimeoutError as error:
-            raise ClusterError(f"cannot delete group {group} at {self.bootstrap}: no answer") from error
+            raise ClusterError(f"cannot {what} at {self.bootstrap}: no answer") from error
         return True
 
     def lag(self, group: str, topic: str) -> int:

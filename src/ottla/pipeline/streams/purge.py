@@ -78,13 +78,15 @@ def _expired(cluster: KafkaCluster, topic: str, windows: Windows) -> Positions:
     if topic_id is None:
         raise ClusterError(f"there is no topic {topic} at {cluster.bootstrap}")
     history = WindowHistory.read(windows.file, topic_id, windows.retention_ms)
+    kept = history.notes
     ends = cluster.end_positions(topic)  # first: the time is to be that of all before them, or later
     latest_ms = cluster.latest_timestamp_ms(topic)
     if latest_ms is not None:
         history.note(latest_ms, ends)
     watermark_ms = windows.watermark_ms()
     expired = {} if watermark_ms is None else history.expire(watermark_ms)
-    history.write(windows.file, topic_id)
+    if history.notes != kept:
+        history.write(windows.file, topic_id)
     return expired
 
 
