@@ -83,6 +83,7 @@ def job_for(log: Log, start_offset: int, end_offset: int, *, now_ms: int, map_by
     """What the broker orders for this section."""
     return CleaningJob(
         directory=log.directory,
+        identity=log.files.identity(),
         dirty=sources(
             each
             for each in log.segments[:-1]

@@ -12,8 +12,11 @@ between two events of the loop, or refuses when the segments are not the log's a
 after the last group the directory is synced, then the cleaner's checkpoint. A kill in between cleans the same
 section again.
 
-A partition that cannot be cleaned, because its bytes are corrupt, is left alone until the next start, with
-one line in the log. The others go on.
+A topic may be deleted, and made again under its name, at any await. The child holds the directory itself, not
+its name, and all else goes through the log's files, which refuse then: nothing reaches the new topic's.
+
+A partition that cannot be cleaned, because its bytes are corrupt or because the child died over it
+`DEATHS` times in a row, is left alone until the next start, with one line in the log. The others go on.
 """
 
 from __future__ import annotations
@@ -26,15 +29,17 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.file_work import FileWork
+from ottla.broker.offset_checkpoint import OffsetCheckpoint
 from ottla.broker.partition import Partition
 from ottla.core.metadata import broker_settings
 from ottla.storage.checkpoints import TopicPartition
 from ottla.storage.compaction.selection import LogToClean, examine, groups
-from ottla.storage.errors import StorageError
-from ottla.storage.files import sync_directory
+from ottla.storage.errors import PartitionDeleted, StorageError
 from ottla.storage.log import Log
 from ottla.storage.log_directory import LogDirectory
 from ottla.storage.swapping import remove_cleaned
@@ -48,6 +53,8 @@ log = logging.getLogger("ottla.broker")
 NICENESS = 10
 """Where broker and clients want every core, cleaning gets a tenth of one, some 9 MiB a second."""
 LOGS_A_TURN = 64
+DEATHS = 3
+"""So often in a row may the child die over one log: an operator's kill, a machine short of memory."""
 _WORKER = "ottla.storage.compaction.worker"
 _LENGTH_BYTES = 4
 _NO_RATE = 1e18
@@ -79,6 +86,7 @@ class CleaningProcess:
             *("-m", _WORKER, str(os.getpid()), str(NICENESS)),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C and hang-ups are the broker's, which ends this process
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
         return cls(process)
@@ -97,7 +105,8 @@ class CleaningProcess:
             await orders.drain()
             length = int.from_bytes(await answers.readexactly(_LENGTH_BYTES), "big")
             answer: dict[str, Any] = json.loads(await answers.readexactly(length))
-        except (OSError, asyncio.IncompleteReadError) as problem:
+        except (OSError, RuntimeError, asyncio.IncompleteReadError) as problem:
+            # RuntimeError is uvloop's for a pipe whose other end was closed before the write.
             raise WorkerEnded("the cleaning process ended") from problem
         if "problem" in answer:
             raise CleaningFailed(answer["problem"], corrupt=answer["corrupt"])
@@ -114,7 +123,7 @@ class CleaningProcess:
         orders, answers = self._process.stdin, self._process.stdout
         assert orders is not None and answers is not None
         orders.close()
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, RuntimeError):  # whatever it had not read yet
             await orders.wait_closed()
         while await answers.read(1 << 16):
             pass  # what it said last
@@ -130,18 +139,23 @@ class LogCleaner:
     """
 
     def __init__(
-        self, broker: Broker, directory: LogDirectory, partitions: Callable[[], Iterable[Partition]]
+        self,
+        broker: Broker,
+        directory: LogDirectory,
+        partitions: Callable[[], Iterable[Partition]],
+        work: FileWork,
     ) -> None:
         self._broker = broker
-        self._directory = directory
+        self._work = work
         self._partitions = partitions
-        self._offsets = directory.read_cleaner_offsets()
+        self._checkpoint = OffsetCheckpoint(directory.read_cleaner_offsets(), directory.write_cleaner_offsets)
         self._checkpointing = asyncio.Lock()
         self._idle: list[CleaningProcess] = []
         self._busy: dict[TopicPartition, CleaningProcess | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._aborted: set[TopicPartition] = set()  # while being cleaned
         self._failed: set[TopicPartition] = set()  # not to be tried again before the next pause
+        self._deaths: dict[TopicPartition, int] = {}  # of the child over a log, in a row
         self._supervisor: Supervisor
         self.uncleanable: set[TopicPartition] = set()
         self.cleanings = 0
@@ -162,22 +176,22 @@ class LogCleaner:
 
     def before_opening(self, topic: str, index: int, path: Path) -> None:
         """A partition is about to be made or opened: what is known of an older one of its name goes first."""
-        if (topic, index) in self._offsets and not path.exists():
-            del self._offsets[topic, index]
-            self._directory.write_cleaner_offsets(self._offsets)
+        if not path.exists():
+            self._checkpoint.remove((topic, index))
 
     def on_deleted(self, topic: str, index: int) -> None:
         """A partition is being deleted: stop cleaning it, forget it."""
         key = (topic, index)
-        self._offsets.pop(key, None)
+        self._checkpoint.forget(key)
         self.uncleanable.discard(key)
+        self._deaths.pop(key, None)
         self._abort(key)
 
     def on_truncated(self, topic: str, index: int, offset: int) -> None:
         """A log was cut at `offset`: what is being cleaned may not be in it any more."""
         key = (topic, index)
-        if self._offsets.get(key, 0) > offset:
-            self._offsets[key] = offset
+        if self._checkpoint.offsets.get(key, 0) > offset:
+            self._checkpoint.offsets[key] = offset
         self._abort(key)
 
     def _abort(self, key: TopicPartition) -> None:
@@ -205,7 +219,9 @@ class LogCleaner:
                 await asyncio.sleep(config[broker_settings.LOG_CLEANER_BACKOFF_MS] / 1000)
         finally:
             for task in self._tasks:
-                task.cancel()
+                # A supervisor that stops has cancelled them too: a second time would cut off their own ends.
+                if not task.cancelling():
+                    task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self._end_idle()
 
@@ -236,20 +252,18 @@ class LogCleaner:
             key = (partition.topic, partition.index)
             if not partition.log.config.compacts or key in self._busy:
                 continue
-            if key in self.uncleanable or key in self._failed:
+            if key in self.uncleanable or key in self._failed or partition.log.is_deleted:
                 continue
-            examined = examine(partition.log, self._offsets.get(key), partition.last_stable_offset, now_ms)
+            offsets = self._checkpoint.offsets
+            examined = examine(partition.log, offsets.get(key), partition.last_stable_offset, now_ms)
             self.max_dirty_ratio = max(self.max_dirty_ratio, examined.dirty_ratio)
             if examined.checkpoint_invalid:
-                self._offsets[key] = examined.start_offset
+                offsets[key] = examined.start_offset
             if examined.is_due and (found is None or examined.dirty_ratio > found.dirty_ratio):
                 found = examined
-        if found is not None and not self._is_held(found.log):
-            return None  # deleted while others were looked at
+        if found is not None and found.log.is_deleted:
+            return None  # while others were looked at
         return found
-
-    def _is_held(self, which: Log) -> bool:
-        return any(partition.log is which for partition in self._partitions())
 
     # -- cleaning -----------------------------------------------------------------------------------
 
@@ -260,7 +274,8 @@ class LogCleaner:
             process = self._idle.pop() if self._idle else await CleaningProcess.start()
             self._busy[key] = process
             answer, end_offset = await self._clean_with(process, key, dirty)
-            await self._checkpoint(key, dirty.log, end_offset)
+            await self._note_end(key, dirty.log, end_offset)
+            self._deaths.pop(key, None)
             self._idle.append(process)
             process = None
             self._report(dirty, answer, end_offset, time.perf_counter() - began)
@@ -272,7 +287,8 @@ class LogCleaner:
             self._aborted.discard(key)
             if process is not None:
                 await process.end()
-                remove_cleaned(dirty.log.directory)
+                with contextlib.suppress(PartitionDeleted):
+                    remove_cleaned(dirty.log.files)
 
     async def _clean_with(
         self, process: CleaningProcess, key: TopicPartition, dirty: LogToClean
@@ -305,6 +321,7 @@ class LogCleaner:
         rate = config[broker_settings.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND]
         job = {
             "directory": str(cleaned.directory),
+            "identity": cleaned.files.identity(),
             "dirty": [
                 [each.base_offset, each.size_bytes, each.end_offset]
                 for each in cleaned.segments[:-1]
@@ -326,26 +343,32 @@ class LogCleaner:
         }
         return {"map": job, "bytes_per_second": min(rate / threads, _NO_RATE)}
 
-    async def _checkpoint(self, key: TopicPartition, cleaned: Log, end_offset: int) -> None:
-        """Note where the next dirty section begins, once the swaps before it are on the disk."""
+    async def _note_end(self, key: TopicPartition, cleaned: Log, end_offset: int) -> None:
+        """Note where the next dirty section begins, once the swaps before it are on the disk.
+
+        Raises PartitionDeleted.
+        """
+        await self._work.run(cleaned.files.sync)
         async with self._checkpointing:
-            try:
-                await asyncio.to_thread(sync_directory, cleaned.directory)
-            except FileNotFoundError:
-                return  # deleted meanwhile
             if key in self._aborted:
-                return
-            self._offsets[key] = end_offset
+                raise StorageError("the partition was deleted or cut meanwhile")
             held = {(partition.topic, partition.index) for partition in self._partitions()}
-            offsets = {each: offset for each, offset in self._offsets.items() if each in held}
-            await asyncio.to_thread(self._directory.write_cleaner_offsets, offsets)
+            offsets = self._checkpoint.offsets
+            for gone in offsets.keys() - held:
+                del offsets[gone]
+            offsets[key] = end_offset
+            await self._work.run(partial(self._checkpoint.write, self._checkpoint.take()))
 
     def _give_up(self, key: TopicPartition, problem: Exception) -> None:
         topic, partition = key
         if key in self._aborted:
             log.info("cleaning stopped topic=%s partition=%d", topic, partition)
             return
-        if isinstance(problem, WorkerEnded) or (isinstance(problem, CleaningFailed) and problem.corrupt):
+        hopeless = isinstance(problem, CleaningFailed) and problem.corrupt
+        if isinstance(problem, WorkerEnded):
+            deaths = self._deaths[key] = self._deaths.get(key, 0) + 1
+            hopeless = deaths >= DEATHS
+        if hopeless:
             self.uncleanable.add(key)
             log.error(
                 "log cannot be cleaned, left alone until the next start topic=%s partition=%d reason=%s",

@@ -7,11 +7,15 @@ What goes to disk when, so that kill -9 is survivable at any line:
     retention           the log start offset moves in memory, files are renamed to `.deleted`, then removed;
                         after a crash the first remaining segment tells the start
     DeleteRecords       the log start offset checkpoint is synced before the client hears of it
+    topic deleted       the directory is renamed; work on the log that is under way in threads goes on in the
+                        renamed directory or ends with PartitionDeleted (see ottla.storage.directory_files)
     topic made again    the checkpoints lose what they say of the old topic of the name before the new one's
-                        directory is made: an old log start offset would cut the new records
+                        directory is made: an old log start offset would cut the new records, an old high
+                        watermark would have them count as committed
     truncation          recovery points and high watermarks not above the cut are synced first, for a start
                         after a crash must not believe what is written there later
-    clean shutdown      all logs synced and closed, checkpoints written, then the marker file, last of all
+    clean shutdown      work in threads has ended; all logs synced and closed, checkpoints written, then the
+                        marker file, last of all
 """
 
 from __future__ import annotations
@@ -19,17 +23,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import threading
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ottla.broker.file_work import FileWork
 from ottla.broker.metadata_log import METADATA_TOPIC
+from ottla.broker.offset_checkpoint import OffsetCheckpoint, TakenOffsets
 from ottla.core.metadata import broker_settings, topic_settings
 from ottla.core.metadata.config_layers import TopicConfig
 from ottla.core.metadata.image import MetadataImage, TopicImage
 from ottla.storage.checkpoints import TopicPartition, read_partition_metadata
-from ottla.storage.log import FlushTask, Log, LogConfig
+from ottla.storage.log import Log, LogConfig
 from ottla.storage.log_directory import LogDirectory
 
 if TYPE_CHECKING:
@@ -47,20 +53,22 @@ NEVER_MS = 2**63 - 1
 class LogManager:
     """Opens, watches over and closes the logs of one data directory."""
 
-    def __init__(self, broker: Broker, directory: LogDirectory) -> None:
+    def __init__(self, broker: Broker, directory: LogDirectory, work: FileWork) -> None:
         self._broker = broker
+        self._work = work
         self._directory = directory
         self._logs: dict[TopicPartition, Log] = {}
-        self._recovery_points = directory.read_recovery_points()
-        self._log_start_offsets = directory.read_log_start_offsets()
-        self._high_watermarks = directory.read_high_watermarks()
-        self._clean_check_bytes = directory.clean_check_bytes()
+        self._recovery_points = OffsetCheckpoint(
+            directory.read_recovery_points(), directory.write_recovery_points
+        )
+        self._log_start_offsets = OffsetCheckpoint(
+            directory.read_log_start_offsets(), directory.write_log_start_offsets
+        )
+        self._high_watermarks = OffsetCheckpoint(
+            directory.read_high_watermarks(), directory.write_high_watermarks
+        )
         self._checkpointing = asyncio.Lock()
-        # Checkpoints are numbered and written under a lock, so that a thread never replaces a newer one.
-        self._writing = threading.Lock()
-        self._last_taken = self._last_written = 0
-        #: The partitions that the files on the disk may name.
-        self._checkpointed = self._recovery_points.keys() | self._log_start_offsets.keys()
+        self._clean_check_bytes = directory.clean_check_bytes()
         broker.quorum.log.leave_checkpoints_to(self.before_metadata_shortening)
         self._flush_wanted = asyncio.Event()
         self._doomed: list[tuple[int, Path]] = []
@@ -87,15 +95,15 @@ class LogManager:
         """The partition's log, recovered if the last process was killed. Raises StorageError."""
         key = (topic.name, partition)
         path = self._directory.partition_path(topic.name, partition)
-        if key in self._checkpointed and not path.exists():
-            self._forget(key)
-            self._write_offsets(*self._take_offsets())
+        if not path.exists():
+            for checkpoint in self._checkpoints:
+                checkpoint.remove(key)
         opened = Log.open(
             path,
             config,
             now_ms=self._broker.now_ms(),
-            recovery_point=self._recovery_points.get(key, 0),
-            log_start_offset=self._log_start_offsets.get(key, 0),
+            recovery_point=self._recovery_points.offsets.get(key, 0),
+            log_start_offset=self._log_start_offsets.offsets.get(key, 0),
             clean_shutdown=self._directory.clean_shutdown,
             topic_id=topic.topic_id,
             open_files=self._directory.open_files,
@@ -110,20 +118,24 @@ class LogManager:
 
     def checkpointed_high_watermark(self, topic: str, partition: int) -> int:
         """What was known to be committed at the last checkpoint; 0 for a new partition."""
-        return self._high_watermarks.get((topic, partition), 0)
+        return self._high_watermarks.offsets.get((topic, partition), 0)
 
     def delete(self, doomed: Log) -> None:
         """Rename a deleted partition's directory now, remove it after file.delete.delay.ms."""
         key = (doomed.topic, doomed.partition)
         self._logs.pop(key, None)
         self._last_flush_ms.pop(key, None)
-        self._forget(key)
+        for checkpoint in self._checkpoints:
+            checkpoint.forget(key)
         renamed = doomed.delete()
-        self._doomed.append((self._broker.now_ms() + doomed.config.file_delete_delay_ms, renamed))
+        if renamed is None:
+            log.warning("directory of a deleted partition was gone already path=%s", doomed.directory)
+        else:
+            self._doomed.append((self._broker.now_ms() + doomed.config.file_delete_delay_ms, renamed))
 
-    def _forget(self, key: TopicPartition) -> None:
-        for checkpoint in (self._recovery_points, self._log_start_offsets, self._high_watermarks):
-            checkpoint.pop(key, None)
+    @property
+    def _checkpoints(self) -> tuple[OffsetCheckpoint, ...]:
+        return self._recovery_points, self._log_start_offsets, self._high_watermarks
 
     def log_config(self, config: TopicConfig) -> LogConfig:
         """A topic's settings as its logs need them."""
@@ -193,28 +205,27 @@ class LogManager:
             for each in list(self._logs.values()):
                 everything = each.log_end_offset - each.recovery_point >= each.config.flush_messages
                 if everything or each.has_unflushed_segments:
-                    await self._flush(each, each.prepare_flush(closed_only=not everything))
+                    await self._flush(each, closed_only=not everything)
 
     async def _flush_by_time(self) -> None:
         """flush.ms: logs that hold something unsynced for that long."""
         now_ms = self._broker.now_ms()
         for key, each in list(self._logs.items()):
-            if each.config.flush_ms == NEVER_MS:
+            if each.config.flush_ms == NEVER_MS or each.is_deleted:
                 continue
             if now_ms - self._last_flush_ms.get(key, 0) >= each.config.flush_ms:
                 self._last_flush_ms[key] = now_ms
-                await self._flush(each, each.prepare_flush())
+                await self._flush(each)
 
-    @staticmethod
-    async def _flush(flushed: Log, task: FlushTask | None) -> None:
-        if task is not None:
-            await asyncio.to_thread(task.run)
+    async def _flush(self, flushed: Log, *, closed_only: bool = False) -> None:
+        task = flushed.prepare_flush(closed_only=closed_only)
+        if task is not None and await self._work.run(task.run):
             flushed.complete_flush(task)
 
     async def enforce_retention(self, logs: Iterable[tuple[Log, int]]) -> None:
         """Delete segments that are too old or too many."""
         now_ms = self._broker.now_ms()
-        for each, high_watermark in list(logs):
+        for each, high_watermark in list(logs):  # deleted ones among them after the first turn: see Log
             deleted = each.enforce_retention(now_ms, high_watermark)
             if deleted:
                 log.info(
@@ -231,7 +242,7 @@ class LogManager:
         due = [path for due_ms, path in self._doomed if due_ms <= now_ms]
         self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
         for path in due:
-            await asyncio.to_thread(self._directory.remove_deleted, path)
+            await self._work.run(partial(self._directory.remove_deleted, path))
 
     async def _expire_producers(self) -> None:
         now_ms = self._broker.now_ms()
@@ -244,16 +255,18 @@ class LogManager:
         """Write recovery points and log start offsets; durable when this returns."""
         async with self._checkpointing:
             self._collect_offsets()
-            taken = self._take_offsets()
-            await asyncio.to_thread(self._write_offsets, *taken)
+            await self._work.run(partial(self._write_offsets, *self._take_offsets()))
 
     async def checkpoint_high_watermarks(self, logs: Iterable[tuple[Log, int]]) -> None:
         """Write how far every partition is committed."""
         async with self._checkpointing:
             current = {(each.topic, each.partition): high_watermark for each, high_watermark in logs}
-            if current != self._high_watermarks:
-                self._high_watermarks = current
-                await asyncio.to_thread(self._directory.write_high_watermarks, dict(current))
+            if current != self._high_watermarks.offsets:
+                self._high_watermarks.offsets = current
+                await self._write_high_watermarks()
+
+    async def _write_high_watermarks(self) -> None:
+        await self._work.run(partial(self._high_watermarks.write, self._high_watermarks.take()))
 
     async def before_truncation(self, cuts: Sequence[tuple[Log, int]]) -> None:
         """Logs are about to be cut at these offsets: let no checkpoint speak of what was above."""
@@ -261,49 +274,38 @@ class LogManager:
         for cut, offset in cuts:
             key = (cut.topic, cut.partition)
             cut.lower_recovery_point(offset)
-            points = points or self._recovery_points.get(key, 0) > offset
-            if self._high_watermarks.get(key, 0) > offset:
+            points = points or self._recovery_points.offsets.get(key, 0) > offset
+            if self._high_watermarks.offsets.get(key, 0) > offset:
                 marks = True
-                self._high_watermarks[key] = offset
+                self._high_watermarks.offsets[key] = offset
         if points:
             await self.checkpoint_offsets()
         if marks:
             async with self._checkpointing:
-                await asyncio.to_thread(self._directory.write_high_watermarks, dict(self._high_watermarks))
+                await self._write_high_watermarks()
 
     def before_metadata_shortening(self, offset: int) -> None:
         """The same for the metadata log, which its quorum cuts at once."""
-        if self._recovery_points.get((METADATA_TOPIC, 0), 0) > offset:
-            self._recovery_points[METADATA_TOPIC, 0] = offset
+        if self._recovery_points.offsets.get((METADATA_TOPIC, 0), 0) > offset:
+            self._recovery_points.offsets[METADATA_TOPIC, 0] = offset
             self._write_offsets(*self._take_offsets())
 
-    def _take_offsets(self) -> tuple[int, dict[TopicPartition, int], dict[TopicPartition, int]]:
-        self._last_taken += 1
-        points, starts = dict(self._recovery_points), dict(self._log_start_offsets)
-        self._checkpointed |= points.keys() | starts.keys()
-        return self._last_taken, points, starts
+    def _take_offsets(self) -> tuple[TakenOffsets, TakenOffsets]:
+        return self._recovery_points.take(), self._log_start_offsets.take()
 
-    def _write_offsets(
-        self, number: int, points: dict[TopicPartition, int], starts: dict[TopicPartition, int]
-    ) -> None:
-        with self._writing:
-            if number < self._last_written:
-                return
-            self._directory.write_recovery_points(points)
-            self._directory.write_log_start_offsets(starts)
-            self._last_written = number
-            if number == self._last_taken:
-                self._checkpointed = points.keys() | starts.keys()
+    def _write_offsets(self, points: TakenOffsets, starts: TakenOffsets) -> None:
+        self._recovery_points.write(points)
+        self._log_start_offsets.write(starts)
 
     def _collect_offsets(self) -> None:
-        self._recovery_points[METADATA_TOPIC, 0] = self._broker.controller.recovery_point
+        points, starts = self._recovery_points.offsets, self._log_start_offsets.offsets
+        points[METADATA_TOPIC, 0] = self._broker.controller.recovery_point
         for key, each in self._logs.items():
-            self._recovery_points[key] = each.recovery_point
-            base_offsets = each.segment_base_offsets
-            if each.log_start_offset > base_offsets[0]:
-                self._log_start_offsets[key] = each.log_start_offset
+            points[key] = each.recovery_point
+            if each.log_start_offset > each.segment_base_offsets[0]:
+                starts[key] = each.log_start_offset
             else:
-                self._log_start_offsets.pop(key, None)
+                starts.pop(key, None)
 
     def close(self, high_watermarks: dict[TopicPartition, int]) -> None:
         """Close every log, then write the checkpoints. The clean shutdown marker is the caller's."""
@@ -311,4 +313,5 @@ class LogManager:
             each.close()
         self._collect_offsets()
         self._write_offsets(*self._take_offsets())
-        self._directory.write_high_watermarks(high_watermarks)
+        self._high_watermarks.offsets = high_watermarks
+        self._high_watermarks.write(self._high_watermarks.take())

@@ -38,7 +38,7 @@ from ottla.protocol.records.snapshot_footer_record import SnapshotFooterRecord
 from ottla.protocol.records.snapshot_header_record import SnapshotHeaderRecord
 from ottla.protocol.schema import Buffer, Message
 from ottla.storage.errors import LogDirectoryError
-from ottla.storage.files import FileHandle, open_for_reading, replace_file, sync_directory
+from ottla.storage.files import FileHandle, create_file, open_for_reading, replace_file, sync_directory
 
 RECORDS_PER_BATCH = 1000
 MAX_SNAPSHOT_BYTES = 1 << 32
@@ -162,7 +162,7 @@ class IncomingSnapshot:
         self._directory = directory
         self._path = directory / f"{snapshot.file_name}{_UNFINISHED_SUFFIX}"
         self._path.unlink(missing_ok=True)
-        self._file: FileHandle | None = FileHandle(str(self._path))
+        self._file: FileHandle | None = create_file(str(self._path))
 
     def append(self, data: Buffer) -> None:
         """The next bytes. They are synced at once, so that no sync at the end takes long. Raises OSError."""

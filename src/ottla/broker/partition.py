@@ -24,6 +24,7 @@ from ottla.protocol.record_batch import BatchHeader, patch_base_offset_and_epoch
 from ottla.storage.log import AppendResult, Log, LogSlice
 
 Waiter = Callable[[], None]
+NO_LEADER = -1
 
 
 class CommitWait:
@@ -122,8 +123,15 @@ class Partition:
         self._role_changed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def let_go(self) -> None:
-        """The partition is gone from this broker: refuse whoever waits."""
-        self._role_changed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        """The partition is gone from this broker: refuse whoever waits, and whoever comes later."""
+        self.follow(
+            PartitionFollower(
+                leader_id=NO_LEADER,
+                leader_epoch=self.leader_epoch,
+                log=self.log,
+                high_watermark=self.high_watermark,
+            )
+        )
 
     def _role_changed(self, code: ErrorCode) -> None:
         self._seen_high_watermark = -1

@@ -21,12 +21,14 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.broker.file_work import FileWork
 from ottla.broker.in_sync_updates import InSyncUpdates
 from ottla.broker.log_cleaner import LogCleaner
 from ottla.broker.log_manager import LogManager
-from ottla.broker.partition import Partition
+from ottla.broker.partition import NO_LEADER, Partition
 from ottla.broker.replica_fetcher import ReplicaFetchers
 from ottla.broker.replication_quota import ReplicationQuotas
 from ottla.broker.schema_validation import SchemaValidation
@@ -58,7 +60,8 @@ from ottla.protocol.record_batch import (
     parse_batch_header,
 )
 from ottla.protocol.schema import Buffer
-from ottla.storage.log import AppendResult, Log, LogConfig
+from ottla.storage.errors import PartitionDeleted
+from ottla.storage.log import AppendResult, LogConfig
 from ottla.storage.log_directory import LogDirectory
 from ottla.storage.producer_states import Verification
 from ottla.storage.timestamp_search import TimestampedOffset
@@ -82,7 +85,6 @@ NO_TIMESTAMP = -1
 ACKS_ALL = -1
 RACK_AWARE_SELECTOR = "RackAwareReplicaSelector"
 LONG_TIMEOUT_MS = 3_600_000
-NO_LEADER = -1
 COMMIT_TIMEOUT_OF = {
     GROUP_TOPIC: broker_settings.OFFSETS_COMMIT_TIMEOUT_MS,
     "__share_group_state": broker_settings.SHARE_COORDINATOR_WRITE_TIMEOUT_MS,
@@ -119,8 +121,9 @@ class ReplicaManager:
 
     def __init__(self, broker: Broker, directory: LogDirectory) -> None:
         self._broker = broker
-        self._logs = LogManager(broker, directory)
-        self.cleaner = LogCleaner(broker, directory, self.partitions)
+        self._file_work = FileWork()
+        self._logs = LogManager(broker, directory, self._file_work)
+        self.cleaner = LogCleaner(broker, directory, self.partitions, self._file_work)
         self.quotas = ReplicationQuotas(broker)
         self._fetchers = ReplicaFetchers(broker, self._logs, self.cleaner, self.quotas)
         self._updates = InSyncUpdates(broker)
@@ -270,16 +273,30 @@ class ReplicaManager:
             await self._schemas.check_batch(header, batch, schemas)
         return CheckedBatch(header, batch, now_ms)
 
-    async def find_by_timestamp(self, log: Log, timestamp_ms: int | None) -> TimestampedOffset | None:
+    async def find_by_timestamp(
+        self, partition: Partition, timestamp_ms: int | None
+    ) -> TimestampedOffset | None:
         """The first record that is not older than `timestamp_ms`; with None, that has the largest timestamp.
 
         It may lie in a batch that unfolds to 128 MiB, so this is done in a thread, a few at a time. Raises
-        OSError, ValueError where the log was closed meanwhile, LogCorruption.
+        UnknownTopicOrPartition or NotLeaderOrFollower when the partition went meanwhile, OSError,
+        LogCorruption.
         """
-        async with self._searches:
-            if timestamp_ms is None:
-                return await asyncio.to_thread(log.find_max_timestamp)
-            return await asyncio.to_thread(log.find_offset_by_timestamp, timestamp_ms)
+        searched = partition.log
+        try:
+            async with self._searches:
+                if timestamp_ms is None:
+                    found = await self._file_work.run(searched.find_max_timestamp)
+                else:
+                    found = await self._file_work.run(
+                        partial(searched.find_offset_by_timestamp, timestamp_ms)
+                    )
+        except PartitionDeleted:
+            pass
+        if searched.is_deleted:
+            known = self._broker.image.topics_by_id.get(partition.topic_id)
+            raise UnknownTopicOrPartition() if known is None else NotLeaderOrFollower()
+        return found
 
     def append_end_transaction_marker(
         self,
@@ -743,8 +760,9 @@ class ReplicaManager:
     async def close(self) -> None:
         """Flush and close every log and write the checkpoints, so that the next start trusts them."""
         self._schemas.close()
+        await self._file_work.settle()
         committed = {(each.topic, each.index): each.high_watermark for each in self.partitions()}
-        await asyncio.to_thread(self._logs.close, committed)
+        await self._file_work.run(partial(self._logs.close, committed))
 
 
 def _compression(config: TopicConfig) -> tuple[Codec | None, int | None]:

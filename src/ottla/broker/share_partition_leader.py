@@ -130,6 +130,9 @@ class SharePartitionLeader:
             start_offset = state.start_offset
             if start_offset == NO_OFFSET:
                 start_offset = await self._first_start_offset()
+        except KafkaError as error:  # the partition went while it was searched
+            self._refuse(error)
+            return
         except (OSError, ValueError, StorageError) as problem:
             log.error("share partition %s could not be loaded: %s", self.key.coordinator_key, problem)
             self._refuse(UnknownServerError())
@@ -159,7 +162,7 @@ class SharePartitionLeader:
         timestamp_ms = reset_timestamp_ms(strategy, broker.now_ms())
         if strategy == LATEST or timestamp_ms is None:
             return high_watermark
-        found = await broker.replicas.find_by_timestamp(stored, timestamp_ms)
+        found = await broker.replicas.find_by_timestamp(self.partition, timestamp_ms)
         return high_watermark if found is None else min(found.offset, high_watermark)
 
     def _refuse(self, error: KafkaError) -> None:

@@ -54,7 +54,7 @@ def uuid_from_text(text: str) -> UUID:
 def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
     """Replace an offset checkpoint; on the disk when this returns."""
     lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
-    _write(path, lines, sync=True)
+    replace_file(path, _encode(lines), sync=True)
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
@@ -68,9 +68,9 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
     return offsets
 
 
-def write_leader_epochs(path: Path, entries: Iterable[tuple[int, int]], *, sync: bool) -> None:
-    """Replace a leader epoch checkpoint with (epoch, start offset) entries."""
-    _write(path, [f"{epoch} {start_offset}" for epoch, start_offset in entries], sync=sync)
+def encode_leader_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
+    """The content of a leader epoch checkpoint with these (epoch, start offset) entries."""
+    return _encode([f"{epoch} {start_offset}" for epoch, start_offset in entries])
 
 
 def read_leader_epochs(path: Path) -> list[tuple[int, int]]:
@@ -104,9 +104,8 @@ def read_partition_metadata(directory: Path) -> UUID | None:
     return topic_id
 
 
-def _write(path: Path, lines: Sequence[str], *, sync: bool) -> None:
-    content = "\n".join([_VERSION, str(len(lines)), *lines, ""])
-    replace_file(path, content.encode(), sync=sync)
+def _encode(lines: Sequence[str]) -> bytes:
+    return "\n".join([_VERSION, str(len(lines)), *lines, ""]).encode()
 
 
 def _read_text(path: Path) -> str:

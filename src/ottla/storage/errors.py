@@ -13,6 +13,13 @@ class StorageError(Exception):
     """Something on disk is not as it must be, or the operating system refused an operation."""
 
 
+class PartitionDeleted(StorageError, FileNotFoundError):
+    """The partition was deleted while somebody worked on its log: there is nothing left to work on.
+
+    Also a FileNotFoundError, for that is what work on a single deleted segment meets.
+    """
+
+
 class LogDirectoryError(StorageError):
     """A log directory cannot be used: not writable, in use, or another cluster's or node's."""
 

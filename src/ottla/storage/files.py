@@ -16,22 +16,27 @@ from pathlib import Path
 from typing import Protocol
 
 _COMMON = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-_READ_WRITE = os.O_RDWR | os.O_CREAT | _COMMON
-_WRITE_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | _COMMON
-_READ_ONLY = os.O_RDONLY | _COMMON
+READ_WRITE = os.O_RDWR | _COMMON
+READ_ONLY = os.O_RDONLY | _COMMON
+CREATE_FLAGS = os.O_RDWR | os.O_CREAT | _COMMON
+APPEND_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | _COMMON
 
 
 _sync_data = getattr(os, "fdatasync", os.fsync)
 
 
 class FileHandle:
-    """An open descriptor that closes when the last reference to it goes."""
+    """An open descriptor that closes when the last reference to it goes.
+
+    Opening makes no file unless `flags` say so: whoever opens a file that ought to be there must not make an
+    empty one in its place when it is not. With `directory_fd` the path is relative to that directory.
+    """
 
     __slots__ = ("fd", "lock")
 
-    def __init__(self, path: str, flags: int = _READ_WRITE) -> None:
+    def __init__(self, path: str, flags: int = READ_WRITE, *, directory_fd: int | None = None) -> None:
         self.fd = -1  # __del__ runs even when open fails
-        self.fd = os.open(path, flags, 0o644)
+        self.fd = os.open(path, flags, 0o644, dir_fd=directory_fd)
         self.lock = None if hasattr(os, "pread") else threading.Lock()
 
     def fileno(self) -> int:
@@ -105,28 +110,20 @@ class OpenFiles:
                     return
 
 
+def create_file(path: str) -> FileHandle:
+    """Open a file, which is made if it does not exist."""
+    return FileHandle(path, CREATE_FLAGS)
+
+
 def open_for_reading(path: str) -> FileHandle:
-    return FileHandle(path, _READ_ONLY)
+    return FileHandle(path, READ_ONLY)
 
 
-def append_to_file(path: str, data: bytes | bytearray) -> None:
-    """Open, append, close: for the small files beside a segment, which keep no descriptor."""
-    fd = os.open(path, _WRITE_APPEND, 0o644)
-    try:
-        written = os.write(fd, data)
-        while written < len(data):
-            written += os.write(fd, memoryview(data)[written:])
-    finally:
-        os.close(fd)
-
-
-def sync_file(path: str) -> None:
-    """fsync a file that is not open."""
-    fd = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+def write_all(fd: int, data: bytes | bytearray | memoryview) -> None:
+    """Write all of `data` at the descriptor's position."""
+    written = os.write(fd, data) if data else 0
+    while written < len(data):
+        written += os.write(fd, memoryview(data)[written:])
 
 
 def sync_directory(path: Path) -> None:
@@ -146,11 +143,9 @@ def replace_file(path: Path, data: bytes, *, sync: bool) -> None:
     With `sync` the bytes and the name are on the disk when this returns.
     """
     temporary = f"{path}.tmp"
-    fd = os.open(temporary, _WRITE_APPEND | os.O_TRUNC, 0o644)
+    fd = os.open(temporary, APPEND_FLAGS | os.O_TRUNC, 0o644)
     try:
-        written = os.write(fd, data)
-        while written < len(data):
-            written += os.write(fd, data[written:])
+        write_all(fd, data)
         if sync:
             os.fsync(fd)
     finally:

@@ -16,17 +16,16 @@ for entries, and goes before the first new entry is written.
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
-import os
 import sys
 import threading
 from array import array
 from bisect import bisect_right
 from collections import deque
-from pathlib import Path
 from struct import Struct
 
-from ottla.storage.files import append_to_file, open_for_reading, replace_file, sync_file
+from ottla.storage.directory_files import DirectoryFiles
 
 OFFSET_ENTRY = Struct(">ii")
 TIME_ENTRY = Struct(">qi")
@@ -47,11 +46,13 @@ class EntryFile:
     """A file of entries of one size that grows at its end. Reads are safe in other threads."""
 
     __slots__ = (
-        "_buffer", "_count", "_discarded", "_last", "_lock", "_written", "generation", "layout", "path",
+        "_buffer", "_count", "_discarded", "_files", "_last", "_lock", "_written", "generation", "layout",
+        "name",
     )  # fmt: skip
 
-    def __init__(self, path: str, layout: Struct) -> None:
-        self.path = path
+    def __init__(self, files: DirectoryFiles, name: str, layout: Struct) -> None:
+        self._files = files
+        self.name = name
         self.layout = layout
         self._count = -1  # -1: the file was not looked at yet
         self._written = 0
@@ -63,35 +64,51 @@ class EntryFile:
         """Changes when entries go that were there; more of them at the end do not count."""
 
     @property
+    def path(self) -> str:
+        """Where the file is, for messages."""
+        return str(self._files.path / self.name)
+
+    @property
+    def exists(self) -> bool:
+        return self._files.exists(self.name)
+
+    @property
     def count(self) -> int:
         """Entries, with those not written yet. Raises CorruptIndex."""
         return self._count if self._count >= 0 else self._load()
 
     def _load(self) -> int:
+        with self._lock:
+            if self._count < 0:  # another thread may have been first
+                length = self._valid_bytes()
+                self._written = length // self.layout.size
+                self._last = self._read_last(self._written)
+                self._count = self._written
+        return self._count
+
+    def _valid_bytes(self) -> int:
+        """The length of the file without the padding that a crashed Apache Kafka leaves; that is cut off."""
         size = self.layout.size
         try:
-            length = os.stat(self.path).st_size
+            length = self._files.status(self.name).st_size
         except FileNotFoundError:
-            length = 0
+            return 0
         if length % size:
             raise CorruptIndex(f"{self.path} has {length} bytes, not a multiple of {size}")
         if length:
-            handle = open_for_reading(self.path)
+            handle = self._files.open(self.name, writable=False)
             if not any(handle.read(size, length - size)):  # zeros: preallocated, or a run of padding
                 content = handle.read(length, 0).rstrip(b"\0")
-                valid = -(-len(content) // size) * size
-                os.truncate(self.path, valid)
-                length = valid
-        with self._lock:
-            self._written = self._count = length // size
-            self._last = self._read_last()
-        return self._count
+                length = -(-len(content) // size) * size
+                self._files.truncate(self.name, length)
+        return length
 
-    def _read_last(self) -> tuple[int, int] | None:
-        if self._count == 0:
+    def _read_last(self, count: int) -> tuple[int, int] | None:
+        if count == 0:
             return None
         size = self.layout.size
-        key, value = self.layout.unpack(open_for_reading(self.path).read(size, (self._count - 1) * size))
+        handle = self._files.open(self.name, writable=False)
+        key, value = self.layout.unpack(handle.read(size, (count - 1) * size))
         return key, value
 
     def entries(self) -> bytes | mmap.mmap:
@@ -101,7 +118,7 @@ class EntryFile:
         with self._lock:
             self._write_out()
             length = self._written * self.layout.size
-        handle = open_for_reading(self.path)
+        handle = self._files.open(self.name, writable=False)
         if length < _MAP_FROM_BYTES:
             return handle.read(length, 0)
         return mmap.mmap(handle.fd, length, access=mmap.ACCESS_READ)
@@ -125,27 +142,34 @@ class EntryFile:
                     self._write_out()
 
     def _write_out(self) -> None:
+        self._refuse_if_discarded()
         if self._buffer:
             try:
-                append_to_file(self.path, self._buffer)
+                self._files.append(self.name, self._buffer)
             except OSError:
                 with contextlib.suppress(OSError):
-                    os.truncate(self.path, self._written * self.layout.size)
+                    self._files.truncate(self.name, self._written * self.layout.size)
                 raise
             self._written = self._count
             self._buffer.clear()
 
+    def _refuse_if_discarded(self) -> None:
+        """A search in a thread may still read in a segment that retention has deleted: it must not make
+        the file again."""
+        if self._discarded:
+            raise FileNotFoundError(errno.ENOENT, "the segment was deleted", self.path)
+
     def write_out(self) -> None:
         """Put every entry into the file, which is made if it does not exist."""
-        if self._count < 0 and not os.path.exists(self.path):
+        if self._count < 0 and not self.exists:
             self._load()
         with self._lock:
             if self._discarded:
                 return
             if self._buffer:
                 self._write_out()
-            elif not os.path.exists(self.path):
-                append_to_file(self.path, b"")
+            elif not self.exists:
+                self._files.append(self.name, b"")
 
     def truncate(self, count: int) -> None:
         """Keep the first `count` entries."""
@@ -154,25 +178,26 @@ class EntryFile:
         with self._lock:
             self._write_out()
             self.generation += 1
-            os.truncate(self.path, count * self.layout.size)
+            self._files.truncate(self.name, count * self.layout.size)
             self._written = self._count = count
-            self._last = self._read_last()
+            self._last = self._read_last(count)
 
     def replace(self, content: bytes) -> None:
         """Drop every entry, valid or not, and put these in their place."""
         with self._lock:
+            self._refuse_if_discarded()
             self._buffer.clear()
             self.generation += 1
-            replace_file(Path(self.path), content, sync=False)
+            self._files.replace(self.name, content, sync=False)
             self._written = self._count = len(content) // self.layout.size
-            self._last = self._read_last()
+            self._last = self._read_last(self._count)
 
     def sync(self) -> None:
         """Return when every entry is on the disk; nothing happens to a file that is being deleted."""
         self.write_out()
         if not self._discarded:
             with contextlib.suppress(FileNotFoundError):
-                sync_file(self.path)
+                self._files.sync_file(self.name)
 
     def discard(self) -> None:
         """The file is about to be deleted: never make it again."""
@@ -221,9 +246,9 @@ class OffsetIndex:
 
     __slots__ = ("_window", "base_offset", "file", "max_entries")
 
-    def __init__(self, path: str, base_offset: int, max_bytes: int) -> None:
+    def __init__(self, files: DirectoryFiles, name: str, base_offset: int, max_bytes: int) -> None:
         self.base_offset = base_offset
-        self.file = EntryFile(path, OFFSET_ENTRY)
+        self.file = EntryFile(files, name, OFFSET_ENTRY)
         self.max_entries = max_bytes // OFFSET_ENTRY.size
         self._window: _Window | None = None
 
@@ -298,9 +323,9 @@ class TimeIndex:
 
     __slots__ = ("base_offset", "file", "max_entries")
 
-    def __init__(self, path: str, base_offset: int, max_bytes: int) -> None:
+    def __init__(self, files: DirectoryFiles, name: str, base_offset: int, max_bytes: int) -> None:
         self.base_offset = base_offset
-        self.file = EntryFile(path, TIME_ENTRY)
+        self.file = EntryFile(files, name, TIME_ENTRY)
         self.max_entries = max_bytes // TIME_ENTRY.size
 
     @property

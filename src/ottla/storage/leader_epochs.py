@@ -12,11 +12,10 @@ the log and that of this file, loading the log truncates again.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from pathlib import Path
 
-from ottla.storage.checkpoints import LEADER_EPOCH_CHECKPOINT, read_leader_epochs, write_leader_epochs
+from ottla.storage.checkpoints import LEADER_EPOCH_CHECKPOINT, encode_leader_epochs, read_leader_epochs
+from ottla.storage.directory_files import DirectoryFiles
 from ottla.storage.errors import StorageError
-from ottla.storage.files import sync_file
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_EPOCH_OFFSET = -1
@@ -25,22 +24,23 @@ UNDEFINED_EPOCH_OFFSET = -1
 class LeaderEpochs:
     """The entries of one log, in memory and on file."""
 
-    __slots__ = ("_epochs", "_path", "_start_offsets", "_unsaved", "_unsynced")
+    __slots__ = ("_epochs", "_files", "_start_offsets", "_unsaved", "_unsynced")
 
-    def __init__(self, directory: Path) -> None:
-        self._path = directory / LEADER_EPOCH_CHECKPOINT
+    def __init__(self, files: DirectoryFiles) -> None:
+        self._files = files
         self._epochs: list[int] = []
         self._start_offsets: list[int] = []
         self._unsaved = False
         self._unsynced = False
 
     @classmethod
-    def load(cls, directory: Path) -> LeaderEpochs:
+    def load(cls, files: DirectoryFiles) -> LeaderEpochs:
         """From the file; without entries if it does not exist. Raises StorageError for a damaged file."""
-        epochs = cls(directory)
-        for epoch, start_offset in read_leader_epochs(epochs._path):
+        epochs = cls(files)
+        path = files.path / LEADER_EPOCH_CHECKPOINT
+        for epoch, start_offset in read_leader_epochs(path):
             if epoch < 0 or start_offset < 0 or (epochs._epochs and epoch <= epochs._epochs[-1]):
-                raise StorageError(f"{epochs._path} is damaged: epoch {epoch} at offset {start_offset}")
+                raise StorageError(f"{path} is damaged: epoch {epoch} at offset {start_offset}")
             epochs._put(epoch, start_offset)
         return epochs
 
@@ -128,7 +128,7 @@ class LeaderEpochs:
 
     def save(self) -> None:
         """Write the file; see the module for why without fsync."""
-        write_leader_epochs(self._path, self.entries, sync=False)
+        self._files.replace(LEADER_EPOCH_CHECKPOINT, encode_leader_epochs(self.entries), sync=False)
         self._unsaved = False
         self._unsynced = True
 
@@ -138,16 +138,12 @@ class LeaderEpochs:
             self.save()
 
     def sync(self) -> None:
-        """The file is on the disk when this returns. Safe in a thread."""
+        """The file is on the disk when this returns. Safe in a thread. Raises PartitionDeleted."""
         if self._unsynced:
             self._unsynced = False
-            try:
-                sync_file(str(self._path))
-            except FileNotFoundError:
-                self.save()
-                sync_file(str(self._path))
+            self._files.sync_file(LEADER_EPOCH_CHECKPOINT)
 
     def ensure_file(self) -> None:
         """Apache Kafka has the file in every partition, if only an empty one."""
-        if not self._path.exists():
+        if not self._files.exists(LEADER_EPOCH_CHECKPOINT):
             self.save()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from pathlib import Path
 
+from ottla.storage.directory_files import DirectoryFiles
 from ottla.storage.errors import StorageError
 from ottla.storage.files import OpenFiles
 from ottla.storage.leader_epochs import LeaderEpochs
@@ -49,7 +49,7 @@ class LoadedLog:
 
 
 def load_log(
-    directory: Path,
+    files: DirectoryFiles,
     config: LogConfig,
     open_files: OpenFiles,
     *,
@@ -58,11 +58,14 @@ def load_log(
     log_start_offset: int,
     clean_check_bytes: int | None,
 ) -> LoadedLog:
-    """Load what is in `directory`; `clean_check_bytes` None: after an unclean stop. Raises LogCorruption."""
+    """Load what is in the directory; `clean_check_bytes` None: after an unclean stop.
+
+    Raises LogCorruption.
+    """
 
     def segment(base_offset: int, size_bytes: int) -> Segment:
         return Segment(
-            str(directory),
+            files,
             base_offset,
             config,
             open_files,
@@ -71,23 +74,24 @@ def load_log(
             has_transaction_index=base_offset in contents.transaction_indexed,
         )
 
+    directory = files.path
     contents = settle_leftovers(directory, read_directory(directory))
     segments = [segment(base_offset, size) for base_offset, size in sorted(contents.logs.items())]
-    epochs = LeaderEpochs(directory)
+    epochs = LeaderEpochs(files)
     recovered = bool(segments) and clean_check_bytes is None
     transactions_from: int | None = None
     if segments:
-        epochs = _load_epochs(directory)
+        epochs = _load_epochs(files)
         transactions_from = _check_segments(segments, epochs, contents, recovery_point, clean_check_bytes)
-    snapshots = ProducerSnapshots(directory, contents.snapshots)
+    snapshots = ProducerSnapshots(files, contents.snapshots)
     if segments and segments[-1].end_offset < log_start_offset:
-        _remove_all(segments, snapshots, log_start_offset)
+        _remove_all(files, segments, snapshots, log_start_offset)
         segments = []
         transactions_from = None
     created = not segments
     if created:
         segments = [segment(log_start_offset, 0)]
-        segments[0].file()
+        segments[0].create_file()
         segments[0].opened_at(log_start_offset)
     end_offset = segments[-1].end_offset
     if recovered and end_offset < recovery_point:
@@ -112,12 +116,12 @@ def load_log(
     )
 
 
-def _load_epochs(directory: Path) -> LeaderEpochs:
+def _load_epochs(files: DirectoryFiles) -> LeaderEpochs:
     try:
-        return LeaderEpochs.load(directory)
+        return LeaderEpochs.load(files)
     except StorageError as error:
         log.warning("leader epochs made again from the log reason=%s", error)
-        return LeaderEpochs(directory)
+        return LeaderEpochs(files)
 
 
 def _check_segments(
@@ -147,14 +151,16 @@ def _check_segments(
     return unflushed if damaged is None else damaged
 
 
-def _remove_all(segments: list[Segment], snapshots: ProducerSnapshots, log_start_offset: int) -> None:
+def _remove_all(
+    files: DirectoryFiles, segments: list[Segment], snapshots: ProducerSnapshots, log_start_offset: int
+) -> None:
     """All that is left lies below the log's start: DeleteRecords was durable, later batches were not."""
     log.warning(
         "log ends below its start offset, started anew path=%s end=%d start=%d",
         segments[0].path.parent, segments[-1].end_offset, log_start_offset,
     )  # fmt: skip
     for segment in reversed(segments):
-        for path in segment.rename_for_deletion():
-            path.unlink()
+        for name in segment.rename_for_deletion():
+            files.remove(name)
     for offset in list(snapshots.offsets):
         snapshots.remove(offset)

@@ -27,7 +27,6 @@ One thread (the event loop) calls everything but `LogSlice.read` and `FlushTask.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
@@ -44,7 +43,8 @@ from ottla.protocol.record_batch import (
     end_transaction_coordinator_epoch,
     iterate_headers,
 )
-from ottla.storage.errors import LogCorruption, OffsetOutOfRange, StorageError
+from ottla.storage.directory_files import DirectoryFiles
+from ottla.storage.errors import LogCorruption, OffsetOutOfRange, PartitionDeleted, StorageError
 from ottla.storage.files import OpenFiles
 from ottla.storage.flush import FlushTask
 from ottla.storage.loading import LoadedLog, load_log
@@ -71,6 +71,7 @@ __all__ = [
     "LogCorruption",
     "LogSlice",
     "OffsetOutOfRange",
+    "PartitionDeleted",
     "StorageError",
     "TimestampedOffset",
 ]
@@ -96,6 +97,7 @@ class Log:
         "_deleted_files",
         "_directory_synced",
         "_epochs",
+        "_files",
         "_last_epoch",
         "_open_files",
         "_segments",
@@ -104,7 +106,6 @@ class Log:
         "_written",
         "being_cleaned",
         "config",
-        "directory",
         "log_end_offset",
         "log_start_offset",
         "partition",
@@ -116,15 +117,15 @@ class Log:
 
     def __init__(
         self,
-        directory: Path,
+        files: DirectoryFiles,
         config: LogConfig,
         topic_id: UUID | None,
         open_files: OpenFiles,
         loaded: LoadedLog,
     ) -> None:
-        self.directory = directory
-        named = parse_partition_directory(directory.name)
-        self.topic, self.partition = named if named is not None else (directory.name, -1)
+        self._files = files
+        named = parse_partition_directory(files.path.name)
+        self.topic, self.partition = named if named is not None else (files.path.name, -1)
         self.topic_id = topic_id
         self.config = config
         self.producers = ProducerStates(config.producer_id_expiration_ms)
@@ -137,7 +138,7 @@ class Log:
         self._epochs = loaded.epochs
         self._last_epoch = self._newest_epoch()
         self._snapshots = loaded.snapshots
-        self._deleted_files: list[tuple[int, Path]] = []
+        self._deleted_files: list[tuple[int, str]] = []
         self._truncations = 0
         self._written = loaded.recovered  # whether there is something to write on close
         self._directory_synced = not loaded.created
@@ -168,8 +169,9 @@ class Log:
         """
         known = claim_directory(directory, topic_id)
         open_files = open_files or OpenFiles()
+        files = DirectoryFiles(directory)
         loaded = load_log(
-            directory,
+            files,
             config,
             open_files,
             now_ms=now_ms,
@@ -177,7 +179,7 @@ class Log:
             log_start_offset=log_start_offset,
             clean_check_bytes=clean_check_bytes if clean_shutdown else None,
         )
-        opened = cls(directory, config, known, open_files, loaded)
+        opened = cls(files, config, known, open_files, loaded)
         opened._restore_producers(now_ms, loaded.transactions_from)
         return opened
 
@@ -214,9 +216,9 @@ class Log:
 
     def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
         segment = Segment(
-            str(self.directory), base_offset, self.config, self._open_files, size_bytes=0, now_ms=now_ms
+            self._files, base_offset, self.config, self._open_files, size_bytes=0, now_ms=now_ms
         )
-        segment.file()
+        segment.create_file()
         segment.opened_at(base_offset)
         self._directory_synced = False
         return segment
@@ -230,6 +232,21 @@ class Log:
         self._active = segments[-1]
 
     # --- state ----------------------------------------------------------------------------------------
+
+    @property
+    def directory(self) -> Path:
+        """Where the partition's directory is now."""
+        return self._files.path
+
+    @property
+    def files(self) -> DirectoryFiles:
+        """The files of the partition's directory, for who works on them beside the log."""
+        return self._files
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether `delete` was called: work on the files raises PartitionDeleted from then on."""
+        return self._files.ended
 
     @property
     def size_bytes(self) -> int:
@@ -418,12 +435,37 @@ class Log:
                 return  # truncated meanwhile
 
     def find_offset_by_timestamp(self, timestamp_ms: int) -> TimestampedOffset | None:
-        """The first record whose timestamp is not below `timestamp_ms`. None if there is none."""
-        return find_offset_by_timestamp(self._segments, timestamp_ms, self.log_start_offset)
+        """The first record whose timestamp is not below `timestamp_ms`. None if there is none.
+
+        Raises PartitionDeleted, LogCorruption.
+        """
+        return self._search(
+            lambda segments: find_offset_by_timestamp(segments, timestamp_ms, self.log_start_offset)
+        )
 
     def find_max_timestamp(self) -> TimestampedOffset | None:
-        """The first record that has the largest timestamp of the log (KIP-734). None without timestamps."""
-        return find_max_timestamp(self._segments)
+        """The first record that has the largest timestamp of the log (KIP-734). None without timestamps.
+
+        Raises PartitionDeleted, LogCorruption.
+        """
+        return self._search(find_max_timestamp)
+
+    def _search(
+        self, find: Callable[[Sequence[Segment]], TimestampedOffset | None]
+    ) -> TimestampedOffset | None:
+        """Search, in any thread; again where the segments that were searched went meanwhile."""
+        while True:
+            segments = self._segments
+            try:
+                found = find(segments)
+            except PartitionDeleted:
+                raise
+            except FileNotFoundError:
+                if self._segments is segments:
+                    raise  # it is not retention or a truncation that took the file
+                continue
+            if found is None or found.offset >= self.log_start_offset or self._segments is segments:
+                return found
 
     def aborted_transactions(self, start_offset: int, upper_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions that may have records in start_offset..upper_offset (exclusive).
@@ -465,9 +507,9 @@ class Log:
         if end >= len(segments) or any(a is not b for a, b in zip(segments[first:end], old, strict=True)):
             raise StorageError(f"{self.directory}: the segments changed while they were cleaned")
         base_offset = old[0].base_offset
-        promote_cleaned(self.directory, base_offset)
+        promote_cleaned(self._files, base_offset)
         cleaned = Segment(
-            str(self.directory),
+            self._files,
             base_offset,
             self.config,
             self._open_files,
@@ -481,8 +523,8 @@ class Log:
             renamed = segment.rename_for_deletion()
             if segment.base_offset != base_offset:
                 renamed += self._snapshots.rename_for_deletion(segment.base_offset)
-            self._deleted_files += [(due_ms, path) for path in renamed]
-        put_swaps_in_place(self.directory, base_offset)
+            self._deleted_files += [(due_ms, name) for name in renamed]
+        put_swaps_in_place(self._files, base_offset)
         self._set_segments([*segments[:first], cleaned, *segments[end:]])
         self._directory_synced = False
 
@@ -510,7 +552,7 @@ class Log:
         and removed by `remove_deleted_files` after file.delete.delay.ms. Nothing while the log is cleaned.
         """
         config = self.config
-        if self.being_cleaned:
+        if self.being_cleaned or self.is_deleted:
             return []
         deleted = self._delete_while(
             lambda _, following: following is not None and following.base_offset <= self.log_start_offset,
@@ -555,15 +597,15 @@ class Log:
     def _remove_segment(self, segment: Segment, now_ms: int) -> None:
         due_ms = now_ms + self.config.file_delete_delay_ms
         renamed = segment.rename_for_deletion() + self._snapshots.rename_for_deletion(segment.base_offset)
-        self._deleted_files += [(due_ms, path) for path in renamed]
+        self._deleted_files += [(due_ms, name) for name in renamed]
 
     def remove_deleted_files(self, now_ms: int) -> int:
         """Remove the renamed files whose time has come. How many."""
-        due = [path for due_ms, path in self._deleted_files if due_ms <= now_ms]
+        due = [name for due_ms, name in self._deleted_files if due_ms <= now_ms]
         if due:
             self._deleted_files = [entry for entry in self._deleted_files if entry[0] > now_ms]
-            for path in due:
-                path.unlink(missing_ok=True)
+            for name in due:
+                self._files.remove(name)
         return len(due)
 
     def lower_recovery_point(self, offset: int) -> None:
@@ -632,9 +674,12 @@ class Log:
         return self._active.base_offset > self.recovery_point
 
     def prepare_flush(self, *, closed_only: bool = False) -> FlushTask | None:
-        """What is to be synced, up to the log's end or (`closed_only`) the active segment."""
+        """What is to be synced, up to the log's end or (`closed_only`) the active segment.
+
+        None if there is nothing, or the log was deleted.
+        """
         end = self._active.base_offset if closed_only else self.log_end_offset
-        if end <= self.recovery_point:
+        if end <= self.recovery_point or self.is_deleted:
             return None
         dirty = [
             (segment, segment.file())
@@ -642,7 +687,7 @@ class Log:
             if segment.end_offset > self.recovery_point and segment.base_offset < end
         ]
         created, self._directory_synced = not self._directory_synced, True
-        return FlushTask(end, self._truncations, dirty, self._epochs, self.directory, created=created)
+        return FlushTask(end, self._truncations, dirty, self._epochs, self._files, created=created)
 
     def complete_flush(self, task: FlushTask) -> None:
         """`task` has run: move the recovery point, unless the log was truncated meanwhile."""
@@ -652,8 +697,7 @@ class Log:
     def flush(self) -> None:
         """Sync everything, here and now."""
         task = self.prepare_flush()
-        if task is not None:
-            task.run()
+        if task is not None and task.run():
             self.complete_flush(task)
 
     def close(self) -> None:
@@ -671,15 +715,17 @@ class Log:
         for segment in self._segments:
             segment.close_file()
 
-    def delete(self) -> Path:
-        """Rename the directory to `<topic>-<n>.<uuid>-delete`; its new path is for whoever removes it."""
+    def delete(self) -> Path | None:
+        """End the log: its directory becomes `<topic>-<n>.<uuid>-delete`, work on its files is refused.
+
+        Returns the directory's new path, for whoever removes it; None if the directory was gone already.
+        """
         for segment in self._segments:
             segment.discard()
         self._deleted_files.clear()
         name = suffixed_directory_name(self.topic, self.partition, DELETED_DIRECTORY_SUFFIX)
         target = self.directory.with_name(name)
-        os.replace(self.directory, target)
-        return target
+        return target if self._files.end(target) else None
 
 
 _BASE_OFFSET = attrgetter("base_offset")

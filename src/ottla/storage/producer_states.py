@@ -25,7 +25,6 @@ an older one used.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -48,8 +47,8 @@ from ottla.protocol.record_batch import (
     decrement_sequence,
     increment_sequence,
 )
+from ottla.storage.directory_files import DirectoryFiles
 from ottla.storage.errors import StorageError
-from ottla.storage.files import replace_file
 
 SNAPSHOT_SUFFIX = ".snapshot"
 BATCHES_KEPT = 5
@@ -431,20 +430,25 @@ class ProducerStates:
 class ProducerSnapshots:
     """The snapshot files in a partition's directory."""
 
-    __slots__ = ("_directory", "offsets")
+    __slots__ = ("_files", "offsets")
 
-    def __init__(self, directory: Path, offsets: list[int]) -> None:
-        self._directory = directory
+    def __init__(self, files: DirectoryFiles, offsets: list[int]) -> None:
+        self._files = files
         self.offsets = sorted(offsets)
 
+    @staticmethod
+    def name(offset: int) -> str:
+        """The name of the snapshot of the state before `offset`."""
+        return f"{offset:020d}{SNAPSHOT_SUFFIX}"
+
     def path(self, offset: int) -> Path:
-        return self._directory / f"{offset:020d}{SNAPSHOT_SUFFIX}"
+        return self._files.path / self.name(offset)
 
     def write(self, offset: int, states: ProducerStates, *, sync: bool) -> None:
         """Save the state before `offset`, unless that is saved already."""
         if offset in self.offsets:
             return
-        replace_file(self.path(offset), states.encode(), sync=sync)
+        self._files.replace(self.name(offset), states.encode(), sync=sync)
         self.offsets.append(offset)
         self.offsets.sort()
 
@@ -463,7 +467,7 @@ class ProducerSnapshots:
     def remove(self, offset: int) -> None:
         if offset in self.offsets:
             self.offsets.remove(offset)
-        self.path(offset).unlink(missing_ok=True)
+        self._files.remove(self.name(offset))
 
     def remove_strays(self, base_offsets: set[int], log_end_offset: int) -> None:
         """Remove what belongs to no segment; the newest one, at the log's end or before it, stays."""
@@ -472,14 +476,14 @@ class ProducerSnapshots:
             if offset > log_end_offset or (offset not in base_offsets and not newest):
                 self.remove(offset)
 
-    def rename_for_deletion(self, offset: int) -> list[Path]:
-        """Give the snapshot of a deleted segment the suffix `.deleted`."""
+    def rename_for_deletion(self, offset: int) -> list[str]:
+        """Give the snapshot of a deleted segment the suffix `.deleted`. The new names."""
         if offset not in self.offsets:
             return []
         self.offsets.remove(offset)
-        target = Path(f"{self.path(offset)}.deleted")
+        target = f"{self.name(offset)}.deleted"
         try:
-            os.replace(self.path(offset), target)
+            self._files.rename(self.name(offset), target)
         except FileNotFoundError:
             return []
         return [target]

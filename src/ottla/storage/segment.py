@@ -24,6 +24,7 @@ from struct import Struct
 from typing import NamedTuple, TypeVar
 
 from ottla.protocol.record_batch import BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader
+from ottla.storage.directory_files import DirectoryFiles
 from ottla.storage.errors import LogCorruption
 from ottla.storage.files import FileHandle, OpenFiles
 from ottla.storage.indexes import (
@@ -126,12 +127,13 @@ class Segment:
 
     __slots__ = (
         "_bytes_since_index_entry",
+        "_files",
         "_first_timestamp",
         "_hints",
         "_index_interval_bytes",
         "_largest",
+        "_name",
         "_open_files",
-        "_prefix",
         "base_offset",
         "created_ms",
         "end_offset",
@@ -147,7 +149,7 @@ class Segment:
 
     def __init__(
         self,
-        directory: str,
+        files: DirectoryFiles,
         base_offset: int,
         config: LogConfig,
         open_files: OpenFiles,
@@ -156,7 +158,8 @@ class Segment:
         now_ms: int,
         has_transaction_index: bool = False,
     ) -> None:
-        self._prefix = f"{directory}{os.sep}{base_offset:020d}"
+        name = self._name = f"{base_offset:020d}"
+        self._files = files
         self._open_files = open_files
         self.base_offset = base_offset
         self.end_offset = base_offset
@@ -164,10 +167,10 @@ class Segment:
         self.created_ms = now_ms
         self.handle: FileHandle | None = None
         self.recently_used = True
-        self.offset_index = OffsetIndex(self._prefix + INDEX_SUFFIX, base_offset, config.segment_index_bytes)
-        self.time_index = TimeIndex(self._prefix + TIME_INDEX_SUFFIX, base_offset, config.segment_index_bytes)
+        self.offset_index = OffsetIndex(files, name + INDEX_SUFFIX, base_offset, config.segment_index_bytes)
+        self.time_index = TimeIndex(files, name + TIME_INDEX_SUFFIX, base_offset, config.segment_index_bytes)
         self.transaction_index = TransactionIndex(
-            self._prefix + TRANSACTION_INDEX_SUFFIX, base_offset, exists=has_transaction_index
+            files, name + TRANSACTION_INDEX_SUFFIX, base_offset, exists=has_transaction_index
         )
         self.indexes_full = False
         self._index_interval_bytes = config.index_interval_bytes
@@ -181,20 +184,26 @@ class Segment:
 
     @property
     def path(self) -> Path:
-        return Path(self._prefix + LOG_SUFFIX)
+        """Where the file is, for messages."""
+        return self._files.path / (self._name + LOG_SUFFIX)
+
+    def create_file(self) -> None:
+        """Make the file of a new segment. Raises StorageError if there is one that holds anything."""
+        self.handle = self._files.create(self._name + LOG_SUFFIX)
+        self._open_files.opened(self)
 
     def file(self) -> FileHandle:
-        """The open file; opens it (and makes it) if it is not open."""
+        """The open file; opens it if it is not open. Raises FileNotFoundError for a deleted segment."""
         handle = self.handle
         if handle is None:
-            handle = self.handle = FileHandle(self._prefix + LOG_SUFFIX)
+            handle = self.handle = self._files.open(self._name + LOG_SUFFIX)
             self._open_files.opened(self)
         self.recently_used = True
         return handle
 
     @property
     def has_index_files(self) -> bool:
-        return os.path.exists(self.offset_index.file.path)
+        return self.offset_index.file.exists
 
     def corruption(self, position: int, offset: int, reason: str) -> LogCorruption:
         return LogCorruption(self.path, position, offset, reason)
@@ -276,7 +285,10 @@ class Segment:
     def retention_timestamp(self) -> int:
         """The timestamp that retention goes by: the largest one, or else when the file was last written."""
         timestamp = self.largest()[0]
-        return timestamp if timestamp >= 0 else int(os.stat(self.path).st_mtime * 1000)
+        return timestamp if timestamp >= 0 else self._modified_ms()
+
+    def _modified_ms(self) -> int:
+        return int(self._files.status(self._name + LOG_SUFFIX).st_mtime * 1000)
 
     # --- finding batches ------------------------------------------------------------------------------
 
@@ -512,16 +524,19 @@ class Segment:
         self.transaction_index.discard()
         self.handle = None
 
-    def rename_for_deletion(self) -> list[Path]:
-        """Give the segment's files the suffix `.deleted`, the log first: without it the others are strays."""
+    def rename_for_deletion(self) -> list[str]:
+        """Give the segment's files the suffix `.deleted`, the log first: without it the others are strays.
+
+        Returns their new names.
+        """
         self.discard()
         renamed = []
         for suffix in SEGMENT_SUFFIXES:
-            source = self._prefix + suffix
+            source = self._name + suffix
             target = source + DELETED_SUFFIX
             try:
-                os.replace(source, target)
+                self._files.rename(source, target)
             except FileNotFoundError:
                 continue
-            renamed.append(Path(target))
+            renamed.append(target)
         return renamed

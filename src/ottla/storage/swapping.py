@@ -13,9 +13,8 @@ the range any more, and the indexes that are still called `.swap` only get their
 from __future__ import annotations
 
 import contextlib
-import os
-from pathlib import Path
 
+from ottla.storage.directory_files import DirectoryFiles
 from ottla.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 
 CLEANED_SUFFIX = ".cleaned"
@@ -24,37 +23,39 @@ SWAP_SUFFIX = ".swap"
 _SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
-def cleaned_path(directory: Path, base_offset: int, suffix: str) -> Path:
-    """Where a file of a segment is written by a cleaning."""
-    return directory / f"{base_offset:020d}{suffix}{CLEANED_SUFFIX}"
+def cleaned_name(base_offset: int, suffix: str) -> str:
+    """The name under which a cleaning writes a file of a segment."""
+    return f"{base_offset:020d}{suffix}{CLEANED_SUFFIX}"
 
 
-def remove_cleaned(directory: Path, *, but: int | None = None) -> None:
-    """Remove what cleanings left that did not come to their end; files of the base offset `but` stay."""
+def remove_cleaned(files: DirectoryFiles, *, but: int | None = None) -> None:
+    """Remove what cleanings left that did not come to their end; files of the base offset `but` stay.
+
+    Raises PartitionDeleted.
+    """
     kept = None if but is None else f"{but:020d}."
-    with contextlib.suppress(FileNotFoundError), os.scandir(directory) as entries:
-        for entry in entries:
-            if entry.name.endswith(CLEANED_SUFFIX) and (kept is None or not entry.name.startswith(kept)):
-                Path(entry.path).unlink(missing_ok=True)
+    for name in files.names():
+        if name.endswith(CLEANED_SUFFIX) and (kept is None or not name.startswith(kept)):
+            files.remove(name)
 
 
-def promote_cleaned(directory: Path, base_offset: int) -> None:
+def promote_cleaned(files: DirectoryFiles, base_offset: int) -> None:
     """`.cleaned` -> `.swap`. Raises OSError, and then nothing is swapped in."""
-    remove_cleaned(directory, but=base_offset)  # or a start would take them for a sign against these
+    remove_cleaned(files, but=base_offset)  # or a start would take them for a sign against these
     try:
         for suffix in _SUFFIXES:
-            source = cleaned_path(directory, base_offset, suffix)
+            source = cleaned_name(base_offset, suffix)
             with contextlib.suppress(FileNotFoundError):  # there may be no index of transactions
-                os.replace(source, str(source).removesuffix(CLEANED_SUFFIX) + SWAP_SUFFIX)
+                files.rename(source, source.removesuffix(CLEANED_SUFFIX) + SWAP_SUFFIX)
     except OSError:
         for suffix in _SUFFIXES:  # before the `.cleaned` files, which hold a start back
-            (directory / f"{base_offset:020d}{suffix}{SWAP_SUFFIX}").unlink(missing_ok=True)
+            files.remove(f"{base_offset:020d}{suffix}{SWAP_SUFFIX}")
         raise
 
 
-def put_swaps_in_place(directory: Path, base_offset: int) -> None:
+def put_swaps_in_place(files: DirectoryFiles, base_offset: int) -> None:
     """`.swap` -> the segment's own names."""
     for suffix in _SUFFIXES:
-        target = directory / f"{base_offset:020d}{suffix}"
+        target = f"{base_offset:020d}{suffix}"
         with contextlib.suppress(FileNotFoundError):
-            os.replace(f"{target}{SWAP_SUFFIX}", target)
+            files.rename(f"{target}{SWAP_SUFFIX}", target)

@@ -20,11 +20,10 @@ import os
 import threading
 from bisect import bisect_left
 from collections.abc import Iterable
-from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
 
-from ottla.storage.files import append_to_file, open_for_reading, replace_file, sync_file
+from ottla.storage.directory_files import DirectoryFiles
 from ottla.storage.indexes import CorruptIndex
 from ottla.storage.producer_states import CompletedTransaction
 
@@ -57,16 +56,22 @@ def encode_entries(entries: Iterable[AbortedTransaction]) -> bytes:
 class TransactionIndex:
     """One segment's aborted transactions. `collect` is safe in other threads than the one that appends."""
 
-    __slots__ = ("_content", "_discarded", "_lock", "_written", "base_offset", "path")
+    __slots__ = ("_content", "_discarded", "_files", "_lock", "_written", "base_offset", "name")
 
-    def __init__(self, path: str, base_offset: int, *, exists: bool) -> None:
-        self.path = path
+    def __init__(self, files: DirectoryFiles, name: str, base_offset: int, *, exists: bool) -> None:
+        self._files = files
+        self.name = name
         self.base_offset = base_offset
         # All entries as on file; None: the file was not read yet. Replaced, never changed.
         self._content: bytes | None = None if exists else b""
         self._written = -1 if exists else 0  # bytes that the file has, -1: as many as there are
         self._discarded = False
         self._lock = threading.Lock()
+
+    @property
+    def path(self) -> str:
+        """Where the file is, for messages."""
+        return str(self._files.path / self.name)
 
     def _load(self) -> bytes:
         content = self._content
@@ -80,7 +85,7 @@ class TransactionIndex:
 
     def _read_file(self) -> bytes:
         try:
-            handle = open_for_reading(self.path)
+            handle = self._files.open(self.name, writable=False)
         except FileNotFoundError:
             return b""
         return handle.read(os.fstat(handle.fd).st_size, 0)
@@ -133,10 +138,10 @@ class TransactionIndex:
             if content is None or self._discarded or len(content) == self._written:
                 return
             try:
-                append_to_file(self.path, content[self._written :])
+                self._files.append(self.name, content[self._written :])
             except OSError:
                 with contextlib.suppress(OSError):
-                    os.truncate(self.path, self._written)  # a full disk takes a part of the bytes
+                    self._files.truncate(self.name, self._written)  # a full disk takes a part of the bytes
                 raise
             self._written = len(content)
 
@@ -145,7 +150,7 @@ class TransactionIndex:
         self.write_out()
         if not self._discarded and self._written:
             with contextlib.suppress(FileNotFoundError):
-                sync_file(self.path)
+                self._files.sync_file(self.name)
 
     def collect(self, start_offset: int, upper_offset: int) -> tuple[list[AbortedTransaction], bool]:
         """The aborted transactions with records in start_offset..upper_offset (exclusive), and whether
@@ -176,7 +181,7 @@ class TransactionIndex:
             self._content = content[: kept * ENTRY_BYTES]
             self._written = min(self._written, len(self._content))
             with contextlib.suppress(FileNotFoundError):
-                os.truncate(self.path, self._written)
+                self._files.truncate(self.name, self._written)
 
     def replace(self, entries: Iterable[AbortedTransaction]) -> None:
         """Put these entries in the place of all, valid or not; without one the file goes."""
@@ -186,9 +191,9 @@ class TransactionIndex:
             if content == self._content and self._written == len(content):
                 return
             if content:
-                replace_file(Path(self.path), content, sync=False)
+                self._files.replace(self.name, content, sync=False)
             else:
-                Path(self.path).unlink(missing_ok=True)
+                self._files.remove(self.name)
             self._content = content
             self._written = len(content)
 

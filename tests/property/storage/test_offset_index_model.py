@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ottla.storage import indexes
+from ottla.storage.directory_files import DirectoryFiles
 from ottla.storage.indexes import OFFSET_ENTRY, OffsetIndex
 
 BASE_OFFSET = 1000
@@ -43,7 +44,7 @@ def last(entries: list[int], at_most: int) -> tuple[int, int]:
 def test_lookups_find_what_a_list_finds(count: int, steps: list[tuple[str, int]]) -> None:
     # given windows that are short enough to be left at both ends
     with tempfile.TemporaryDirectory() as directory, mock.patch.object(indexes, "_WINDOW_ENTRIES", 3):
-        index = OffsetIndex(str(Path(directory, "0.index")), BASE_OFFSET, 10_000)
+        index = OffsetIndex(DirectoryFiles(Path(directory)), "0.index", BASE_OFFSET, 10_000)
         entries = [BASE_OFFSET + 5 * number for number in range(1, count + 1)]
         for entry in entries:
             index.append(entry, position_of(entry))
@@ -69,7 +70,10 @@ def test_lookups_find_what_a_list_finds(count: int, steps: list[tuple[str, int]]
 
 def test_only_so_many_indexes_keep_a_window(tmp_path: Path) -> None:
     # given
-    many = [OffsetIndex(str(tmp_path / f"{number}.index"), 0, 800) for number in range(indexes._WINDOWS + 5)]
+    many = [
+        OffsetIndex(DirectoryFiles(tmp_path), f"{number}.index", 0, 800)
+        for number in range(indexes._WINDOWS + 5)
+    ]
     for index in many:
         index.append(10, 100)
         # when

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.storage.files import FileHandle, OpenFiles, open_for_reading, replace_file
+from ottla.storage.files import FileHandle, OpenFiles, create_file, open_for_reading, replace_file
 from support.logs import fill, offsets, open_log
 
 
@@ -18,7 +18,7 @@ def test_reads_and_writes_go_to_their_position(
     if not pread:
         monkeypatch.delattr(os, "pread")
         monkeypatch.delattr(os, "pwrite")
-    file = FileHandle(str(tmp_path / "file"))
+    file = create_file(str(tmp_path / "file"))
 
     file.write(b"hello ", 0)
     assert file.read(3, 2) == b"llo"
@@ -44,7 +44,7 @@ def test_short_writes_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(os, "write", lambda fd, data: real_write(fd, data[:3]))
     monkeypatch.setattr(os, "pwrite", lambda fd, data, position: real_pwrite(fd, data[:3], position))
 
-    FileHandle(str(tmp_path / "file")).write(b"hello world", 0)
+    create_file(str(tmp_path / "file")).write(b"hello world", 0)
     replace_file(tmp_path / "other", b"hello world", sync=True)
 
     assert (tmp_path / "file").read_bytes() == (tmp_path / "other").read_bytes() == b"hello world"
@@ -65,7 +65,7 @@ class User:
     """Keeps a handle, as a segment does."""
 
     def __init__(self, path: Path) -> None:
-        self.handle: FileHandle | None = FileHandle(str(path))
+        self.handle: FileHandle | None = create_file(str(path))
         self.recently_used = False
 
 

@@ -8,6 +8,7 @@ from struct import pack
 
 import pytest
 
+from ottla.storage.directory_files import DirectoryFiles
 from ottla.storage.indexes import CorruptIndex, OffsetIndex, TimeIndex
 
 
@@ -16,12 +17,12 @@ def offset_index(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> OffsetIndex:
     """Base offset 1000, entries (1010, 100), (1020, 200), (1030, 300)."""
-    index = OffsetIndex(str(tmp_path / "0.index"), 1000, 800)
+    index = OffsetIndex(DirectoryFiles(tmp_path), "0.index", 1000, 800)
     for number in (1, 2, 3):
         index.append(1000 + 10 * number, 100 * number)
     if request.param != "in memory":
         index.file.write_out()
-        index = OffsetIndex(index.file.path, 1000, 800)
+        index = OffsetIndex(DirectoryFiles(tmp_path), index.file.name, 1000, 800)
     if request.param == "mapped":
         monkeypatch.setattr("ottla.storage.indexes._MAP_FROM_BYTES", 0)
     return index
@@ -61,10 +62,10 @@ def test_truncation_drops_entries_at_or_above_the_offset(
 
 
 def test_the_file_is_kafkas(tmp_path: Path) -> None:
-    index = OffsetIndex(str(tmp_path / "5.index"), 5, 800)
+    index = OffsetIndex(DirectoryFiles(tmp_path), "5.index", 5, 800)
     index.append(12, 4711)
     index.file.write_out()
-    times = TimeIndex(str(tmp_path / "5.timeindex"), 5, 1200)
+    times = TimeIndex(DirectoryFiles(tmp_path), "5.timeindex", 5, 1200)
     times.append_if_larger(1_700_000_000_000, 12)
     times.file.write_out()
 
@@ -73,7 +74,7 @@ def test_the_file_is_kafkas(tmp_path: Path) -> None:
 
 
 def test_entries_are_written_some_hundred_at_a_time(tmp_path: Path) -> None:
-    index = OffsetIndex(str(tmp_path / "0.index"), 0, 1 << 20)
+    index = OffsetIndex(DirectoryFiles(tmp_path), "0.index", 0, 1 << 20)
 
     for number in range(1, 1200):
         index.append(number, number * 10)
@@ -84,8 +85,8 @@ def test_entries_are_written_some_hundred_at_a_time(tmp_path: Path) -> None:
 
 
 def test_an_index_is_full_at_its_size_and_the_time_index_keeps_one_entry_free(tmp_path: Path) -> None:
-    index = OffsetIndex(str(tmp_path / "0.index"), 0, 17)
-    times = TimeIndex(str(tmp_path / "0.timeindex"), 0, 24)
+    index = OffsetIndex(DirectoryFiles(tmp_path), "0.index", 0, 17)
+    times = TimeIndex(DirectoryFiles(tmp_path), "0.timeindex", 0, 24)
     fullness = []
     for number in (1, 2):
         fullness.append((index.is_full, times.is_full))
@@ -99,7 +100,7 @@ def test_an_index_is_full_at_its_size_and_the_time_index_keeps_one_entry_free(tm
 def test_kafkas_preallocated_zeros_are_no_entries(tmp_path: Path) -> None:
     path = tmp_path / "0.index"
     path.write_bytes(pack(">iiii", 5, 256, 9, 65536) + bytes(8 * 1000))
-    index = OffsetIndex(str(path), 0, 1 << 20)
+    index = OffsetIndex(DirectoryFiles(path.parent), path.name, 0, 1 << 20)
 
     assert index.file.count == 2
     index.append(12, 70000)
@@ -112,11 +113,11 @@ def test_a_size_between_entries_is_corrupt(tmp_path: Path) -> None:
     path.write_bytes(b"\1" * 13)
 
     with pytest.raises(CorruptIndex, match="13 bytes, not a multiple of 8"):
-        OffsetIndex(str(path), 0, 800).lookup(1)
+        OffsetIndex(DirectoryFiles(path.parent), path.name, 0, 800).lookup(1)
 
 
 def test_entries_beyond_the_log_are_corrupt(tmp_path: Path) -> None:
-    index = OffsetIndex(str(tmp_path / "0.index"), 0, 800)
+    index = OffsetIndex(DirectoryFiles(tmp_path), "0.index", 0, 800)
     index.append(5, 100)
 
     index.check(log_size_bytes=101)
@@ -125,7 +126,7 @@ def test_entries_beyond_the_log_are_corrupt(tmp_path: Path) -> None:
 
 
 def test_times_only_grow(tmp_path: Path) -> None:
-    index = TimeIndex(str(tmp_path / "0.timeindex"), 0, 1200)
+    index = TimeIndex(DirectoryFiles(tmp_path), "0.timeindex", 0, 1200)
     for timestamp, offset in ((10, 1), (10, 2), (9, 3), (15, 4), (15, 4)):
         index.append_if_larger(timestamp, offset)
 
@@ -144,17 +145,17 @@ def test_times_only_grow(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_delays_entries_but_loses_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    index = OffsetIndex(str(tmp_path / "0.index"), 0, 1 << 20)
+    index = OffsetIndex(DirectoryFiles(tmp_path), "0.index", 0, 1 << 20)
     index.append(1, 10)
     index.file.write_out()
 
-    def fail_half_way(path: str, data: bytearray) -> None:
-        with open(path, "ab") as file:
+    def fail_half_way(files: DirectoryFiles, name: str, data: bytearray) -> None:
+        with open(files.path / name, "ab") as file:
             file.write(data[: len(data) // 2 + 3])
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("ottla.storage.indexes.append_to_file", fail_half_way)
+        patched.setattr(DirectoryFiles, "append", fail_half_way)
         for number in range(2, 800):
             index.append(number, number * 10)
         with pytest.raises(OSError, match="No space left"):

@@ -6,12 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from ottla.storage.directory_files import DirectoryFiles
 from ottla.storage.errors import StorageError
 from ottla.storage.leader_epochs import LeaderEpochs
 
 
+def loaded(directory: Path) -> LeaderEpochs:
+    return LeaderEpochs.load(DirectoryFiles(directory))
+
+
 def epochs_of(directory: Path, *entries: tuple[int, int]) -> LeaderEpochs:
-    epochs = LeaderEpochs(directory)
+    epochs = LeaderEpochs(DirectoryFiles(directory))
     for epoch, start_offset in entries:
         epochs.assign(epoch, start_offset)
     return epochs
@@ -38,8 +43,8 @@ def test_the_end_of_an_epoch(tmp_path: Path, asked: int, answer: tuple[int, int]
 
 
 def test_without_entries_no_epoch_is_known(tmp_path: Path) -> None:
-    assert LeaderEpochs(tmp_path).end_offset_for(0, 10) == (-1, -1)
-    assert LeaderEpochs(tmp_path).latest_epoch is None
+    assert LeaderEpochs(DirectoryFiles(tmp_path)).end_offset_for(0, 10) == (-1, -1)
+    assert LeaderEpochs(DirectoryFiles(tmp_path)).latest_epoch is None
 
 
 def test_an_epoch_keeps_its_first_offset(tmp_path: Path) -> None:
@@ -72,7 +77,7 @@ def test_truncation_from_the_end(tmp_path: Path, end: int, left: list[tuple[int,
 
     epochs.truncate_from_end(end)
 
-    assert epochs.entries == left == LeaderEpochs.load(tmp_path).entries
+    assert epochs.entries == left == loaded(tmp_path).entries
 
 
 @pytest.mark.parametrize(
@@ -93,9 +98,9 @@ def test_truncation_from_the_start(tmp_path: Path, start: int, left: list[tuple[
 
     epochs.truncate_from_start(start)
 
-    assert LeaderEpochs.load(tmp_path).entries == before, "on file only once the start is durable"
+    assert loaded(tmp_path).entries == before, "on file only once the start is durable"
     epochs.save_changes()
-    assert epochs.entries == left == LeaderEpochs.load(tmp_path).entries
+    assert epochs.entries == left == loaded(tmp_path).entries
 
 
 def test_the_file_is_kafkas(tmp_path: Path) -> None:
@@ -111,9 +116,9 @@ def test_a_damaged_file_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "leader-epoch-checkpoint").write_text(content)
 
     with pytest.raises(StorageError):
-        LeaderEpochs.load(tmp_path)
+        loaded(tmp_path)
 
 
 def test_entries_below_zero_are_the_callers_mistake(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="epoch -1"):
-        LeaderEpochs(tmp_path).assign(-1, 0)
+        LeaderEpochs(DirectoryFiles(tmp_path)).assign(-1, 0)

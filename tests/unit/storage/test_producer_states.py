@@ -14,6 +14,7 @@ from ottla.protocol.errors import (
 )
 from ottla.protocol.record_batch import BatchHeader, encode_end_transaction_marker, parse_batch_header
 from ottla.protocol.records.producer_snapshot import ProducerEntry, ProducerSnapshot
+from ottla.storage.directory_files import DirectoryFiles
 from ottla.storage.errors import StorageError
 from ottla.storage.producer_states import ProducerSnapshots, ProducerStates, TransactionMarker, Verification
 from support.logs import NOW_MS, append, open_log
@@ -286,7 +287,7 @@ def test_a_shortened_snapshot_is_refused(length: int) -> None:
 
 
 def test_the_newest_snapshot_that_is_whole_is_loaded(tmp_path: Path) -> None:
-    snapshots = ProducerSnapshots(tmp_path, [])
+    snapshots = ProducerSnapshots(DirectoryFiles(tmp_path), [])
     snapshots.write(10, states_after(batch(0)), sync=True)
     snapshots.write(20, states_after(batch(0), batch(1)), sync=False)
     snapshots.write(30, states_after(batch(0), batch(1), batch(2)), sync=False)
@@ -301,7 +302,7 @@ def test_the_newest_snapshot_that_is_whole_is_loaded(tmp_path: Path) -> None:
 
 
 def test_snapshots_without_a_segment_go_except_the_newest(tmp_path: Path) -> None:
-    snapshots = ProducerSnapshots(tmp_path, [])
+    snapshots = ProducerSnapshots(DirectoryFiles(tmp_path), [])
     for offset in (5, 10, 12, 30, 40):
         snapshots.write(offset, ProducerStates(DAY_MS), sync=False)
 

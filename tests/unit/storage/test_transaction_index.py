@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.storage.directory_files import DirectoryFiles
 from ottla.storage.indexes import CorruptIndex
 from ottla.storage.log import Log, LogConfig
 from ottla.storage.transaction_index import (
@@ -27,14 +28,16 @@ ENTRIES = [
 
 @pytest.fixture
 def index(tmp_path: Path) -> TransactionIndex:
-    index = TransactionIndex(str(tmp_path / "100.txnindex"), 100, exists=False)
+    index = TransactionIndex(DirectoryFiles(tmp_path), "100.txnindex", 100, exists=False)
     for entry in ENTRIES:
         index.append(entry)
     return index
 
 
 def reopened(index: TransactionIndex) -> TransactionIndex:
-    return TransactionIndex(index.path, index.base_offset, exists=True)
+    return TransactionIndex(
+        DirectoryFiles(Path(index.path).parent), index.name, index.base_offset, exists=True
+    )
 
 
 def write(log: Log, producer_id: int, *values: bytes, sequence: int = 0, epoch: int = 0) -> int:
@@ -54,7 +57,7 @@ def test_an_entry_is_kafkas(index: TransactionIndex) -> None:
 
 
 def test_without_an_aborted_transaction_there_is_no_file(tmp_path: Path) -> None:
-    index = TransactionIndex(str(tmp_path / "0.txnindex"), 0, exists=False)
+    index = TransactionIndex(DirectoryFiles(tmp_path), "0.txnindex", 0, exists=False)
     index.write_out()
     index.sync()
 
@@ -122,7 +125,7 @@ def test_a_full_disk_delays_an_entry_and_loses_none(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as full:
-        full.setattr("ottla.storage.transaction_index.append_to_file", refuse)
+        full.setattr(DirectoryFiles, "append", refuse)
         index.append(AbortedTransaction(3, 141, 150, 151))
     assert index.collect(141, 151)[0] and len(reopened(index)) == 3
 

@@ -134,7 +134,7 @@ async def _find(
         return start, -1, stored.epoch_at(start) if start < stored.log_end_offset else partition.leader_epoch
     if timestamp in TIERED:
         return -1, -1, -1
-    found = await replicas.find_by_timestamp(stored, None if timestamp == MAX_TIMESTAMP else timestamp)
+    found = await replicas.find_by_timestamp(partition, None if timestamp == MAX_TIMESTAMP else timestamp)
     if found is None or (found.offset >= limit):
         return -1, -1, -1
     return found.offset, found.timestamp, found.leader_epoch

@@ -200,6 +200,11 @@ async def _append_patiently(
         checked = await replicas.check_produced(partition, records, zstd_allowed=zstd_allowed)
     except (KafkaError, ProtocolError) as error:
         return _refused(index, error)
+    if partition.topic_id not in broker.image.topics_by_id:
+        # A topic of the same name may have been made meanwhile: the batch was checked by this one's rules.
+        by_id = isinstance(topic, UUID)
+        gone = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return _failed(index, gone, None)
     return _append(broker, context, acks, topic, index, records, verified, checked)
 
 

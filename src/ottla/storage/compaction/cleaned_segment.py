@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from pathlib import Path
 
+from ottla.storage.directory_files import DirectoryFiles
 from ottla.storage.errors import StorageError
+from ottla.storage.files import FileHandle, write_all
 from ottla.storage.indexes import NO_TIMESTAMP, OFFSET_ENTRY, TIME_ENTRY
 from ottla.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
-from ottla.storage.swapping import CLEANED_SUFFIX
+from ottla.storage.swapping import cleaned_name
 from ottla.storage.transaction_index import AbortedTransaction, encode_entries
 
 MAX_SEGMENT_BYTES = 2**31 - 1
-_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 class CleanedSegment:
@@ -27,13 +27,13 @@ class CleanedSegment:
         "_buffer",
         "_buffer_bytes",
         "_bytes_since_entry",
-        "_fd",
+        "_file",
+        "_files",
         "_indexed",
         "_interval_bytes",
         "_largest",
         "_max_index_bytes",
         "_offsets",
-        "_prefix",
         "_times",
         "base_offset",
         "size_bytes",
@@ -41,7 +41,7 @@ class CleanedSegment:
 
     def __init__(
         self,
-        directory: Path,
+        files: DirectoryFiles,
         base_offset: int,
         *,
         index_interval_bytes: int,
@@ -50,7 +50,7 @@ class CleanedSegment:
     ) -> None:
         self.base_offset = base_offset
         self.size_bytes = 0
-        self._prefix = str(directory / f"{base_offset:020d}")
+        self._files = files
         self._interval_bytes = index_interval_bytes
         self._max_index_bytes = max_index_bytes
         self._buffer_bytes = buffer_bytes
@@ -59,7 +59,7 @@ class CleanedSegment:
         self._offsets = bytearray()
         self._times = bytearray()
         self._largest = self._indexed = (NO_TIMESTAMP, base_offset)
-        self._fd = os.open(self._prefix + LOG_SUFFIX + CLEANED_SUFFIX, _WRITE, 0o644)
+        self._file: FileHandle | None = files.overwrite(cleaned_name(base_offset, LOG_SUFFIX))
 
     def append(self, batch: bytes, last_offset: int, max_timestamp: int) -> None:
         """Add a batch. Raises OSError, or StorageError when the segment cannot grow any more."""
@@ -71,7 +71,8 @@ class CleanedSegment:
             self._largest = (max_timestamp, last_offset)
         self.size_bytes += len(batch)
         if self.size_bytes > MAX_SEGMENT_BYTES:
-            raise StorageError(f"{self._prefix}{LOG_SUFFIX} would grow past {MAX_SEGMENT_BYTES} bytes")
+            name = cleaned_name(self.base_offset, LOG_SUFFIX)
+            raise StorageError(f"{self._files.path / name} would grow past {MAX_SEGMENT_BYTES} bytes")
         self._bytes_since_entry += len(batch)
         self._write(batch)
 
@@ -95,40 +96,33 @@ class CleanedSegment:
 
     def _write_out(self) -> None:
         content, self._buffer = self._buffer, bytearray()
-        _write_all(self._fd, content)
+        assert self._file is not None, "nothing is written after `finish`"
+        write_all(self._file.fd, content)
 
     def finish(self, aborted: Iterable[AbortedTransaction], modified_ns: int) -> None:
         """Everything is on the disk when this returns. `modified_ns`: when the last source was written."""
         self._write_out()
         self._index_time(*self._largest)
-        os.fsync(self._fd)
-        os.close(self._fd)
-        self._fd = -1
-        _write_file(self._prefix + INDEX_SUFFIX + CLEANED_SUFFIX, bytes(self._offsets))
-        _write_file(self._prefix + TIME_INDEX_SUFFIX + CLEANED_SUFFIX, bytes(self._times))
+        assert self._file is not None
+        os.fsync(self._file.fd)
+        self._write_file(INDEX_SUFFIX, bytes(self._offsets))
+        self._write_file(TIME_INDEX_SUFFIX, bytes(self._times))
         entries = encode_entries(aborted)
         if entries:
-            _write_file(self._prefix + TRANSACTION_INDEX_SUFFIX + CLEANED_SUFFIX, entries)
+            self._write_file(TRANSACTION_INDEX_SUFFIX, entries)
         # Retention of records without timestamps goes by this.
-        os.utime(self._prefix + LOG_SUFFIX + CLEANED_SUFFIX, ns=(modified_ns, modified_ns))
+        if os.utime in os.supports_fd:
+            os.utime(self._file.fd, ns=(modified_ns, modified_ns))
+        else:
+            log = self._files.path / cleaned_name(self.base_offset, LOG_SUFFIX)
+            os.utime(log, ns=(modified_ns, modified_ns))
+        self._file = None
+
+    def _write_file(self, suffix: str, content: bytes) -> None:
+        handle = self._files.overwrite(cleaned_name(self.base_offset, suffix))
+        write_all(handle.fd, content)
+        os.fsync(handle.fd)
 
     def abandon(self) -> None:
         """Let go of the file; whoever ordered the cleaning removes it."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-
-def _write_all(fd: int, content: bytes | bytearray) -> None:
-    written = os.write(fd, content) if content else 0
-    while written < len(content):
-        written += os.write(fd, memoryview(content)[written:])
-
-
-def _write_file(path: str, content: bytes) -> None:
-    fd = os.open(path, _WRITE, 0o644)
-    try:
-        _write_all(fd, content)
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+        self._file = None

@@ -13,7 +13,6 @@ first, are compared with the map key by key.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,7 +48,9 @@ from ottla.storage.compaction.record_scan import (
     read_timestamp_delta,
 )
 from ottla.storage.compaction.transactions import CleanedTransactions
+from ottla.storage.directory_files import DirectoryFiles, DirectoryIdentity
 from ottla.storage.errors import LogCorruption
+from ottla.storage.files import FileHandle
 from ottla.storage.segment import LOG_SUFFIX
 from ottla.storage.transaction_index import AbortedTransaction
 
@@ -78,10 +79,12 @@ class LastRecord(NamedTuple):
 class CleaningJob:
     """What is to be cleaned, and how. `dirty` are the segments from `start_offset` to `end_offset`.
 
+    `identity` tells the directory from one that a new topic of the same name has (None: not compared).
     `map_bytes` bounds the map of keys, `buffer_bytes` is for reading and writing each.
     """
 
     directory: Path
+    identity: DirectoryIdentity | None
     dirty: Sequence[SourceSegment]
     start_offset: int
     end_offset: int
@@ -127,44 +130,45 @@ class _Kept:
 
 
 def read_batches(
-    path: Path, size_bytes: int, buffer_bytes: int, pace: Pace
+    handle: FileHandle, path: Path, size_bytes: int, buffer_bytes: int, pace: Pace
 ) -> Iterator[tuple[bytes, int, BatchHeader]]:
     """Every batch of a closed segment: a buffer, the batch's position in it, its header.
 
-    Raises LogCorruption where there is none.
+    Raises LogCorruption where there is none; `path` is for its message.
     """
-    flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-    with open(os.open(path, flags), "rb", buffering=0) as file:
-        start = 0
+    start = 0
+    wanted = buffer_bytes
+    while start < size_bytes:
+        data = handle.read(min(wanted, size_bytes - start), start)
         wanted = buffer_bytes
-        while start < size_bytes:
-            file.seek(start)
-            data = file.read(min(wanted, size_bytes - start))
-            wanted = buffer_bytes
-            position = 0
-            try:
-                while len(data) - position >= BATCH_HEADER_BYTES:
-                    header = parse_batch_header(data, position)
-                    end = position + header.size_bytes
-                    if end > len(data):
-                        wanted = max(buffer_bytes, header.size_bytes)
-                        break
-                    yield data, position, header
-                    position = end
-            except CorruptBatch as problem:
-                raise LogCorruption(path, start + position, -1, str(problem)) from problem
-            if position == 0 and (wanted > size_bytes - start or wanted <= len(data)):
-                raise LogCorruption(path, start, -1, "the file ends inside a batch")
-            pace(position)
-            start += position
+        position = 0
+        try:
+            while len(data) - position >= BATCH_HEADER_BYTES:
+                header = parse_batch_header(data, position)
+                end = position + header.size_bytes
+                if end > len(data):
+                    wanted = max(buffer_bytes, header.size_bytes)
+                    break
+                yield data, position, header
+                position = end
+        except CorruptBatch as problem:
+            raise LogCorruption(path, start + position, -1, str(problem)) from problem
+        if position == 0 and (wanted > size_bytes - start or wanted <= len(data)):
+            raise LogCorruption(path, start, -1, "the file ends inside a batch")
+        pace(position)
+        start += position
 
 
 class Cleaning:
-    """A cleaning under way: `build_map` once, then `clean` for each group of segments in order."""
+    """A cleaning under way: `build_map` once, then `clean` for each group of segments in order.
+
+    Raises StorageError, OSError where the job's directory is not there any more.
+    """
 
     def __init__(self, job: CleaningJob, pace: Pace) -> None:
         self._job = job
         self._pace = pace
+        self._files = DirectoryFiles.pinned(job.directory, job.identity)
         self._map = KeyMap(job.map_bytes)
         self._entries: dict[MapKey, int] = {}
         self._survivors: list[int] = []
@@ -174,12 +178,11 @@ class Cleaning:
         self.map_utilization = 0.0
         self.map_keys = 0
 
-    def _segment_path(self, base_offset: int) -> Path:
-        return self._job.directory / f"{base_offset:020d}{LOG_SUFFIX}"
-
     def _batches(self, segment: SourceSegment) -> Iterator[tuple[bytes, int, BatchHeader]]:
+        name = _log_name(segment.base_offset)
+        handle = self._files.open(name, writable=False)
         size = max(self._job.buffer_bytes, MIN_BUFFER_BYTES)
-        return read_batches(self._segment_path(segment.base_offset), segment.size_bytes, size, self._pace)
+        return read_batches(handle, self._files.path / name, segment.size_bytes, size, self._pace)
 
     def _transactions_from(self, offset: int) -> CleanedTransactions:
         return CleanedTransactions(entry for entry in self._job.aborted if entry.last_offset >= offset)
@@ -239,7 +242,7 @@ class Cleaning:
             self._map.entries = {}
         self._transactions.kept = []
         cleaned = CleanedSegment(
-            job.directory,
+            self._files,
             group[0].base_offset,
             index_interval_bytes=job.index_interval_bytes,
             max_index_bytes=job.max_index_bytes,
@@ -249,7 +252,7 @@ class Cleaning:
             for segment in group:
                 for data, position, header in self._batches(segment):
                     self._clean_batch(data, position, header, cleaned)
-            modified_ns = os.stat(self._segment_path(group[-1].base_offset)).st_mtime_ns
+            modified_ns = self._files.status(_log_name(group[-1].base_offset)).st_mtime_ns
             kept = self._transactions.kept
             cleaned.finish(kept, modified_ns)
         finally:
@@ -404,6 +407,10 @@ class Cleaning:
             record_count=len(kept.extents),
         )
         return assemble_batch(rebuilt, compress(header.compression, content))
+
+
+def _log_name(base_offset: int) -> str:
+    return f"{base_offset:020d}{LOG_SUFFIX}"
 
 
 def _payload(data: bytes, position: int, header: BatchHeader) -> tuple[bytes, int, int]:

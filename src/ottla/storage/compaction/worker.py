@@ -67,6 +67,7 @@ class Throttle:
 def decode_job(order: dict[str, Any]) -> CleaningJob:
     """The job of an order; raises TypeError for one that is not."""
     order["directory"] = Path(order["directory"])
+    order["identity"] = None if order["identity"] is None else tuple(order["identity"])
     order["dirty"] = [SourceSegment(*each) for each in order["dirty"]]
     order["aborted"] = [AbortedTransaction(*each) for each in order["aborted"]]
     order["producers"] = {each[0]: LastRecord(*each[1:]) for each in order["producers"]}
@@ -120,6 +121,7 @@ def main() -> None:
             os.nice(niceness)
     with contextlib.suppress(BrokenPipeError):
         serve(sys.stdin.buffer, sys.stdout.buffer, int(sys.argv[1]))
+    os._exit(0)  # the interpreter would try to write to the broken pipe once more, and complain
 
 
 if __name__ == "__main__":

@@ -1,0 +1,219 @@
+"""The files of one partition's directory, reached by name, for as long as the partition is there.
+
+A topic that is deleted and made again has the same paths: work on the old log that goes by path (a flush in a
+thread, retention, a search, a cleaning in another process) would reach the files of the new one. So whatever
+works on a log's files does it through this object, which ends with the log:
+
+    in the broker's process     an operation takes the lock and the directory's name as of that moment. `end`
+                                renames the directory under the same lock, so each operation happens before
+                                the rename or is refused with PartitionDeleted, and none goes to another
+                                directory of the old name. Nobody has to be waited for.
+    in another process          `pinned` holds a descriptor of the directory, which follows its rename, and
+                                checks that it is the directory that was meant.
+
+Opening never makes a file; `create` and `append` do, and only the log's owner calls them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import threading
+from pathlib import Path
+
+from ottla.storage.errors import PartitionDeleted, StorageError
+from ottla.storage.files import (
+    APPEND_FLAGS,
+    CREATE_FLAGS,
+    READ_ONLY,
+    READ_WRITE,
+    FileHandle,
+    sync_directory,
+    write_all,
+)
+
+DirectoryIdentity = tuple[int, int]
+"""Device and inode of a directory: what stays when it is renamed, and no other directory has."""
+
+CAN_PIN = {os.open, os.stat, os.unlink, os.rename} <= os.supports_dir_fd and os.listdir in os.supports_fd
+"""Whether the platform has operations relative to an open directory."""
+
+
+class DirectoryFiles:
+    """The files in the directory `path`. Safe in any thread."""
+
+    __slots__ = ("_ended", "_fd", "_lock", "_path", "_pin")
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._ended = False
+        self._pin: FileHandle | None = None
+        self._fd: int | None = None
+
+    @classmethod
+    def pinned(cls, path: Path, identity: DirectoryIdentity | None) -> DirectoryFiles:
+        """For another process than the one that may rename the directory.
+
+        Raises StorageError when `path` is not the directory with this identity any more. Where the platform
+        can't open directories (Windows), the check is all there is; there a directory with an open file
+        can't be renamed.
+        """
+        files = cls(path)
+        if CAN_PIN:
+            files._pin = FileHandle(str(path), READ_ONLY)
+            files._fd = files._pin.fd
+        if identity is not None and files.identity() != identity:
+            raise StorageError(f"{path} is not the partition's directory any more")
+        return files
+
+    # --- the directory itself -------------------------------------------------------------------------
+
+    @property
+    def path(self) -> Path:
+        """Where the directory is now."""
+        return self._path
+
+    @property
+    def ended(self) -> bool:
+        """Whether the partition was deleted."""
+        return self._ended
+
+    def identity(self) -> DirectoryIdentity:
+        """Device and inode of the directory."""
+        with self._lock:
+            status = os.stat(self._path) if self._fd is None else os.fstat(self._fd)
+        return status.st_dev, status.st_ino
+
+    def end(self, target: Path) -> bool:
+        """The partition is deleted: rename its directory to `target`, refuse every later operation.
+
+        False if the directory was gone already.
+        """
+        with self._lock:
+            self._ended = True
+            try:
+                os.replace(self._path, target)
+            except FileNotFoundError:
+                return False
+            self._path = target
+            return True
+
+    def names(self) -> list[str]:
+        """The names of the directory's entries."""
+        with self._lock:
+            self._refuse_if_ended()
+            return os.listdir(self._path if self._fd is None else self._fd)
+
+    def sync(self, *, parent: bool = False) -> None:
+        """Names made or removed are on the disk when this returns; with `parent` the directory's own too."""
+        with self._lock:
+            self._refuse_if_ended()
+            path = self._path
+        try:
+            if self._fd is not None:
+                os.fsync(self._fd)
+            else:
+                sync_directory(path)
+        except FileNotFoundError:
+            self._refuse_if_ended()  # renamed since
+            raise
+        if parent:
+            sync_directory(path.parent)
+
+    # --- files ----------------------------------------------------------------------------------------
+
+    def _place(self, name: str) -> str:
+        """How the system calls are told of a file: by path, or relative to the pinned directory.
+
+        The caller holds the lock until the call is done. Raises PartitionDeleted.
+        """
+        self._refuse_if_ended()
+        return f"{self._path}{os.sep}{name}" if self._fd is None else name
+
+    def _refuse_if_ended(self) -> None:
+        if self._ended:
+            raise PartitionDeleted(errno.ENOENT, "the partition was deleted", str(self._path))
+
+    def open(self, name: str, *, writable: bool = True) -> FileHandle:
+        """An existing file. Raises FileNotFoundError, PartitionDeleted."""
+        with self._lock:
+            return self._open(name, READ_WRITE if writable else READ_ONLY)
+
+    def create(self, name: str) -> FileHandle:
+        """A new, empty file. One that exists is taken if it is empty: a full disk may have left it.
+
+        Raises StorageError for one that holds anything: its bytes may be somebody's.
+        """
+        with self._lock:
+            handle = self._open(name, CREATE_FLAGS)
+            size_bytes = os.fstat(handle.fd).st_size
+        if size_bytes:
+            raise StorageError(
+                f"{self._path / name} has {size_bytes} bytes where a new file was to be made: move it away"
+            )
+        return handle
+
+    def overwrite(self, name: str) -> FileHandle:
+        """An empty file in the place of whatever has that name."""
+        with self._lock:
+            return self._open(name, CREATE_FLAGS | os.O_TRUNC)
+
+    def append(self, name: str, data: bytes | bytearray | memoryview) -> None:
+        """Open (or make), append, close: for the small files beside a segment, which keep no descriptor."""
+        with self._lock:
+            handle = self._open(name, APPEND_FLAGS)
+        write_all(handle.fd, data)
+
+    def replace(self, name: str, data: bytes, *, sync: bool) -> None:
+        """Write `data` beside the file, then rename it over: a reader sees the old or the new, whole.
+
+        With `sync` bytes and name are on the disk when this returns. One writer of a file at a time.
+        """
+        temporary = f"{name}.tmp"
+        handle = self.overwrite(temporary)
+        write_all(handle.fd, data)
+        if sync:
+            os.fsync(handle.fd)
+        self.rename(temporary, name)
+        if sync:
+            self.sync()
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file over another one. Raises FileNotFoundError, PartitionDeleted."""
+        with self._lock:
+            os.replace(self._place(source), self._place(target), src_dir_fd=self._fd, dst_dir_fd=self._fd)
+
+    def remove(self, name: str) -> None:
+        """Remove a file; one that is not there is no error."""
+        with self._lock, contextlib.suppress(FileNotFoundError):
+            os.unlink(self._place(name), dir_fd=self._fd)
+
+    def truncate(self, name: str, size_bytes: int) -> None:
+        """Shorten an existing file."""
+        handle = self.open(name)  # held until the call is done: a handle closes when nobody refers to it
+        os.ftruncate(handle.fd, size_bytes)
+
+    def sync_file(self, name: str) -> None:
+        """fsync an existing file."""
+        handle = self.open(name)
+        os.fsync(handle.fd)
+
+    def status(self, name: str) -> os.stat_result:
+        """Size and times of a file. Raises FileNotFoundError, PartitionDeleted."""
+        with self._lock:
+            return os.stat(self._place(name), dir_fd=self._fd)
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a file. Raises PartitionDeleted."""
+        try:
+            self.status(name)
+        except PartitionDeleted:
+            raise
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _open(self, name: str, flags: int) -> FileHandle:
+        return FileHandle(self._place(name), flags, directory_fd=self._fd)
