@@ -103,13 +103,13 @@ class DirectoryFiles:
     def names(self) -> list[str]:
         """The names of the directory's entries."""
         with self._lock:
-            self._refuse_if_ended()
+            self.refuse_if_ended()
             return os.listdir(self._path if self._fd is None else self._fd)
 
     def sync(self, *, parent: bool = False) -> None:
         """Names made or removed are on the disk when this returns; with `parent` the directory's own too."""
         with self._lock:
-            self._refuse_if_ended()
+            self.refuse_if_ended()
             path = self._path
         try:
             if self._fd is not None:
@@ -117,7 +117,7 @@ class DirectoryFiles:
             else:
                 sync_directory(path)
         except FileNotFoundError:
-            self._refuse_if_ended()  # renamed since
+            self.refuse_if_ended()  # renamed since
             raise
         if parent:
             sync_directory(path.parent)
@@ -129,10 +129,11 @@ class DirectoryFiles:
 
         The caller holds the lock until the call is done. Raises PartitionDeleted.
         """
-        self._refuse_if_ended()
+        self.refuse_if_ended()
         return f"{self._path}{os.sep}{name}" if self._fd is None else name
 
-    def _refuse_if_ended(self) -> None:
+    def refuse_if_ended(self) -> None:
+        """Raises PartitionDeleted."""
         if self._ended:
             raise PartitionDeleted(errno.ENOENT, "the partition was deleted", str(self._path))
 

@@ -27,6 +27,7 @@ One thread (the event loop) calls everything but `LogSlice.read` and `FlushTask.
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
@@ -100,6 +101,7 @@ class Log:
         "_files",
         "_last_epoch",
         "_open_files",
+        "_reshaping",
         "_segments",
         "_snapshots",
         "_truncations",
@@ -133,6 +135,7 @@ class Log:
         self.log_end_offset = loaded.segments[-1].end_offset
         self.recovery_point = loaded.recovery_point
         self._open_files = open_files
+        self._reshaping = threading.RLock()  # held by the loop while segments' files and `_segments` differ
         self._segments = loaded.segments  # replaced, never changed: other threads read it
         self._active = loaded.segments[-1]
         self._epochs = loaded.epochs
@@ -368,11 +371,12 @@ class Log:
             active.write_indexes(closing=True)
             active.opened_at(active.end_offset)  # its tail is not asked for much longer
             self._snapshots.write(base_offset, self.producers, sync=False)
-        else:  # empty, and too far below the new offset for an index
-            self._remove_segment(active, now_ms)
-            segments = segments[:-1]
         self._written = True
-        self._set_segments([*segments, self._new_segment(base_offset, now_ms)])
+        with self._reshaping:
+            if not active.size_bytes:  # too far below the new offset for an index
+                self._remove_segment(active, now_ms)
+                segments = segments[:-1]
+            self._set_segments([*segments, self._new_segment(base_offset, now_ms)])
         return True
 
     # --- reading --------------------------------------------------------------------------------------
@@ -461,8 +465,10 @@ class Log:
             except PartitionDeleted:
                 raise
             except FileNotFoundError:
+                with self._reshaping:  # until the files and the segments agree again
+                    self._files.refuse_if_ended()
                 if self._segments is segments:
-                    raise  # it is not retention or a truncation that took the file
+                    raise  # it is neither retention nor a cleaning nor a truncation that took the file
                 continue
             if found is None or found.offset >= self.log_start_offset or self._segments is segments:
                 return found
@@ -501,6 +507,12 @@ class Log:
         See the module for the order. Raises StorageError, with everything as it was, if these are not closed
         segments of this log any more.
         """
+        with self._reshaping:
+            self._replace_segments(old, size_bytes, has_transaction_index, now_ms)
+
+    def _replace_segments(
+        self, old: Sequence[Segment], size_bytes: int, has_transaction_index: bool, now_ms: int
+    ) -> None:
         segments = self._segments
         first = next((at for at, each in enumerate(segments) if each is old[0]), len(segments))
         end = first + len(old)
@@ -588,9 +600,10 @@ class Log:
                 return deleted
             if following is None:
                 self._roll(self.log_end_offset, now_ms)
-            self._set_segments(self._segments[1:])
-            self._written = True
-            self._remove_segment(segment, now_ms)
+            with self._reshaping:
+                self._set_segments(self._segments[1:])
+                self._written = True
+                self._remove_segment(segment, now_ms)
             self.advance_log_start_offset(self._segments[0].base_offset)
             deleted.append(segment.base_offset)
 
@@ -637,8 +650,9 @@ class Log:
         self._written = True
         segments = list(self._segments)
         while segments[-1].base_offset >= offset and len(segments) > 1:
-            self._remove_segment(segments.pop(), now_ms)
-            self._set_segments(list(segments))
+            with self._reshaping:
+                self._remove_segment(segments.pop(), now_ms)
+                self._set_segments(list(segments))
         end = self._active.truncate_to(offset)
         self._active.opened_at(end)
         self.log_end_offset = end
@@ -655,9 +669,10 @@ class Log:
         """Drop everything; the log is empty and begins at `new_start_offset`."""
         self._truncations += 1
         self._written = True
-        for segment in reversed(self._segments):
-            self._remove_segment(segment, now_ms)
-        self._set_segments([self._new_segment(new_start_offset, now_ms)])
+        with self._reshaping:
+            for segment in reversed(self._segments):
+                self._remove_segment(segment, now_ms)
+            self._set_segments([self._new_segment(new_start_offset, now_ms)])
         self.log_start_offset = self.log_end_offset = new_start_offset
         self.recovery_point = min(self.recovery_point, new_start_offset)
         self._epochs.clear()
@@ -720,12 +735,13 @@ class Log:
 
         Returns the directory's new path, for whoever removes it; None if the directory was gone already.
         """
-        for segment in self._segments:
-            segment.discard()
-        self._deleted_files.clear()
         name = suffixed_directory_name(self.topic, self.partition, DELETED_DIRECTORY_SUFFIX)
         target = self.directory.with_name(name)
-        return target if self._files.end(target) else None
+        renamed = self._files.end(target)
+        self._deleted_files.clear()
+        for segment in self._segments:
+            segment.discard()
+        return target if renamed else None
 
 
 _BASE_OFFSET = attrgetter("base_offset")
