@@ -15,6 +15,7 @@ from ottla.protocol.apis import ApiKey
 from ottla.protocol.batch_validation import LOOP_RECORDS
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.record_batch import NewRecord, encode_batch
 from support.in_process import RawClient, connect, create_topic, running_broker
@@ -123,5 +124,29 @@ def test_the_topic_may_go_while_its_batch_is_checked(tmp_path: Path) -> None:
         await broker.controller_channel.ask(delete)
         ((_, error, _),) = await asked
         assert error in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    play(tmp_path, scene)
+
+
+def test_a_batch_checked_by_the_rules_of_a_topic_that_is_made_again_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The compacted topic would take it; the new one, of the same name, must not get it unseen."""
+
+    async def scene(broker: Broker, client: RawClient) -> None:
+        check = broker.replicas.check_produced
+
+        async def check_and_make_again(*arguments: Any, **options: Any) -> Any:
+            checked = await check(*arguments, **options)
+            await broker.controller_channel.ask(
+                DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1000)
+            )
+            await create_topic(broker, "t", partitions=20)
+            return checked
+
+        monkeypatch.setattr(broker.replicas, "check_produced", check_and_make_again)
+
+        assert await produce(client, (0, HEAVY)) == [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
+        assert broker.replicas.partition("t", 0).log.log_end_offset == 0
 
     play(tmp_path, scene)
