@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.broker import Broker
-from ottla.broker.log_cleaner import LogCleaner
+from ottla.broker.log_cleaner import DEATHS, CleaningProcess, LogCleaner
 from ottla.broker.partition import Partition
 from ottla.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.incremental_alter_configs_request import (
@@ -221,3 +221,59 @@ def test_a_topic_that_becomes_compacted_is_cleaned(tmp_path: Path) -> None:
             await until(lambda: len(contents(partition.log)) == 100, "the cleaning")
 
     asyncio.run(scenario())
+
+
+def test_a_stop_waits_for_the_end_of_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut off, the end of its pipes is an error that nobody expects: a traceback at SIGTERM."""
+    ends: list[str] = []
+    end = CleaningProcess.end
+
+    async def noted(process: CleaningProcess) -> None:
+        try:
+            await end(process)
+            ends.append("complete")
+        except asyncio.CancelledError:
+            ends.append("cut off")
+            raise
+
+    monkeypatch.setattr(CleaningProcess, "end", noted)
+
+    async def scenario(number: int) -> None:
+        slow = {**QUICK, "log.cleaner.io.max.bytes.per.second": "1000"}
+        async with running_broker(tmp_path / str(number), slow) as broker:
+            await made_dirty(broker, "t")
+            await until(lambda: any(cleaner_of(broker)._busy.values()), "the process")
+
+    stops = 6  # which of the two tasks hears first of the stop is chance
+    for number in range(stops):
+        asyncio.run(scenario(number))
+    assert ends == ["complete"] * stops
+
+
+def test_a_process_that_is_killed_is_no_end_of_the_broker(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody's kill, a machine short of memory: the log is tried again, then left alone."""
+
+    async def scenario() -> None:
+        slow = {**QUICK, "log.cleaner.io.max.bytes.per.second": "1000"}
+        async with running_broker(tmp_path / "data", slow) as broker:
+            await made_dirty(broker, "t")
+            killed: set[int] = set()
+
+            def process() -> CleaningProcess | None:
+                return next((each for each in cleaner_of(broker)._busy.values() if each), None)
+
+            while len(killed) < DEATHS:
+                await until(lambda: process() is not None and process().pid not in killed, "a process")  # type: ignore[union-attr]
+                running = process()
+                assert running is not None and cleaner_of(broker).uncleanable == set()
+                killed.add(running.pid)
+                running.kill()
+            await until(lambda: cleaner_of(broker).uncleanable == {("t", 0)}, "the cleaner's giving up")
+
+            other = await made_dirty(broker, "other")
+            await until(lambda: other.log.being_cleaned, "the other log's turn")
+
+    asyncio.run(scenario())
+    assert len([each for each in caplog.messages if "cannot be cleaned" in each]) == 1
