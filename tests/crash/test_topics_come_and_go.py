@@ -147,7 +147,12 @@ class Drill:
             if error is None:
                 topic.note(message.partition(), message.offset(), value)
 
-        producer.produce(topic.name, value, key=value[-3:], on_delivery=acknowledged)
+        while True:
+            try:
+                producer.produce(topic.name, value, key=value[-3:], on_delivery=acknowledged)
+                break
+            except (BufferError, KafkaException):  # the client has not heard of the new topic yet
+                producer.poll(0.05)
         producer.poll(0)
 
     def make(self, topic: Topic) -> None:
