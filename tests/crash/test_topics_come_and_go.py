@@ -264,7 +264,8 @@ class Drill:
         try:
             trouble()
         except BaseException as problem:
-            self.problems.append(f"{trouble}: {problem!r}")
+            self.problems.append(repr(problem))
+            print(f"{time.strftime('%X')} {problem!r}")
             self.ended.set()
 
 
@@ -293,8 +294,8 @@ def read_to_the_end(consumer: Consumer, topic: str, partition: int) -> tuple[int
         try:
             start, end = consumer.get_watermark_offsets(where, timeout=5)
             break
-        except KafkaException:
-            assert time.monotonic() < deadline, "the partition's ends are not told"
+        except KafkaException as problem:
+            assert time.monotonic() < deadline, f"the ends of {topic}-{partition} are not told: {problem}"
     found: dict[int, bytes] = {}
     consumer.assign([where])
     while consumer.position([where])[0].offset < end:
