@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
@@ -12,6 +13,7 @@ from starlette.responses import Response
 from ottla.services.registry.image import RegistryImage
 from ottla.services.registry.reading import Reads, SchemaRequest
 from ottla.services.registry.records import Record
+from ottla.services.registry.registry import Place, State
 from ottla.services.registry.settings import COMPATIBILITY_LEVEL, MODE_MUTABILITY, SETTINGS, VALIDATE_DEFAULTS
 from ottla.services.registry.writing import Decision, Writes
 from ottla.services.schemas.format import SchemaFormat
@@ -22,6 +24,7 @@ from ottla.services.web.settings import Settings
 
 T = TypeVar("T")
 
+TOPIC_ID = uuid.UUID(int=7)
 FIRST_TIMESTAMP_MS = 1_700_000_000_000
 
 
@@ -42,11 +45,20 @@ class InMemoryRegistry:
         self.writes = Writes(self.image, self.reads, self.settings[MODE_MUTABILITY])
         self.kafka_cluster_id = "in-memory-cluster"
         self.is_primary = True
+        self.problem: str | None = None
         self.records: list[tuple[Record, int]] = []
 
     @property
-    def applied_offset(self) -> int:
-        return len(self.records) - 1
+    def place(self) -> Place:
+        return Place(TOPIC_ID, len(self.records) - 1)
+
+    @property
+    def state(self) -> State:
+        return State(self.problem, "http://127.0.0.1:8081")
+
+    def require_topic(self) -> None:
+        if self.problem is not None:
+            raise ApiError(500, 50001, self.problem)
 
     async def consider(self, query: Callable[[], T]) -> T:
         return query()

@@ -13,7 +13,8 @@ from pathlib import Path
 from ottla.cli.event_loop import loop_factory
 from ottla.cli.options import add_log_level, add_pairs, log_to_stderr
 from ottla.services.web.errors import ServiceError
-from ottla.services.web.server import HttpAddress, Service, run_services
+from ottla.services.web.running import run_alone
+from ottla.services.web.server import HttpAddress, Service
 from ottla.services.web.settings import given_values
 
 
@@ -36,9 +37,9 @@ def run_service(
         if options.bootstrap is not None:
             given[bootstrap_key] = options.bootstrap
         listen = options.listen or given.get("listeners", default_listen).split(",")[0].strip()
-        services = [(make(given), HttpAddress.parse(listen))]
+        service, address = make(given), HttpAddress.parse(listen)
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(run_services(services, told_ready))
+            return runner.run(run_alone(service, address, told_ready))
     except ServiceError as problem:
         print(f"{prog}: {problem}", file=sys.stderr)
         return 1

@@ -1,13 +1,14 @@
 """`ottla up`: the platform on this machine, a broker and the services on it, until SIGTERM or Ctrl-C.
 
 The broker is a process of its own, so that no service's work delays a produce request; the services share
-another.
+another. A service that can't start or ends leaves the others and the broker alone, and is started again.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import re
 import sys
 from collections.abc import Sequence
@@ -23,7 +24,8 @@ from ottla.cli.service_command import log_service_to_stderr, told_ready
 from ottla.services.registry.service import RegistryService
 from ottla.services.rest.service import RestService
 from ottla.services.web.errors import ServiceError
-from ottla.services.web.server import HttpAddress, Service, run_services
+from ottla.services.web.running import Kept, Place, run_together
+from ottla.services.web.server import HttpAddress
 
 
 def main(argv: Sequence[str]) -> int:
@@ -39,22 +41,29 @@ def main(argv: Sequence[str]) -> int:
 
 
 async def _run(options: argparse.Namespace) -> int:
-    registry = HttpAddress.parse(options.registry)
-    broker = ChildBroker(_broker_words(options, registry.url))
-    try:
-        line = await broker.start()
-        print(line, flush=True)
-        bootstrap = _bootstrap(line)
-        services: list[tuple[Service, HttpAddress]] = [
-            (RegistryService.from_given({"kafkastore.bootstrap.servers": bootstrap}), registry),
-            (
-                RestService.from_given({"bootstrap.servers": bootstrap, "schema.registry.url": registry.url}),
-                HttpAddress.parse(options.rest),
-            ),
-        ]
-        return await run_services(services, told_ready, broker.ended)
-    finally:
-        await broker.stop()
+    # An address that is taken is a mistake to be told of before anything runs.
+    with contextlib.ExitStack() as stack:
+        registry = Place.take("registry", HttpAddress.parse(options.registry))
+        stack.callback(registry.bound.close)
+        rest = Place.take("rest", HttpAddress.parse(options.rest))
+        stack.callback(rest.bound.close)
+        broker = ChildBroker(_broker_words(options, registry.address.url))
+        try:
+            line = await broker.start()
+            print(line, flush=True)
+            services = _services(_bootstrap(line), registry, rest)
+            return await run_together(services, told_ready, broker.ended)
+        finally:
+            await broker.stop()
+
+
+def _services(bootstrap: str, registry: Place, rest: Place) -> Sequence[Kept]:
+    of_registry = {"kafkastore.bootstrap.servers": bootstrap}
+    of_rest = {"bootstrap.servers": bootstrap, "schema.registry.url": registry.address.url}
+    return (
+        Kept(registry, lambda: RegistryService.from_given(of_registry)),
+        Kept(rest, lambda: RestService.from_given(of_rest)),
+    )
 
 
 def _broker_words(options: argparse.Namespace, registry_url: str) -> list[str]:

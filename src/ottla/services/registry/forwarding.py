@@ -1,7 +1,7 @@
 """Writes that come to an instance that is not the primary: the whole request goes on to the one that is.
 
-A client that writes through any instance reads its own write there: the primary tells up to which offset it
-has read the topic, and the answer is held until this instance has read as far.
+A client that writes through any instance reads its own write there: the primary tells up to which offset of
+which topic it has read, and the answer is held until this instance has read as far.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ottla.services.registry.membership import Identity
-from ottla.services.registry.registry import Registry
+from ottla.services.registry.registry import Place, Registry
 from ottla.services.web.bodies import read_body
 from ottla.services.web.errors import ApiError
 
@@ -23,7 +23,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 FORWARDED: Final = "x-forward"
 """Confluent's header: such a request is not forwarded again."""
-OFFSET: Final = "x-ottla-offset"
+PLACE: Final = "x-ottla-place"
 FORWARDING_FAILED: Final = 50003
 NO_PRIMARY: Final = 50004
 RETRY_SECONDS: Final = 0.05
@@ -37,11 +37,12 @@ def on_primary(registry: Registry, endpoint: Endpoint) -> Endpoint:
     """The endpoint of a write: answered here on the primary, by the primary otherwise."""
 
     async def here_or_there(request: Request) -> Response:
+        registry.require_topic()
         if not registry.is_primary:
             return await registry.forward(request)
         answer = await endpoint(request)
         if FORWARDED in request.headers:
-            answer.headers[OFFSET] = str(registry.applied_offset)
+            answer.headers[PLACE] = registry.place.encode()
         return answer
 
     return here_or_there
@@ -65,9 +66,8 @@ class Forwarder:
         request: Request,
         primary: Callable[[], Identity | None],
         is_here: Callable[[], bool],
-        wait_until_applied: Callable[[int], Awaitable[None]],
-    ) -> Response:
-        """The primary's answer to `request`. Raises ApiError 50003 or 50004 when there is none.
+    ) -> tuple[Response, Place | None]:
+        """The primary's answer to `request`, and how far it had read. Raises ApiError 50003, 50004.
 
         While nobody is the primary, or it can't be reached, a successor may be under election: it is waited
         for.
@@ -85,13 +85,13 @@ class Forwarder:
         except httpx.HTTPError as problem:
             message = f"Error while forwarding the request to the primary: {type(problem).__name__} {problem}"
             raise ApiError(500, FORWARDING_FAILED, message) from None
-        await self._wait(answer.headers.get(OFFSET, ""), wait_until_applied)
         headers = {
             name: value
             for name, value in answer.headers.items()
-            if name not in _HOP_BY_HOP and name not in (OFFSET, "date", "content-encoding")
+            if name not in _HOP_BY_HOP and name not in (PLACE, "date", "content-encoding")
         }
-        return Response(answer.content, answer.status_code, headers)
+        place = Place.decode(answer.headers.get(PLACE, ""))
+        return Response(answer.content, answer.status_code, headers), place
 
     async def _ask(
         self,
@@ -130,12 +130,3 @@ class Forwarder:
             return sending.result()
         finally:
             sending.cancel()
-
-    async def _wait(self, offset: str, wait_until_applied: Callable[[int], Awaitable[None]]) -> None:
-        if not offset.isdecimal():
-            return
-        try:
-            async with asyncio.timeout(self._timeout_seconds):
-                await wait_until_applied(int(offset))
-        except TimeoutError:
-            return  # it is stored: that this instance reads late is no reason to say otherwise

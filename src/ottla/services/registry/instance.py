@@ -14,8 +14,11 @@ from ottla.services.registry import settings as names
 from ottla.services.registry.election import Election, ElectionTimes
 from ottla.services.registry.forwarding import Forwarder
 from ottla.services.registry.image import RegistryImage
+from ottla.services.registry.loss import Loss, TopicLost, way_out
 from ottla.services.registry.membership import Identity
+from ottla.services.registry.preparing import prepare
 from ottla.services.registry.reading import Reads
+from ottla.services.registry.registry import Place, State
 from ottla.services.registry.topic import SchemasTopic
 from ottla.services.registry.writer import Fenced, TooLarge, Unstored
 from ottla.services.registry.writing import Decision, Writes
@@ -43,6 +46,7 @@ class RegistryInstance:
         )
         self.writes = Writes(self.image, self.reads, settings[names.MODE_MUTABILITY])
         self.kafka_cluster_id = ""
+        self._access = access
         group_id, topic = settings[names.GROUP_ID], settings[names.TOPIC]
         self._topic = SchemasTopic(
             access, topic, f"{group_id}-{topic}-primary", settings[names.TIMEOUT_MS], self.image.replay
@@ -64,9 +68,11 @@ class RegistryInstance:
 
     async def start(self) -> None:
         """Return when the topic was read to its end. Raises ServiceError."""
-        self.kafka_cluster_id = await self._topic.prepare(self.settings[names.TOPIC_REPLICATION_FACTOR])
+        self.kafka_cluster_id, found = await prepare(
+            self._access, self.settings[names.TOPIC], self.settings[names.TOPIC_REPLICATION_FACTOR]
+        )
         self._tasks = [
-            asyncio.create_task(self._topic.read(), name="registry topic"),
+            asyncio.create_task(self._topic.read(found), name="registry topic"),
             asyncio.create_task(self._election.run(), name="registry election"),
         ]
         starting = asyncio.create_task(self._catch_up())
@@ -92,7 +98,7 @@ class RegistryInstance:
                 f"topic {self.settings[names.TOPIC]} was not read to its end within {limit_ms} ms "
                 "(kafkastore.init.timeout.ms)"
             ) from None
-        except Unstored as problem:
+        except (Unstored, TopicLost) as problem:
             raise ServiceError(f"topic {self.settings[names.TOPIC]}: {problem}") from None
         except Fenced:
             await self._topic.read_to_end()  # another has become the primary meanwhile
@@ -132,6 +138,7 @@ class RegistryInstance:
     async def write(self, decide: Callable[[], Decision[T]]) -> T:
         """See `Registry`."""
         limit_ms = self.settings[names.TIMEOUT_MS]
+        self.require_topic()
         try:
             async with asyncio.timeout(limit_ms / 1000), self._writing:
                 try:
@@ -144,6 +151,8 @@ class RegistryInstance:
             raise ApiError(500, TIMEOUT, f"The write was not stored within {limit_ms} ms") from None
         except Fenced:
             raise ApiError(500, NOT_PRIMARY, "Another instance has become the primary") from None
+        except TopicLost as lost:
+            raise self._lost(lost.loss) from None
         except TooLarge:
             raise ApiError(422, TOO_LARGE, "The schema is larger than a record of the topic may be") from None
         except Unstored as problem:
@@ -163,11 +172,41 @@ class RegistryInstance:
 
     async def forward(self, request: Request) -> Response:
         """The primary's answer; it is given when this instance has read what the primary wrote."""
-        return await self._forwarder.forward(
-            request, lambda: self._primary, lambda: self.is_primary, self._topic.wait_until_applied
-        )
+        self.require_topic()
+        answer, place = await self._forwarder.forward(request, lambda: self._primary, lambda: self.is_primary)
+        if place is not None:
+            await self._wait(place)
+        return answer
+
+    async def _wait(self, written: Place) -> None:
+        if written.topic_id != self.place.topic_id:
+            raise ApiError(500, STORE_ERROR, "The primary has stored the write in another topic of this name")
+        try:
+            async with asyncio.timeout(self.settings[names.TIMEOUT_MS] / 1000):
+                await self._topic.wait_until_applied(written.offset)
+        except (TimeoutError, TopicLost):
+            return  # it was stored: that this instance reads late is no reason to say otherwise
 
     @property
-    def applied_offset(self) -> int:
-        """Up to where the topic was read."""
-        return self._topic.applied_offset
+    def place(self) -> Place:
+        """See `Registry`."""
+        return Place(self._topic.topic_id, self._topic.applied_offset)
+
+    # -- the topic's loss -------------------------------------------------------------------------------
+
+    def require_topic(self) -> None:
+        """See `Registry`."""
+        if self._topic.loss is not None:
+            raise self._lost(self._topic.loss)
+
+    def _lost(self, loss: Loss) -> ApiError:
+        return ApiError(500, STORE_ERROR, way_out(self.settings[names.TOPIC], loss))
+
+    @property
+    def state(self) -> State:
+        """See `Registry`."""
+        loss = self._topic.loss
+        return State(
+            problem=None if loss is None else way_out(self.settings[names.TOPIC], loss),
+            primary=None if self._primary is None else self._primary.url,
+        )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from starlette.requests import Request
@@ -14,6 +16,35 @@ from ottla.services.registry.writing import Decision, Writes
 from ottla.services.web.settings import Settings
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An offset of a topic that may not be the only one that ever has its name."""
+
+    topic_id: uuid.UUID
+    offset: int
+
+    def encode(self) -> str:
+        """As a header's value."""
+        return f"{self.topic_id}:{self.offset}"
+
+    @classmethod
+    def decode(cls, text: str) -> Place | None:
+        """None for what is no place: that of an instance of another kind."""
+        topic_id, _, offset = text.partition(":")
+        try:
+            return cls(uuid.UUID(topic_id), int(offset))
+        except ValueError:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What `problem` an instance has that only takes reads, and which instance is the primary, by its URL."""
+
+    problem: str | None
+    primary: str | None
 
 
 class Registry(Protocol):
@@ -44,11 +75,18 @@ class Registry(Protocol):
         """Whether writes are decided here."""
 
     @property
-    def applied_offset(self) -> int:
-        """Up to where the topic was read."""
+    def place(self) -> Place:
+        """Up to where which topic was read."""
+
+    @property
+    def state(self) -> State:
+        """How this instance is."""
+
+    def require_topic(self) -> None:
+        """Raises ApiError 50001 when the topic is lost, whose image is still served here."""
 
     async def forward(self, request: Request) -> Response:
-        """The primary's answer to a write that came here. Raises ApiError 50003, 50004."""
+        """The primary's answer to a write that came here. Raises ApiError 50001, 50003, 50004."""
 
     async def consider(self, query: Callable[[], T]) -> T:
         """The answer of a query that may take long, in a thread: the image stands still meanwhile."""
@@ -57,5 +95,6 @@ class Registry(Protocol):
         """Decide, store, wait until this instance has read its records back, and return the answer.
 
         One write at a time; only on the primary (others forward the whole request before it gets here).
-        Raises ApiError: that of the decision, 50002 when it takes too long, 50004 when not the primary.
+        Raises ApiError: that of the decision, 50001 when the topic is lost, 50002 when it takes too long,
+        50004 when not the primary.
         """

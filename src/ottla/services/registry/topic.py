@@ -1,4 +1,4 @@
-"""The topic `_schemas`: made or checked at start, read from its beginning, written by the primary alone.
+"""The topic `_schemas`: read from its beginning by every instance, written by the primary alone.
 
 Theory of operation. Whoever becomes the primary opens a transactional producer under an id that all instances
 of the registry share. That fences the primary before it, whatever it still believes: its transaction is
@@ -7,36 +7,41 @@ its image holds every record there is, and only it can add more: decisions made 
 above all) are safe. The records of a decision are one transaction, so a kill between any two writes leaves
 all of them or none; and as readers read committed records alone, nobody sees the half. A write whose end is
 not known (no answer in time) closes the producer: the next write begins by fencing and reading again.
+
+The topic may be deleted and made again at any moment. It is read by its id (partition_log.py), so records of
+another topic never come into the image. Producers write by name: before a transaction is committed, its
+records are looked for in the topic of the image, and one that went elsewhere is aborted. A topic that is
+deleted after that takes the records with it. So nothing that was decided from one topic is in another.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any, Final
-
-from aiokafka import AIOKafkaConsumer
-from aiokafka.structs import TopicPartition
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-exports without saying so
-    AdminClient,
-    ConfigResource,
-    NewTopic,
-    ResourceType,
-)
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeVar
 
 from ottla.services.kafka_access import KafkaAccess
+from ottla.services.registry.loss import Loss, TopicLost, way_out
+from ottla.services.registry.partition_log import FoundTopic, PartitionLog, Unreadable
 from ottla.services.registry.records import Record, noop
-from ottla.services.registry.writer import Writer, append_noop
+from ottla.services.registry.writer import Unstored, Writer, append_noop
 from ottla.services.web.errors import ServiceError
 
 log = logging.getLogger("ottla.registry")
 
-ADMIN_SECONDS: Final = 30
-POLL_MS: Final = 1_000
-POLL_RECORDS: Final = 1_000
-"""Replayed in one go on the event loop: some milliseconds."""
+T = TypeVar("T")
+
+FETCH_WAIT_MS: Final = 1_000
+CHECK_WAIT_MS: Final = 500
+REPLAYED_AT_ONCE: Final = 1_000
+"""Records, on the event loop: some milliseconds."""
+RETRY_SECONDS: Final = 0.1
+CONFIRMED_SECONDS: Final = 0.5
+"""For so long the nodes that are asked say that it is gone: one that has just started may be late."""
+LOST_SECONDS: Final = 1.0
+"""Between two looks for a topic that is lost."""
 
 
 class SchemasTopic:
@@ -52,95 +57,109 @@ class SchemasTopic:
     ) -> None:
         self._access = access
         self._topic = topic
-        self._partition = TopicPartition(topic, 0)
         self._writers_id = writers_id
         self._timeout_ms = timeout_ms
         self._on_record = on_record
+        self._log = PartitionLog(access, topic, "ottla-registry")
         self._applied_offset = -1
         self._moved = asyncio.Condition()
         self.standstill = asyncio.Lock()
         """Held while the image is read in a thread: nothing is replayed meanwhile."""
         self._writer: Writer | None = None
+        self._loss: Loss | None = None
+        self._lost = asyncio.Event()
+        self._suspected_since: float | None = None
+        self._is_denied = False
 
     @property
     def applied_offset(self) -> int:
         """The offset of the last record that was read."""
         return self._applied_offset
 
-    # -- at start -------------------------------------------------------------------------------------
+    @property
+    def topic_id(self) -> uuid.UUID:
+        """Of the topic that is read; that of zeros where the cluster gives none."""
+        return self._log.topic_id
 
-    async def prepare(self, replication_factor: int) -> str:
-        """Make the topic or check it; returns the cluster's id. Raises ServiceError."""
-        admin = AdminClient(self._access.confluent({"client.id": "ottla-registry", "log_level": 2}))
-        try:
-            cluster = await asyncio.wrap_future(admin.describe_cluster(request_timeout=ADMIN_SECONDS))
-            if await self._create(admin, min(replication_factor, len(cluster.nodes))):
-                return str(cluster.cluster_id)
-            await self._check(admin)
-            return str(cluster.cluster_id)
-        except KafkaException as problem:
-            raise ServiceError(f"topic {self._topic} at {self._access.bootstrap}: {_told(problem)}") from None
-
-    async def _create(self, admin: AdminClient, replication_factor: int) -> bool:
-        """Whether it was this call that made it."""
-        wanted = NewTopic(self._topic, 1, replication_factor, config={"cleanup.policy": "compact"})
-        future = admin.create_topics([wanted], request_timeout=ADMIN_SECONDS)[self._topic]
-        try:
-            await asyncio.wrap_future(future)
-        except KafkaException as problem:
-            if problem.args[0].name() == "TOPIC_ALREADY_EXISTS":
-                return False
-            raise
-        log.info("made topic %s with %d replicas", self._topic, replication_factor)
-        return True
-
-    async def _check(self, admin: AdminClient) -> None:
-        metadata = await asyncio.to_thread(admin.list_topics, self._topic, ADMIN_SECONDS)
-        partitions = len(metadata.topics[self._topic].partitions)
-        if partitions != 1:
-            raise ServiceError(
-                f"topic {self._topic} has {partitions} partitions: schemas need the order of a single one"
-            )
-        resource = ConfigResource(ResourceType.TOPIC, self._topic)
-        configs = await asyncio.wrap_future(
-            admin.describe_configs([resource], request_timeout=ADMIN_SECONDS)[resource]
-        )
-        policy = configs["cleanup.policy"].value
-        if policy != "compact":
-            raise ServiceError(
-                f"topic {self._topic} has cleanup.policy={policy}, which loses schemas: set it to compact"
-            )
+    @property
+    def loss(self) -> Loss | None:
+        """What became of the topic, once that is sure: until a restart the image stays as it is."""
+        return self._loss
 
     # -- reading --------------------------------------------------------------------------------------
 
-    async def read(self) -> None:
-        """Read for ever. Raises KafkaError when that can't go on."""
-        consumer = AIOKafkaConsumer(
-            **self._access.aiokafka(),
-            client_id="ottla-registry",
-            group_id=None,
-            enable_auto_commit=False,
-            auto_offset_reset="none",
-            isolation_level="read_committed",
-            fetch_max_wait_ms=POLL_MS,
-        )
-        await consumer.start()
+    async def read(self, found: FoundTopic) -> None:
+        """Read this topic for ever. Raises ServiceError when that is not allowed at the start."""
+        self._log.adopt(found)
+        next_offset: int | None = None
         try:
-            consumer.assign([self._partition])
-            await consumer.seek_to_beginning(self._partition)
             while True:
-                found = await consumer.getmany(timeout_ms=POLL_MS, max_records=POLL_RECORDS)
-                await self._apply(found.get(self._partition, ()))
+                try:
+                    if next_offset is None:
+                        next_offset = await self._log.first_offset()
+                    fetched = await self._log.fetch(next_offset, FETCH_WAIT_MS)
+                except TopicLost as gone:
+                    if gone.loss is Loss.CUT and self._applied_offset < 0:
+                        next_offset = None  # nothing is missed: the first offset was that of another moment
+                    else:
+                        await self._suspect(gone.loss)
+                    await asyncio.sleep(RETRY_SECONDS if self._loss is None else LOST_SECONDS)
+                except Unreadable as problem:
+                    self._suspected_since = None
+                    self._refused(problem)
+                    await asyncio.sleep(RETRY_SECONDS)
+                else:
+                    self._is_denied, self._suspected_since = False, None
+                    if await self._is_readable():
+                        await self._apply(fetched.records)
+                        next_offset = fetched.next_offset
         finally:
-            await consumer.stop()
+            await self._log.close()
 
-    async def _apply(self, records: Sequence[Any]) -> None:
-        if not records:
-            return
-        async with self.standstill:
-            self._replay(records)
+    async def _suspect(self, loss: Loss) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._suspected_since is None:
+            self._suspected_since = now
+        # Where records were cut off, others may take their offsets the next moment: that can't be waited for.
+        is_sure = loss is Loss.CUT or now - self._suspected_since >= CONFIRMED_SECONDS
+        if is_sure and self._loss in (None, Loss.DELETED) and loss is not self._loss:
+            log.error("%s", way_out(self._topic, loss))
+            await self._set_loss(loss)
+
+    async def _is_readable(self) -> bool:
+        """Whether it is the image's topic, which one is that was missing and has the same id."""
+        if self._loss is Loss.CUT:
+            await asyncio.sleep(LOST_SECONDS)
+            return False
+        if self._loss is not None:
+            log.warning("topic %s is there again, the same as before: schemas are written again", self._topic)
+            await self._set_loss(None)
+        return True
+
+    async def _set_loss(self, loss: Loss | None) -> None:
+        self._loss = loss
+        if loss is None:
+            self._lost.clear()
+        else:
+            self._lost.set()
         async with self._moved:
             self._moved.notify_all()
+
+    def _refused(self, problem: Unreadable) -> None:
+        """A cluster that is away is told of by the election."""
+        if problem.denied and self._applied_offset < 0:
+            raise ServiceError(str(problem))
+        if problem.denied and not self._is_denied:
+            log.error("%s: what was read is still served", problem)
+        self._is_denied = problem.denied
+
+    async def _apply(self, records: Sequence[Any]) -> None:
+        for start in range(0, len(records), REPLAYED_AT_ONCE):
+            async with self.standstill:
+                self._replay(records[start : start + REPLAYED_AT_ONCE])
+            async with self._moved:
+                self._moved.notify_all()
+            await asyncio.sleep(0)
 
     def _replay(self, records: Sequence[Any]) -> None:
         for record in records:
@@ -148,14 +167,21 @@ class SchemasTopic:
         self._applied_offset = records[-1].offset
 
     async def wait_until_applied(self, offset: int) -> None:
-        """Wait until the record at `offset` was read."""
+        """Wait until the record at `offset` was read. Raises TopicLost."""
         async with self._moved:
-            await self._moved.wait_for(lambda: self._applied_offset >= offset)
+            await self._moved.wait_for(lambda: self._applied_offset >= offset or self._loss is not None)
+        if self._applied_offset < offset:
+            self.require()
 
     async def read_to_end(self) -> None:
-        """Add a NOOP, as an instance that is not the primary may, and read it. Raises Unstored."""
-        offset = await asyncio.to_thread(append_noop, self._access, self._topic, self._timeout_ms)
-        await self.wait_until_applied(offset)
+        """Add a NOOP, as an instance that is not the primary may, and read it. Raises Unstored, TopicLost."""
+        adding = asyncio.to_thread(append_noop, self._access, self._topic, self._timeout_ms)
+        await self.wait_until_applied(await self._unless_lost(adding))
+
+    def require(self) -> None:
+        """Raises TopicLost."""
+        if self._loss is not None:
+            raise TopicLost(self._loss)
 
     # -- writing, on the primary ------------------------------------------------------------------------
 
@@ -165,26 +191,56 @@ class SchemasTopic:
         return self._writer is not None
 
     async def take_over(self) -> None:
-        """Fence who wrote before, and read all that it wrote. Raises Fenced, Unstored."""
+        """Fence who wrote before, and read all that it wrote. Raises Fenced, Unstored, TopicLost."""
         self._writer = None
-        self._writer = await asyncio.to_thread(
-            Writer, self._access, self._topic, self._writers_id, self._timeout_ms
+        self._writer = await self._unless_lost(
+            asyncio.to_thread(Writer, self._access, self._topic, self._writers_id, self._timeout_ms)
         )
         await self.append([noop()])
 
     async def append(self, records: Sequence[Record]) -> None:
-        """Store records, all or none, and wait until they were read. Raises Fenced, TooLarge, Unstored.
+        """Store records, all or none, and wait until they were read.
 
-        Where it raises, or is cancelled, whether they were stored may not be known: `take_over` comes next. A
-        thread that still waits for the cluster then is fenced by it, or was in time to be read.
+        Raises Fenced, TooLarge, Unstored, TopicLost. Then, or where it is cancelled, whether they were stored
+        may not be known: `take_over` comes next. A thread that still waits for the cluster then is fenced by
+        it, or was in time to be read.
         """
         writer, self._writer = self._writer, None
         assert writer is not None, "take_over comes first"
-        offset = await asyncio.to_thread(writer.append, records, self._timeout_ms)
-        await self.wait_until_applied(offset)
+        offsets = await self._unless_lost(asyncio.to_thread(writer.write, records, self._timeout_ms))
+        try:
+            await self._require_written(records, offsets)
+        except (Unreadable, TopicLost, Unstored) as problem:
+            await asyncio.to_thread(writer.abort)
+            self.require()
+            raise Unstored(str(problem)) from None
+        await asyncio.to_thread(writer.commit, self._timeout_ms)
+        await self.wait_until_applied(offsets[-1])
         self._writer = writer
 
+    async def _require_written(self, records: Sequence[Record], offsets: Sequence[int]) -> None:
+        """That the topic of the image has these records. Raises Unstored, Unreadable, TopicLost."""
+        missing = dict(zip(offsets, records, strict=True))
+        next_offset = min(offsets)
+        while missing:
+            fetched = await self._log.fetch(next_offset, CHECK_WAIT_MS, committed=False)
+            for found in fetched.records:
+                wanted = missing.pop(found.offset, None)
+                if wanted is not None and (found.key, found.value) != (wanted.key, wanted.value):
+                    raise Unstored(f"another record than was written is in topic {self._topic}")
+            if fetched.next_offset == next_offset:
+                raise Unstored(f"what was written is not in topic {self._topic} as it was read")
+            next_offset = fetched.next_offset
 
-def _told(problem: KafkaException) -> str:
-    error = problem.args[0]
-    return str(error.str() if hasattr(error, "str") else error)
+    async def _unless_lost(self, working: Awaitable[T]) -> T:
+        """What comes of this, for as long as the topic is there. Raises what it raises, and TopicLost."""
+        work = asyncio.ensure_future(working)
+        lost = asyncio.ensure_future(self._lost.wait())
+        try:
+            await asyncio.wait([work, lost], return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                self.require()
+            return await work
+        finally:
+            work.cancel()
+            lost.cancel()

@@ -5,8 +5,10 @@ By confluent-kafka: aiokafka's transactional producer can't be ended while its c
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -18,6 +20,10 @@ TRANSACTION_TIMEOUT_MS: Final = 10_000
 """How long readers may wait behind a primary that was killed within a write and that nobody fences."""
 MAX_REQUEST_BYTES: Final = 32 << 20
 """The broker decides what is too large."""
+
+ABORT_SECONDS: Final = 2.0
+NEVER_MAKE_TOPICS: Final = {"allow.auto.create.topics": "false"}
+"""librdkafka lists it among consumers' settings; producers obey it, and would make topics without it."""
 
 _FENCED: Final = frozenset(
     {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
@@ -51,6 +57,7 @@ class Writer:
                     "message.max.bytes": MAX_REQUEST_BYTES,
                     "linger.ms": 0,
                     "log_level": 0,
+                    **NEVER_MAKE_TOPICS,
                 }
             )
         )
@@ -59,51 +66,63 @@ class Writer:
         except KafkaException as problem:
             raise _meaning(problem) from problem
 
-    def append(self, records: Sequence[Record], timeout_ms: int) -> int:
-        """Store records, all or none; the offset of the last. Raises Fenced, TooLarge, Unstored.
+    def write(self, records: Sequence[Record], timeout_ms: int) -> Sequence[int]:
+        """Write records that nobody reads before `commit`; their offsets. Raises Fenced, TooLarge, Unstored.
 
         What fails is left open: whoever takes over next aborts it.
         """
         deadline = time.monotonic() + timeout_ms / 1000
         try:
             self._producer.begin_transaction()
-            offset = _produce(self._producer, self._topic, records, deadline)
-            self._producer.commit_transaction(max(0.0, deadline - time.monotonic()))
+            return _produce(self._producer, self._topic, records, deadline)
         except KafkaException as problem:
             self._producer.purge()
             raise _meaning(problem) from problem
-        return offset
+
+    def commit(self, timeout_ms: int) -> None:
+        """Store what was written, all of it. Raises Fenced, Unstored."""
+        try:
+            self._producer.commit_transaction(timeout_ms / 1000)
+        except KafkaException as problem:
+            self._producer.purge()
+            raise _meaning(problem) from problem
+
+    def abort(self) -> None:
+        """Take back what was written. Where that fails, the cluster does it after TRANSACTION_TIMEOUT_MS."""
+        with contextlib.suppress(KafkaException):
+            self._producer.abort_transaction(ABORT_SECONDS)
 
 
 def append_noop(access: KafkaAccess, topic: str, timeout_ms: int) -> int:
     """Add a NOOP, as an instance that is not the primary may; its offset. Raises Unstored."""
-    producer = Producer(access.confluent({"client.id": "ottla-registry", "linger.ms": 0, "log_level": 0}))
+    properties = {"client.id": "ottla-registry", "linger.ms": 0, "log_level": 0, **NEVER_MAKE_TOPICS}
+    producer = Producer(access.confluent(properties))
     try:
-        return _produce(producer, topic, [noop()], time.monotonic() + timeout_ms / 1000)
+        return _produce(producer, topic, [noop()], time.monotonic() + timeout_ms / 1000)[0]
     except KafkaException as problem:
         producer.purge()
         raise _meaning(problem) from problem
 
 
-def _produce(producer: Producer, topic: str, records: Sequence[Record], deadline: float) -> int:
-    """Produce and wait until all are acknowledged. Raises KafkaException."""
-    offsets: list[int] = []
+def _produce(producer: Producer, topic: str, records: Sequence[Record], deadline: float) -> Sequence[int]:
+    """Produce and wait until all are acknowledged; their offsets. Raises KafkaException."""
+    offsets: dict[int, int] = {}
     problems: list[KafkaError] = []
 
-    def told(problem: KafkaError | None, message: Any) -> None:
+    def told(number: int, problem: KafkaError | None, message: Any) -> None:
         if problem is not None:
             problems.append(problem)
         else:
-            offsets.append(message.offset())
+            offsets[number] = message.offset()
 
-    for record in records:
-        producer.produce(topic, record.value, record.key, partition=0, on_delivery=told)
+    for number, record in enumerate(records):
+        producer.produce(topic, record.value, record.key, partition=0, on_delivery=partial(told, number))
     producer.flush(max(0.0, deadline - time.monotonic()))
     if problems:
         raise KafkaException(problems[0])
     if len(offsets) < len(records):
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the cluster did not answer in time"))
-    return max(offsets)
+    return [offsets[number] for number in range(len(records))]
 
 
 def _meaning(problem: KafkaException) -> Fenced | TooLarge | Unstored:

@@ -1,19 +1,16 @@
-"""Runs services in this process: each starts, listens over HTTP, says that it is ready, and stops cleanly.
+"""The life of one service: it starts, listens over HTTP, says that it is ready, and stops cleanly.
 
 Theory of operation. A service's address is bound first, for it may have to tell others where it will be
 found; it listens only when the service has started, so who can connect is served. When stopping, requests
-under way are finished (for STOP_REQUESTS_SECONDS at most) before the service itself stops. A service that
-dies takes the process along: whoever started it sees that, not a port that answers errors for ever.
+under way are finished (for STOP_REQUESTS_SECONDS at most) before the service itself stops.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
-import signal
 import socket
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -23,8 +20,6 @@ from starlette.types import ASGIApp
 
 from ottla.services.web.errors import ServiceError
 from ottla.services.web.http_protocol import BoundedHttpProtocol
-
-log = logging.getLogger("ottla.services")
 
 STOP_REQUESTS_SECONDS: Final = 5
 IDLE_CONNECTION_SECONDS: Final = 60
@@ -76,42 +71,46 @@ class Service(Protocol):
         """Leave nothing behind; also after a `start` that raised."""
 
 
-async def run_services(
-    services: Sequence[tuple[Service, HttpAddress]],
-    ready: Callable[[str], None],
-    needed: Callable[[], Coroutine[Any, Any, str]] | None = None,
-) -> int:
-    """Run until SIGTERM, SIGINT or a service's death; the exit code. `ready` gets a line for each service.
+async def serve(
+    service: Service, bound: socket.socket, address: HttpAddress, ready: Callable[[str], None]
+) -> str:
+    """Start a service and answer at `bound` until it can't go on, which it says; cancelling stops it cleanly.
 
-    They start in this order and stop in the other. `needed` waits for the end of what they can't do without.
-    Raises ServiceError when one can't start.
+    `address` is what `bound` was bound to, with the port that it got. `ready` gets a line once it answers.
+    Closes `bound`. Raises ServiceError when the service can't start.
     """
-    stop = asyncio.Event()
-    asyncio.get_running_loop().set_exception_handler(_unseen)
-    with _signals(stop):
-        async with AsyncExitStack() as stack:
-            watched: list[asyncio.Task[str]] = []
-            stopped = asyncio.create_task(stop.wait(), name="stop")
-            stack.push_async_callback(_cancel, stopped)
-            if needed is not None:
-                watched.append(asyncio.create_task(needed(), name="needed"))
-                stack.push_async_callback(_cancel, watched[-1])
-            for service, wanted in services:
-                bound = _bind(service, wanted)
-                stack.callback(bound.close)
-                address = HttpAddress(wanted.host, bound.getsockname()[1])
-                stack.push_async_callback(service.stop)
-                if not await _started(service.start(address), [stopped, *watched]):
-                    break
-                watched.append(await _listen(stack, service, bound))
-                watched.append(asyncio.create_task(service.failed(), name=f"{service.name} failed"))
-                stack.push_async_callback(_cancel, watched[-1])
-                ready(f"ottla {service.name} ready at {address.url}")
-            done, _ = await asyncio.wait([stopped, *watched], return_when=asyncio.FIRST_COMPLETED)
-            problems = [task.result() for task in watched if task in done]
-            for problem in problems:
-                log.error("%s", problem)
-            return 1 if problems else 0
+    async with AsyncExitStack() as stack:
+        stack.callback(bound.close)
+        stack.push_async_callback(service.stop)
+        await service.start(address)
+        answering = await _listen(stack, service, bound)
+        failing = asyncio.create_task(service.failed(), name=f"{service.name} failed")
+        stack.push_async_callback(cancel, failing)
+        ready(f"ottla {service.name} ready at {address.url}")
+        done, _ = await asyncio.wait([answering, failing], return_when=asyncio.FIRST_COMPLETED)
+        return done.pop().result()
+
+
+def bind(name: str, address: HttpAddress) -> socket.socket:
+    """A socket at this address that does not listen yet, for the service `name`. Raises ServiceError."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((address.host, address.port))
+    except OSError as problem:
+        bound.close()
+        raise ServiceError(
+            f"ottla {name} can't listen on {address.host}:{address.port}: {problem.strerror}"
+        ) from None
+    bound.setblocking(False)
+    return bound
+
+
+async def cancel(task: asyncio.Future[Any]) -> None:
+    """Cancel a task and wait for its end, whatever that is."""
+    task.cancel()
+    await asyncio.wait([task])
 
 
 class _Uvicorn(uvicorn.Server):
@@ -162,61 +161,7 @@ async def _listen(stack: AsyncExitStack, service: Service, bound: socket.socket)
     stack.push_async_callback(end)
     ready = asyncio.create_task(server.ready.wait())
     await asyncio.wait([ready, task], return_when=asyncio.FIRST_COMPLETED)
-    await _cancel(ready)
+    await cancel(ready)
     if task.done():
         raise ServiceError(f"ottla {service.name}: {task.exception() or task.result()}")
     return task
-
-
-def _bind(service: Service, address: HttpAddress) -> socket.socket:
-    """A socket at this address that does not listen yet. Raises ServiceError."""
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind((address.host, address.port))
-    except OSError as problem:
-        bound.close()
-        raise ServiceError(
-            f"ottla {service.name} can't listen on {address.host}:{address.port}: {problem.strerror}"
-        ) from None
-    bound.setblocking(False)
-    return bound
-
-
-async def _started(starting: Coroutine[Any, Any, None], ends: Sequence[asyncio.Task[Any]]) -> bool:
-    """Whether the start was done before any of these ended. Raises what the start raises."""
-    task = asyncio.ensure_future(starting)
-    await asyncio.wait([task, *ends], return_when=asyncio.FIRST_COMPLETED)
-    if not task.done():
-        await _cancel(task)
-        return False
-    task.result()
-    return True
-
-
-async def _cancel(task: asyncio.Future[Any]) -> None:
-    task.cancel()
-    await asyncio.wait([task])
-
-
-def _unseen(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """An exception that no code of ours met: one line, as aiokafka leaves some behind when it is fenced."""
-    log.warning("%s: %r", context["message"], context.get("exception"))
-    log.debug("unseen", exc_info=context.get("exception"))
-
-
-@contextlib.contextmanager
-def _signals(stop: asyncio.Event) -> Iterator[None]:
-    """SIGTERM and SIGINT set `stop` for the length of the block."""
-    loop = asyncio.get_running_loop()
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = {number: signal.getsignal(number) for number in numbers}
-    for number in numbers:
-        # signal.signal and not the loop's handlers: Windows' loops have none
-        signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

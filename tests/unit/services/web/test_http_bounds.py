@@ -14,7 +14,8 @@ from ottla.services.web import http_protocol
 from ottla.services.web.application import json_answer, json_application
 from ottla.services.web.bodies import parse_json, read_body
 from ottla.services.web.errors import ApiError
-from ottla.services.web.server import HttpAddress, run_services
+from ottla.services.web.running import run_alone
+from ottla.services.web.server import HttpAddress
 from support.confluent import TIMEOUT_S
 
 Story = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -51,7 +52,7 @@ def with_connection(story: Story) -> None:
     async def run() -> None:
         service = EchoService()
         anywhere = HttpAddress("127.0.0.1", 0)
-        running = asyncio.create_task(run_services([(service, anywhere)], lambda line: None))
+        running = asyncio.create_task(run_alone(service, anywhere, lambda line: None))
         address = await service.address
         while True:
             try:

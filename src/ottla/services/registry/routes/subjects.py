@@ -88,8 +88,8 @@ class SubjectRoutes:
         return answer(request, page(request, found))
 
     async def register(self, request: Request) -> Response:
-        """Producers register what is there whenever they start: that needs no primary, which may be gone."""
-        if self.registry.is_primary:
+        """Producers register what is there whenever they start: that needs neither primary nor topic."""
+        if self.registry.is_primary and self.registry.state.problem is None:
             return await self._register(request)
         request = await reread(request, self.registry)
         found = await self._registered_already(request)
