@@ -12,9 +12,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from support.cluster import ServerError, ServerProcess, free_port, wait_until_closed
-from support.confluent import eventually
+from support.confluent import admin_client, eventually
 from support.processes import descendants, wait_until_gone
 
 
@@ -99,3 +100,62 @@ def test_a_port_that_is_taken_is_told_and_leaves_nothing_behind(taken: str, tmp_
         with pytest.raises(ServerError, match=f"{getattr(running, taken)}"):
             running.server.start()
     wait_until_closed(running.broker)
+
+
+def test_a_registry_that_cant_start_leaves_everything_else_and_comes_when_it_can(tmp_path: Path) -> None:
+    # given: somebody lets the registry's topic delete its records
+    with up(tmp_path) as running:
+        register(running, "s")
+        set_policy(running, "delete")
+        assert running.server.stop() == 0
+    # when it is started again
+    with up(tmp_path) as running:
+        # then the broker and the REST Proxy are there, and it is told why the registry is not
+        topics = httpx.get(f"http://127.0.0.1:{running.rest}/topics", timeout=30).json()
+        assert "_schemas" in topics
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"http://127.0.0.1:{running.registry}/subjects")
+        eventually(lambda: log_of(tmp_path).count("ottla registry can't start") == 1, "it is told")
+        assert "--entity-name _schemas --add-config cleanup.policy=compact" in log_of(tmp_path)
+        # when that is put right
+        set_policy(running, "compact")
+        # then it comes by itself
+        eventually(lambda: answers(running), "the registry is there", timeout_s=30)
+        assert httpx.get(f"http://127.0.0.1:{running.registry}/subjects").json() == ["s"]
+        assert log_of(tmp_path).count("ottla registry can't start") == 1
+        assert running.server.stop() == 0
+
+
+def test_a_deleted_topic_of_schemas_costs_no_start(tmp_path: Path) -> None:
+    with up(tmp_path) as running:
+        register(running, "s")
+        admin_client(f"127.0.0.1:{running.broker}").delete_topics(["_schemas"])["_schemas"].result()
+        state = f"http://127.0.0.1:{running.registry}/v1/metadata/state"
+        eventually(lambda: httpx.get(state).json()["state"] == "READ_ONLY", "it is told", timeout_s=20)
+        assert httpx.get(f"http://127.0.0.1:{running.registry}/subjects").json() == ["s"]
+        assert running.server.stop() == 0
+    with up(tmp_path) as running:
+        assert httpx.get(f"http://127.0.0.1:{running.registry}/subjects").json() == []
+        register(running, "t")
+
+
+def register(running: Up, subject: str) -> None:
+    url = f"http://127.0.0.1:{running.registry}/subjects/{subject}/versions"
+    assert httpx.post(url, json={"schema": '"string"'}, timeout=30).status_code == 200
+
+
+def answers(running: Up) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{running.registry}/subjects").status_code == 200
+    except httpx.ConnectError:
+        return False
+
+
+def set_policy(running: Up, policy: str) -> None:
+    entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, "_schemas", incremental_configs=[entry])
+    admin_client(f"127.0.0.1:{running.broker}").incremental_alter_configs([resource])[resource].result()
+
+
+def log_of(directory: Path) -> str:
+    return (directory / "up.log").read_text()
