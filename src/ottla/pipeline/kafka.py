@@ -133,8 +133,16 @@ class KafkaCluster:
         self._admin = AdminClient({**self._options, "client.id": "ottla-pipeline"})
 
     def producer_options(self) -> dict[str, Any]:
-        """Options of an idempotent producer that puts a key where Java clients and Spark put it."""
-        return {**self._options, "enable.idempotence": True, "partitioner": "murmur2_random"}
+        """Options of an idempotent producer that puts a key where Java clients and Spark put it.
+
+        It makes no topic: one that was deleted would come back with other partitions and settings.
+        """
+        return {
+            "allow.auto.create.topics": "false",
+            **self._options,
+            "enable.idempotence": True,
+            "partitioner": "murmur2_random",
+        }
 
     def wait_until_answering(self, timeout_seconds: float) -> None:
         """Return when a broker answers a Metadata request. Raises ClusterError after `timeout_seconds`."""

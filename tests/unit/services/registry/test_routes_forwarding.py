@@ -115,3 +115,31 @@ def test_other_writes_are_always_passed_on(
 def test_reads_never_are(follower: Follower, http: RegistryHttp, method: str, path: str) -> None:
     assert http.ask(method, path, {"schema": ONE} if method == "POST" else None).status_code == 200
     assert follower.forwarded == []
+
+
+def test_without_its_topic_any_instance_serves_its_image_and_passes_nothing_on(
+    follower: Follower, http: RegistryHttp
+) -> None:
+    for is_primary in (False, True):
+        follower.is_primary, follower.problem = is_primary, "the topic was deleted"
+        writes = [
+            ("POST", VERSIONS, {"schema": TWO}),
+            ("DELETE", "/subjects/s", None),
+            ("DELETE", f"{VERSIONS}/1", None),
+            ("POST", f"{VERSIONS}/1/tags", {}),
+            ("PUT", "/config", {"compatibility": "FULL"}),
+            ("DELETE", "/config/s", None),
+            ("PUT", "/mode", {"mode": "READONLY"}),
+            ("DELETE", "/contexts/.c", None),
+        ]
+        for method, path, body in writes:
+            answer = http.ask(method, path, body)
+            assert (answer.status_code, answer.json()["error_code"]) == (500, 50001), path
+            assert "the topic was deleted" in answer.json()["message"]
+        assert http.post(VERSIONS, {"schema": ONE})["id"] == 1
+        assert http.get("/schemas/ids/1")["schema"] == ONE
+        state = http.get("/v1/metadata/state")
+        assert (state["state"], state["problem"]) == ("READ_ONLY", "the topic was deleted")
+    assert follower.forwarded == []
+    follower.problem = None
+    assert http.get("/v1/metadata/state")["state"] == "READY"
