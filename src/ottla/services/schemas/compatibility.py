@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
+from ottla.services.schemas.effort import Effort
 from ottla.services.schemas.format import Incompatibility, ParsedSchema
 from ottla.services.schemas.model import CompatibilityLevel, CompatibilityPolicy
 
@@ -71,16 +72,20 @@ def compared(
     new: ParsedSchema,
     old: ParsedSchema,
     policy: CompatibilityPolicy = CompatibilityPolicy.STRICT,
+    effort: Effort | None = None,
 ) -> Sequence[Incompatibility]:
-    """Why `new` can't follow `old`: backward, it must read old data; forward, the old one must read its."""
+    """Why `new` can't follow `old`: backward, it must read old data; forward, the old one must read its.
+
+    Raises what `ParsedSchema.incompatibilities` raises.
+    """
     if new.schema_type is not old.schema_type:
         description = f"a schema of type {new.schema_type} can't follow one of type {old.schema_type}"
         return [Incompatibility("SCHEMA_TYPE_CHANGED", description)]
     problems: list[Incompatibility] = []
     if level in _BACKWARD:
-        problems += new.incompatibilities(old, policy)
+        problems += new.incompatibilities(old, policy, effort)
     if level in _FORWARD:
-        problems += [_swapped(each) for each in old.incompatibilities(new, policy)]
+        problems += [_swapped(each) for each in old.incompatibilities(new, policy, effort)]
     return problems
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from ottla.services.schemas.effort import Effort
 from ottla.services.schemas.model import CompatibilityPolicy, SchemaType
 
 
@@ -52,9 +53,16 @@ class ParsedSchema(Protocol):
         """
 
     def incompatibilities(
-        self, written: ParsedSchema, policy: CompatibilityPolicy = CompatibilityPolicy.STRICT
+        self,
+        written: ParsedSchema,
+        policy: CompatibilityPolicy = CompatibilityPolicy.STRICT,
+        effort: Effort | None = None,
     ) -> Sequence[Incompatibility]:
-        """Why data that was written with `written` can't be read with this schema; empty when it can."""
+        """Why data that was written with `written` can't be read with this schema; empty when it can.
+
+        Schemas that take more steps than the whole of an effort are incompatible. Raises Abandoned, and
+        TooMuchWork where the effort is less than that.
+        """
 
 
 class SchemaFormat(Protocol):

@@ -11,6 +11,7 @@ from ottla.services.schemas.avro.json_text import read_json
 from ottla.services.schemas.avro.model import AvroType, Enum, Fixed, Record
 from ottla.services.schemas.avro.parsing import Parser
 from ottla.services.schemas.avro.text import canonical_text, normalized_text
+from ottla.services.schemas.effort import Effort
 from ottla.services.schemas.format import Incompatibility, InvalidSchema, ParsedSchema
 from ottla.services.schemas.model import CompatibilityPolicy, SchemaType
 
@@ -46,7 +47,10 @@ class AvroSchema:
             return self.canonical_text
 
     def incompatibilities(
-        self, written: ParsedSchema, policy: CompatibilityPolicy = CompatibilityPolicy.STRICT
+        self,
+        written: ParsedSchema,
+        policy: CompatibilityPolicy = CompatibilityPolicy.STRICT,
+        effort: Effort | None = None,
     ) -> Sequence[Incompatibility]:
         """As `ParsedSchema`; at most `compatibility.MAX_FINDINGS`. Avro has one policy.
 
@@ -54,7 +58,7 @@ class AvroSchema:
         """
         assert isinstance(written, AvroSchema), "schemas of one format are compared"
         try:
-            findings = compatibility.compare(self.root, written.root)
+            findings = compatibility.compare(self.root, written.root, effort)
         except compatibility.NotComparable as error:
             return [Incompatibility("NAME_MISMATCH", str(error))]
         return [finding.as_incompatibility() for finding in findings]

@@ -23,12 +23,15 @@ from ottla.services.schemas.avro.model import (
     Record,
     Union,
 )
+from ottla.services.schemas.effort import Effort, TooMuchWork
 from ottla.services.schemas.format import Incompatibility
 
 MAX_FINDINGS: Final = 500
 """A type that is used in many places is reported in each; without a bound that doubles with every level."""
-MAX_STEPS: Final = 300_000
-"""Fields, symbols and types looked at: about a second. Unions of thousands of records multiply."""
+PART_STEPS: Final = 3
+"""What looking at a type, a field or a symbol costs. Unions of thousands of records multiply."""
+FINDINGS_OF_A_STEP: Final = 4
+"""Findings that a pair takes over from others in the time of a step: bounds the memory too."""
 PROMOTIONS: Final = {
     "long": frozenset(("int",)),
     "float": frozenset(("int", "long")),
@@ -76,16 +79,27 @@ class NotComparable(Exception):
     """There is no saying whether one schema reads the other; says why."""
 
 
-def compare(reader: AvroType, writer: AvroType) -> list[Finding]:
+def compare(reader: AvroType, writer: AvroType, effort: Effort | None = None) -> list[Finding]:
     """Reasons in Java's order, at most MAX_FINDINGS; none if all data of `writer` can be read with `reader`.
 
-    Raises NotComparable for a reader's field that means several of the writer's, and for schemas too large.
+    Raises NotComparable for a reader's field that means several of the writer's, and for schemas that take
+    more than a whole effort; else what a smaller one raises.
     """
+    effort = effort or Effort()
+    try:
+        return _compare(reader, writer, effort)
+    except TooMuchWork:
+        if not effort.is_whole:
+            raise
+        raise NotComparable("the schemas have too many types, fields and symbols to be compared") from None
+
+
+def _compare(reader: AvroType, writer: AvroType, effort: Effort) -> list[Finding]:
     seen: dict[tuple[int, int], list[Finding]] = {}
     root = _Asked(reader, writer, ())
     under_way = [(root.pair, _decide(root))]
     seen[root.pair] = []
-    steps = root.weight
+    effort.spend(root.weight)
     answer: list[Finding] | None = None
     # A stack of its own: recursive schemas of many types nest deeper than Python's calls may.
     while under_way:
@@ -94,13 +108,13 @@ def compare(reader: AvroType, writer: AvroType) -> list[Finding]:
             asked = deciding.send(answer) if answer is not None else next(deciding)
         except StopIteration as decided:
             answer = seen[pair] = decided.value[:MAX_FINDINGS]
+            effort.spend(len(answer) // FINDINGS_OF_A_STEP)
             under_way.pop()
             continue
+        effort.spend()
         answer = seen.get(asked.pair)
         if answer is None:
-            steps += asked.weight
-            if steps > MAX_STEPS:
-                raise NotComparable("the schemas have too many types, fields and symbols to be compared")
+            effort.spend(asked.weight)
             # A pair that is being compared counts as compatible until it is proven otherwise.
             seen[asked.pair] = []
             under_way.append((asked.pair, _decide(asked)))
@@ -122,7 +136,7 @@ class _Asked:
     @property
     def weight(self) -> int:
         """How much there is to look at, but for what is asked on."""
-        return 1 + _size(self.reader) + _size(self.writer)
+        return PART_STEPS * (1 + _size(self.reader) + _size(self.writer))
 
 
 def _size(kind: AvroType) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ottla.services.schemas.json_schema.dialects import DRAFT_2020_12
 from ottla.services.schemas.json_schema.differences import Difference, Kind
+from ottla.services.schemas.json_schema.findings import Entry
 from ottla.services.schemas.json_schema.objects import content_model_differences
 from ottla.services.schemas.json_schema.scalars import ARRAY_LIMITS, limit_differences
 from ottla.services.schemas.json_schema.views import SchemaValue, View, is_false
@@ -32,7 +33,7 @@ class _Arrays:
     """Of the items that no subschema that applies in place speaks of either."""
 
 
-def array_differences(comparison: Comparison, old: View, new: View) -> Iterator[Difference]:
+def array_differences(comparison: Comparison, old: View, new: View) -> Iterator[Entry]:
     """What differs between what two schemas say of arrays."""
     before, after = _arrays(old), _arrays(new)
     yield from limit_differences(old.keywords, new.keywords, ARRAY_LIMITS)
@@ -83,7 +84,7 @@ def _arrays(view: View) -> _Arrays:
     )
 
 
-def _item_differences(comparison: Comparison, before: _Arrays, after: _Arrays) -> Iterator[Difference]:
+def _item_differences(comparison: Comparison, before: _Arrays, after: _Arrays) -> Iterator[Entry]:
     """Both schemas speak of all items at once."""
     path = (after.others_keyword if after.others is not True else before.others_keyword,)
     before_open = comparison.is_unrestricted(before.others)
@@ -93,18 +94,17 @@ def _item_differences(comparison: Comparison, before: _Arrays, after: _Arrays) -
     elif after_open and not before_open:
         yield Difference(Kind.SCHEMA_REMOVED, path)
     elif not before_open:
-        found = comparison.differences(before.others, after.others)
-        yield from (each.below(*path) for each in found)
+        yield from comparison.differences(before.others, after.others).below(*path)
 
 
 def _place_differences(
     comparison: Comparison, before: _Arrays, after: _Arrays, index: int
-) -> Iterator[Difference]:
+) -> Iterator[Entry]:
     path = (after.places_keyword, str(index))
     was = before.places[index] if index < len(before.places) else None
     now = after.places[index] if index < len(after.places) else None
     if was is not None and now is not None:
-        yield from (each.below(*path) for each in comparison.differences(was, now))
+        yield from comparison.differences(was, now).below(*path)
     elif now is not None:
         yield Difference(_added_item(comparison, before.others, now), path)
     elif was is not None:
@@ -135,7 +135,7 @@ def _removed_item(comparison: Comparison, others: SchemaValue, schema: SchemaVal
     return Kind.ITEM_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL
 
 
-def _unevaluated_differences(before: _Arrays, after: _Arrays) -> Iterator[Difference]:
+def _unevaluated_differences(before: _Arrays, after: _Arrays) -> Iterator[Entry]:
     """`unevaluatedItems` beside subschemas that apply in place: what they speak of is not worked out.
 
     So that the keyword may go; where it stays, only schemas that are the same as a whole are compatible.
@@ -149,7 +149,7 @@ def _unevaluated_differences(before: _Arrays, after: _Arrays) -> Iterator[Differ
         yield Difference(Kind.UNEVALUATED_ITEMS_ADDED if closed else Kind.UNEVALUATED_ITEMS_EXTENDED, path)
 
 
-def _contains_differences(comparison: Comparison, old: View, new: View) -> Iterator[Difference]:
+def _contains_differences(comparison: Comparison, old: View, new: View) -> Iterator[Entry]:
     """`contains` asks for at least `minContains` items (1) that fit, and at most `maxContains`."""
     if "contains" not in new.keywords:
         if "contains" in old.keywords:
@@ -169,7 +169,7 @@ def _contains_differences(comparison: Comparison, old: View, new: View) -> Itera
         yield Difference(Kind.MAX_ITEMS_DECREASED, ("maxContains",))
     if least > 0:
         found = comparison.differences(old.keywords["contains"], new.keywords["contains"])
-        yield from (each.below("contains") for each in found)
+        yield from found.below("contains")
     if most is not None and not comparison.is_compatible(new.keywords["contains"], old.keywords["contains"]):
         # More items may fit than did, so that there may be too many.
         yield Difference(Kind.TYPE_CHANGED, ("contains",))

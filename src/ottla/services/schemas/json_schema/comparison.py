@@ -3,21 +3,30 @@
 The old schema is seen as all that it asks for together, and each thing that the new one asks for must
 follow from it: its base from the old base, or else from one of the old subschemas that must hold, or from
 each of those of which one must; its own subschemas from the old schema as a whole. Subschemas are paired by a
-maximum matching. Recursive schemas are compatible unless a difference is found on the way round: a pair that
-is under way already is taken for compatible, and what was concluded from that is not kept.
+maximum matching.
+
+Each pair is compared once. Recursive schemas are compatible unless a difference is found on the way round: a
+pair that is under way already is taken for compatible. What was concluded from that rests on it: it is kept
+as long as the pair is under way, becomes final if that ends compatible, and is forgotten if not. As each such
+end settles a pair for good, the pairs that are compared are at most the square of those that there are.
+What was found incompatible is final at once: fewer assumptions can't make it compatible.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
+from ottla.services.schemas.effort import Effort
 from ottla.services.schemas.json_schema.arrays import array_differences
 from ottla.services.schemas.json_schema.dialects import DRAFT_7, Dialect
-from ottla.services.schemas.json_schema.differences import EXACT, Difference, Kind, first_incompatible
+from ottla.services.schemas.json_schema.differences import EXACT, Difference, Kind
 from ottla.services.schemas.json_schema.documents import json_key
+from ottla.services.schemas.json_schema.findings import NOTHING, Entry, Findings, is_bad
 from ottla.services.schemas.json_schema.objects import object_differences
+from ottla.services.schemas.json_schema.patterns import Patterns
 from ottla.services.schemas.json_schema.references import Graph
 from ottla.services.schemas.json_schema.scalars import (
     number_differences,
@@ -27,8 +36,10 @@ from ottla.services.schemas.json_schema.scalars import (
 )
 from ottla.services.schemas.json_schema.views import SchemaValue, Sum, View, base_of, is_false, view_of
 
-MAX_STEPS: Final = 20_000
-"""Pairs of subschemas that are compared, at about 50 µs each, before a comparison is given up."""
+PAIR_STEPS: Final = 25
+"""What comparing a pair of subschemas costs, beside a step for each of their keywords, names and values."""
+FINDING_STEPS: Final = 3
+"""What keeping a difference costs: bounds the memory."""
 _MAX_HOPS: Final = 64
 """References to references; more are a circle."""
 
@@ -49,20 +60,28 @@ _SCHEMAS: Final = frozenset(
         "unevaluatedProperties",
     }
 )
+_Pair = tuple[int, int]
+"""The ids of two schemas."""
+
 _REFERRING: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 
 
-class TooComplex(Exception):
-    """A comparison that takes more steps than MAX_STEPS."""
+@dataclass(slots=True)
+class _Concluded:
+    """What was found for a pair. `rests_on`: a bit for each depth whose pair was taken for compatible."""
+
+    found: Findings
+    rests_on: int
 
 
 class Comparison:
     """Compares subschemas of two documents, that must live as long as it does.
 
-    Differences in `compatible` count as none where the comparison has alternatives to choose from.
+    Differences in `compatible` count as none where the comparison has alternatives to choose from. All that
+    walks raises what `effort` raises.
     """
 
-    def __init__(self, graphs: Sequence[Graph], compatible: frozenset[Kind]) -> None:
+    def __init__(self, graphs: Sequence[Graph], compatible: frozenset[Kind], effort: Effort) -> None:
         self._targets: dict[int, tuple[Any, ...]] = {}
         self._dialects: dict[int, Dialect] = {}
         for graph in graphs:
@@ -70,30 +89,48 @@ class Comparison:
             self._dialects.update(graph.dialects)
         self._graphs = graphs
         self._compatible = compatible
+        self._effort = effort
+        self.patterns = Patterns(effort)
         self._views: dict[int, View] = {}
         self._made: list[dict[str, Any]] = []
         """Schemas of our own making: their ids must stay theirs."""
-        self._known: dict[tuple[int, int], tuple[Difference, ...]] = {}
-        self._under_way: dict[tuple[int, int], bool] = {}
-        """Pairs being compared, and whether something was concluded from taking them for compatible."""
-        self._same: set[tuple[int, int]] = set()
+        self._known: dict[_Pair, _Concluded] = {}
+        self._unsettled: list[_Pair] = []
+        """Those of the known pairs that rest on one that is under way, in the order in which they ended."""
+        self._under_way: dict[_Pair, int] = {}
+        """Pairs being compared, and how deep."""
+        self._resting: list[int] = [0]
+        """For each pair under way, and for who asks: what it rests on by now."""
+        self._resolved_to: dict[int, tuple[SchemaValue, tuple[str, ...]]] = {}
+        self._same: set[_Pair] = set()
+        self._different: set[_Pair] = set()
         self._anything = self._make({}, DRAFT_7)
         self._bases: dict[int, dict[str, Any]] = {}
         self._split: dict[int, tuple[SchemaValue, ...]] = {}
-        self._steps = 0
         self._exact: Comparison | None = None
+        self._pairs = 0
 
-    def differences(self, old: SchemaValue, new: SchemaValue) -> tuple[Difference, ...]:
-        """What differs from `old` to `new`, at places within them. Raises TooComplex."""
-        old, old_path = self._resolved(old)
+    @property
+    def pairs(self) -> int:
+        """How many pairs of subschemas were compared, each time counted."""
+        return self._pairs
+
+    def spend(self, steps: int = 1) -> None:
+        """Count steps that come next."""
+        self._effort.spend(steps)
+
+    def differences(self, old: SchemaValue, new: SchemaValue) -> Findings:
+        """What differs from `old` to `new`, at places within them."""
+        self.spend()
+        old, _ = self._resolved(old)
         new, path = self._resolved(new)
-        del old_path  # places are told as the new schema has them
         found = self._pair_differences(old, new)
-        return tuple(each.below(*path) for each in found) if path else found
+        # places are told as the new schema has them
+        return Findings(found.below(*path), found.is_bad) if path else found
 
     def is_compatible(self, old: SchemaValue, new: SchemaValue) -> bool:
-        """Whether all differences are compatible. Raises TooComplex."""
-        return first_incompatible(self.differences(old, new), self._compatible) is None
+        """Whether all differences are compatible."""
+        return not self.differences(old, new).is_bad
 
     def is_unrestricted(self, schema: SchemaValue) -> bool:
         """Whether everything fits it."""
@@ -112,7 +149,7 @@ class Comparison:
         """The schemas that its references mean."""
         return self._targets.get(id(schema), ()) if isinstance(schema, dict) else ()
 
-    def keyword_differences(self, old: View, new: View, keyword: str) -> Iterator[Difference]:
+    def keyword_differences(self, old: View, new: View, keyword: str) -> Iterator[Entry]:
         """What differs between the subschemas under a keyword that either may lack."""
         before, after = old.keywords.get(keyword, True), new.keywords.get(keyword, True)
         if self.is_unrestricted(after):
@@ -121,12 +158,20 @@ class Comparison:
         elif self.is_unrestricted(before):
             yield Difference(Kind.SCHEMA_ADDED, (keyword,))
         else:
-            yield from (each.below(keyword) for each in self.differences(before, after))
+            yield from self.differences(before, after).below(keyword)
 
     # --- a pair of schemas
 
     def _resolved(self, schema: SchemaValue) -> tuple[SchemaValue, tuple[str, ...]]:
         """What `schema` comes to where all it says is that another one must hold."""
+        if not isinstance(schema, dict):
+            return schema, ()
+        found = self._resolved_to.get(id(schema))
+        if found is None:
+            found = self._resolved_to[id(schema)] = self._resolve(schema)
+        return found
+
+    def _resolve(self, schema: SchemaValue) -> tuple[SchemaValue, tuple[str, ...]]:
         path: tuple[str, ...] = ()
         for _ in range(_MAX_HOPS):
             part = self.view(schema).lone_part if isinstance(schema, dict) else None
@@ -135,46 +180,74 @@ class Comparison:
             schema, path = part.schema, (*path, *part.path)
         return True, path  # it means only itself
 
-    def _pair_differences(self, old: SchemaValue, new: SchemaValue) -> tuple[Difference, ...]:
+    def _pair_differences(self, old: SchemaValue, new: SchemaValue) -> Findings:
         if old is new or is_false(old):
-            return ()
+            return NOTHING
         if self.is_unrestricted(new):
-            return () if self.is_unrestricted(old) else (Difference(Kind.SCHEMA_REMOVED),)
+            return NOTHING if self.is_unrestricted(old) else self._told([Difference(Kind.SCHEMA_REMOVED)])
         if not isinstance(new, dict):
-            return (Difference(Kind.TYPE_CHANGED),)
+            return self._told([Difference(Kind.TYPE_CHANGED)])
         if not isinstance(old, dict):
             old = self._anything
         pair = (id(old), id(new))
-        if pair in self._known:
-            return self._known[pair]
+        known = self._known.get(pair)
+        if known is not None:
+            self._resting[-1] |= known.rests_on
+            return known.found
         if pair in self._under_way:
-            self._under_way[pair] = True
-            return ()
-        self._steps += 1
-        if self._steps > MAX_STEPS:
-            raise TooComplex
-        self._under_way[pair] = False
-        found = tuple(self._all_differences(old, new))
-        is_bad = first_incompatible(found, self._compatible) is not None
-        if is_bad and self.are_same(old, new):
-            found, is_bad = (), False
+            self._resting[-1] |= 1 << self._under_way[pair]
+            return NOTHING
+        return self._compare(pair, old, new)
+
+    def _compare(self, pair: _Pair, old: dict[str, Any], new: dict[str, Any]) -> Findings:
+        self._pairs += 1
+        self.spend(PAIR_STEPS + self.view(old).size + self.view(new).size)
+        depth, first = len(self._under_way), len(self._unsettled)
+        self._under_way[pair] = depth
+        self._resting.append(0)
+        found = self._told(self._all_differences(old, new))
+        rests_on = self._resting.pop() & ~(1 << depth)
+        if found.is_bad and self.are_same(old, new):
+            found, rests_on = NOTHING, 0
         del self._under_way[pair]
-        # What was concluded from a pair that is still under way may yet turn out wrong.
-        if is_bad or not any(self._under_way.values()):
-            self._known[pair] = found
+        if found.is_bad:
+            rests_on = 0
+        self._settle(first, depth, rests_on, kept=not found.is_bad)
+        self._known[pair] = _Concluded(found, rests_on)
+        if rests_on:
+            self._unsettled.append(pair)
+            self._resting[-1] |= rests_on
         return found
 
-    def _is_bad(self, found: Sequence[Difference]) -> bool:
-        return first_incompatible(found, self._compatible) is not None
+    def _settle(self, first: int, depth: int, rests_on: int, *, kept: bool) -> None:
+        """The pair at this depth has ended: what rests on it rests on what that does, or is forgotten."""
+        ended = self._unsettled[first:]
+        self.spend(len(ended) // 4)
+        del self._unsettled[first:]
+        for pair in ended:
+            concluded = self._known[pair]
+            if concluded.rests_on >> depth & 1:
+                if not kept:
+                    del self._known[pair]
+                    continue
+                concluded.rests_on = concluded.rests_on & ~(1 << depth) | rests_on
+            if concluded.rests_on:
+                self._unsettled.append(pair)
+
+    def _told(self, entries: Iterable[Entry]) -> Findings:
+        found = tuple(entries)
+        self.spend(FINDING_STEPS * len(found))
+        return Findings(found, self._is_bad(found))
+
+    def _is_bad(self, found: Iterable[Entry]) -> bool:
+        return is_bad(found, self._compatible)
 
     def _make(self, schema: dict[str, Any], dialect: Dialect) -> dict[str, Any]:
         self._made.append(schema)
         self._dialects[id(schema)] = dialect
         return schema
 
-    def _all_differences(
-        self, old_schema: dict[str, Any], new_schema: dict[str, Any]
-    ) -> Iterator[Difference]:
+    def _all_differences(self, old_schema: dict[str, Any], new_schema: dict[str, Any]) -> Iterator[Entry]:
         old, new = self.view(old_schema), self.view(new_schema)
         if new.has_base:
             found = tuple(self._base_differences(old_schema, old, new))
@@ -188,7 +261,7 @@ class Comparison:
 
     # --- the base
 
-    def _base_differences(self, old_schema: dict[str, Any], old: View, new: View) -> Iterator[Difference]:
+    def _base_differences(self, old_schema: dict[str, Any], old: View, new: View) -> Iterator[Entry]:
         if not old.has_base and old.sums:
             yield Difference(Kind.SUM_TYPE_NARROWED)
             return
@@ -225,24 +298,22 @@ class Comparison:
 
     # --- subschemas that must hold
 
-    def _product_differences(self, old_schema: dict[str, Any], old: View, new: View) -> Iterator[Difference]:
+    def _product_differences(self, old_schema: dict[str, Any], old: View, new: View) -> Iterator[Entry]:
         if not new.parts:
             if old.parts:
                 yield Difference(Kind.PRODUCT_TYPE_NARROWED, ("allOf",))
             return
         if len(old.parts) == len(new.parts) == 1:
             part = new.parts[0]
-            found = tuple(
-                each.below(*part.path) for each in self.differences(old.parts[0].schema, part.schema)
-            )
+            found = self.differences(old.parts[0].schema, part.schema).below(*part.path)
             if not self._is_bad(found) or not self.is_compatible(old_schema, part.schema):
                 yield from found
             return
         if len(new.parts) == 1 and not old.parts:
             part = new.parts[0]
-            found = self.differences(old_schema, part.schema)
-            if self._is_bad(found):
-                yield from (each.below(*part.path) for each in found)
+            whole = self.differences(old_schema, part.schema)
+            if whole.is_bad:
+                yield from whole.below(*part.path)
             return
         befores, afters = [part.schema for part in old.parts], [part.schema for part in new.parts]
         matching = maximum_matching(
@@ -265,12 +336,11 @@ class Comparison:
             yield Difference(Kind.COMBINED_TYPE_SUBSCHEMAS_CHANGED, ("allOf",))
         for index in left:
             if index < len(befores):
-                found = self.differences(befores[index], afters[index])
-                yield from (each.below(*new.parts[index].path) for each in found)
+                yield from self.differences(befores[index], afters[index]).below(*new.parts[index].path)
 
     # --- subschemas of which one must hold
 
-    def _sum_differences(self, old_schema: dict[str, Any], old: View, group: Sum) -> Iterator[Difference]:
+    def _sum_differences(self, old_schema: dict[str, Any], old: View, group: Sum) -> Iterator[Entry]:
         befores = (*old.sums, *self._types_as_sum(old_schema, old, group.keyword))
         attempts = [self._group_differences(before, group) for before in befores]
         for found in attempts:
@@ -299,9 +369,9 @@ class Comparison:
             )
         return [Sum(keyword, self._split[id(schema)])]
 
-    def _group_differences(self, before: Sum, after: Sum) -> tuple[Difference, ...]:
+    def _group_differences(self, before: Sum, after: Sum) -> tuple[Entry, ...]:
         path = (after.keyword,)
-        found: list[Difference] = []
+        found: list[Entry] = []
         if before.keyword != after.keyword:
             if after.keyword == "oneOf":
                 return (Difference(Kind.COMBINED_TYPE_CHANGED, path),)
@@ -330,7 +400,7 @@ class Comparison:
             free = (index for index in range(len(after.members)) if index not in matching.values())
             for index, other in zip(left, free, strict=False):
                 below = self.differences(before.members[index], after.members[other])
-                found.extend(each.below(after.keyword, str(other)) for each in below)
+                found += below.below(after.keyword, str(other))
         return tuple(found)
 
     def _may_pair(self, after: Sum, old: SchemaValue, new: SchemaValue) -> bool:
@@ -341,7 +411,7 @@ class Comparison:
 
     # --- negations and conditions
 
-    def _negation_differences(self, old: View, new: View) -> Iterator[Difference]:
+    def _negation_differences(self, old: View, new: View) -> Iterator[Entry]:
         if new.negated is None:
             if old.negated is not None:
                 yield Difference(Kind.NOT_TYPE_NARROWED, ("not",))
@@ -359,12 +429,10 @@ class Comparison:
         if self._compatible is EXACT:
             return self
         if self._exact is None:
-            self._exact = Comparison(self._graphs, EXACT)
+            self._exact = Comparison(self._graphs, EXACT, self._effort)
         return self._exact
 
-    def _condition_differences(
-        self, old_schema: dict[str, Any], old: View, new: View
-    ) -> Iterator[Difference]:
+    def _condition_differences(self, old_schema: dict[str, Any], old: View, new: View) -> Iterator[Entry]:
         if new.condition is None or not new.is_conditional:
             if old.is_conditional:
                 yield Difference(Kind.SCHEMA_REMOVED, ("if",))
@@ -375,7 +443,7 @@ class Comparison:
                 ("then", old.condition[1], then),
                 ("else", old.condition[2], otherwise),
             ):
-                found = tuple(each.below(keyword) for each in self.differences(before, after))
+                found = self.differences(before, after).below(keyword)
                 if self._is_bad(found) and self.is_compatible(old_schema, after):
                     continue
                 yield from found
@@ -406,11 +474,17 @@ class Comparison:
             return True
         if not isinstance(left, dict) or not isinstance(right, dict):
             return False
+        self.spend()
         pair = (id(left), id(right))
         if pair in self._same or pair in assumed:
             return True
+        if pair in self._different:
+            return False
         assumed.add(pair)
-        return self._say_the_same(left, right, assumed)
+        if self._say_the_same(left, right, assumed):
+            return True
+        self._different.add(pair)  # for good: what is assumed is only ever too favourable
+        return False
 
     def _say_the_same(
         self, left: dict[str, Any], right: dict[str, Any], assumed: set[tuple[int, int]]
@@ -425,6 +499,7 @@ class Comparison:
             return False
         if targets and dialect.ref_hides_siblings:
             return True
+        self.spend(self.view(left).size)
         known = dialect.keywords | {"exclusiveMinimum", "exclusiveMaximum"}
         mine = {name: value for name, value in left.items() if name in known}
         theirs = {name: value for name, value in right.items() if name in known}

@@ -17,6 +17,7 @@ from jsonschema_specifications import REGISTRY as SPECIFICATIONS  # type: ignore
 
 from ottla.services.schemas.format import InvalidSchema
 from ottla.services.schemas.json_schema import value_patterns
+from ottla.services.schemas.json_schema.documents import json_key
 
 _MAX_MESSAGE_CHARACTERS: Final = 500
 
@@ -46,12 +47,21 @@ def _dialect(
         "pattern": value_patterns.pattern,
         "patternProperties": value_patterns.pattern_properties,
         "additionalProperties": value_patterns.additional_properties,
+        "uniqueItems": _unique_items,
     }
     if "additionalItems" in keywords:
         ours["additionalItems"] = _beside_a_tuple(validator.VALIDATORS["additionalItems"])
     extend: Any = jsonschema.validators.extend
     validator = extend(validator, ours)
     return Dialect(name, validator, _tolerant(specification), ref_hides_siblings, keywords)
+
+
+def _unique_items(
+    validator: Any, wanted: Any, instance: Any, _schema: Any
+) -> Iterable[jsonschema.ValidationError]:
+    """The library compares items that have no order pair by pair: minutes for some thousand objects."""
+    if wanted and validator.is_type(instance, "array") and len(set(map(json_key, instance))) < len(instance):
+        yield jsonschema.ValidationError(f"{instance!r} has non-unique elements")
 
 
 def _beside_a_tuple(check: Any) -> Any:

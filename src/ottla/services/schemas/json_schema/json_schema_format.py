@@ -7,15 +7,14 @@ registered.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import Any, Final
 
-from referencing import Registry
-
+from ottla.services.schemas.effort import MAX_STEPS, Effort, TooMuchWork
 from ottla.services.schemas.format import Incompatibility, InvalidSchema, ParsedSchema
-from ottla.services.schemas.json_schema.comparison import Comparison, TooComplex
+from ottla.services.schemas.json_schema.comparison import PAIR_STEPS, Comparison
 from ottla.services.schemas.json_schema.dialects import (
     DRAFT_7,
     Dialect,
@@ -29,14 +28,18 @@ from ottla.services.schemas.json_schema.differences import (
     Kind,
     describe,
 )
-from ottla.services.schemas.json_schema.documents import read_json, write_json
-from ottla.services.schemas.json_schema.references import Graph, graph_of, registry_of
+from ottla.services.schemas.json_schema.documents import MAX_VALUES, read_json, write_json
+from ottla.services.schemas.json_schema.findings import NOTHING, Findings
+from ottla.services.schemas.json_schema.references import MAX_CHARACTERS, resolved
 from ottla.services.schemas.json_schema.value_patterns import PatternTooSlow
 from ottla.services.schemas.model import CompatibilityPolicy, SchemaType
 
 MAX_MESSAGES: Final = 5
 """What `validate` says at most about a value."""
 MAX_INCOMPATIBILITIES: Final = 100
+MAX_DIFFERENCES: Final = 10_000
+MAX_REFERRED_VALUES: Final = 5 * MAX_VALUES
+"""In all schemas that one refers to."""
 
 
 class JsonSchemaFormat:
@@ -51,11 +54,10 @@ class JsonSchemaFormat:
 
         There is nothing that only a `new` schema must pass.
         """
+        _check_sizes(references.values())
         root, dialect = _checked(text, DRAFT_7)
         documents = {name: _referred_to(name, each, dialect) for name, each in references.items()}
-        schema = JsonSchema(root, dialect, documents, tuple(references.items()))
-        schema.graph()
-        return schema
+        return JsonSchema(root, dialect, documents, tuple(references.items()))
 
 
 class JsonSchema:
@@ -68,11 +70,12 @@ class JsonSchema:
         documents: Mapping[str, Any],
         references: tuple[tuple[str, str], ...],
     ) -> None:
+        """Raises InvalidSchema where a reference leads nowhere."""
         self._root = root
         self._dialect = dialect
         self._references = references
-        self._registry: Registry[Any] = registry_of(documents, dialect)
         self._text = write_json(root)
+        self._graph, self._registry = resolved(root, dialect, documents)
 
     @property
     def schema_type(self) -> SchemaType:
@@ -95,33 +98,40 @@ class JsonSchema:
         """The canonical text: there are no other formats of JSON Schemas."""
         return self._text
 
-    def graph(self) -> Graph:
-        """Where the schema's references lead. Raises InvalidSchema, but not once it has not."""
-        return graph_of(self._root, self._dialect, self._registry)
-
     def differences(
         self, written: JsonSchema, policy: CompatibilityPolicy = CompatibilityPolicy.STRICT
     ) -> tuple[Difference, ...]:
-        """What differs from `written` to this schema, compatible or not.
+        """What differs from `written` to this schema, compatible or not: the first MAX_DIFFERENCES.
 
-        The policy counts where subschemas may be paired in more than one way.
+        The policy counts where subschemas may be paired in more than one way. Raises TooMuchWork.
         """
-        if self._text == written._text and self._references == written._references:
-            return ()
-        comparison = Comparison((written.graph(), self.graph()), COMPATIBLE[policy])
-        try:
-            return comparison.differences(written._root, self._root)
-        except (TooComplex, RecursionError):
-            return (Difference(Kind.COMBINED_TYPE_SUBSCHEMAS_CHANGED),)
+        return tuple(islice(self._compared(written, policy, Effort()).all(), MAX_DIFFERENCES))
 
     def incompatibilities(
-        self, written: ParsedSchema, policy: CompatibilityPolicy = CompatibilityPolicy.STRICT
+        self,
+        written: ParsedSchema,
+        policy: CompatibilityPolicy = CompatibilityPolicy.STRICT,
+        effort: Effort | None = None,
     ) -> Sequence[Incompatibility]:
         if not isinstance(written, JsonSchema):
             raise TypeError(f"a JSON Schema is not compared with one of {written.schema_type}")
-        found = self.differences(written, policy)
-        bad = islice((each for each in found if each.kind not in COMPATIBLE[policy]), MAX_INCOMPATIBILITIES)
+        effort = effort or Effort()
+        try:
+            found = self._compared(written, policy, effort)
+        except RecursionError:
+            return [_not_compared("nested too deeply, through their references,")]
+        except TooMuchWork:
+            if not effort.is_whole:
+                raise
+            return [_not_compared(f"too large (some {MAX_STEPS // PAIR_STEPS} pairs of subschemas)")]
+        bad = islice(found.all(COMPATIBLE[policy]), MAX_INCOMPATIBILITIES)
         return [Incompatibility(each.kind.value, describe(each)) for each in bad]
+
+    def _compared(self, written: JsonSchema, policy: CompatibilityPolicy, effort: Effort) -> Findings:
+        if self._text == written._text and self._references == written._references:
+            return NOTHING
+        comparison = Comparison((written._graph, self._graph), COMPATIBLE[policy], effort)
+        return comparison.differences(written._root, self._root)
 
     def validate(self, value: object) -> list[str]:
         """Why a JSON value does not fit the schema: at most MAX_MESSAGES reasons, none where it does.
@@ -144,7 +154,22 @@ class JsonSchema:
         # Without a resolver of ours it makes one that takes lists among `dependencies` for schemas.
         root = self._dialect.specification.create_resource(self._root)
         validator: Any = self._dialect.validator
-        return validator(self._root, _resolver=self._registry.resolver_with_root(root))
+        return validator(self._root, _resolver=self._registry.resolver(root.id() or ""))
+
+
+def _check_sizes(references: Collection[str]) -> None:
+    """Each has bounds of its own; together they may be five times as much."""
+    if sum(map(len, references)) > MAX_CHARACTERS:
+        raise InvalidSchema(f"the schemas that it refers to have more than {MAX_CHARACTERS} characters")
+    if sum(text.count(mark) for text in references for mark in ",{[") > MAX_REFERRED_VALUES:
+        raise InvalidSchema(f"the schemas that it refers to have more than {MAX_REFERRED_VALUES} values")
+
+
+def _not_compared(reason: str) -> Incompatibility:
+    return Incompatibility(
+        Kind.COMBINED_TYPE_SUBSCHEMAS_CHANGED.value,
+        f"Found no way to compare the new schema with the old one: they are {reason} to be compared",
+    )
 
 
 def _checked(text: str, default: Dialect) -> tuple[Any, Dialect]:

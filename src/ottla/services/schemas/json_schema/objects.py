@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ottla.services.schemas.json_schema.differences import Difference, Kind
-from ottla.services.schemas.json_schema.patterns import matches
+from ottla.services.schemas.json_schema.findings import Entry
+from ottla.services.schemas.json_schema.patterns import Patterns
 from ottla.services.schemas.json_schema.scalars import OBJECT_LIMITS, limit_differences
 from ottla.services.schemas.json_schema.views import SchemaValue, View, is_false
 
@@ -48,28 +49,34 @@ class _Objects:
 class _Evaluated:
     """Properties that a schema speaks of, itself or through subschemas that apply in place."""
 
+    matching: Patterns
     names: set[str] = field(default_factory=set)
     patterns: set[str] = field(default_factory=set)
     everything: bool = False
 
     def surely_has(self, name: str) -> bool:
-        return self.everything or name in self.names or any(matches(found, name) for found in self.patterns)
+        return (
+            self.everything
+            or name in self.names
+            or any(self.matching.matches(found, name) for found in self.patterns)
+        )
 
     def may_have(self, name: str) -> bool:
-        return self.surely_has(name) or any(matches(found, name) is None for found in self.patterns)
+        return self.surely_has(name) or any(
+            self.matching.matches(found, name) is None for found in self.patterns
+        )
 
 
 def object_differences(
     comparison: Comparison, old_schema: SchemaValue, old: View, new: View
-) -> Iterator[Difference]:
+) -> Iterator[Entry]:
     """What differs between what two schemas say of objects."""
     before, after = _objects(old), _objects(new)
     yield from limit_differences(old.keywords, new.keywords, OBJECT_LIMITS)
     yield from _required_differences(comparison, before, after)
     for name, schema in after.properties.items():
         if name in before.properties:
-            found = comparison.differences(before.properties[name], schema)
-            yield from (each.below("properties", name) for each in found)
+            yield from comparison.differences(before.properties[name], schema).below("properties", name)
         else:
             yield from _added_property(comparison, old, before, after, name)
     for name in (name for name in before.properties if name not in after.properties):
@@ -85,7 +92,7 @@ def object_differences(
 
 def content_model_differences(
     comparison: Comparison, before: SchemaValue, after: SchemaValue, keyword: str, what: str
-) -> Iterator[Difference]:
+) -> Iterator[Entry]:
     """What differs between two schemas for all that is not named; `what` is PROPERTIES or ITEMS."""
     name = f"{'UNEVALUATED' if keyword.startswith('unevaluated') else 'ADDITIONAL'}_{what}"
     before_open, after_open = comparison.is_unrestricted(before), comparison.is_unrestricted(after)
@@ -101,7 +108,7 @@ def content_model_differences(
         case _, (True, _):
             yield Difference(Kind(f"{name}_EXTENDED"), (keyword,))
         case _:
-            yield from (each.below(keyword) for each in comparison.differences(before, after))
+            yield from comparison.differences(before, after).below(keyword)
 
 
 def _objects(view: View) -> _Objects:
@@ -128,7 +135,7 @@ def _objects(view: View) -> _Objects:
     )
 
 
-def _required_differences(comparison: Comparison, before: _Objects, after: _Objects) -> Iterator[Difference]:
+def _required_differences(comparison: Comparison, before: _Objects, after: _Objects) -> Iterator[Entry]:
     for name in sorted(before.required - after.required):
         yield Difference(Kind.REQUIRED_ATTRIBUTE_REMOVED, ("required", name))
     for name in sorted(after.required - before.required):
@@ -147,7 +154,7 @@ def _has_default(comparison: Comparison, schema: SchemaValue | None) -> bool:
 
 def _added_property(
     comparison: Comparison, old: View, before: _Objects, after: _Objects, name: str
-) -> Iterator[Difference]:
+) -> Iterator[Entry]:
     path, schema = ("properties", name), after.properties[name]
     is_required = name in after.required and name not in before.required
     with_default = is_required and _has_default(comparison, schema)
@@ -192,10 +199,12 @@ def _is_covered_when_added(
     schema: SchemaValue,
 ) -> bool:
     """Whether all that the old schema allows under the name fits the new property's schema."""
-    certain = [below for pattern, below in patterns.items() if matches(pattern, name)]
+    certain = [below for pattern, below in patterns.items() if comparison.patterns.matches(pattern, name)]
     if certain:  # all of them hold, so that one is enough
         return any(comparison.is_compatible(below, schema) for below in certain)
-    possible = [below for pattern, below in patterns.items() if matches(pattern, name) is None]
+    possible = [
+        below for pattern, below in patterns.items() if comparison.patterns.matches(pattern, name) is None
+    ]
     return all(comparison.is_compatible(below, schema) for below in (additional, *possible))
 
 
@@ -210,7 +219,7 @@ def _removed_property(comparison: Comparison, before: _Objects, after: _Objects,
             else Kind.PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL,
             path,
         )
-    verdicts = {pattern: matches(pattern, name) for pattern in after.patterns}
+    verdicts = {pattern: comparison.patterns.matches(pattern, name) for pattern in after.patterns}
     asked = [after.patterns[pattern] for pattern, verdict in verdicts.items() if verdict is not False]
     if not any(verdicts.values()):
         asked.append(after.additional)
@@ -223,11 +232,11 @@ def _removed_property(comparison: Comparison, before: _Objects, after: _Objects,
     )
 
 
-def _pattern_differences(comparison: Comparison, before: _Objects, after: _Objects) -> Iterator[Difference]:
+def _pattern_differences(comparison: Comparison, before: _Objects, after: _Objects) -> Iterator[Entry]:
     for pattern, schema in after.patterns.items():
         if pattern in before.patterns:
             found = comparison.differences(before.patterns[pattern], schema)
-            yield from (each.below("patternProperties", pattern) for each in found)
+            yield from found.below("patternProperties", pattern)
         else:
             yield _added_pattern(comparison, before, pattern, schema)
     for pattern in (pattern for pattern in before.patterns if pattern not in after.patterns):
@@ -249,7 +258,11 @@ def _added_pattern(comparison: Comparison, before: _Objects, pattern: str, schem
         if comparison.is_unrestricted(schema):
             return Difference(Kind.PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL, path)
         return Difference(Kind.OPTIONAL_PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL, path)
-    named = [below for name, below in before.properties.items() if matches(pattern, name) is not False]
+    named = [
+        below
+        for name, below in before.properties.items()
+        if comparison.patterns.matches(pattern, name) is not False
+    ]
     allowed = [*named, *before.patterns.values(), before.additional]
     if not all(comparison.is_compatible(below, schema) for below in allowed):
         if before.is_open(comparison):
@@ -262,17 +275,18 @@ def _added_pattern(comparison: Comparison, before: _Objects, pattern: str, schem
 
 def _dependency_differences(
     comparison: Comparison, old_schema: SchemaValue, before: _Objects, after: _Objects
-) -> Iterator[Difference]:
+) -> Iterator[Entry]:
     for name in sorted(before.lists.keys() | after.lists.keys()):
         path = ("dependencies", name)
         was, now = before.lists.get(name, frozenset()), after.lists.get(name, frozenset())
+        comparison.spend(len(now))
         if was == now:
             continue
         if not now:
             yield Difference(Kind.DEPENDENCY_ARRAY_REMOVED, path)
         elif now <= was:
             yield Difference(Kind.DEPENDENCY_ARRAY_NARROWED, path)
-        elif now <= was | before.required:
+        elif now - was <= before.required:
             continue
         elif not was:
             yield Difference(Kind.DEPENDENCY_ARRAY_ADDED, path)
@@ -285,15 +299,14 @@ def _dependency_differences(
         if name not in after.dependents:
             yield Difference(Kind.DEPENDENCY_SCHEMA_REMOVED, path)
         elif name in before.dependents:
-            found = comparison.differences(before.dependents[name], after.dependents[name])
-            yield from (each.below(*path) for each in found)
+            yield from comparison.differences(before.dependents[name], after.dependents[name]).below(*path)
         elif not comparison.is_compatible(old_schema, after.dependents[name]):
             yield Difference(Kind.DEPENDENCY_SCHEMA_ADDED, path)
 
 
 def _unevaluated_differences(
     comparison: Comparison, old: View, new: View, before: _Objects, after: _Objects
-) -> Iterator[Difference]:
+) -> Iterator[Entry]:
     """`unevaluatedProperties` beside subschemas that apply in place.
 
     Only sure where the old schema restricts these properties too, and the new one speaks, whatever the data,
@@ -325,11 +338,12 @@ def _evaluated_by(
 
     Without what depends on the data in just the same way in `unless_in`.
     """
-    found = _Evaluated()
+    found = _Evaluated(comparison.patterns)
     pending: list[tuple[View, bool]] = [(view, True)]
     seen: set[int] = set()
     while pending:
         each, is_top = pending.pop()
+        comparison.spend(each.size)
         objects = _objects(each)
         found.names.update(objects.properties)
         found.patterns.update(objects.patterns)

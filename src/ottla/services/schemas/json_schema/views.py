@@ -92,6 +92,8 @@ class View:
     negated: SchemaValue | None
     condition: tuple[SchemaValue, SchemaValue, SchemaValue] | None
     """if, then, else. Without the last two it restricts nothing, but speaks of properties and items."""
+    size: int = 1
+    """How much there is to look at: its keywords, and the names, subschemas and values under them."""
 
     @property
     def is_conditional(self) -> bool:
@@ -159,7 +161,8 @@ def view_of(schema: Mapping[str, Any], dialect: Dialect, targets: Sequence[Schem
     if "if" in said:
         condition = (said["if"], said.get("then", True), said.get("else", True))
     parts = tuple(_parts(said, targets))
-    return View(dialect, keywords, types, values, parts, sums, said.get("not"), condition)
+    size = len(said) + sum(len(value) for value in said.values() if isinstance(value, (dict, list)))
+    return View(dialect, keywords, types, values, parts, sums, said.get("not"), condition, size)
 
 
 def base_of(view: View) -> dict[str, Any]:

@@ -22,11 +22,13 @@ Enums, their constants and services never matter. Extensions count as fields of 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor, OneofDescriptor
 
+from ottla.services.schemas.effort import Effort
 from ottla.services.schemas.format import Incompatibility
 
 _Kind = FieldDescriptor
@@ -56,11 +58,18 @@ _NAMES: Final = {
 }
 _NOT_PACKED: Final = frozenset({_Kind.TYPE_STRING, _Kind.TYPE_BYTES, _Kind.TYPE_MESSAGE, _Kind.TYPE_GROUP})
 _MAX_REASONS: Final = 100
+_FIELD_STEPS: Final = 3
+"""What comparing a field costs."""
 
 
-def incompatibilities(written: FileDescriptor, read: FileDescriptor) -> list[Incompatibility]:
-    """Why data of messages of `written` can't be read with those of `read`: the first hundred reasons."""
-    return _Comparison(written, read).reasons()
+def incompatibilities(
+    written: FileDescriptor, read: FileDescriptor, effort: Effort | None = None
+) -> list[Incompatibility]:
+    """Why data of messages of `written` can't be read with those of `read`: the first hundred reasons.
+
+    What a source may have (source_limits.py) keeps a comparison within a whole effort.
+    """
+    return _Comparison(written, read, effort or Effort()).reasons()
 
 
 def is_map(field: FieldDescriptor) -> bool:
@@ -83,9 +92,10 @@ def _enum_name(field: FieldDescriptor) -> str:
 class _Comparison:
     """One comparison of two files with all that their fields reach; each pair of messages once."""
 
-    __slots__ = ("_read", "_reasons", "_seen", "_waiting", "_written")
+    __slots__ = ("_effort", "_read", "_reasons", "_seen", "_waiting", "_written")
 
-    def __init__(self, written: FileDescriptor, read: FileDescriptor) -> None:
+    def __init__(self, written: FileDescriptor, read: FileDescriptor, effort: Effort) -> None:
+        self._effort = effort
         self._written = written
         self._read = read
         self._reasons: list[Incompatibility] = []
@@ -112,9 +122,10 @@ class _Comparison:
     def _match_messages(self, messages: Iterable[Descriptor]) -> None:
         """Find each message of the written file; those found wait to be compared, in their order."""
         found: list[tuple[Descriptor, Descriptor]] = []
-        declared = list(messages)
+        declared = deque(messages)
         while declared:
-            message = declared.pop(0)
+            self._effort.spend()
+            message = declared.popleft()
             if message.GetOptions().map_entry:
                 continue
             other = self._counterpart(message)
@@ -158,6 +169,7 @@ class _Comparison:
         old = {field.number: field for field in _fields_of(message)}
         new = {field.number: field for field in _fields_of(other)}
         name = self._own_name(message)
+        self._effort.spend(_FIELD_STEPS * (1 + len(old) + len(new)))
         kept_oneofs = _kept_oneofs(old, new, other)
         for number, field in sorted(old.items()):
             place = f"#/{name}/{number}"

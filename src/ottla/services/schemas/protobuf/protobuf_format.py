@@ -19,6 +19,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
 
+from ottla.services.schemas.effort import Effort
 from ottla.services.schemas.format import Incompatibility, InvalidSchema, ParsedSchema
 from ottla.services.schemas.model import CompatibilityPolicy, SchemaType
 from ottla.services.schemas.protobuf import compatibility
@@ -121,12 +122,15 @@ class ProtobufSchema:
                 return self._canonical_text
 
     def incompatibilities(
-        self, written: ParsedSchema, policy: CompatibilityPolicy = CompatibilityPolicy.STRICT
+        self,
+        written: ParsedSchema,
+        policy: CompatibilityPolicy = CompatibilityPolicy.STRICT,
+        effort: Effort | None = None,
     ) -> Sequence[Incompatibility]:
         """Why data that was written with `written` can't be read with this schema; the policy has no say."""
         if not isinstance(written, ProtobufSchema):
             raise TypeError(f"a Protobuf schema can't be compared with one of {written.schema_type}")
-        return compatibility.incompatibilities(written.file_descriptor, self._file)
+        return compatibility.incompatibilities(written.file_descriptor, self._file, effort)
 
     def message_class(self, path: Sequence[int]) -> type[Message]:
         """The class of the message at an index path: (0,) the file's first, (1, 0) the second's first nested.
