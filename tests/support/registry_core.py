@@ -13,7 +13,7 @@ from starlette.responses import Response
 from ottla.services.registry.image import RegistryImage
 from ottla.services.registry.reading import Reads, SchemaRequest
 from ottla.services.registry.records import Record
-from ottla.services.registry.registry import Place, State
+from ottla.services.registry.registry import Gone, Place, State
 from ottla.services.registry.settings import COMPATIBILITY_LEVEL, MODE_MUTABILITY, SETTINGS, VALIDATE_DEFAULTS
 from ottla.services.registry.writing import Decision, Writes
 from ottla.services.schemas.format import SchemaFormat
@@ -60,10 +60,10 @@ class InMemoryRegistry:
         if self.problem is not None:
             raise ApiError(500, 50001, self.problem)
 
-    async def consider(self, query: Callable[[], T]) -> T:
+    async def consider(self, query: Callable[[], T], gone: Gone | None = None) -> T:
         return query()
 
-    async def write(self, decide: Callable[[], Decision[T]]) -> T:
+    async def write(self, decide: Callable[[], Decision[T]], gone: Gone | None = None) -> T:
         return self.apply(decide())
 
     async def forward(self, request: Request) -> Response:

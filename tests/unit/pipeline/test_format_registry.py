@@ -137,6 +137,14 @@ def test_references_come_before_what_needs_them(fake: FakeRegistry) -> None:
     assert bound.bind("another", True) is bound
 
 
+def test_references_in_a_circle_are_an_unknown_schema(fake: FakeRegistry) -> None:
+    reference = {"name": "R", "subject": "r", "version": 1}
+    fake.answer = lambda path: (200, {"schema": '"long"', "references": [reference], "id": 1})
+    with pytest.raises(UnknownSchema, match="leads back to itself: R -> R"):
+        RegistryClient(SchemaRegistry(fake.url)).latest("s", SchemaType.AVRO)
+    assert len(fake.asked) == 2
+
+
 def test_who_we_are_is_said_and_not_shown(fake: FakeRegistry) -> None:
     fake.answer = lambda path: (200, {"schema": '"long"', "id": 1})
     properties = {"schema.registry.url": fake.url, "basic.auth.user.info": "ada:pass:word"}

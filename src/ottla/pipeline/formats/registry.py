@@ -182,21 +182,28 @@ class RegistryClient:
         except ValueError:
             raise UnknownSchema(f"{what} is of an unknown type, {answer.get('schemaType')}") from None
         references: dict[str, str] = {}
-        self._collect(answer.get("references") or (), references)
+        self._collect(answer.get("references") or (), references, ())
         parsed = self._parsed(schema_type, text, references, what)
         return RegisteredSchema(schema_id, text, parsed, answer.get("subject"), answer.get("version"))
 
-    def _collect(self, references: Any, found: dict[str, str]) -> None:
-        """The texts that are referred to, directly or not, by their names: those first that others need."""
+    def _collect(self, references: Any, found: dict[str, str], path: tuple[str, ...]) -> None:
+        """The texts that are referred to, directly or not, by their names: those first that others need.
+
+        `path`: the names that led here.
+        """
         for reference in references:
             name = reference["name"]
+            if name in path:
+                raise UnknownSchema(
+                    f"the reference {name} leads back to itself: {' -> '.join((*path, name))}"
+                )
             if name in found:
                 continue
-            if len(found) >= MAX_REFERENCES:
+            if len(found) + len(path) >= MAX_REFERENCES:
                 raise UnknownSchema(f"the schema refers to more than {MAX_REFERENCES} others")
-            path = f"/subjects/{_quoted(reference['subject'])}/versions/{reference['version']}"
-            answer = self._ask("GET", path)
-            self._collect(answer.get("references") or (), found)
+            asked = f"/subjects/{_quoted(reference['subject'])}/versions/{reference['version']}"
+            answer = self._ask("GET", asked)
+            self._collect(answer.get("references") or (), found, (*path, name))
             found[name] = answer["schema"]
 
     def _parsed(

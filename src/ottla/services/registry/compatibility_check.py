@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ottla.services.registry.image import StoredSchema
@@ -10,24 +10,26 @@ from ottla.services.registry.matching import Prepared
 from ottla.services.registry.reserved_fields import reserved_field_problems
 from ottla.services.registry.schema_parsing import SchemaParser
 from ottla.services.registry.scoped import Scoped
-from ottla.services.schemas.compatibility import first_incompatible
-from ottla.services.schemas.format import Incompatibility, ParsedSchema
-from ottla.services.schemas.model import CompatibilityLevel, Metadata
+from ottla.services.registry.workbench import Workbench
+from ottla.services.schemas.compatibility import compared, first_with_problems
+from ottla.services.schemas.format import Incompatibility
+from ottla.services.schemas.model import CompatibilityLevel, CompatibilityPolicy, Metadata
 
 MAX_MESSAGES: Final = 100
-MAX_OLD_SCHEMA: Final = 16_384
-"""Characters of the older schema that a message repeats."""
+MAX_TOLD: Final = 16_384
+"""Characters of the older schema that a message repeats, and of a reason: a place may be long."""
 
 
 class CompatibilityCheck:
     """By the level, policy and group that are configured for the subject."""
 
-    def __init__(self, parser: SchemaParser, scoped: Scoped) -> None:
+    def __init__(self, parser: SchemaParser, scoped: Scoped, workbench: Workbench) -> None:
         self._parser = parser
         self._scoped = scoped
+        self._workbench = workbench
 
     def messages(self, prepared: Prepared, newest_first: Iterable[StoredSchema]) -> list[str]:
-        """Why the schema can't follow these versions; none when it can. Raises ApiError 42201.
+        """Why the schema can't follow these versions; none when it can. Raises ApiError 42201, PutOff.
 
         With a compatibility group, versions of other groups do not count: those whose metadata has another
         value for the property that the group names, or none.
@@ -36,31 +38,61 @@ class CompatibilityCheck:
         level = self._scoped.level(prepared.subject)
         group = config.compatibility_group
         if group:
-            mine = _property(prepared.schema.metadata, group)
-            newest_first = (one for one in newest_first if _property(one.schema.metadata, group) == mine)
+            own = _property(prepared.schema.metadata, group)
+            newest_first = (one for one in newest_first if _property(one.schema.metadata, group) == own)
         versions = list(newest_first)
         if config.validate_fields:
             last = versions[0].schema.metadata if versions else None
             reserved = reserved_field_problems(prepared.parsed, prepared.schema.metadata, last)
             if reserved:
                 return [*map(_message, reserved[:MAX_MESSAGES]), _setting(True, level)]
-        found = first_incompatible(
-            level, prepared.parsed, self._parsed(versions), self._scoped.policy(prepared.subject)
+        policy = self._scoped.policy(prepared.subject)
+        mine = self._parser.fingerprint(prepared.subject, prepared.schema, prepared.parsed.canonical_text)
+        found = first_with_problems(
+            level, versions, lambda stored: self._problems(level, policy, prepared, mine, stored)
         )
         if found is None:
             return []
         old, problems = found
-        text = old.schema.text
         return [
-            *map(_message, problems[:MAX_MESSAGES]),
+            *map(_message, problems),
             f"{{oldSchemaVersion: {old.version}}}",
-            f"{{oldSchema: '{text if len(text) <= MAX_OLD_SCHEMA else text[:MAX_OLD_SCHEMA] + '…'}'}}",
+            f"{{oldSchema: '{_shortened(old.schema.text)}'}}",
             _setting(bool(config.validate_fields), level),
         ]
 
-    def _parsed(self, versions: Iterable[StoredSchema]) -> Iterator[tuple[StoredSchema, ParsedSchema]]:
-        for stored in versions:
-            yield stored, self._parser.parse_stored(stored)
+    def _problems(
+        self,
+        level: CompatibilityLevel,
+        policy: CompatibilityPolicy,
+        prepared: Prepared,
+        mine: bytes,
+        stored: StoredSchema,
+    ) -> Sequence[Incompatibility]:
+        key = ("compared", level, policy, mine, self._parser.fingerprint(stored.subject, stored.schema))
+        kept = self._workbench.kept(key)
+        if kept is not None:
+            found: Sequence[Incompatibility] = kept.told()
+            return found
+        old, new = self._parser.parse_stored(stored), prepared.parsed
+        return self._workbench.done(
+            key, lambda effort: _bounded(compared(level, new, old, policy, effort)), weight=_weight
+        )
+
+
+def _bounded(problems: Sequence[Incompatibility]) -> Sequence[Incompatibility]:
+    return [
+        Incompatibility(each.type, _shortened(each.description), _shortened(each.additional_info))
+        for each in problems[:MAX_MESSAGES]
+    ]
+
+
+def _weight(problems: Sequence[Incompatibility]) -> int:
+    return sum(len(each.description) + len(each.additional_info) for each in problems)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MAX_TOLD else text[:MAX_TOLD] + "…"
 
 
 def _message(problem: Incompatibility) -> str:

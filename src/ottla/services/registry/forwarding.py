@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from ottla.services.registry.membership import Identity
 from ottla.services.registry.registry import Place, Registry
-from ottla.services.web.bodies import read_body
+from ottla.services.web.bodies import hung_up, read_body
 from ottla.services.web.errors import ApiError
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -77,7 +77,7 @@ class Forwarder:
         body = await read_body(request, self._limit_bytes)
         try:
             async with asyncio.timeout(self._timeout_seconds):
-                answer = await self._ask(request, body, primary, is_here)
+                answer = await self._ask_for(request, body, primary, is_here)
         except TimeoutError:
             if primary() is None:
                 raise ApiError(500, NO_PRIMARY, "No instance is the primary at the moment") from None
@@ -92,6 +92,25 @@ class Forwarder:
         }
         place = Place.decode(answer.headers.get(PLACE, ""))
         return Response(answer.content, answer.status_code, headers), place
+
+    async def _ask_for(
+        self,
+        request: Request,
+        body: bytes,
+        primary: Callable[[], Identity | None],
+        is_here: Callable[[], bool],
+    ) -> httpx.Response:
+        """Ask as long as the client waits: when it hangs up so does this, and the primary stops too."""
+        asking = asyncio.create_task(self._ask(request, body, primary, is_here))
+        leaving = asyncio.create_task(hung_up(request))
+        try:
+            await asyncio.wait([asking, leaving], return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                raise ApiError(400, 400, "The client went away before its answer was there")
+            return asking.result()
+        finally:
+            asking.cancel()
+            leaving.cancel()
 
     async def _ask(
         self,

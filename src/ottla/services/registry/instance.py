@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
-from typing import TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,8 +20,9 @@ from ottla.services.registry.loss import Loss, TopicLost, way_out
 from ottla.services.registry.membership import Identity
 from ottla.services.registry.preparing import prepare
 from ottla.services.registry.reading import Reads
-from ottla.services.registry.registry import Place, State
+from ottla.services.registry.registry import Gone, Place, State
 from ottla.services.registry.topic import SchemasTopic
+from ottla.services.registry.workbench import TURN_STEPS, PutOff, Workbench
 from ottla.services.registry.writer import Fenced, TooLarge, Unstored
 from ottla.services.registry.writing import Decision, Writes
 from ottla.services.web.errors import ApiError, ServiceError
@@ -32,6 +35,9 @@ TIMEOUT = 50002
 NOT_PRIMARY = 50004
 TOO_LARGE = 42209
 
+THREADS_AHEAD: Final = 2
+"""For work that turns put off; what comes while all are busy waits, and ends with its client too."""
+
 
 class RegistryInstance:
     """Satisfies `Registry`. Started once, stopped once."""
@@ -39,10 +45,12 @@ class RegistryInstance:
     def __init__(self, settings: Settings, access: KafkaAccess, identity: Identity) -> None:
         self.settings = settings
         self.image = RegistryImage()
+        self.workbench = Workbench(TURN_STEPS)
         self.reads = Reads(
             self.image,
             settings[names.COMPATIBILITY_LEVEL],
             validate_defaults=settings[names.VALIDATE_DEFAULTS],
+            workbench=self.workbench,
         )
         self.writes = Writes(self.image, self.reads, settings[names.MODE_MUTABILITY])
         self.kafka_cluster_id = ""
@@ -62,6 +70,8 @@ class RegistryInstance:
         self._primary: Identity | None = None
         self._primary_known = asyncio.Event()
         self._writing = asyncio.Lock()
+        # Its own threads: those of the loop store what others write.
+        self._ahead = ThreadPoolExecutor(THREADS_AHEAD, "registry-ahead")
         self._tasks: list[asyncio.Task[None]] = []
 
     # -- life -----------------------------------------------------------------------------------------
@@ -113,6 +123,7 @@ class RegistryInstance:
     async def stop(self) -> None:
         """Leave the group and the cluster."""
         await self._forwarder.close()
+        self._ahead.shutdown(wait=False, cancel_futures=True)
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -123,10 +134,45 @@ class RegistryInstance:
         self._primary = primary
         self._primary_known.set()
 
-    async def consider(self, query: Callable[[], T]) -> T:
+    async def consider(self, query: Callable[[], T], gone: Gone | None = None) -> T:
         """See `Registry`."""
+        limit_ms = self.settings[names.TIMEOUT_MS]
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                while True:
+                    try:
+                        return await self._turn(query)
+                    except PutOff as put_off:
+                        await self._do_ahead(put_off, gone)
+        except TimeoutError:
+            message = f"The schema could not be parsed and compared within {limit_ms} ms"
+            raise ApiError(500, TIMEOUT, message) from None
+
+    async def _turn(self, query: Callable[[], T]) -> T:
+        """Raises PutOff, and what the query raises."""
+
+        def taken() -> T:
+            self.workbench.begin_turn()
+            return query()
+
         async with self._topic.standstill:
-            return await asyncio.to_thread(query)
+            return await asyncio.to_thread(taken)
+
+    async def _do_ahead(self, put_off: PutOff, gone: Gone | None) -> None:
+        """Do what a turn has put off; it ends soon after whoever waits for it is cancelled, or gone."""
+        abandoned = threading.Event()
+        loop = asyncio.get_running_loop()
+        doing: asyncio.Future[None] = loop.run_in_executor(self._ahead, put_off.work, abandoned)
+        leaving: asyncio.Future[None] = asyncio.ensure_future((gone or _stays)())
+        try:
+            await asyncio.wait([doing, leaving], return_when=asyncio.FIRST_COMPLETED)
+            if not doing.done():
+                raise ApiError(400, 400, "The client went away before its answer was there")
+            doing.result()
+        finally:
+            abandoned.set()
+            doing.cancel()
+            leaving.cancel()
 
     # -- writes ---------------------------------------------------------------------------------------
 
@@ -135,18 +181,17 @@ class RegistryInstance:
         """Whether writes are decided here."""
         return self._election.is_primary
 
-    async def write(self, decide: Callable[[], Decision[T]]) -> T:
+    async def write(self, decide: Callable[[], Decision[T]], gone: Gone | None = None) -> T:
         """See `Registry`."""
         limit_ms = self.settings[names.TIMEOUT_MS]
         self.require_topic()
         try:
-            async with asyncio.timeout(limit_ms / 1000), self._writing:
-                try:
-                    return await self._write(decide)
-                except Fenced:
-                    # Nothing was stored. If this is the primary again (or still, as far as the group says),
-                    # what others wrote meanwhile is read first, and the decision made anew.
-                    return await self._write(decide)
+            async with asyncio.timeout(limit_ms / 1000):
+                while True:
+                    try:
+                        return await self._write_in_turn(decide)
+                    except PutOff as put_off:
+                        await self._do_ahead(put_off, gone)
         except TimeoutError:
             raise ApiError(500, TIMEOUT, f"The write was not stored within {limit_ms} ms") from None
         except Fenced:
@@ -158,12 +203,22 @@ class RegistryInstance:
         except Unstored as problem:
             raise ApiError(500, STORE_ERROR, f"The write may not have been stored: {problem}") from None
 
+    async def _write_in_turn(self, decide: Callable[[], Decision[T]]) -> T:
+        """Raises PutOff before anything is stored."""
+        async with self._writing:
+            try:
+                return await self._write(decide)
+            except Fenced:
+                # Nothing was stored. If this is the primary again (or still, as far as the group says), what
+                # others wrote meanwhile is read first, and the decision made anew.
+                return await self._write(decide)
+
     async def _write(self, decide: Callable[[], Decision[T]]) -> T:
         if not self.is_primary:
             raise ApiError(500, NOT_PRIMARY, "This instance is not the primary")
         if not self._topic.writable:
             await self._topic.take_over()
-        decision = await self.consider(decide)
+        decision = await self._turn(decide)
         if decision.records:
             await self._topic.append(decision.records)
         return decision.answer
@@ -210,3 +265,8 @@ class RegistryInstance:
             problem=None if loss is None else way_out(self.settings[names.TOPIC], loss),
             primary=None if self._primary is None else self._primary.url,
         )
+
+
+async def _stays() -> None:
+    """For whoever asks and cannot hang up: never ends."""
+    await asyncio.Event().wait()

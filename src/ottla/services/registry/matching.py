@@ -27,13 +27,15 @@ class Prepared:
 
 
 def prepare(parser: SchemaParser, subject: str, schema: Schema, normalize: bool, *, new: bool) -> Prepared:
-    """Raises ApiError 42201."""
+    """Raises ApiError 42201, PutOff."""
     references = parser.numbered(subject, schema.references)
     if normalize:
         references = tuple(sorted(set(references), key=_reference_order))
     schema = replace(schema, references=references)
     parsed = parser.parse(subject, schema, new=new)
-    text = parsed.normalized() if normalize else parsed.canonical_text
+    text = parsed.canonical_text
+    if normalize:
+        text = parser.normal_text(parser.fingerprint(subject, schema), parsed)
     return Prepared(subject, replace(schema, text=text), parsed, normalize)
 
 
@@ -62,7 +64,8 @@ def _same_but_for_text(prepared: Prepared, stored: StoredSchema) -> bool:
 def _normal_text(parser: SchemaParser, stored: StoredSchema) -> str | None:
     """None for a version that is no schema any more."""
     try:
-        return parser.parse_stored(stored).normalized()
+        parsed = parser.parse_stored(stored)
+        return parser.normal_text(parser.fingerprint(stored.subject, stored.schema), parsed)
     except ApiError:
         return None
 

@@ -34,6 +34,7 @@ from ottla.services.registry.image import Deleted, RegistryImage, StoredSchema
 from ottla.services.registry.matching import find_registered, prepare
 from ottla.services.registry.schema_parsing import SchemaParser
 from ottla.services.registry.scoped import Scoped
+from ottla.services.registry.workbench import Workbench
 from ottla.services.schemas.format import SchemaFormat
 from ottla.services.schemas.formats import format_of
 from ottla.services.schemas.model import LATEST, CompatibilityLevel, Schema, SchemaType
@@ -53,7 +54,7 @@ class SchemaRequest:
 
 
 class Reads:
-    """Queries. All raise ApiError with Confluent's codes."""
+    """Queries. All raise ApiError with Confluent's codes; those that parse or compare raise PutOff."""
 
     def __init__(
         self,
@@ -61,11 +62,13 @@ class Reads:
         default_level: CompatibilityLevel = CompatibilityLevel.BACKWARD,
         formats: Callable[[SchemaType], SchemaFormat] = format_of,
         validate_defaults: bool = False,
+        workbench: Workbench | None = None,
     ) -> None:
+        workbench = workbench or Workbench()
         self._image = image
-        self.parser = SchemaParser(image, formats, validate_defaults)
+        self.parser = SchemaParser(image, formats, validate_defaults, workbench)
         self.scoped = Scoped(image, default_level)
-        self.compatibility = CompatibilityCheck(self.parser, self.scoped)
+        self.compatibility = CompatibilityCheck(self.parser, self.scoped, workbench)
 
     # -- subjects and versions -------------------------------------------------------------------------
 

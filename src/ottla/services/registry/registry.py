@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -16,6 +16,9 @@ from ottla.services.registry.writing import Decision, Writes
 from ottla.services.web.settings import Settings
 
 T = TypeVar("T")
+
+Gone = Callable[[], Awaitable[None]]
+"""Ends when the client has hung up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +91,17 @@ class Registry(Protocol):
     async def forward(self, request: Request) -> Response:
         """The primary's answer to a write that came here. Raises ApiError 50001, 50003, 50004."""
 
-    async def consider(self, query: Callable[[], T]) -> T:
-        """The answer of a query that may take long, in a thread: the image stands still meanwhile."""
+    async def consider(self, query: Callable[[], T], gone: Gone | None = None) -> T:
+        """The answer of a query that may take long, in a thread: the image stands still meanwhile.
 
-    async def write(self, decide: Callable[[], Decision[T]]) -> T:
+        What it puts off (workbench.py) is done in between, until `gone` ends: nobody waits any more then.
+        Raises ApiError: that of the query, 50002 when it takes too long.
+        """
+
+    async def write(self, decide: Callable[[], Decision[T]], gone: Gone | None = None) -> T:
         """Decide, store, wait until this instance has read its records back, and return the answer.
+
+        What the decision puts off is done as with `consider`, before the write has its turn.
 
         One write at a time; only on the primary (others forward the whole request before it gets here).
         Raises ApiError: that of the decision, 50001 when the topic is lost, 50002 when it takes too long,

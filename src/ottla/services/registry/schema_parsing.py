@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from typing import Final
 from ottla.services.registry.contexts import relative_to
 from ottla.services.registry.failures import invalid_schema, invalid_schema_text
 from ottla.services.registry.image import RegistryImage, StoredSchema
+from ottla.services.registry.workbench import Workbench
 from ottla.services.schemas.format import InvalidSchema, ParsedSchema, SchemaFormat
 from ottla.services.schemas.formats import format_of
 from ottla.services.schemas.model import LATEST, Reference, Schema, SchemaType
@@ -17,6 +19,8 @@ from ottla.services.schemas.model import LATEST, Reference, Schema, SchemaType
 MAX_REFERENCES: Final = 1_000
 """Schemas that one schema may refer to, directly or not."""
 MAX_REFERENCE_DEPTH: Final = 64
+CHARACTERS_OF_A_STEP: Final = 1
+"""Of a text that is parsed or written, those that take as long as a step."""
 KEPT_SCHEMAS: Final = 2_000
 KEPT_CHARACTERS: Final = 32 << 20
 """Of texts of parsed schemas that are kept, what they refer to included."""
@@ -32,8 +36,10 @@ class SchemaParser:
         image: RegistryImage,
         formats: Callable[[SchemaType], SchemaFormat] = format_of,
         validate_defaults: bool = False,
+        workbench: Workbench | None = None,
     ) -> None:
         self._image = image
+        self._workbench = workbench or Workbench()
         self.formats = formats
         self._validate_defaults = validate_defaults
         self._kept: OrderedDict[_CacheKey, ParsedSchema] = OrderedDict()
@@ -45,7 +51,7 @@ class SchemaParser:
         return len(self._kept)
 
     def parse(self, subject: str, schema: Schema, *, new: bool = False) -> ParsedSchema:
-        """Raises ApiError 42201. `new`: with the checks that only schemas to be registered must pass.
+        """Raises ApiError 42201, PutOff. `new`: with the checks that only schemas to be registered must pass.
 
         Those are whether defaults fit their types, as Confluent's registry made only where it is asked to.
         """
@@ -59,13 +65,41 @@ class SchemaParser:
             if found is not None:
                 self._kept.move_to_end(key)
                 return found
+        parsing = self.formats(schema.schema_type)
+        size = _characters(key)
         try:
-            found = self.formats(schema.schema_type).parse(schema.text, references, new=new)
+            found = self._workbench.done(
+                ("parsed", key),
+                lambda _: parsing.parse(schema.text, references, new=new),
+                size // CHARACTERS_OF_A_STEP,
+                lambda _: size,
+            )
         except InvalidSchema as problem:
             names = ", ".join(reference.name for reference in schema.references)
             raise invalid_schema_text(schema.schema_type, schema.text, names, str(problem)) from None
         self._keep(key, found)
         return found
+
+    def normal_text(self, fingerprint: bytes, parsed: ParsedSchema) -> str:
+        """The normal form of a parsed schema. Raises PutOff."""
+        size = len(parsed.canonical_text)
+        return self._workbench.done(
+            ("normal", fingerprint), lambda _: parsed.normalized(), size // CHARACTERS_OF_A_STEP, len
+        )
+
+    def fingerprint(self, subject: str, schema: Schema, text: str | None = None) -> bytes:
+        """The same for schemas that mean the same by their texts, those that they refer to included.
+
+        `text` stands for the schema's own. Raises ApiError 42201.
+        """
+        found = hashlib.sha256(schema.schema_type.encode())
+        own = schema.text if text is None else text
+        for name, referenced in (("", own), *self.referenced_texts(subject, schema.references).items()):
+            for part in (name, referenced):
+                data = part.encode(errors="surrogatepass")
+                found.update(len(data).to_bytes(8, "big"))
+                found.update(data)
+        return found.digest()
 
     def parse_stored(self, stored: StoredSchema) -> ParsedSchema:
         """Raises ApiError 42201, for one that other rules once let in."""

@@ -178,7 +178,7 @@ class SchemaRegistry:
         """The schema of an answer, with all that it refers to."""
         texts: dict[str, str] = {}
         try:
-            await self._collect(answer, texts, set())
+            await self._collect(answer, texts, ())
         except (KeyError, TypeError):
             raise RegistryUnreachable("the registry's answer has references of another shape") from None
         text, name = answer.get("schema"), answer.get("schemaType") or SchemaType.AVRO
@@ -194,20 +194,20 @@ class SchemaRegistry:
         except InvalidSchema as problem:
             raise RegistryRefusal(422, 42201, f"The registry's schema can't be read: {problem}") from None
 
-    async def _collect(
-        self, answer: Mapping[str, Any], texts: dict[str, str], under_way: set[tuple[str, str]]
-    ) -> None:
-        """Put the texts that this schema refers to into `texts`, those first that others need."""
+    async def _collect(self, answer: Mapping[str, Any], texts: dict[str, str], path: tuple[str, ...]) -> None:
+        """Put the texts that this schema refers to into `texts`, those first that others need.
+
+        `path`: the names that led here. One that leads back to itself is left for the parser to miss.
+        """
         for reference in answer.get("references") or []:
             name, subject, version = (str(reference[part]) for part in ("name", "subject", "version"))
-            if name in texts or (subject, version) in under_way:
+            if name in texts or name in path:
                 continue
-            if len(under_way) >= MAX_REFERENCES:
+            if len(texts) + len(path) >= MAX_REFERENCES:
                 raise RegistryRefusal(422, 42201, f"The schema refers to more than {MAX_REFERENCES} others")
-            under_way.add((subject, version))
-            path = f"/subjects/{quote(subject, safe='')}/versions/{version}?deleted=true"
-            found = await self._ask("GET", path)
-            await self._collect(found, texts, under_way)
+            asked = f"/subjects/{quote(subject, safe='')}/versions/{version}?deleted=true"
+            found = await self._ask("GET", asked)
+            await self._collect(found, texts, (*path, name))
             texts[name] = str(found.get("schema"))
 
     async def _ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:

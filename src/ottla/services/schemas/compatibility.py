@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -56,12 +56,25 @@ def first_incompatible(
 
     Versions come with whatever names them. No more of them are taken than the level asks for.
     """
+    found = first_with_problems(level, newest_first, lambda each: compared(level, new, each[1], policy))
+    return None if found is None else (found[0][0], found[1])
+
+
+def first_with_problems(
+    level: CompatibilityLevel,
+    newest_first: Iterable[T],
+    problems_with: Callable[[T], Sequence[Incompatibility]],
+) -> tuple[T, Sequence[Incompatibility]] | None:
+    """The first of the versions that a schema can't follow at this level, and why; or None.
+
+    No more of them are looked at than the level asks for.
+    """
     if level is CompatibilityLevel.NONE:
         return None
-    for named, old in newest_first:
-        problems = compared(level, new, old, policy)
+    for version in newest_first:
+        problems = problems_with(version)
         if problems:
-            return named, problems
+            return version, problems
         if level not in _TRANSITIVE:
             return None
     return None

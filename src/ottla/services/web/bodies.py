@@ -31,6 +31,12 @@ async def read_body(request: Request, limit_bytes: int = MAX_BODY_BYTES) -> byte
     return b"".join(parts)
 
 
+async def hung_up(request: Request) -> None:
+    """Wait until the client has gone. Only once the body was read: else this would eat it."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
 def parse_json(body: bytes, error: ApiError) -> Any:
     """What the JSON text `body` says; raises `error`, with the parser's reason, where it is none."""
     try:

@@ -80,6 +80,19 @@ def test_a_schema_with_references_is_read_with_all_that_it_refers_to() -> None:
     run(registry, story)
 
 
+def test_one_schema_under_two_names_is_there_under_both() -> None:
+    both = '{"properties":{"a":{"$ref":"left.json"},"b":{"$ref":"right.json"}}}'
+    registry = FakeRegistry({1: ("texts", 1, "JSON", '{"type":"string"}'), 2: ("both", 1, "JSON", both)})
+    registry.references[2] = [
+        {"name": name, "subject": "texts", "version": 1} for name in ("left.json", "right.json")
+    ]
+
+    async def story(client: SchemaRegistry) -> None:
+        assert (await client.by_id(2)).parsed.canonical_text == both
+
+    run(registry, story)
+
+
 def test_a_schema_that_refers_to_itself_ends_as_a_refusal() -> None:
     registry = FakeRegistry({2: ("orders", 1, "AVRO", ORDER)})
     registry.references[2] = [{"name": "n.User", "subject": "orders", "version": 1}]

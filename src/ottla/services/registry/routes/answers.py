@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
 
 from ottla.services.registry.image import StoredSchema
-from ottla.services.registry.reading import Reads
+from ottla.services.registry.registry import Registry
 from ottla.services.schemas.model import Schema
+from ottla.services.web.bodies import hung_up
 
 
-def formatted(request: Request, reads: Reads, stored: StoredSchema) -> Schema:
+async def formatted(request: Request, registry: Registry, stored: StoredSchema) -> Schema:
     """The schema in the `?format=` and `?referenceFormat=` that are asked for."""
     query = request.query_params
     text_format, reference_format = query.get("format", ""), query.get("referenceFormat", "")
     if not text_format and not reference_format:
         return stored.schema
-    return reads.formatted(stored, text_format, reference_format)
+    return await registry.consider(
+        lambda: registry.reads.formatted(stored, text_format, reference_format), partial(hung_up, request)
+    )
 
 
 def version_answer(stored: StoredSchema, schema: Schema) -> dict[str, Any]:

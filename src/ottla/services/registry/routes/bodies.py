@@ -63,7 +63,13 @@ async def reread(request: Request, registry: Registry) -> Request:
     """The same request, whose body can be read more than once. 413."""
     body = await read_body(request, registry.settings[MAX_SCHEMA_BYTES])
 
+    is_told = False
+
     async def receive() -> Message:
+        nonlocal is_told
+        if is_told:
+            return await request.receive()  # that the client hangs up
+        is_told = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     again = Request(request.scope, receive)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -19,6 +20,7 @@ from ottla.services.registry.registry import Registry
 from ottla.services.registry.routes.bodies import schema_request
 from ottla.services.registry.routes.operation import Operation, answer
 from ottla.services.registry.routes.parameters import flag, subject_of, version_of
+from ottla.services.web.bodies import hung_up
 from ottla.services.web.errors import ApiError
 
 INVALID_SCHEMA = 42201
@@ -49,7 +51,8 @@ class CompatibilityRoutes:
         wanted = await schema_request(request, self.registry)
         try:
             problems = await self.registry.consider(
-                lambda: self.registry.reads.incompatibilities(subject, version, wanted, normalize)
+                lambda: self.registry.reads.incompatibilities(subject, version, wanted, normalize),
+                partial(hung_up, request),
             )
         except ApiError as error:
             if not verbose or error.error_code != INVALID_SCHEMA:

@@ -76,7 +76,7 @@ class SchemaRoutes:
     async def by_id(self, request: Request) -> Response:
         subject = query_subject(request)
         stored = self._stored(request)
-        told = id_answer(stored, formatted(request, self.registry.reads, stored))
+        told = id_answer(stored, await formatted(request, self.registry, stored))
         if subject is not None:
             told = {"subject": stored.subject, "version": stored.version, "id": stored.id, **told}
         if flag(request, "fetchMaxId"):
@@ -84,7 +84,8 @@ class SchemaRoutes:
         return answer(request, told)
 
     async def text_by_id(self, request: Request) -> Response:
-        return text_answer(request, formatted(request, self.registry.reads, self._stored(request)).text)
+        schema = await formatted(request, self.registry, self._stored(request))
+        return text_answer(request, schema.text)
 
     async def subjects_of_id(self, request: Request) -> Response:
         names = dict.fromkeys(stored.subject for stored in self._uses(request))
@@ -96,7 +97,7 @@ class SchemaRoutes:
 
     async def by_guid(self, request: Request) -> Response:
         stored = self.registry.reads.by_guid(path_text(request, "guid"))
-        return answer(request, id_answer(stored, formatted(request, self.registry.reads, stored)))
+        return answer(request, id_answer(stored, await formatted(request, self.registry, stored)))
 
     async def ids_of_guid(self, request: Request) -> Response:
         found = self.registry.reads.ids_of_guid(path_text(request, "guid"))

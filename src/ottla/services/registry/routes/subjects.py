@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -29,6 +30,7 @@ from ottla.services.registry.routes.answers import formatted, registered_answer,
 from ottla.services.registry.routes.bodies import reread, schema_request
 from ottla.services.registry.routes.operation import Operation, answer, text_answer
 from ottla.services.registry.routes.parameters import flag, page, shown, subject_of, version_of
+from ottla.services.web.bodies import hung_up
 from ottla.services.web.errors import ApiError
 
 
@@ -65,9 +67,10 @@ class SubjectRoutes:
         normalize, deleted = flag(request, "normalize"), flag(request, "deleted")
         subject = subject_of(request)
         found = await self.registry.consider(
-            lambda: self.registry.reads.lookup(subject, wanted, normalize, deleted)
+            lambda: self.registry.reads.lookup(subject, wanted, normalize, deleted),
+            partial(hung_up, request),
         )
-        return self._version(request, found)
+        return await self._version(request, found)
 
     async def delete_subject(self, request: Request) -> Response:
         subject, permanent = subject_of(request), flag(request, "permanent")
@@ -78,7 +81,7 @@ class SubjectRoutes:
         query = request.query_params
         properties = dict(zip(query.getlist("key"), query.getlist("value"), strict=False))
         deleted = flag(request, "deleted")
-        return self._version(
+        return await self._version(
             request, self.registry.reads.latest_with_metadata(subject_of(request), properties, deleted)
         )
 
@@ -94,14 +97,16 @@ class SubjectRoutes:
         request = await reread(request, self.registry)
         found = await self._registered_already(request)
         if found is not None:
-            return self._registered(request, found)
+            return await self._registered(request, found)
         return await on_primary(self.registry, self._register)(request)
 
     async def _register(self, request: Request) -> Response:
         subject, normalize = subject_of(request), flag(request, "normalize")
         wanted = await schema_request(request, self.registry)
-        stored = await self.registry.write(lambda: self.registry.writes.register(subject, wanted, normalize))
-        return self._registered(request, stored)
+        stored = await self.registry.write(
+            lambda: self.registry.writes.register(subject, wanted, normalize), partial(hung_up, request)
+        )
+        return await self._registered(request, stored)
 
     async def _registered_already(self, request: Request) -> StoredSchema | None:
         """As far as this instance knows. Whatever is wrong with the request is for the primary to say."""
@@ -112,17 +117,19 @@ class SubjectRoutes:
                 return None
             normalize = flag(request, "normalize")
             found = await self.registry.consider(
-                lambda: self.registry.reads.lookup(subject, wanted, normalize)
+                lambda: self.registry.reads.lookup(subject, wanted, normalize),
+                partial(hung_up, request),
             )
         except ApiError:
             return None
         return found if found.subject == subject else None
 
     async def version(self, request: Request) -> Response:
-        return self._version(request, self._stored(request))
+        return await self._version(request, self._stored(request))
 
     async def text(self, request: Request) -> Response:
-        return text_answer(request, formatted(request, self.registry.reads, self._stored(request)).text)
+        schema = await formatted(request, self.registry, self._stored(request))
+        return text_answer(request, schema.text)
 
     async def delete_version(self, request: Request) -> Response:
         subject, version, permanent = subject_of(request), version_of(request), flag(request, "permanent")
@@ -139,15 +146,17 @@ class SubjectRoutes:
     async def change_tags(self, request: Request) -> Response:
         subject, version = subject_of(request), version_of(request)
         wanted = await schema_request(request, self.registry)
-        stored = await self.registry.write(lambda: self.registry.writes.change_tags(subject, version, wanted))
+        stored = await self.registry.write(
+            lambda: self.registry.writes.change_tags(subject, version, wanted), partial(hung_up, request)
+        )
         return answer(request, registered_answer(stored, stored.schema))
 
     def _stored(self, request: Request) -> StoredSchema:
         deleted = flag(request, "deleted")
         return self.registry.reads.version(subject_of(request), version_of(request), deleted)
 
-    def _registered(self, request: Request, stored: StoredSchema) -> Response:
-        return answer(request, registered_answer(stored, formatted(request, self.registry.reads, stored)))
+    async def _registered(self, request: Request, stored: StoredSchema) -> Response:
+        return answer(request, registered_answer(stored, await formatted(request, self.registry, stored)))
 
-    def _version(self, request: Request, stored: StoredSchema) -> Response:
-        return answer(request, version_answer(stored, formatted(request, self.registry.reads, stored)))
+    async def _version(self, request: Request, stored: StoredSchema) -> Response:
+        return answer(request, version_answer(stored, await formatted(request, self.registry, stored)))
