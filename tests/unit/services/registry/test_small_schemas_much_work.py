@@ -183,3 +183,16 @@ def test_a_reason_that_would_be_megabytes_is_cut() -> None:
     messages = registry.reads.incompatibilities("s", None, new)
     assert len(messages) == 93
     assert max(map(len, messages)) < 40_000
+
+
+def test_a_value_is_not_checked_a_million_times_in_place() -> None:
+    definitions: dict[str, Any] = {"d0": {"type": "string"}}
+    for index in range(1, 40):
+        below = {"$ref": f"#/definitions/d{index - 1}"}
+        definitions[f"d{index}"] = {"allOf": [below, below]}
+    schema = JSON.parse(json.dumps({"definitions": definitions, "items": {"$ref": "#/definitions/d39"}}), {})
+    assert schema.validate(["x"]) == ["the schema applies too many subschemas to one value to be checked"]
+    assert schema.validate({}) == []
+    # many values may take many steps
+    plain = JSON.parse('{"items": {"allOf": [{"type": "integer"}, {"minimum": 0}]}}', {})
+    assert plain.validate(list(range(12_000))) == []

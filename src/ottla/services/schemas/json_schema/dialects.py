@@ -16,7 +16,7 @@ from jsonschema.protocols import Validator
 from jsonschema_specifications import REGISTRY as SPECIFICATIONS  # type: ignore[import-untyped]  # has none
 
 from ottla.services.schemas.format import InvalidSchema
-from ottla.services.schemas.json_schema import value_patterns
+from ottla.services.schemas.json_schema import value_patterns, value_steps
 from ottla.services.schemas.json_schema.documents import json_key
 
 _MAX_MESSAGE_CHARACTERS: Final = 500
@@ -49,6 +49,8 @@ def _dialect(
         "additionalProperties": value_patterns.additional_properties,
         "uniqueItems": _unique_items,
     }
+    for keyword in value_steps.IN_PLACE & validator.VALIDATORS.keys():
+        ours[keyword] = value_steps.counting(validator.VALIDATORS[keyword])
     if "additionalItems" in keywords:
         ours["additionalItems"] = _beside_a_tuple(validator.VALIDATORS["additionalItems"])
     extend: Any = jsonschema.validators.extend

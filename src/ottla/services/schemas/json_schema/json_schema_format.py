@@ -32,6 +32,7 @@ from ottla.services.schemas.json_schema.documents import MAX_VALUES, read_json, 
 from ottla.services.schemas.json_schema.findings import NOTHING, Findings
 from ottla.services.schemas.json_schema.references import MAX_CHARACTERS, resolved
 from ottla.services.schemas.json_schema.value_patterns import PatternTooSlow
+from ottla.services.schemas.json_schema.value_steps import counted_for
 from ottla.services.schemas.model import CompatibilityPolicy, SchemaType
 
 MAX_MESSAGES: Final = 5
@@ -139,8 +140,11 @@ class JsonSchema:
         `format` is an annotation and is not checked. A pattern that does not end in time is such a reason.
         """
         try:
-            found = islice(self._validator.iter_errors(value), MAX_MESSAGES)
-            return [f"{shortened(each.message)} at '{each.json_path}'" for each in found]
+            with counted_for(value):
+                found = islice(self._validator.iter_errors(value), MAX_MESSAGES)
+                return [f"{shortened(each.message)} at '{each.json_path}'" for each in found]
+        except TooMuchWork:
+            return ["the schema applies too many subschemas to one value to be checked"]
         except RecursionError:
             return ["the value or the schema is nested too deeply to be checked"]
         except PatternTooSlow as problem:
