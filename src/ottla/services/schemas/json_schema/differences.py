@@ -7,7 +7,7 @@ from the view of data that the old schema was used to write and the new one is t
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -254,11 +254,6 @@ COMPATIBLE: Final[Mapping[CompatibilityPolicy, frozenset[Kind]]] = {
 
 EXACT: Final = _STRICT - READERS_WITH_DEFAULTS
 """What is sure to let through every value that the old schema let through."""
-
-
-def first_incompatible(differences: Iterable[Difference], compatible: frozenset[Kind]) -> Difference | None:
-    """The first difference that is not in the list, if any."""
-    return next((found for found in differences if found.kind not in compatible), None)
 
 
 _LIMITS: Final = {
