@@ -16,10 +16,16 @@ from ottla.protocol.compression import Codec, compress
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from ottla.protocol.messages.incremental_alter_configs_request import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
+)
+from ottla.protocol.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
 )
 from ottla.protocol.record_batch import (
     BatchHeader,
@@ -30,6 +36,7 @@ from ottla.protocol.record_batch import (
     write_record,
 )
 from support.cluster import Cluster
+from support.transaction_wire import TransactionalProducer, coordinator_ready, settled
 from support.wire import ConnectionClosed, WireClient, batch, produce_request, wait_for
 
 ATTRIBUTES, CRC, RECORDS = 21, 17, 61
@@ -71,6 +78,70 @@ def only_batch(wire: WireClient, topic: str) -> tuple[BatchHeader, bytes]:
     ((header, data),) = wire.read_batches(topic, 0)
     assert header.crc == crc32c.crc32c(data[ATTRIBUTES:])
     return header, data
+
+
+# --- what the broker writes itself ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("committed", [True, False])
+@pytest.mark.parametrize("timestamp_type", ["LogAppendTime", "CreateTime"])
+def test_markers_have_the_topics_timestamp_type(
+    wire: WireClient, unique_name: str, timestamp_type: str, committed: bool
+) -> None:
+    wire.create_topic(unique_name, config={"message.timestamp.type": timestamp_type})
+    coordinator_ready(wire, unique_name)
+    producer = TransactionalProducer(wire, unique_name)
+    assert producer.initialise() is ErrorCode.NONE
+    producer.begin(unique_name)
+    assert producer.produce(unique_name, b"value") is ErrorCode.NONE
+    before_ms = now_ms()
+    # when
+    assert settled(lambda: producer.end(committed=committed)).error_code == ErrorCode.NONE
+    wait_for(lambda: len(wire.read_batches(unique_name, 0)) == 2)
+    # then
+    header, data = wire.read_batches(unique_name, 0)[1]
+    assert header.is_control and header.crc == crc32c.crc32c(data[ATTRIBUTES:])
+    (record,) = decode_records(data)
+    assert record.timestamp == header.max_timestamp
+    assert before_ms - 1 <= header.base_timestamp <= header.max_timestamp <= now_ms() + 1
+    # each byte of it: attributes, and a record with key (version, type) and value (version, epoch)
+    attributes = 0x38 if timestamp_type == "LogAppendTime" else 0x30
+    assert data[ATTRIBUTES : ATTRIBUTES + 6] == struct.pack(">hi", attributes, 0)
+    assert data[43:] == struct.pack(">qhii", producer.producer_id, producer.epoch, -1, 1) + bytes.fromhex(
+        f"20000000 080000 {int(committed):04x} 0c 0000 00000000 00".replace(" ", "")
+    )
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
+def test_coordinators_records_have_their_topics_timestamp_type(
+    start_own: Callable[..., AbstractContextManager[Any]], topic: str
+) -> None:
+    with start_own() as node, WireClient.connect(node.bootstrap) as wire:
+        coordinator_ready(wire, "a")
+        find = FindCoordinatorRequest(key_type=0, coordinator_keys=["a"])
+        wait_for(lambda: wire.call(find).coordinators[0].error_code == ErrorCode.NONE)
+        wire.create_topic("t")
+        wait_for(lambda: _commit_an_offset(wire) == ErrorCode.NONE)
+        set_config(wire, topic, message_timestamp_type="LogAppendTime")
+
+        def newest() -> BatchHeader | None:
+            assert _commit_an_offset(wire) == ErrorCode.NONE
+            assert TransactionalProducer(wire, "a").initialise() is ErrorCode.NONE
+            count = len(wire.topic_metadata(topic).topics[0].partitions)
+            found = [wire.read_batches(topic, index) for index in range(count)]
+            (batches,) = (each for each in found if each)
+            return batches[-1][0]
+
+        wait_for(lambda: newest().timestamp_type is TimestampType.LOG_APPEND_TIME)
+
+
+def _commit_an_offset(wire: WireClient) -> int:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=0)
+    request = OffsetCommitRequest(
+        group_id="a", topics=[OffsetCommitRequestTopic(name="t", partitions=[partition])]
+    )
+    code: int = wire.call(request, 8).topics[0].partitions[0].error_code
+    return code
 
 
 # --- LogAppendTime ----------------------------------------------------------------------------------------

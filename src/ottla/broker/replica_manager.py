@@ -58,6 +58,7 @@ from ottla.protocol.record_batch import (
     encode_batch,
     encode_end_transaction_marker,
     parse_batch_header,
+    patch_log_append_time,
 )
 from ottla.protocol.schema import Buffer
 from ottla.storage.errors import PartitionDeleted
@@ -331,7 +332,7 @@ class ReplicaManager:
                 )
             )
         )
-        result = self._append(partition, batch, parse_batch_header(batch), now_ms)
+        result = self._append_own(partition, batch, parse_batch_header(batch), now_ms)
         if topic == GROUP_TOPIC:
             self._broker.groups.on_transaction_end(
                 index, result.base_offset, producer_id, producer_epoch, committed
@@ -374,7 +375,7 @@ class ReplicaManager:
                 producers.confirmed_verification(producer.producer_id),
                 must_verify=self.verifies_transactions,
             )
-        result = self._append(partition, batch, header, self._broker.now_ms())
+        result = self._append_own(partition, batch, header, self._broker.now_ms())
         if partition.high_watermark <= result.last_offset:
             setting = COMMIT_TIMEOUT_OF.get(topic, broker_settings.REQUEST_TIMEOUT_MS)
             code = await partition.committed(result.last_offset + 1, self._broker.config[setting])
@@ -382,6 +383,14 @@ class ReplicaManager:
                 # NOT_LEADER_OR_FOLLOWER would say that nothing was written.
                 raise RequestTimedOut(f"not committed in time: {code.name}")
         return result.base_offset
+
+    def _append_own(
+        self, partition: Partition, batch: memoryview, header: BatchHeader, now_ms: int
+    ) -> AppendResult:
+        """Append a batch that this broker made; it gets the topic's timestamp type, as a producer's does."""
+        if self._rules[partition.topic].log_append_time:
+            header = patch_log_append_time(batch, 0, header, now_ms)
+        return self._append(partition, batch, header, now_ms)
 
     def _append(
         self, partition: Partition, batch: memoryview, header: BatchHeader, now_ms: int

@@ -4,6 +4,9 @@ Offset -1 stands for the high watermark. The new start is on disk before it is a
 kill -9 after the answer brings nothing deleted back. The answer waits for the followers that are there: they
 hear of the new start with their fetches, and say with the next ones that theirs has moved (REQUEST_TIMED_OUT
 otherwise; the records are gone from the leader all the same).
+
+The coordinators' topics are refused: only a coordinator knows which of its records it needs no more (the
+share coordinator prunes its own).
 """
 
 from __future__ import annotations
@@ -12,9 +15,17 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.partition import Partition
+from ottla.core.metadata.topic_names import is_internal
 from ottla.protocol.apis import ApiKey
-from ottla.protocol.errors import ErrorCode, KafkaError, OffsetOutOfRange, PolicyViolation
-from ottla.protocol.messages.delete_records_request import DeleteRecordsPartition, DeleteRecordsRequest
+from ottla.protocol.errors import (
+    ErrorCode,
+    InvalidTopicException,
+    KafkaError,
+    OffsetOutOfRange,
+    PolicyViolation,
+    UnknownTopicOrPartition,
+)
+from ottla.protocol.messages.delete_records_request import DeleteRecordsRequest
 from ottla.protocol.messages.delete_records_response import (
     DeleteRecordsPartitionResult,
     DeleteRecordsResponse,
@@ -33,17 +44,17 @@ async def delete_records(
     """Delete up to each partition's offset; answers with the new low watermark."""
     response = DeleteRecordsResponse(topics=[])
     deleted: list[tuple[DeleteRecordsPartitionResult, Partition, int]] = []
-    for topic in request.topics:
+    for topic, offsets in _wanted(request).items():
         results = []
-        for wanted in topic.partitions:
-            result = _result(wanted.partition_index, -1, ErrorCode.NONE)
+        for index, wanted in offsets.items():
+            result = _result(index, -1, ErrorCode.NONE)
             results.append(result)
             try:
-                partition, offset = _delete(broker, topic.name, wanted)
+                partition, offset = _delete(broker, topic, index, wanted)
                 deleted.append((result, partition, offset))
             except KafkaError as error:
                 result.error_code = error.code
-        response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
+        response.topics.append(DeleteRecordsTopicResult(name=topic, partitions=results))
     if deleted:
         await broker.replicas.checkpoint_log_start_offsets()
     deadline = broker.loop.time() + request.timeout_ms / 1000
@@ -56,12 +67,27 @@ async def delete_records(
     return response
 
 
-def _delete(broker: Broker, topic: str, wanted: DeleteRecordsPartition) -> tuple[Partition, int]:
+def _wanted(request: DeleteRecordsRequest) -> dict[str, dict[int, int]]:
+    """Offsets by topic and partition; a partition that is named twice counts as it is named last."""
+    wanted: dict[str, dict[int, int]] = {}
+    for topic in request.topics:
+        offsets = wanted.setdefault(topic.name, {})
+        for partition in topic.partitions:
+            offsets[partition.partition_index] = partition.offset
+    return wanted
+
+
+def _delete(broker: Broker, topic: str, index: int, wanted: int) -> tuple[Partition, int]:
     """Move the leader's start; where every replica's is to be."""
-    partition = broker.replicas.partition(topic, wanted.partition_index)
+    known = broker.image.topics.get(topic)
+    if known is None or index not in known.partitions:
+        raise UnknownTopicOrPartition()
+    if is_internal(topic):
+        raise InvalidTopicException(f"{topic} is the cluster's own, its records can't be deleted")
+    partition = broker.replicas.partition(topic, index)
     if "delete" not in partition.log.config.cleanup_policy:
         raise PolicyViolation(f"topic {topic} is compacted only, its records can't be deleted by offset")
-    offset = partition.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset
+    offset = partition.high_watermark if wanted == HIGH_WATERMARK else wanted
     if not 0 <= offset <= partition.high_watermark:
         raise OffsetOutOfRange(f"offset {offset} is outside of 0 to {partition.high_watermark}")
     partition.log.advance_log_start_offset(offset)

@@ -21,7 +21,7 @@ from ottla.broker.handlers.operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_O
 from ottla.broker.topic_creation import auto_create_topics
 from ottla.core.metadata import broker_settings
 from ottla.core.metadata.image import MetadataImage, PartitionImage, TopicImage
-from ottla.core.metadata.topic_names import is_internal, topic_name_problem
+from ottla.core.metadata.topic_names import CLUSTER_METADATA_TOPIC, is_internal, topic_name_problem
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
@@ -135,12 +135,12 @@ def _missing_names(image: MetadataImage, request: MetadataRequest) -> list[str]:
 
 async def _create(broker: Broker, names: list[str]) -> dict[str, ErrorCode]:
     """Create what can be created; the errors of the others."""
-    invalid = {name for name in names if topic_name_problem(name) is not None}
-    failed = await auto_create_topics(broker, [name for name in names if name not in invalid])
-    return failed | dict.fromkeys(invalid, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    never = {name for name in names if topic_name_problem(name) is not None or name == CLUSTER_METADATA_TOPIC}
+    failed = await auto_create_topics(broker, [name for name in names if name not in never])
+    return failed | _unknown(never)
 
 
-def _unknown(names: list[str]) -> dict[str, ErrorCode]:
+def _unknown(names: Iterable[str]) -> dict[str, ErrorCode]:
     return {
         name: (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -355,9 +355,14 @@ def _append(
             return _failed(index, ErrorCode.UNKNOWN_TOPIC_ID, None)
         topic = known.name
     if acks not in VALID_ACKS:
-        return _failed(index, ErrorCode.INVALID_REQUIRED_ACKS, None)
+        known = broker.image.topics.get(topic)
+        exists = known is not None and index in known.partitions
+        code = ErrorCode.INVALID_REQUIRED_ACKS if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return _failed(index, code, None)
     try:
         partition = broker.replicas.partition(topic, index)
+        if verified is not None and verified.error is not None:
+            return _failed(index, verified.error, verified.message)
         if is_internal(topic) and context.client_id != ADMIN_CLIENT_ID:
             return _failed(index, ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is the cluster's own")
         zstd_allowed = context.api_version >= FIRST_VERSION_WITH_ZSTD
@@ -365,8 +370,6 @@ def _append(
             return broker.replicas.append_produced(
                 partition, records, zstd_allowed=zstd_allowed, checked=checked, acks=acks
             )
-        if verified.error is not None:
-            return _failed(index, verified.error, verified.message)
         return broker.replicas.append_produced(
             partition,
             records,

@@ -20,6 +20,7 @@ from ottla.broker.context import RequestContext
 from ottla.broker.coordinator_routing import answer_of
 from ottla.broker.turns import in_turns
 from ottla.core.coordination.api import Client
+from ottla.core.metadata.topic_names import GROUP_TOPIC, is_internal
 from ottla.core.transactions.listing import filters_of
 from ottla.core.transactions.responses import partitions_of, partitions_result
 from ottla.protocol.apis import ApiKey
@@ -50,7 +51,6 @@ from ottla.protocol.messages.list_transactions_response import ListTransactionsR
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
-GROUP_TOPIC = "__consumer_offsets"
 TRANSACTIONS_AT_A_TIME = 100
 """Of one AddPartitionsToTxn: each is a task while it waits, and they share their appends."""
 FIRST_VERSION_WITH_SEVERAL_TRANSACTIONS = 4
@@ -87,13 +87,14 @@ async def _add_partitions(
     broker: Broker, context: RequestContext, transaction: AddPartitionsToTxnTransaction
 ) -> AddPartitionsToTxnResult:
     topics = broker.image.topics
-    missing = [
-        (name, index)
-        for name, index in partitions_of(transaction)
-        if name not in topics or index not in topics[name].partitions
-    ]
-    if missing:
-        errors = dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    errors: dict[tuple[str, int], ErrorCode] = {}
+    for name, index in partitions_of(transaction):
+        # A group's offsets join by AddOffsetsToTxn; its coordinator's topic itself is nobody's to write to.
+        if is_internal(name) and context.api_version <= LAST_VERSION_FROM_CLIENTS:
+            errors[name, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif name not in topics or index not in topics[name].partitions:
+            errors[name, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if errors:
         return partitions_result(transaction, errors, ErrorCode.OPERATION_NOT_ATTEMPTED)
     if not transaction.transactional_id:
         return partitions_result(transaction, {}, ErrorCode.INVALID_REQUEST)
