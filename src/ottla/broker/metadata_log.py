@@ -8,9 +8,10 @@
       <end offset>-<epoch>.checkpoint             snapshots: all of the metadata below that offset
 
 Theory of operation. What is appended counts when it is synced: a leader's for the high watermark, a
-follower's for the offset of its next fetch. A torn tail was never acknowledged, and recovery cuts it. Below
-the recovery point, which is checkpointed with those of the partitions' logs, nothing is cut: topics would be
-forgotten with it. Before the log is shortened, that checkpoint is.
+follower's for the offset of its next fetch. A torn tail was never acknowledged, and recovery cuts it. Nothing
+is cut that valid batches follow, nor below the recovery point: what is synced runs ahead of that point, which
+is checkpointed with those of the partitions' logs, and topics would be forgotten with it. Before the log is
+shortened, that checkpoint is.
 
 A snapshot may be written of anything that is committed; once it is there, older snapshots and the segments
 below the oldest snapshot that is left may go. So at any time the oldest snapshot and the log after it make
@@ -137,6 +138,7 @@ class MetadataLog:
             clean_shutdown=directory.clean_shutdown,
             topic_id=METADATA_TOPIC_ID,
             open_files=directory.open_files,
+            keeps_valid=True,
         )
         opened = cls(directory, storage, limits, now_ms)
         latest = opened.latest_snapshot

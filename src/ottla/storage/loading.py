@@ -17,6 +17,7 @@ from ottla.storage.log_config import LogConfig
 from ottla.storage.producer_states import ProducerSnapshots
 from ottla.storage.recovery import (
     DirectoryContents,
+    check_emptied,
     first_damaged_transaction_index,
     first_unflushed,
     load_segments,
@@ -57,10 +58,11 @@ def load_log(
     recovery_point: int,
     log_start_offset: int,
     clean_check_bytes: int | None,
+    keeps_valid: bool,
 ) -> LoadedLog:
     """Load what is in the directory; `clean_check_bytes` None: after an unclean stop.
 
-    Raises LogCorruption.
+    `keeps_valid`: see recovery.py for what is cut otherwise. Raises LogCorruption.
     """
 
     def segment(base_offset: int, size_bytes: int) -> Segment:
@@ -82,7 +84,15 @@ def load_log(
     transactions_from: int | None = None
     if segments:
         epochs = _load_epochs(files)
-        transactions_from = _check_segments(segments, epochs, contents, recovery_point, clean_check_bytes)
+        transactions_from = _check_segments(
+            segments,
+            epochs,
+            contents,
+            recovery_point,
+            clean_check_bytes,
+            compacted=config.compacts,
+            keeps_valid=keeps_valid,
+        )
     snapshots = ProducerSnapshots(files, contents.snapshots)
     if segments and segments[-1].end_offset < log_start_offset:
         _remove_all(files, segments, snapshots, log_start_offset)
@@ -130,6 +140,9 @@ def _check_segments(
     contents: DirectoryContents,
     recovery_point: int,
     clean_check_bytes: int | None,
+    *,
+    compacted: bool,
+    keeps_valid: bool,
 ) -> int | None:
     """Check what is not believed, make again what is derived and missing. Sets the segments' end offsets.
 
@@ -138,6 +151,8 @@ def _check_segments(
     believed = segments
     if clean_check_bytes is None:
         believed = segments[: first_unflushed(segments, recovery_point)]
+    # The one behind them ends the last of them; the indexes that tell are made again below.
+    check_emptied(segments[: len(believed) + 1], compacted=compacted)
     if epochs.latest_epoch is None:
         restore_leader_epochs(believed, epochs)
     for segment in believed:
@@ -146,7 +161,9 @@ def _check_segments(
     if clean_check_bytes is not None:
         load_segments(segments, clean_check_bytes)
         return first_damaged_transaction_index(segments)
-    unflushed = recover_segments(segments, recovery_point, epochs)
+    unflushed = recover_segments(
+        segments, recovery_point, epochs, compacted=compacted, keeps_valid=keeps_valid
+    )
     damaged = first_damaged_transaction_index(believed)
     return unflushed if damaged is None else damaged
 

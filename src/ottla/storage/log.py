@@ -162,12 +162,14 @@ class Log:
         topic_id: UUID | None = None,
         open_files: OpenFiles | None = None,
         clean_check_bytes: int = CLEAN_CHECK_BYTES,
+        keeps_valid: bool = False,
     ) -> Log:
         """Open the log in `directory`, which is made if it does not exist, and recover it if need be.
 
         `recovery_point` and `log_start_offset` are the checkpointed ones. `clean_shutdown`: the last process
         closed the log, so only about the last `clean_check_bytes` are checked. `topic_id` is noted in a new
-        directory, and must be the one noted in an old one. Raises LogCorruption, or StorageError for another
+        directory, and must be the one noted in an old one. `keeps_valid`: no valid batch is cut because of
+        what is before it, see recovery.py. Raises LogCorruption, or StorageError for another
         topic's directory.
         """
         known = claim_directory(directory, topic_id)
@@ -181,6 +183,7 @@ class Log:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             clean_check_bytes=clean_check_bytes if clean_shutdown else None,
+            keeps_valid=keeps_valid,
         )
         opened = cls(files, config, known, open_files, loaded)
         opened._restore_producers(now_ms, loaded.transactions_from)

@@ -2,19 +2,26 @@
 
 Theory of operation. Everything below the recovery point was fsynced; above it only the page cache promised.
 A killed process leaves the page cache, so its log ends at worst with a part of one write. A machine that
-lost power may also have lost or zeroed what was written last.
+lost power may also have lost what was written last, page by page and in any order: a page in the middle
+reads as zeros, a closed segment has lost its end or all of itself while the next one is there.
 
 After an unclean stop every batch from the segment with the recovery point on is checked: header, offsets,
-CRC. The first one that is not valid decides:
+CRC, and whether each segment ends where the next one begins. Where the log is not whole any more decides:
 
-    in the last segment, above the recovery point, nothing valid after it   torn tail: cut, one line logged
-    in the last segment, but valid batches follow it                        corruption
-    in the last segment, but below the recovery point                       corruption
-    in an earlier segment                                                   corruption
+    below the recovery point    LogCorruption, and nothing is changed: that was on the disk, only a person can
+                                know whether a copy of it exists
+    above it                    the log is cut there, later segments and all, and one line says what went
 
-Apache Kafka cuts in all of these cases, and deletes the segments behind. ottla raises LogCorruption instead
-and changes nothing: valid records would go, and only a person can know whether a copy of them exists.
-Whoever truncates a log on purpose lowers the recovery point checkpoint first.
+Above the recovery point this is what Apache Kafka does, and what replication counts on: a log is a beginning
+of its leader's, and a follower fetches the rest again. Kafka sees invalid bytes only: where whole batches are
+gone it goes on with a hole, which nobody would ever fill. A compacted log has holes of its own; there only a
+segment that is empty, though its indexes are not, is known to have lost something.
+
+A log that may not lose what is valid (`keeps_valid`: the metadata log, which acknowledges what is synced and
+checkpoints its recovery point much later) is cut at a torn tail only, and refused otherwise.
+
+Whoever truncates a log on purpose lowers the recovery point checkpoint first. A cut takes the segments from
+the newest on, then the end of the damaged one: a kill in between leaves a log that the next start cuts again.
 
 Indexes, leader epochs and producer states are derived: missing or damaged ones are made again.
 """
@@ -39,6 +46,7 @@ from ottla.protocol.record_batch import (
     parse_batch_header,
 )
 from ottla.storage.errors import LogCorruption
+from ottla.storage.files import sync_directory
 from ottla.storage.indexes import MAX_RELATIVE_OFFSET, CorruptIndex
 from ottla.storage.leader_epochs import LeaderEpochs
 from ottla.storage.producer_states import SNAPSHOT_SUFFIX
@@ -163,11 +171,10 @@ def _finish_swaps(directory: Path, contents: DirectoryContents) -> None:
         os.replace(directory / name, directory / name.removesuffix(SWAP_SUFFIX))
 
 
-def _end_of_file(path: Path, base_offset: int) -> int:
-    """The offset after the last batch of a segment file."""
+def _end_of_file(path: Path, base_offset: int, position: int = 0) -> int:
+    """The offset after the last batch of a segment file, looked for from the one at `position` on."""
     end = base_offset
     with path.open("rb") as file:
-        position = 0
         while True:
             file.seek(position)
             start = file.read(BATCH_HEADER_BYTES)
@@ -198,9 +205,17 @@ class Checked:
 
 
 def check_segment(
-    segment: Segment, epochs: LeaderEpochs | None, *, position: int = 0, next_offset: int
+    segment: Segment,
+    epochs: LeaderEpochs | None,
+    *,
+    position: int = 0,
+    next_offset: int,
+    limit_offset: int | None = None,
 ) -> Checked:
-    """Check every batch from `position` on; hand the leader epochs to `epochs`. Changes nothing on disk."""
+    """Check every batch from `position` on; hand the leader epochs to `epochs`. Changes nothing on disk.
+
+    No batch may reach `limit_offset`, where the next segment begins.
+    """
     if segment.size_bytes <= position:
         return Checked(position, next_offset, None)
     control = 0
@@ -212,6 +227,9 @@ def check_segment(
             found = _check_batch(data, position, next_offset, segment.base_offset)
             if isinstance(found, str):
                 return Checked(position, next_offset, found, control != 0)
+            if limit_offset is not None and found.next_offset > limit_offset:
+                reason = f"a batch ends with {found.last_offset}, the next segment begins with {limit_offset}"
+                return Checked(position, next_offset, reason, control != 0)
             control |= found.attributes & CONTROL
             if epochs is not None:
                 epochs.restore(found.partition_leader_epoch, found.base_offset)
@@ -269,42 +287,98 @@ def first_unflushed(segments: list[Segment], recovery_point: int) -> int:
     )
 
 
-def recover_segments(segments: list[Segment], recovery_point: int, epochs: LeaderEpochs) -> int | None:
-    """After an unclean stop: check the segments from the recovery point on, cut a torn tail, index them.
+def recover_segments(
+    segments: list[Segment], recovery_point: int, epochs: LeaderEpochs, *, compacted: bool, keeps_valid: bool
+) -> int | None:
+    """After an unclean stop: check the segments from the recovery point on, cut what isn't whole, index them.
 
-    Sets the segments' end offsets. Returns the base offset of the first one whose transaction index is to
-    be made again, None if no transaction ended. Raises LogCorruption, and then has changed nothing.
+    Sets the segments' end offsets, and takes from `segments` what was removed. `compacted`: between segments
+    there may be holes. Returns the base offset of the first one whose transaction index is to be made again,
+    None if no transaction ended. Raises LogCorruption, and then has changed nothing.
     """
     first = first_unflushed(segments, recovery_point)
-    active = segments[-1]
     transactions_from: int | None = None
-    for segment in segments[first:]:
-        checked = check_segment(segment, epochs, next_offset=segment.base_offset)
-        if checked.problem is not None:
-            position, offset, reason = checked.valid_bytes, checked.next_offset, checked.problem
-            if segment is not active:
-                raise segment.corruption(position, offset, f"{reason}, and later segments follow")
-            if offset < recovery_point:
-                raise segment.corruption(
-                    position, offset, f"{reason}, though it was flushed up to {recovery_point}"
-                )
-            intact = valid_batch_after(segment, checked)
-            if intact is not None:
-                raise segment.corruption(
-                    position, offset, f"{reason}, and a valid batch follows at byte {intact}"
-                )
-            log.warning(
-                "torn tail cut path=%s position=%d bytes=%d next_offset=%d reason=%s",
-                segment.path, position, segment.size_bytes - position, offset, reason,
-            )  # fmt: skip
-            segment.cut(position, offset)
+    for at in range(first, len(segments)):
+        segment = segments[at]
+        following = segments[at + 1] if at + 1 < len(segments) else None
+        limit = None if following is None else following.base_offset
+        checked = check_segment(segment, epochs, next_offset=segment.base_offset, limit_offset=limit)
+        problem = checked.problem
+        if problem is None and following is not None:
+            problem = _missing_end(segment, checked.next_offset, following, compacted=compacted)
         segment.opened_at(checked.next_offset)
         if transactions_from is None and (checked.has_control or segment.transaction_index.exists):
             transactions_from = segment.base_offset
+        if problem is not None:
+            _cut(segments, at, checked, problem, recovery_point, keeps_valid=keeps_valid)
+            break
     for segment in segments[first:]:
         segment.rebuild_indexes()
     _set_ends(segments[: first + 1])
     return transactions_from
+
+
+def _missing_end(segment: Segment, end_offset: int, following: Segment, *, compacted: bool) -> str | None:
+    """What says that a closed segment has lost batches, though all that it has are valid; None if nothing."""
+    if end_offset == following.base_offset:
+        return None
+    if not compacted:
+        return f"the segment ends with offset {end_offset}, the next one begins with {following.base_offset}"
+    problem = _emptied(segment)
+    if problem is None and segment.size_bytes == 0:
+        log.warning("closed segment is empty, as compaction may have left it path=%s", segment.path)
+    return problem
+
+
+def _emptied(segment: Segment) -> str | None:
+    """What says that an empty segment was not always empty; an index does, for compaction leaves none."""
+    if segment.size_bytes == 0 and segment.has_index_entries:
+        return "the segment is empty, its indexes are not"
+    return None
+
+
+def _cut(
+    segments: list[Segment],
+    at: int,
+    checked: Checked,
+    problem: str,
+    recovery_point: int,
+    *,
+    keeps_valid: bool,
+) -> None:
+    """Cut the log in segments[at], behind what was `checked`. Raises LogCorruption where that may not be."""
+    segment = segments[at]
+    position, offset = checked.valid_bytes, checked.next_offset
+    if offset < recovery_point:
+        raise segment.corruption(position, offset, f"{problem}, though it was flushed up to {recovery_point}")
+    intact = None
+    if at + 1 < len(segments):
+        if keeps_valid:
+            raise segment.corruption(position, offset, f"{problem}, and later segments follow")
+    elif (intact := valid_batch_after(segment, checked)) is not None and keeps_valid:
+        raise segment.corruption(position, offset, f"{problem}, and a valid batch follows at byte {intact}")
+    if at + 1 == len(segments) and intact is None:
+        log.warning(
+            "torn tail cut path=%s position=%d bytes=%d next_offset=%d reason=%s",
+            segment.path, position, segment.size_bytes - position, offset, problem,
+        )  # fmt: skip
+    else:
+        last = segments[-1]
+        end = _end_of_file(last.path, last.base_offset, intact or 0)
+        removed = segments[at + 1 :]
+        log.error(
+            "log cut above its recovery point, offsets %d to %d are gone path=%s position=%d bytes=%d "
+            "segments_removed=%d reason=%s",
+            offset, max(offset, end - 1), segment.path, position,
+            segment.size_bytes - position + sum(each.size_bytes for each in removed), len(removed), problem,
+        )  # fmt: skip
+    while len(segments) > at + 1:
+        for name in segments.pop().rename_for_deletion():
+            (segment.path.parent / name).unlink()
+    segment.cut(position, offset)
+    # What comes in the place of the lost must not meet it again after the next power loss.
+    segment.file().sync()
+    sync_directory(segment.path.parent)
 
 
 def load_segments(segments: list[Segment], check_bytes: int) -> None:
@@ -349,6 +423,24 @@ def first_damaged_transaction_index(segments: list[Segment]) -> int | None:
                 log.warning("transaction index made again reason=%s", error)
                 return segment.base_offset
     return None
+
+
+def check_emptied(segments: list[Segment], *, compacted: bool) -> None:
+    """Of these segments, whose batches are not read now, none but the last one may be empty.
+
+    Compaction leaves empty ones in a log that is or once was compacted: where that may be, a line is logged.
+    Raises LogCorruption where it is certain that there were batches.
+    """
+    for segment, following in pairwise(segments):
+        if segment.size_bytes == 0:
+            problem = _emptied(segment)
+            if problem is not None:
+                raise segment.corruption(0, segment.base_offset, problem)
+            if not compacted:
+                log.error(
+                    "closed segment is empty, offsets %d to %d are not there path=%s",
+                    segment.base_offset, following.base_offset - 1, segment.path,
+                )  # fmt: skip
 
 
 def _near_the_end(segment: Segment, check_bytes: int) -> tuple[int, BatchPosition | None]:

@@ -205,6 +205,14 @@ class Segment:
     def has_index_files(self) -> bool:
         return self.offset_index.file.exists
 
+    @property
+    def has_index_entries(self) -> bool:
+        """Whether one of the index files has content that is not padding, be it damaged."""
+        try:
+            return self.offset_index.file.count > 0 or self.time_index.file.count > 0
+        except CorruptIndex:
+            return True
+
     def corruption(self, position: int, offset: int, reason: str) -> LogCorruption:
         return LogCorruption(self.path, position, offset, reason)
 

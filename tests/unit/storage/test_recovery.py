@@ -102,13 +102,13 @@ def corruption_when_opened(tmp_path: Path, config: LogConfig, **options: object)
     return caught.value
 
 
-def test_damage_below_valid_batches_is_not_cut(tmp_path: Path) -> None:
+def test_damage_below_valid_batches_is_not_cut_where_these_are_kept(tmp_path: Path) -> None:
     log = open_log(tmp_path, ONE_SEGMENT)
     fill(log, 10)
     damaged, following = positions(log)[4:6]
     flip(segment_file(tmp_path), damaged + 80)
 
-    error = corruption_when_opened(tmp_path, ONE_SEGMENT)
+    error = corruption_when_opened(tmp_path, ONE_SEGMENT, keeps_valid=True)
 
     assert (error.path, error.position, error.offset) == (segment_file(tmp_path), damaged, 4)
     message = str(error)
@@ -122,7 +122,70 @@ def test_a_damaged_length_is_found_to_have_valid_batches_behind_it(tmp_path: Pat
     damaged = positions(log)[4]
     flip(segment_file(tmp_path), damaged + 8)  # the length's first byte: negative, or longer than the file
 
-    assert corruption_when_opened(tmp_path, ONE_SEGMENT).position == damaged
+    assert corruption_when_opened(tmp_path, ONE_SEGMENT, keeps_valid=True).position == damaged
+
+
+def test_damage_above_the_recovery_point_is_cut_with_what_follows_and_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = open_log(tmp_path, ONE_SEGMENT)
+    fill(log, 10)
+    size, damaged = log.size_bytes, positions(log)[4]
+    flip(segment_file(tmp_path), damaged + 80)
+
+    again = open_log(tmp_path, ONE_SEGMENT, recovery_point=4)
+
+    assert (offsets(again), again.recovery_point, again.size_bytes) == ([0, 1, 2, 3], 4, damaged)
+    (line,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert f"offsets 4 to 9 are gone path={segment_file(tmp_path)} position={damaged} " in line
+    assert f"bytes={size - damaged} segments_removed=0 reason=a batch's CRC is wrong" in line
+
+
+@pytest.mark.parametrize("clean_shutdown", [True, False])
+def test_a_closed_segment_that_was_emptied_below_the_recovery_point_stops_the_start(
+    tmp_path: Path, clean_shutdown: bool
+) -> None:
+    log = open_log(tmp_path)
+    fill(log, 60)
+    log.close()
+    emptied = segment_file(tmp_path, log.segment_base_offsets[1])
+    os.truncate(emptied, 0)
+
+    error = corruption_when_opened(tmp_path, SMALL, recovery_point=60, clean_shutdown=clean_shutdown)
+
+    assert (error.path, error.position, error.offset) == (emptied, 0, log.segment_base_offsets[1])
+
+
+def test_an_emptied_segment_without_indexes_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log = open_log(tmp_path)
+    fill(log, 60)
+    log.close()
+    first, second = log.segment_base_offsets[1:3]
+    os.truncate(segment_file(tmp_path, first), 0)
+    for suffix in (".index", ".timeindex"):
+        segment_file(tmp_path, first, suffix).unlink()
+
+    open_log(tmp_path, clean_shutdown=True)
+
+    assert f"offsets {first} to {second - 1} are not there path=" in caplog.text
+
+
+def test_segments_that_overlap_are_cut_to_what_was_there_first(tmp_path: Path) -> None:
+    """A segment that was cut comes back after a power loss: its name was on the disk, its removal was not."""
+    log = open_log(tmp_path)
+    fill(log, 30)
+    second = log.segment_base_offsets[1]
+    old = segment_file(tmp_path, second).read_bytes()
+    log.truncate_to(second)
+    log.remove_deleted_files(NOW_MS * 2)
+    fill(log, 2, size=10)
+    log.close_files()
+    segment_file(tmp_path, second + 1).write_bytes(old)
+
+    again = open_log(tmp_path)
+
+    assert offsets(again) == list(range(again.log_end_offset))
+    assert again.log_end_offset <= second + 1
 
 
 def test_damage_below_the_recovery_point_is_not_cut_even_at_the_end(tmp_path: Path) -> None:
@@ -138,7 +201,7 @@ def test_damage_below_the_recovery_point_is_not_cut_even_at_the_end(tmp_path: Pa
 
 
 @pytest.mark.parametrize("damage", ["flipped", "shortened"])
-def test_damage_in_a_segment_that_is_not_the_last_is_not_cut(tmp_path: Path, damage: str) -> None:
+def test_damage_in_a_segment_that_is_not_the_last(tmp_path: Path, damage: str) -> None:
     log = open_log(tmp_path)
     fill(log, 30)
     second = log.segment_base_offsets[1]
@@ -148,10 +211,13 @@ def test_damage_in_a_segment_that_is_not_the_last_is_not_cut(tmp_path: Path, dam
     else:
         os.truncate(path, path.stat().st_size - 5)
 
-    error = corruption_when_opened(tmp_path, SMALL)
+    error = corruption_when_opened(tmp_path, SMALL, keeps_valid=True)
 
     assert error.path == path
     assert "later segments follow" in str(error)
+    again = open_log(tmp_path)
+    assert offsets(again) == list(range(error.offset))
+    assert again.segment_base_offsets[-1] == second
 
 
 def test_damage_at_the_end_of_a_cleanly_closed_log_is_found(tmp_path: Path) -> None:
