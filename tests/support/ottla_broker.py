@@ -31,6 +31,24 @@ class OttlaBroker:
         environment: Mapping[str, str] | None = None,
     ) -> Iterator[OttlaBroker]:
         """A broker that runs while the block does; `settings` go over CONFORMANCE_SETTINGS."""
+        broker = cls.prepare(data_dir, port, settings, extra_arguments, environment)
+        try:
+            broker.server.start()
+            yield broker
+        finally:
+            if broker.server.running:
+                broker.server.stop()
+
+    @classmethod
+    def prepare(
+        cls,
+        data_dir: Path,
+        port: int | None = None,
+        settings: Mapping[str, str] | None = None,
+        extra_arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> OttlaBroker:
+        """A broker that is not started yet."""
         chosen = free_port() if port is None else port
         command = [sys.executable, "-m", "ottla", "broker", "--data", str(data_dir)]
         command += ["--listen", f"127.0.0.1:{chosen}", *extra_arguments]
@@ -38,17 +56,11 @@ class OttlaBroker:
             command += ["--set", f"{key}={value}"]
         log_path = data_dir.with_name(f"{data_dir.name}.log")
         log_path.parent.mkdir(parents=True, exist_ok=True)
-        broker = cls(
+        return cls(
             data_dir,
             chosen,
             ServerProcess(command, f"127.0.0.1:{chosen}", log_path, environment=environment or {}),
         )
-        try:
-            broker.server.start()
-            yield broker
-        finally:
-            if broker.server.running:
-                broker.server.stop()
 
     @property
     def bootstrap(self) -> str:

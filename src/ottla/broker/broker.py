@@ -344,15 +344,30 @@ class Broker:
         await self.supervisor.stop()
         if self.config.is_broker:
             self._stopping = True
-            await self.replicas.close()
+            await self._closed(self.replicas.close())
         if before_quorum is not None:
             await before_quorum()
         await self.controller.close()
-        await self.quorum.close()
+        await self._closed(self.quorum.close())
         await self.server.stop()
         await self.controller_supervisor.stop()
         self.peers.close()
-        self.log_directory.close(clean=not self.failed, broker_epoch=self.lifecycle.broker_epoch)
+        try:
+            self.log_directory.close(clean=not self.failed, broker_epoch=self.lifecycle.broker_epoch)
+        except OSError as problem:
+            self._not_closed(problem)
+            self.log_directory.close(clean=False)
+
+    async def _closed(self, closing: Awaitable[None]) -> None:
+        """Await the end of a part. A disk that refuses leaves the directory as a kill would."""
+        try:
+            await closing
+        except OSError as problem:
+            self._not_closed(problem)
+
+    def _not_closed(self, problem: OSError) -> None:
+        self.failed = True
+        log.error("not closed cleanly, the next start recovers: %s", problem)
 
     async def _stop_broker(self) -> None:
         await self.lifecycle.shut_down()

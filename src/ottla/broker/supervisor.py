@@ -67,5 +67,8 @@ class Supervisor:
             return
         failure = task.exception()
         if failure is not None and not self._stopping:
-            log.error("background task died name=%s", task.get_name(), exc_info=failure)
+            if isinstance(failure, OSError):  # the disk's fault, not the program's: its line says which file
+                log.error("background task died name=%s error=%s", task.get_name(), failure)
+            else:
+                log.error("background task died name=%s", task.get_name(), exc_info=failure)
             self._on_failure(task.get_name(), failure)

@@ -30,7 +30,6 @@ from ottla.storage.files import (
     READ_WRITE,
     FileHandle,
     sync_directory,
-    write_all,
 )
 
 DirectoryIdentity = tuple[int, int]
@@ -165,7 +164,7 @@ class DirectoryFiles:
         """Open (or make), append, close: for the small files beside a segment, which keep no descriptor."""
         with self._lock:
             handle = self._open(name, APPEND_FLAGS)
-        write_all(handle.fd, data)
+        handle.append(data)
 
     def replace(self, name: str, data: bytes, *, sync: bool) -> None:
         """Write `data` beside the file, then rename it over: a reader sees the old or the new, whole.
@@ -174,9 +173,9 @@ class DirectoryFiles:
         """
         temporary = f"{name}.tmp"
         handle = self.overwrite(temporary)
-        write_all(handle.fd, data)
+        handle.append(data)
         if sync:
-            os.fsync(handle.fd)
+            handle.sync_all()
         self.rename(temporary, name)
         if sync:
             self.sync()
@@ -198,8 +197,7 @@ class DirectoryFiles:
 
     def sync_file(self, name: str) -> None:
         """fsync an existing file."""
-        handle = self.open(name)
-        os.fsync(handle.fd)
+        self.open(name).sync_all()
 
     def status(self, name: str) -> os.stat_result:
         """Size and times of a file. Raises FileNotFoundError, PartitionDeleted."""

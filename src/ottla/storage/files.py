@@ -25,6 +25,13 @@ APPEND_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | _COMMON
 _sync_data = getattr(os, "fdatasync", os.fsync)
 
 
+def named(error: OSError, path: str | Path) -> OSError:
+    """The error with the file's name, which the system leaves out where a descriptor was used."""
+    if error.filename is None:
+        error.filename = str(path)
+    return error
+
+
 class FileHandle:
     """An open descriptor that closes when the last reference to it goes.
 
@@ -32,9 +39,10 @@ class FileHandle:
     empty one in its place when it is not. With `directory_fd` the path is relative to that directory.
     """
 
-    __slots__ = ("fd", "lock")
+    __slots__ = ("fd", "lock", "path")
 
     def __init__(self, path: str, flags: int = READ_WRITE, *, directory_fd: int | None = None) -> None:
+        self.path = path
         self.fd = -1  # __del__ runs even when open fails
         self.fd = os.open(path, flags, 0o644, dir_fd=directory_fd)
         self.lock = None if hasattr(os, "pread") else threading.Lock()
@@ -52,9 +60,12 @@ class FileHandle:
 
     def write(self, data: bytes | memoryview, position: int) -> None:
         """Write all of `data` at `position`. On an error part of it may be there: the caller truncates."""
-        written = self._write(data, position)
-        while written < len(data):
-            written += self._write(memoryview(data)[written:], position + written)
+        try:
+            written = self._write(data, position)
+            while written < len(data):
+                written += self._write(memoryview(data)[written:], position + written)
+        except OSError as error:
+            raise named(error, self.path) from None
 
     def _write(self, data: bytes | memoryview, position: int) -> int:
         if self.lock is None:
@@ -65,7 +76,24 @@ class FileHandle:
 
     def sync(self) -> None:
         """Return when the file's bytes, and its size, are on the disk."""
-        _sync_data(self.fd)
+        try:
+            _sync_data(self.fd)
+        except OSError as error:
+            raise named(error, self.path) from None
+
+    def append(self, data: bytes | bytearray | memoryview) -> None:
+        """Write all of `data` at the descriptor's own position."""
+        try:
+            write_all(self.fd, data)
+        except OSError as error:
+            raise named(error, self.path) from None
+
+    def sync_all(self) -> None:
+        """As `sync`, with the file's times."""
+        try:
+            os.fsync(self.fd)
+        except OSError as error:
+            raise named(error, self.path) from None
 
     def __del__(self) -> None:
         if self.fd >= 0:
@@ -133,6 +161,8 @@ def sync_directory(path: Path) -> None:
     fd = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0))
     try:
         os.fsync(fd)
+    except OSError as error:
+        raise named(error, path) from None
     finally:
         os.close(fd)
 
@@ -148,6 +178,8 @@ def replace_file(path: Path, data: bytes, *, sync: bool) -> None:
         write_all(fd, data)
         if sync:
             os.fsync(fd)
+    except OSError as error:
+        raise named(error, temporary) from None
     finally:
         os.close(fd)
     os.replace(temporary, path)

@@ -11,6 +11,7 @@ share coordinator prunes its own).
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
@@ -35,6 +36,8 @@ from ottla.protocol.messages.delete_records_response import (
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
+log = logging.getLogger("ottla.broker")
+
 HIGH_WATERMARK = -1
 
 
@@ -56,7 +59,13 @@ async def delete_records(
                 result.error_code = error.code
         response.topics.append(DeleteRecordsTopicResult(name=topic, partitions=results))
     if deleted:
-        await broker.replicas.checkpoint_log_start_offsets()
+        try:
+            await broker.replicas.checkpoint_log_start_offsets()
+        except OSError as problem:  # nothing is below the new start here, but it may come back
+            log.error("log start offsets not written: %s", problem)
+            for result, _, _ in deleted:
+                result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            return response
     deadline = broker.loop.time() + request.timeout_ms / 1000
     for result, partition, offset in deleted:
         try:

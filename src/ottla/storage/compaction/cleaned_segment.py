@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from ottla.storage.directory_files import DirectoryFiles
 from ottla.storage.errors import StorageError
-from ottla.storage.files import FileHandle, write_all
+from ottla.storage.files import FileHandle
 from ottla.storage.indexes import NO_TIMESTAMP, OFFSET_ENTRY, TIME_ENTRY
 from ottla.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from ottla.storage.swapping import cleaned_name
@@ -97,14 +97,14 @@ class CleanedSegment:
     def _write_out(self) -> None:
         content, self._buffer = self._buffer, bytearray()
         assert self._file is not None, "nothing is written after `finish`"
-        write_all(self._file.fd, content)
+        self._file.append(content)
 
     def finish(self, aborted: Iterable[AbortedTransaction], modified_ns: int) -> None:
         """Everything is on the disk when this returns. `modified_ns`: when the last source was written."""
         self._write_out()
         self._index_time(*self._largest)
         assert self._file is not None
-        os.fsync(self._file.fd)
+        self._file.sync_all()
         self._write_file(INDEX_SUFFIX, bytes(self._offsets))
         self._write_file(TIME_INDEX_SUFFIX, bytes(self._times))
         entries = encode_entries(aborted)
@@ -120,8 +120,8 @@ class CleanedSegment:
 
     def _write_file(self, suffix: str, content: bytes) -> None:
         handle = self._files.overwrite(cleaned_name(self.base_offset, suffix))
-        write_all(handle.fd, content)
-        os.fsync(handle.fd)
+        handle.append(content)
+        handle.sync_all()
 
     def abandon(self) -> None:
         """Let go of the file; whoever ordered the cleaning removes it."""
