@@ -212,7 +212,8 @@ class Drill:
 
     def noise(self) -> None:
         """Records that nobody counts, to whatever topic there is at the moment."""
-        producer = Producer({"bootstrap.servers": self.cluster.bootstrap, "acks": "1", **QUICK_CLIENT})
+        settings = {"acks": "1", "queue.buffering.max.kbytes": 20_000, "message.timeout.ms": 2_000}
+        producer = Producer({"bootstrap.servers": self.cluster.bootstrap, **settings, **QUICK_CLIENT})
         while not self.ended.is_set():
             with contextlib.suppress(BufferError, KafkaException):
                 producer.produce(self.dice.choice(NAMES), os.urandom(20_000), key=os.urandom(1))

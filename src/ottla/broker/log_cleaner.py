@@ -174,10 +174,14 @@ class LogCleaner:
             self._supervisor = supervisor
             supervisor.spawn("log-cleaner", self._run())
 
-    def before_opening(self, topic: str, index: int, path: Path) -> None:
-        """A partition is about to be made or opened: what is known of an older one of its name goes first."""
+    def before_opening(self, topic: str, index: int, path: Path) -> bool:
+        """A partition is about to be made or opened: what is known of an older one of its name goes first.
+
+        Whether its log was ever cleaned.
+        """
         if not path.exists():
             self._checkpoint.remove((topic, index))
+        return (topic, index) in self._checkpoint.offsets
 
     def on_deleted(self, topic: str, index: int) -> None:
         """A partition is being deleted: stop cleaning it, forget it."""

@@ -91,8 +91,13 @@ class LogManager:
             if old_topic or known is None or self._broker.node_id not in known.replicas:
                 self._directory.set_stray_aside(found.path)
 
-    def open_or_create(self, topic: TopicImage, partition: int, config: LogConfig) -> Log:
-        """The partition's log, recovered if the last process was killed. Raises StorageError."""
+    def open_or_create(
+        self, topic: TopicImage, partition: int, config: LogConfig, *, was_cleaned: bool
+    ) -> Log:
+        """The partition's log, recovered if the last process was killed. Raises StorageError.
+
+        `was_cleaned`: it may have holes that compaction made under a policy that the topic has no more.
+        """
         key = (topic.name, partition)
         path = self._directory.partition_path(topic.name, partition)
         if not path.exists():
@@ -108,6 +113,7 @@ class LogManager:
             topic_id=topic.topic_id,
             open_files=self._directory.open_files,
             clean_check_bytes=self._clean_check_bytes,
+            was_cleaned=was_cleaned,
         )
         self._logs[key] = opened
         return opened

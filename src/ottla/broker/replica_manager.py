@@ -523,8 +523,10 @@ class ReplicaManager:
         index = image.partition_id
         if topic.name not in self._log_configs:
             self._configure(topic.name)
-        self.cleaner.before_opening(topic.name, index, self._logs.path(topic.name, index))
-        stored = self._logs.open_or_create(topic, index, self._log_configs[topic.name])
+        was_cleaned = self.cleaner.before_opening(topic.name, index, self._logs.path(topic.name, index))
+        stored = self._logs.open_or_create(
+            topic, index, self._log_configs[topic.name], was_cleaned=was_cleaned
+        )
         committed = self._logs.checkpointed_high_watermark(topic.name, index)
         role = PartitionFollower(
             leader_id=NO_LEADER, leader_epoch=NO_LEADER, log=stored, high_watermark=committed

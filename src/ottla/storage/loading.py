@@ -59,10 +59,11 @@ def load_log(
     log_start_offset: int,
     clean_check_bytes: int | None,
     keeps_valid: bool,
+    may_have_holes: bool,
 ) -> LoadedLog:
     """Load what is in the directory; `clean_check_bytes` None: after an unclean stop.
 
-    `keeps_valid`: see recovery.py for what is cut otherwise. Raises LogCorruption.
+    `keeps_valid` and `may_have_holes`: see recovery.py for what is cut otherwise. Raises LogCorruption.
     """
 
     def segment(base_offset: int, size_bytes: int) -> Segment:
@@ -90,7 +91,7 @@ def load_log(
             contents,
             recovery_point,
             clean_check_bytes,
-            compacted=config.compacts,
+            compacted=may_have_holes,
             keeps_valid=keeps_valid,
         )
     snapshots = ProducerSnapshots(files, contents.snapshots)

@@ -163,14 +163,15 @@ class Log:
         open_files: OpenFiles | None = None,
         clean_check_bytes: int = CLEAN_CHECK_BYTES,
         keeps_valid: bool = False,
+        was_cleaned: bool = False,
     ) -> Log:
         """Open the log in `directory`, which is made if it does not exist, and recover it if need be.
 
         `recovery_point` and `log_start_offset` are the checkpointed ones. `clean_shutdown`: the last process
         closed the log, so only about the last `clean_check_bytes` are checked. `topic_id` is noted in a new
         directory, and must be the one noted in an old one. `keeps_valid`: no valid batch is cut because of
-        what is before it, see recovery.py. Raises LogCorruption, or StorageError for another
-        topic's directory.
+        what is before it, see recovery.py. `was_cleaned`: compaction may have left holes, whatever the
+        topic's policy is now. Raises LogCorruption, or StorageError for another topic's directory.
         """
         known = claim_directory(directory, topic_id)
         open_files = open_files or OpenFiles()
@@ -184,6 +185,7 @@ class Log:
             log_start_offset=log_start_offset,
             clean_check_bytes=clean_check_bytes if clean_shutdown else None,
             keeps_valid=keeps_valid,
+            may_have_holes=was_cleaned or config.compacts,
         )
         opened = cls(files, config, known, open_files, loaded)
         opened._restore_producers(now_ms, loaded.transactions_from)

@@ -60,6 +60,23 @@ def test_a_torn_batch_at_the_end_is_cut(tmp_path: Path, left: int, caplog: pytes
     assert [f"bytes={left} " in record.getMessage() for record in caplog.records] == [True]
 
 
+@pytest.mark.parametrize("was_cleaned", [True, False])
+def test_a_hole_between_segments_is_a_loss_unless_the_log_was_once_cleaned(
+    tmp_path: Path, was_cleaned: bool
+) -> None:
+    """Where it was, a cut would take records that nobody lost, whatever the policy is by now."""
+    log = open_log(tmp_path)
+    fill(log, 30)
+    first, second = log.segments[:2]
+    last_batch = positions(log)[-1]
+    os.truncate(first.path, last_batch)
+
+    again = open_log(tmp_path, was_cleaned=was_cleaned)
+
+    lost = second.base_offset - 1
+    assert offsets(again) == [each for each in range(30 if was_cleaned else lost) if each != lost]
+
+
 def test_zeros_at_the_end_are_cut(tmp_path: Path) -> None:
     log = open_log(tmp_path, ONE_SEGMENT)
     fill(log, 10)
