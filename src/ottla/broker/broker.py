@@ -31,6 +31,7 @@ from ottla.broker.controller import Controller
 from ottla.broker.controller_channel import ControllerChannel
 from ottla.broker.controller_registration import register_controller
 from ottla.broker.controller_work import ControllerWork
+from ottla.broker.coordinator_partitions import CoordinatorPartitions
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.group_coordinator import GroupCoordinator
 from ottla.broker.lifecycle import BrokerLifecycle, RegistrationRefused
@@ -97,6 +98,7 @@ class Broker:
         self.controller: Controller
         # Those of a broker; a controller alone has none of them.
         self.replicas: ReplicaManager
+        self.coordinator_partitions: CoordinatorPartitions
         self.groups: GroupCoordinator
         self.transactions: TransactionCoordinator
         self.share_coordinator: ShareCoordinator
@@ -256,6 +258,7 @@ class Broker:
         self.replicas = ReplicaManager(self, self.log_directory)
         self.replicas.open()
         self.producer_ids = ProducerIdSource(self)
+        self.coordinator_partitions = CoordinatorPartitions(self, self._reload_coordinators)
         self.groups = GroupCoordinator(self)
         self.transactions = TransactionCoordinator(self)
         self.share_coordinator = ShareCoordinator(self)
@@ -265,13 +268,19 @@ class Broker:
     def _follow(self, delta: MetadataDelta) -> None:
         if self._stopping:  # the logs are being closed: nothing may be opened or removed any more
             return
+        self.coordinator_partitions.on_metadata(delta)
         # Groups first: a shard hears of a topic's end before it hears that its offsets go.
         self.groups.on_metadata(delta)
         self.replicas.on_metadata(delta)
         self.transactions.on_metadata(delta)
         self.lifecycle.on_metadata(delta)
 
+    def _reload_coordinators(self) -> None:
+        for coordinator in (self.groups, self.transactions, self.share_coordinator):
+            coordinator.shards.reload_all()
+
     async def _become_broker(self) -> None:
+        await self.coordinator_partitions.settle()
         async with self._telling("waiting for the active controller to register this broker"):
             await self.lifecycle.register(self._endpoints(self.config.advertised_listeners))
         await self.replicas.elect_all()

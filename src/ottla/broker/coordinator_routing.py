@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.context import RequestContext
-from ottla.core.coordination.partitioning import partition_for
+from ottla.core.coordination.partitioning import counterpart_of
 from ottla.core.metadata.settings import Setting
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.framing import Coordinator
@@ -21,7 +21,7 @@ from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-    from ottla.broker.coordinator_shard import ShardFamily, ShardRunner
+    from ottla.broker.coordinator_shard import Home, ShardFamily, ShardRunner
     from ottla.core.coordination.api import Client, Moment
 
 
@@ -61,7 +61,9 @@ class CoordinatorRouting:
 
         self.on_resigned(partition)
         family = self._family
-        runner = ShardRunner(self._broker, family, partition, leader_epoch, self._reload)
+        runner = ShardRunner(
+            self._broker, family, partition, leader_epoch, self._reload, self._home_of(partition)
+        )
         self._runners[partition] = runner
         self._broker.supervisor.spawn(f"load-{family.name}-{partition}", runner.load())
 
@@ -96,14 +98,48 @@ class CoordinatorRouting:
         if self._runners.get(runner.partition) is runner:
             self.on_elected(runner.partition, runner.leader_epoch)
 
+    def reload_all(self) -> None:
+        """Names live in other partitions now (coordinator_partitions.py): load every shard anew."""
+        for runner in list(self._runners.values()):
+            self._reload(runner)
+
+    # -- what an older ottla has left elsewhere -----------------------------------------------------
+
+    def runner(self, partition: int) -> ShardRunner | None:
+        """Who runs the shard of a partition here."""
+        return self._runners.get(partition)
+
+    def _home_of(self, partition: int) -> Home | None:
+        """What a runner does about its counterpart; None where there is nothing to do."""
+        from ottla.broker.coordinator_shard import Home
+
+        topic = self._broker.image.topics.get(self.topic)
+        if topic is None or not self._broker.coordinator_partitions.agreed:
+            return None
+        count = len(topic.partitions)
+        away = counterpart_of(partition, count)
+        if away == partition:
+            return None
+
+        async def bring(runner: ShardRunner) -> None:
+            other = self._runners.get(away)
+            if other is not None:  # led here: it has been read, and mostly there is nothing
+                await other.replayed.wait()
+                if not other.resigned and not other.strays:
+                    return
+            from ottla.broker.stray_homing import bring_home
+
+            await bring_home(self._broker, self._family, self, runner, away, count)
+
+        return Home(count, bring)
+
     # -- requests -----------------------------------------------------------------------------------
 
     def partition_for(self, name: str) -> int:
         """The partition of the coordinator's topic that holds `name`."""
         topic = self._broker.image.topics.get(self.topic)
-        if topic is not None:
-            return partition_for(name, len(topic.partitions))
-        return partition_for(name, self._broker.config[self._partition_count])
+        count = len(topic.partitions) if topic is not None else self._broker.config[self._partition_count]
+        return self._broker.coordinator_partitions.partition_for(name, count)
 
     def leader_of(self, partition: int) -> int | None:
         """The node id of the broker whose shard it is; None without one, or without such a partition."""
@@ -140,6 +176,6 @@ class CoordinatorRouting:
         runner = self._runners.get(partition)
         if runner is None:
             return self._family.refuse(request, ErrorCode.NOT_COORDINATOR)
-        if runner.loading:
+        if not runner.serving:
             return self._family.refuse(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return runner.request(request, client, bits)

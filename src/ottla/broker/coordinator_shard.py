@@ -16,7 +16,7 @@ import asyncio
 import logging
 import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -35,6 +35,7 @@ from ottla.core.coordination.api import (
     Tick,
 )
 from ottla.core.coordination.records import CoordinatorRecord
+from ottla.core.strays.naming import name_of, stray_test
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError, UnsupportedApiVersion
 from ottla.protocol.record_batch import (
@@ -114,6 +115,8 @@ class ShardFamily:
     """Performs effects that are not `Reply`, `Append` or `Note`."""
     needs_random_bits: frozenset[int] = frozenset()
     """The API keys whose requests need them."""
+    ends_strays: bool = False
+    """Whether a shard is loaded with strays (core/strays), to end what is open of them before they move."""
 
     @property
     def topic(self) -> str:
@@ -129,6 +132,14 @@ class TransactionEnd(NamedTuple):
     committed: bool
 
 
+class Home(NamedTuple):
+    """How a partition gets what an older ottla has left in its counterpart, of `partition_count`."""
+
+    partition_count: int
+    bring: Callable[[ShardRunner], Awaitable[None]]
+    """Awaited once, when the log is replayed and before anything is served."""
+
+
 class ShardRunner:
     """One partition's shard with its timer, its appends and the requests that wait for it."""
 
@@ -139,11 +150,22 @@ class ShardRunner:
         partition: int,
         leader_epoch: int,
         reload: Callable[[ShardRunner], None],
+        home: Home | None = None,
     ) -> None:
         self.partition = partition
         self.leader_epoch = leader_epoch
-        self.loading = True
+        self.serving = False
+        """Whether requests are taken: the shard has everything that there is of its names."""
         self.resigned = False
+        self.replayed = asyncio.Event()
+        """Set once `strays` is complete, and at the end of the runner."""
+        self.strays: dict[bytes, str] = {}
+        """Keys of the log that belong in another partition, with their names; none once they have moved."""
+        self._loading = True
+        self._home = home
+        self._is_stray = (
+            None if home is None else stray_test(family.coordinator, partition, home.partition_count)
+        )
         self._broker = broker
         self._family = family
         self._loop = asyncio.get_running_loop()
@@ -184,12 +206,16 @@ class ShardRunner:
                 if self._has_resigned():
                     return
                 slice_end = self._loop.time() + LOADING_SLICE_SECONDS
-        self._end_transactions(None)
-        self.loading = False
-        self._step(Loaded(self._now()))
-        told, self._told_while_loading = self._told_while_loading, []
-        for make_event in told:
-            self._step(make_event(self._now()))
+        self.replayed.set()
+        if self._family.ends_strays:
+            self._start()
+        if self._home is not None:
+            await self._home.bring(self)
+            if self._has_resigned():
+                return
+        if not self._family.ends_strays:
+            self._start()
+        self.serving = True
         if count:
             log.info(
                 "%s loaded partition=%d leader_epoch=%d records=%d",
@@ -199,12 +225,23 @@ class ShardRunner:
                 count,
             )
 
+    def _start(self) -> None:
+        """All of the log is replayed: the shard goes by its clocks from now on."""
+        self._end_transactions(None)
+        self._loading = False
+        strays = frozenset(self.strays.values()) if self._family.ends_strays else frozenset[str]()
+        self._step(Loaded(self._now(), strays))
+        told, self._told_while_loading = self._told_while_loading, []
+        for make_event in told:
+            self._step(make_event(self._now()))
+
     def resign(self) -> None:
         """Answer everybody who waits, and do nothing more."""
         if self.resigned:
             return
         self._step(Resigned(self._now()))
         self.resigned = True
+        self.replayed.set()
         self._appends.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -227,7 +264,7 @@ class ShardRunner:
 
     def tell(self, make_event: Callable[[Moment], Any]) -> None:
         """Feed the shard an event of its own kind, once it is loaded; a no-op after its end."""
-        if self.loading:
+        if self._loading:
             self._told_while_loading.append(make_event)
         else:
             self._step(make_event(self._now()))
@@ -235,7 +272,7 @@ class ShardRunner:
     def on_transaction_end(self, end: TransactionEnd) -> None:
         """A transaction marker was appended to the partition."""
         self._ends_while_writing.append(end)
-        if not self._writing and not self.loading:
+        if not self._writing and not self._loading:
             self._end_transactions(None)
 
     # -- effects ------------------------------------------------------------------------------------
@@ -298,9 +335,21 @@ class ShardRunner:
         producer = None
         if header.is_transactional:
             producer = ProducerStamp(header.producer_id, header.producer_epoch)
+        self._replay(records, producer)
+
+    def replay(self, records: Sequence[NewRecord]) -> None:
+        """Take over records that were appended to the partition by somebody else than the shard."""
+        self._replay([Record(-1, each.timestamp, each.key, each.value) for each in records], None)
+
+    def _replay(self, records: Sequence[Record], producer: ProducerStamp | None) -> None:
         replay_bytes = self._family.replay_bytes
+        is_stray = self._is_stray
         for record in records:
             key, value = record.key, record.value
+            if is_stray is not None and key is not None and is_stray(key):
+                self._note_stray(key, value)
+                if not self._family.ends_strays:
+                    continue
             if (
                 replay_bytes is not None
                 and key is not None
@@ -311,6 +360,12 @@ class ShardRunner:
             decoded = decode_record(self._family.coordinator, record, self.partition)
             if decoded is not None:
                 self._shard.replay(decoded, producer)
+
+    def _note_stray(self, key: bytes, value: bytes | None) -> None:
+        if value is None:
+            self.strays.pop(key, None)
+        else:
+            self.strays[key] = name_of(self._family.coordinator, key) or ""
 
     def _end_transactions(self, below_offset: int | None) -> None:
         """Replay the markers that came meanwhile, those before `below_offset` only, in the log's order."""

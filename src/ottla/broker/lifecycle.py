@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.core.metadata import broker_settings
 from ottla.core.metadata.directories import wanted_assignment
-from ottla.core.metadata.features import SUPPORTED_FEATURES
+from ottla.core.metadata.features import REGISTERED_FEATURES
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from ottla.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
@@ -171,7 +171,7 @@ class BrokerLifecycle:
             ],
             features=[
                 Feature(name=name, min_supported_version=smallest, max_supported_version=largest)
-                for name, (smallest, largest) in SUPPORTED_FEATURES.items()
+                for name, (smallest, largest) in REGISTERED_FEATURES.items()
             ],
             rack=broker.config.rack,
             log_dirs=[directory.directory_id],

@@ -63,9 +63,11 @@ class PeerConnections:
         *,
         timeout_ms: int,
         version: int | None = None,
+        client_id: str | None = None,
     ) -> Message:
         """The answer to `request`, in the newest version that both speak, or at most `version`.
 
+        It is asked as this node, or as `client_id`.
         Raises PeerUnreachable, also when the other node does not serve the API, or not in a version that can
         say the request. A cancelled call leaves the connection as it is; its late answer is passed over.
         """
@@ -77,7 +79,7 @@ class PeerConnections:
             connection = self._connections[key] = _Connection(self._client_id, key[1])
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                return await connection.ask(request, version)
+                return await connection.ask(request, version, client_id)
         except TimeoutError:
             # What comes after a lost answer can't be told from it: the connection has to go.
             connection.fail(f"no answer within {timeout_ms} ms")
@@ -108,13 +110,15 @@ class _Connection:
         self._backoff_seconds = 0.0
         self._not_before = 0.0
 
-    async def ask(self, request: Message, version: int | None) -> Message:
+    async def ask(self, request: Message, version: int | None, client_id: str | None = None) -> Message:
         if self._protocol is None or self._protocol.closed:
             await self._connect()
         assert self._protocol is not None
         api_key = request.API_KEY
         assert api_key is not None
-        return await self._protocol.ask(request, self._version(api_key, version), self._client_id)
+        return await self._protocol.ask(
+            request, self._version(api_key, version), client_id or self._client_id
+        )
 
     def _version(self, api_key: int, at_most: int | None) -> int:
         ours = advertised_versions(api_key)

@@ -129,6 +129,8 @@ class ShareCoordinator:
 
     def _prune(self, runner: ShardRunner, effect: Any) -> None:
         """Delete the records before the offset that is still needed."""
+        if runner.strays:
+            return  # the shard does not know of them, and they have not moved yet
         self._broker.supervisor.spawn(
             f"prune-share-states-{runner.partition}", self._delete_records(runner.partition, effect.offset)
         )

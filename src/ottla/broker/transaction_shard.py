@@ -51,6 +51,7 @@ def transaction_family(broker: Broker) -> ShardFamily:
         make=make,
         refuse=coordinator_error,
         perform=perform,
+        ends_strays=True,
     )
 
 

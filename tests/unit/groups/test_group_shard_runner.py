@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from ottla.broker.context import RequestContext
+from ottla.broker.coordinator_partitions import CoordinatorPartitions
 from ottla.broker.group_coordinator import GroupCoordinator
 from ottla.broker.supervisor import Supervisor
 from ottla.core.groups import coordinator_records
@@ -89,6 +90,7 @@ class FakeBroker:
         self.replicas = FakeLog()
         self.failures: list[BaseException] = []
         self.supervisor = Supervisor(lambda name, failure: self.failures.append(failure))
+        self.coordinator_partitions = CoordinatorPartitions(self, lambda: None)  # type: ignore[arg-type]
         self.groups = GroupCoordinator(self)  # type: ignore[arg-type]
 
     @staticmethod

@@ -73,9 +73,14 @@ class AppendFailed:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Every record of the log has been replayed: start the clocks and serve requests."""
+    """Every record of the log has been replayed: start the clocks and serve requests.
+
+    `strays` are names of it that belong in another partition (core/strays). Only shards that have something
+    to end before they let go of them are told.
+    """
 
     at: Moment
+    strays: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

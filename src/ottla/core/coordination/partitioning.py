@@ -1,4 +1,11 @@
-"""Which partition of a coordinator's topic a name (a group id, a transactional id) lives in."""
+"""Which partition of a coordinator's topic a name (a group id, a transactional id, a share key) lives in.
+
+Kafka takes the absolute value of Java's string hash (0 for the smallest integer, which has none), modulo the
+partitions. ottla once masked the sign bit away instead, which gives another partition for nearly every name
+whose hash is negative. Both are functions of the same number, so the partition that was used then names the
+right one and the other way round (`counterpart_of`): what was written wrongly in a partition belongs in one
+other partition, and what belongs in a partition can only be missing in that same one.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +23,29 @@ def java_string_hash(text: str) -> int:
     return value - 2**32 if value >= 2**31 else value
 
 
-def partition_for(group_id: str, partition_count: int) -> int:
-    """The partition that Kafka's own coordinator keeps `group_id` in."""
-    return (java_string_hash(group_id) & 0x7FFF_FFFF) % partition_count
+def partition_for(name: str, partition_count: int) -> int:
+    """The partition that Kafka's own coordinators keep `name` in."""
+    hashed = java_string_hash(name)
+    return 0 if hashed == -(2**31) else abs(hashed) % partition_count
+
+
+def older_partition_for(name: str, partition_count: int) -> int:
+    """The partition that an older ottla kept `name` in."""
+    return (java_string_hash(name) & 0x7FFF_FFFF) % partition_count
+
+
+def counterpart_of(partition: int, partition_count: int) -> int:
+    """The one partition that an older ottla may have kept names of `partition` in; its own for a few.
+
+    A negative hash h has the absolute value 2^31 - (h & 0x7FFFFFFF): the two partitions of a name sum up to
+    2^31, modulo the partitions.
+    """
+    return (2**31 - partition) % partition_count
+
+
+def is_stray(name: str, partition: int, partition_count: int) -> bool:
+    """Whether `name` lives elsewhere, and an older ottla kept it in `partition`."""
+    return (
+        partition_for(name, partition_count) != partition
+        and older_partition_for(name, partition_count) == partition
+    )

@@ -30,6 +30,14 @@ SUPPORTED_FEATURES: dict[str, tuple[int, int]] = {
     TRANSACTION_VERSION: (0, 2),
 }
 
+#: Not Kafka's: a broker that registers it looks for groups and transactional ids where Kafka does, see
+#: core/coordination/agreement.py. Kafka's controllers keep the name, and know no level to finalize; level 0
+#: has to be in the range, as of everything that a cluster has not finalized.
+COORDINATOR_PARTITIONS = "ottla.coordinator.partitions"
+
+#: feature -> levels, as a broker of this version registers them.
+REGISTERED_FEATURES: dict[str, tuple[int, int]] = {**SUPPORTED_FEATURES, COORDINATOR_PARTITIONS: (0, 1)}
+
 #: The levels of a new cluster, in the order in which they are written. kraft.version is not among them: it is
 #: a control record of the log itself.
 INITIAL_FEATURES: tuple[tuple[str, int], ...] = (

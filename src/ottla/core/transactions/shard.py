@@ -107,6 +107,8 @@ class Shard:
         self._tickets: dict[int, tuple[Callable[[int], None], Failed]] = {}
         """Who waits for a fresh producer id; at most one a request or a timed-out transaction."""
         self._next_ticket = 0
+        self._strays: frozenset[str] = frozenset()
+        """Ids that belong in another partition: what is open of them is ended here, then they are let go."""
 
     @property
     def transactions(self) -> dict[str, Transaction]:
@@ -166,6 +168,7 @@ class Shard:
             case SettingsChanged():
                 self._settings = event.settings
             case Loaded():
+                self._strays = event.strays
                 self._loaded()
             case Resigned():
                 self._outbox.reply_all(ErrorCode.NOT_COORDINATOR)
@@ -460,6 +463,7 @@ class Shard:
         for name in timed_out:
             self._outbox.note("transaction timed out transactional_id=%s", name)
             self._time_out(name)
+        self._end_strays()
 
     def _time_out(self, name: str) -> None:
         self._timing_out.add(name)
@@ -527,6 +531,8 @@ class Shard:
         for record in pending.records:
             self.replay(record)
         pending.succeed()
+        if self._strays:
+            self._end_strays()
 
     def _append_failed(self, append_id: int, error: ErrorCode) -> None:
         pending = self._outbox.take_append(append_id)
@@ -539,6 +545,21 @@ class Shard:
         for name, transaction in list(self._transactions.items()):
             if transaction.state in ENDING:
                 self._write_markers(name)
+        self._end_strays()
+
+    def _end_strays(self) -> None:
+        """Abort what is open of the strays: nobody finds them here, and their partitions wait for an end.
+
+        One without a timeout (KIP-939) is its owner's alone to end, at home.
+        """
+        for name in self._strays & self._transactions.keys():
+            transaction = self._transactions[name]
+            if transaction.state is TransactionState.ONGOING and transaction.timeout_ms != NO_TIMEOUT_MS:
+                if not self._turns.is_taken(name) and name not in self._timing_out:
+                    self._outbox.note("transaction ended before its id is moved transactional_id=%s", name)
+                    self._time_out(name)
+            elif transaction.state not in ENDING and not self._turns.is_taken(name):
+                del self._transactions[name]
 
 
 def _expected(request: InitProducerIdRequest) -> Expected | None:

@@ -1,0 +1,63 @@
+"""Whose record it is: the name that decides on a coordinator's partition, read off the record's key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.core.coordination.partitioning import is_stray
+from ottla.core.share.keys import SharePartitionKey
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.records.framing import COORDINATOR_RECORDS, Coordinator, decode_coordinator_key
+from ottla.protocol.records.share_snapshot_key import ShareSnapshotKey
+from ottla.protocol.records.share_update_key import ShareUpdateKey
+
+_NAME_START = 4
+"""Behind the key's type and the name's length, two bytes each."""
+
+
+def name_of(coordinator: Coordinator, key: bytes) -> str | None:
+    """The group id, transactional id or share key; None if the key is of no known kind, or damaged."""
+    kind = int.from_bytes(key[:2], "big")
+    if kind not in COORDINATOR_RECORDS[coordinator]:
+        return None
+    if coordinator is Coordinator.SHARE:
+        share = share_partition_of(key)
+        return None if share is None else share.coordinator_key
+    # All keys of groups and transactions begin with the name: there is no need to read the rest.
+    end = _NAME_START + int.from_bytes(key[2:_NAME_START], "big")
+    if not _NAME_START <= end <= len(key):
+        return None
+    try:
+        return key[_NAME_START:end].decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def share_partition_of(key: bytes) -> SharePartitionKey | None:
+    """The share partition that a key of `__share_group_state` names; None if it can't be read."""
+    try:
+        decoded = decode_coordinator_key(Coordinator.SHARE, key)
+    except ProtocolError:
+        return None
+    assert isinstance(decoded, ShareSnapshotKey | ShareUpdateKey)
+    return SharePartitionKey(decoded.group_id, decoded.topic_id, decoded.partition)
+
+
+def stray_test(coordinator: Coordinator, partition: int, partition_count: int) -> Callable[[bytes], bool]:
+    """Tells of a record's key whether its name is a stray in the partition; looks at each name once.
+
+    Every record that is loaded is asked about: what is seen again costs a look into a dictionary.
+    """
+    known: dict[bytes, bool] = {}
+    has_name_first = coordinator is not Coordinator.SHARE
+
+    def test(key: bytes) -> bool:
+        end = _NAME_START + (key[2] << 8 | key[3]) if has_name_first and len(key) >= _NAME_START else None
+        named = key[2:end]
+        found = known.get(named)
+        if found is None:
+            name = name_of(coordinator, key)
+            found = known[named] = name is not None and is_stray(name, partition, partition_count)
+        return found
+
+    return test
