@@ -29,9 +29,13 @@ class OttlaBroker:
         settings: Mapping[str, str] | None = None,
         extra_arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        module: Sequence[str] = ("ottla",),
     ) -> Iterator[OttlaBroker]:
-        """A broker that runs while the block does; `settings` go over CONFORMANCE_SETTINGS."""
-        broker = cls.prepare(data_dir, port, settings, extra_arguments, environment)
+        """A broker that runs while the block does; `settings` go over CONFORMANCE_SETTINGS.
+
+        `module` is the program, with arguments of its own (older_ottla.py).
+        """
+        broker = cls.prepare(data_dir, port, settings, extra_arguments, environment, module)
         try:
             broker.server.start()
             yield broker
@@ -47,10 +51,11 @@ class OttlaBroker:
         settings: Mapping[str, str] | None = None,
         extra_arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        module: Sequence[str] = ("ottla",),
     ) -> OttlaBroker:
         """A broker that is not started yet."""
         chosen = free_port() if port is None else port
-        command = [sys.executable, "-m", "ottla", "broker", "--data", str(data_dir)]
+        command = [sys.executable, "-m", *module, "broker", "--data", str(data_dir)]
         command += ["--listen", f"127.0.0.1:{chosen}", *extra_arguments]
         for key, value in {**CONFORMANCE_SETTINGS, **(settings or {})}.items():
             command += ["--set", f"{key}={value}"]

@@ -156,7 +156,7 @@ class _Homing:
             self._runner.replay(records)
         for start in range(0, len(homing.tombstones), MAX_RECORDS_A_BATCH):
             await self._delete(homing.tombstones[start : start + MAX_RECORDS_A_BATCH], leader)
-        log.info(
+        log.warning(  # once in a cluster's life: nobody should have to search for it
             "%s moved from the partition where an older version kept them topic=%s from=%d to=%d names=%d "
             "copied=%d kept_because_newer=%d",
             self._family.name,

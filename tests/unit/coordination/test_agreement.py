@@ -1,0 +1,26 @@
+"""When all brokers look where Apache Kafka does."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.core.coordination.agreement import BrokerKind, all_agree
+
+KNOWS, KAFKA, OLDER, UNKNOWN = BrokerKind
+
+
+@pytest.mark.parametrize(
+    ("kinds", "agree"),
+    [
+        ([], True),
+        ([KNOWS, KNOWS], True),
+        ([KNOWS, KAFKA], True),
+        ([KNOWS, OLDER], False),
+        ([KAFKA, OLDER], False),
+        ([KNOWS, UNKNOWN], False),
+        ([KAFKA, UNKNOWN], True),
+        ([OLDER, UNKNOWN], False),
+    ],
+)
+def test_who_waits_for_whom(kinds: list[BrokerKind], agree: bool) -> None:
+    assert all_agree(kinds) is agree
