@@ -19,6 +19,14 @@ from support.wire import WireClient
 OwnCluster = OttlaBroker | ApacheKafka
 
 
+@pytest.fixture(autouse=True)
+def told_group(request: pytest.FixtureRequest) -> None:
+    """Say which group a module has drawn, where it draws one: a failure shows it."""
+    group = getattr(request.module, "GROUP", None)
+    if group is not None:
+        print(f"group {group}")
+
+
 @pytest.fixture
 def start_own(cluster: Cluster, tmp_path: Path) -> Callable[..., AbstractContextManager[OwnCluster]]:
     """Starts a node of the kind under test for one test alone, to be restarted, killed, set up differently.

@@ -5,12 +5,18 @@ It is what a migration without downtime needs.
 
 from __future__ import annotations
 
+import random
+import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+from ottla.storage.checkpoints import uuid_to_text
 from support.apache_kafka import CLUSTER_ID
 from support.cluster_load import RecordedProducer, check_nothing_lost
 from support.cluster_wire import produce_to_leader
@@ -25,6 +31,7 @@ from support.clusters import (
     start_cluster,
 )
 from support.confluent import read_all
+from support.named_states import draw_name, seed_of_this_run
 from support.wire import batch
 
 pytestmark = [pytest.mark.long, pytest.mark.java, pytest.mark.timeout(400)]
@@ -122,3 +129,48 @@ def test_one_quorum_of_both_kinds(tmp_path: Path) -> None:
         assert 103 in led, f"ottla's controller never led: {led}"
         names = {each.name for each in cluster.metadata().topics}
         assert {f"t-{number}" for number in range(len(led))} <= names
+
+
+def test_brokers_of_both_kinds_keep_a_name_in_the_same_place(under_kafka: NodeCluster) -> None:
+    cluster = under_kafka
+    rng = random.Random(seed_of_this_run())
+    names = [draw_name(rng) for _ in range(40)]
+    share_keys = [
+        f"{name.replace(':', '')}:{uuid_to_text(uuid.uuid4())}:{rng.randrange(9)}" for name in names
+    ]
+    cluster.create_topic("t", 1, 3)
+    # every broker sends a client to the same one
+    for key_type, keys in enumerate((names, names, share_keys)):
+
+        def found(node_id: int, key_type: int = key_type, keys: list[str] = keys) -> dict[str, int]:
+            request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=keys)
+            with cluster.wire(node_id) as wire:
+                answer = wire.call(request)
+            return {each.key: each.node_id for each in answer.coordinators if not each.error_code}
+
+        cluster.eventually(
+            lambda found=found: all(len(found(node_id)) == len(set(keys)) for node_id in BROKERS),  # noqa: B023
+            "every key has a coordinator",
+        )
+        cluster.eventually(
+            lambda found=found: found(1) == found(2) == found(3), "all brokers name the same coordinators"
+        )
+        assert set(found(2).values()) == set(BROKERS)
+    # and what is committed through one is found through any other, whoever coordinates the group
+    committed = {name: rng.randrange(1_000_000) for name in names}
+    for name, offset in committed.items():
+        with consumer(cluster.nodes[rng.choice(BROKERS)].bootstrap, name) as each:
+            each.commit(offsets=[TopicPartition("t", 0, offset)], asynchronous=False)
+    for name, offset in committed.items():
+        with consumer(cluster.nodes[rng.choice(BROKERS)].bootstrap, name) as each:
+            assert [part.offset for part in each.committed([TopicPartition("t", 0)], 30)] == [offset]
+
+
+@contextmanager
+def consumer(bootstrap: str, group: str) -> Iterator[Consumer]:
+    """A client of a group that it is no member of."""
+    made = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": "false"})
+    try:
+        yield made
+    finally:
+        made.close()

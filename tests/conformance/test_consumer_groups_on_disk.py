@@ -16,10 +16,11 @@ from ottla.protocol.messages.consumer_group_heartbeat_request import (
 from ottla.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from support.apache_kafka import ApacheKafka
 from support.java_tools import run_java
+from support.named_states import plain_name
 from support.ottla_broker import OttlaBroker
 from support.wire import WireClient, wait_for
 
-GROUP = "g"
+GROUP = plain_name()
 TYPES = {3, 5, 6, 7, 8, 16}
 """Epoch, member, target's epoch, target, current assignment, regular expression."""
 PARTITIONS = 4

@@ -20,12 +20,13 @@ from ottla.protocol.messages.share_group_describe_request import ShareGroupDescr
 from ottla.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from support.apache_kafka import ApacheKafka
 from support.java_tools import run_java
+from support.named_states import plain_name
 from support.ottla_broker import OttlaBroker
 from support.wire import WireClient, wait_for
 
 pytestmark = [pytest.mark.java, pytest.mark.long]
 
-GROUP, TOPIC, PARTITIONS = "jobs", "tasks", 4
+GROUP, TOPIC, PARTITIONS = plain_name(), "tasks", 4
 AT_ONCE = {"group.share.assignment.interval.ms": "0"}
 
 

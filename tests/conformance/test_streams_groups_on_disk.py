@@ -22,12 +22,13 @@ from ottla.protocol.messages.streams_group_heartbeat_request import (
 )
 from support.apache_kafka import ApacheKafka
 from support.java_tools import run_java
+from support.named_states import plain_name
 from support.ottla_broker import OttlaBroker
 from support.wire import WireClient, wait_for
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.long]
 
-GROUP = "app"
+GROUP = plain_name()
 AT_ONCE = {
     "group.streams.initial.rebalance.delay.ms": "0",
     "group.streams.assignment.interval.ms": "0",

@@ -14,6 +14,7 @@ from ottla.protocol.errors import ErrorCode
 from support.apache_kafka import ApacheKafka
 from support.cluster import CONFORMANCE_SETTINGS
 from support.java_tools import run_java
+from support.named_states import plain_name
 from support.ottla_broker import OttlaBroker
 from support.transaction_wire import TransactionalProducer, coordinator_ready
 from support.wire import WireClient, wait_for
@@ -53,13 +54,14 @@ def test_kafkas_tool_reads_every_record(tmp_path: Path) -> None:
     data = tmp_path / "logs"
     with OttlaBroker.start(data) as broker, WireClient.connect(broker.bootstrap) as client:
         client.create_topic(TOPIC, 2)
-        producer = producer_on(client, "x")
+        name = plain_name()
+        producer = producer_on(client, name)
         assert producer.initialise() is NONE
         assert producer.produce(TOPIC, b"1") is NONE
         producer.commit()
         producer.wait_for_state("CompleteCommit")
     # when
-    records = dump(data, "x")
+    records = dump(data, name)
     # then
     assert [version for version, _ in records] == ["1"] * 4
     values = [value for _, value in records]
@@ -84,7 +86,7 @@ def test_apache_kafka_goes_on_with_transactional_ids_and_gives_them_back(tmp_pat
     # given: an id that is done, one in the middle, one whose end was decided
     with OttlaBroker.start(data) as broker, WireClient.connect(broker.bootstrap) as client:
         client.create_topic(TOPIC, 3)
-        done, open_, v1 = (producer_on(client, name) for name in ("done", "open", "v1"))
+        done, open_, v1 = (producer_on(client, plain_name()) for _ in range(3))
         v1.v2 = False
         for producer in (done, open_, v1):
             assert producer.initialise() is NONE
@@ -128,4 +130,4 @@ def test_apache_kafka_goes_on_with_transactional_ids_and_gives_them_back(tmp_pat
         v1.commit()
         v1.wait_for_state("CompleteCommit")
         wait_for(lambda: [len(client.read_batches(TOPIC, index)) for index in range(3)] == [4, 4, 4])
-    assert [value["transactionStatus"] for _, value in dump(data, "open")][-1] == COMPLETE_COMMIT
+    assert [value["transactionStatus"] for _, value in dump(data, open_.name)][-1] == COMPLETE_COMMIT

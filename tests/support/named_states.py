@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,6 +47,11 @@ def draw_name(rng: random.Random) -> str:
     return "".join(rng.choices(ALPHABET, k=rng.randint(1, 24)))
 
 
+def plain_name() -> str:
+    """A name for a test whose own words have no room for a seed: long enough for a hash of either sign."""
+    return "".join(random.SystemRandom().choices("abcdefghijklmnopqrstuvwxyz-_.0123456789", k=12))
+
+
 def seed_of_this_run() -> int:
     """A fresh seed, printed: pytest shows it when the test fails."""
     seed = random.SystemRandom().randrange(2**32)
@@ -58,6 +64,7 @@ class NamedStates:
     """What was acknowledged, by name."""
 
     rng: random.Random
+    topic_id: uuid.UUID | None = None
     groups: dict[str, Offsets] = field(default_factory=dict)
     producers: list[TransactionalProducer] = field(default_factory=list)
     open_producers: list[TransactionalProducer] = field(default_factory=list)
@@ -66,7 +73,9 @@ class NamedStates:
 
     def write_all(self, client: WireClient, count: int, *, leaves_open: bool) -> None:
         """`count` of each kind, and, if asked for, as many transactions that nobody ends."""
-        topic_id = client.create_topic(TOPIC, PARTITIONS)
+        if self.topic_id is None:
+            self.topic_id = client.create_topic(TOPIC, PARTITIONS)
+        topic_id = self.topic_id
         for _ in range(count):
             self.commit(client, draw_name(self.rng))
             self.share(

@@ -1,4 +1,4 @@
-"""Names and partitions beside a model of Java's: every string of UTF-16 code units, every sign of its hash."""
+"""Names and partitions beside a model of Java's: every string of UTF-16 units, every sign of its hash."""
 
 from __future__ import annotations
 
