@@ -24,7 +24,7 @@ from ottla.core.coordination.partitioning import is_stray
 from ottla.core.strays.homing import Homing, decide, unsettled
 from ottla.core.strays.naming import name_of, stray_test
 from ottla.core.strays.units import LogUnits, Unit
-from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError, RequestTimedOut
 from ottla.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from ottla.protocol.messages.find_coordinator_response import FindCoordinatorResponse
 from ottla.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -137,7 +137,10 @@ class _Homing:
             return
         await self._check_that_it_sends_here(leader)
         await self._move(await self._read_remote(leader), leader)
-        await self._broker.coordinator_partitions.note_clean(topic, self._away, self._count)
+        try:
+            await self._broker.coordinator_partitions.note_clean(topic, self._away, self._count)
+        except OSError as problem:  # costs another look, no more
+            log.warning("not remembered that partition %d of %s is clean: %s", self._away, topic, problem)
 
     async def _move(self, strays: Units, leader: int | None) -> None:
         """Copy, wait for the commit, delete; in this order, so that a kill in between loses nothing."""
@@ -146,14 +149,10 @@ class _Homing:
         names = {unit.name for unit in strays.values() if unit.records}
         if not names:
             return
-        homing = decide(strays, self._read_home(names))
+        homing = decide(strays, await self._read_home(names))
         for records in _batches(homing):
             self._check_still_here()
-            await self._broker.replicas.append_records(
-                self._family.topic, self._home, records, codec=self._family.codec
-            )
-            self._check_still_here()
-            self._runner.replay(records)
+            await self._copy(records)
         for start in range(0, len(homing.tombstones), MAX_RECORDS_A_BATCH):
             await self._delete(homing.tombstones[start : start + MAX_RECORDS_A_BATCH], leader)
         log.warning(  # once in a cluster's life: nobody should have to search for it
@@ -168,17 +167,32 @@ class _Homing:
             homing.superseded,
         )
 
+    async def _copy(self, records: Sequence[NewRecord]) -> None:
+        """Append at home, and show it to the shard once it is committed."""
+        try:
+            await self._broker.replicas.append_records(
+                self._family.topic, self._home, records, codec=self._family.codec
+            )
+        except RequestTimedOut:
+            # It is in the log: the next attempt may find it committed there, and won't copy it again.
+            self._runner.replay(records)
+            raise
+        self._check_still_here()
+        self._runner.replay(records)
+
     def _check_still_here(self) -> None:
         if self._runner.resigned:
             raise _NotYet("another broker leads the partition")
 
     # -- reading ------------------------------------------------------------------------------------
 
-    def _read_home(self, names: set[str]) -> Units:
+    async def _read_home(self, names: set[str]) -> Units:
         coordinator = self._family.coordinator
         found = LogUnits(coordinator, lambda key: name_of(coordinator, key) in names)
         for header, records in self._broker.replicas.iterate_batches(self._family.topic, self._home):
             found.take_batch(header, records)
+            await asyncio.sleep(0)
+            self._check_still_here()
         return found.units()
 
     async def _read_local(self) -> Units:

@@ -10,5 +10,6 @@ append is committed, replay the records and answer.
     turns.py         one decision at a time for each group (or whatever else is decided about)
     timers.py        named deadlines
     partitioning.py  which partition a name lives in
+    agreement.py     whether all brokers of the cluster look there
     regex.py         expressions that clients send (topics, transactional ids), matched in linear time
 """
