@@ -54,7 +54,11 @@ def under_kafka(tmp_path: Path) -> Iterator[NodeCluster]:
         NodePlan(2, (BROKER,), kind=OTTLA),
         NodePlan(3, (BROKER,)),
     )
-    settings = {"min.insync.replicas": "2", "share.coordinator.state.topic.num.partitions": "5"}
+    settings = {
+        "min.insync.replicas": "2",
+        "offsets.topic.num.partitions": "13",
+        "share.coordinator.state.topic.num.partitions": "5",
+    }
     plan = ClusterPlan(nodes, settings, dynamic=True, heap="300m")
     with start_cluster(APACHE_KAFKA, tmp_path / "nodes", plan) as cluster:
         yield cluster

@@ -49,15 +49,22 @@ def stray_test(coordinator: Coordinator, partition: int, partition_count: int) -
     Every record that is loaded is asked about: what is seen again costs a look into a dictionary.
     """
     known: dict[bytes, bool] = {}
-    has_name_first = coordinator is not Coordinator.SHARE
+    look_up = known.get
 
-    def test(key: bytes) -> bool:
-        end = _NAME_START + (key[2] << 8 | key[3]) if has_name_first and len(key) >= _NAME_START else None
-        named = key[2:end]
-        found = known.get(named)
-        if found is None:
-            name = name_of(coordinator, key)
-            found = known[named] = name is not None and is_stray(name, partition, partition_count)
+    def look(named: bytes, key: bytes) -> bool:
+        name = name_of(coordinator, key)
+        known[named] = found = name is not None and is_stray(name, partition, partition_count)
         return found
 
-    return test
+    def test_whole(key: bytes) -> bool:
+        found = look_up(key)
+        return look(key, key) if found is None else found
+
+    def test_first_name(key: bytes) -> bool:
+        if len(key) < _NAME_START:
+            return False
+        named = key[2 : _NAME_START + (key[2] << 8 | key[3])]
+        found = look_up(named)
+        return look(named, key) if found is None else found
+
+    return test_whole if coordinator is Coordinator.SHARE else test_first_name
