@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -17,20 +18,19 @@ from confluent_kafka import Producer
 from ottla.pipeline import exactly_once_clients, exactly_once_writer
 from ottla.pipeline.exactly_once import check_sink, reset_sink
 from ottla.pipeline.exactly_once_clients import UNIT_PRODUCERS, UnitProducer, client_options
-from ottla.pipeline.exactly_once_writer import (
+from ottla.pipeline.exactly_once_ledger import (
     Identity,
     LedgerEntry,
     SinkError,
-    SinkSettings,
-    TaskPlace,
-    UnitResult,
+    ledger_topic,
     read_ledger,
+    read_ledger_topic,
     unit_group,
-    write_task,
 )
+from ottla.pipeline.exactly_once_writer import SinkSettings, TaskPlace, UnitResult, write_task
 from ottla.pipeline.kafka import KafkaCluster
 from support.cluster import Cluster
-from support.confluent import create_topic
+from support.confluent import create_topic, produce
 
 PLACE = TaskPlace(batch_id=7, query_id="query-1", run_id="run-1", task=0, shuffle_partitions="2")
 
@@ -248,6 +248,120 @@ def test_a_reset_leaves_queries_whose_names_begin_alike(sink: SinkSettings) -> N
 
     assert reset_sink(sink.bootstrap, sink.query_name) == [unit_group(sink.query_name, "in-0")]
     assert write(longer, PLACE, rows(b"b")) == UnitResult("in-0", 0, skipped=True)
+
+
+def forget_groups(sink: SinkSettings) -> None:
+    """What `offsets.retention.minutes` do, at once; and no producer is kept, as in a new process."""
+    cluster = KafkaCluster(sink.bootstrap)
+    groups = cluster.groups(unit_group(sink.query_name, ""))
+    assert groups
+    for group in groups:
+        UNIT_PRODUCERS.take(sink, group)
+        assert cluster.delete_group(group)
+
+
+def test_a_batch_is_known_when_kafka_has_forgotten_its_groups(sink: SinkSettings) -> None:
+    """One unit had committed and another not when the application died; it comes back after a long time."""
+    write(sink, PLACE, rows(b"a"))
+    write(sink, replace(PLACE, batch_id=6), rows(b"b", partition=1))
+    forget_groups(sink)
+
+    check_sink(sink.bootstrap, sink.query_name, "query-1", begun_ms=0)
+    again = replace(PLACE, run_id="run-2", task=1)
+    assert write(sink, again, rows(b"a")) == UnitResult("in-0", 0, skipped=True)
+    assert write(sink, again, rows(b"c", partition=1)) == UnitResult("in-1", 1, skipped=False)
+    assert write(sink, replace(again, batch_id=8), rows(b"d")) == UnitResult("in-0", 1, skipped=False)
+    assert written(sink) == [b"a", b"b", b"c", b"d"]
+
+
+def test_what_is_refused_is_refused_when_kafka_has_forgotten_its_groups(sink: SinkSettings) -> None:
+    write(sink, PLACE, rows(b"a"))
+    forget_groups(sink)
+
+    with pytest.raises(SinkError, match="now a new checkpoint"):
+        check_sink(sink.bootstrap, sink.query_name, None)
+    with pytest.raises(SinkError, match="now query query-2"):
+        write(sink, replace(PLACE, query_id="query-2", batch_id=0), rows(b"a"))
+    with pytest.raises(SinkError, match=r"batch 7 is written already, .*reset_sink"):
+        write(sink, replace(PLACE, batch_id=6), rows(b"a"))
+
+    assert reset_sink(sink.bootstrap, sink.query_name) == [unit_group(sink.query_name, "in-0")]
+    check_sink(sink.bootstrap, sink.query_name, None, begun_ms=0)
+    assert write(sink, replace(PLACE, query_id="query-2", batch_id=0), rows(b"b")) is not None
+    assert written(sink) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("ending", ["commit", "abort"])
+def test_a_ledger_is_read_behind_transactions_of_others_that_are_open(
+    sink: SinkSettings, ending: str
+) -> None:
+    """Another unit hangs right before its commit, with its record in front of ours."""
+    write(sink, PLACE, rows(b"a"))
+    other = UnitProducer(sink, unit_group(sink.query_name, "in-1"), frozenset())
+    other.client.init_transactions(15)
+    other.client.begin_transaction()
+    entry = LedgerEntry(9, sink.query_name, "query-1", "run-1", Identity.SOURCE, 0, "2")
+    other.client.produce(ledger_topic(sink.query_name), entry.record(), unit_group(sink.query_name, "in-1"))
+    assert other.client.flush(15) == 0
+    assert write(sink, replace(PLACE, batch_id=8), rows(b"b")) == UnitResult("in-0", 1, skipped=False)
+    forget_groups(sink)
+
+    check_sink(sink.bootstrap, sink.query_name, "query-1")  # does not wait
+    with ThreadPoolExecutor(1) as pool:
+        replay = pool.submit(write, sink, replace(PLACE, batch_id=8), rows(b"b"))
+        with pytest.raises(TimeoutError):
+            replay.result(0.3)
+        other.client.commit_transaction(15) if ending == "commit" else other.client.abort_transaction(15)
+        assert replay.result(60) == UnitResult("in-0", 0, skipped=True)
+    found = read_ledger_topic(
+        client_options(sink), unit_group(sink.query_name, ""), ledger_topic(sink.query_name)
+    )
+    expected = {"in-0": 9} | ({"in-1": 9} if ending == "commit" else {})
+    assert {group: entry.next_batch for group, entry in found.items()} == {
+        unit_group(sink.query_name, unit): next_batch for unit, next_batch in expected.items()
+    }
+
+
+def test_a_ledger_that_would_forget_is_refused(sink: SinkSettings) -> None:
+    topic = ledger_topic(sink.query_name)
+    create_topic(sink.bootstrap, topic, 1, {"cleanup.policy": "compact,delete"})
+
+    with pytest.raises(SinkError, match=f"topic {topic}, has cleanup.policy=.* set it to compact"):
+        write(sink, PLACE, rows(b"a"))
+    assert written(sink) == []
+
+
+def test_a_ledger_that_is_somebody_elses_is_refused(sink: SinkSettings) -> None:
+    topic = ledger_topic(sink.query_name)
+    create_topic(sink.bootstrap, topic, 1, {"cleanup.policy": "compact"})
+    produce(sink.bootstrap, topic, [{"key": b"k", "value": b"theirs"}])
+
+    with pytest.raises(SinkError, match=f"topic {topic} holds records that are not this sink's"):
+        write(sink, PLACE, rows(b"a"))
+
+
+def test_a_query_that_no_topic_could_be_named_after_has_a_ledger(sink: SinkSettings) -> None:
+    named = replace(sink, query_name=f"{sink.query_name} / sizes: S, M & L")
+    write(named, PLACE, rows(b"a"))
+    forget_groups(named)
+
+    assert write(named, PLACE, rows(b"a")) == UnitResult("in-0", 0, skipped=True)
+
+
+def test_a_batch_that_nothing_remembers_is_refused_until_somebody_has_looked(sink: SinkSettings) -> None:
+    """As a former version of the sink left it: without a ledger topic, and its groups are forgotten."""
+    long_ago = int((time.time() - 8 * 86_400) * 1000)
+    write(sink, PLACE, rows(b"a"))
+    KafkaCluster(sink.bootstrap).remove_topic(ledger_topic(sink.query_name))
+    check_sink(sink.bootstrap, sink.query_name, "query-1", begun_ms=long_ago)  # its group remembers
+    forget_groups(sink)
+
+    check_sink(sink.bootstrap, sink.query_name, "query-1")  # all batches are done
+    check_sink(sink.bootstrap, sink.query_name, "query-1", begun_ms=int(time.time() * 1000))
+    with pytest.raises(SinkError, match=r"is not finished, and nothing remembers .* reset_sink\("):
+        check_sink(sink.bootstrap, sink.query_name, "query-1", begun_ms=long_ago)
+    assert reset_sink(sink.bootstrap, sink.query_name) == []
+    check_sink(sink.bootstrap, sink.query_name, "query-1", begun_ms=long_ago)
 
 
 def test_rows_of_two_source_partitions_in_a_task_are_refused(sink: SinkSettings) -> None:

@@ -21,9 +21,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Producer
 
+from ottla.pipeline.kafka import KafkaCluster
 from support.processes import descendants, wait_until_gone
 
 RUN_TIMEOUT_SECONDS = 240
@@ -236,13 +236,12 @@ class KilledPipeline:
         open_batches = set(self._batches("offsets")) - set(self._batches("commits"))
         if not open_batches:
             return
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        listed = admin.list_consumer_groups(request_timeout=15).result(20).valid
-        groups = [group.group_id for group in listed if group.group_id.startswith(f"{self.name}-sink-")]
-        next_batches: list[int] = []
-        for group in groups:
-            future = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
-            next_batches += [partition.offset for partition in future.result(20).topic_partitions]
+        kafka = KafkaCluster(self.bootstrap)
+        next_batches = [
+            offset
+            for group in kafka.groups(f"{self.name}-sink-")
+            for offset in kafka.committed(group, self.sink).values()
+        ]
         written = sum(offset == max(open_batches) + 1 for offset in next_batches)
         self.unfinished_batches += written > 0
         self.half_written_batches += 0 < written < len(next_batches)

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ottla.pipeline.exactly_once_writer import Identity, SinkError, SinkSettings, TaskPlace, write_task
+from ottla.pipeline.exactly_once_ledger import Identity, SinkError
+from ottla.pipeline.exactly_once_writer import SinkSettings, TaskPlace, write_task
 
 UNITS = 3
 ROWS_A_CHUNK = 20

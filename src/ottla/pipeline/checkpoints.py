@@ -60,6 +60,20 @@ class Checkpoint:
         """The batch behind which the query goes on; None when no batch is done."""
         return max(self.finished_batches, default=None)
 
+    @property
+    def unfinished_batch_ms(self) -> int | None:
+        """When the batch was planned that is not done, by the driver's clock; None where all are done."""
+        planned = self.planned_batches
+        if not planned or planned[-1] == self.last_finished_batch:
+            return None
+        planned_ms = self._batch_metadata(planned[-1]).get("batchTimestampMs")
+        return planned_ms if isinstance(planned_ms, int) else None
+
+    def _batch_metadata(self, batch_id: int) -> dict[str, Any]:
+        lines = _text(self.path / "offsets" / str(batch_id)).splitlines()
+        found = _json(lines[1]) if len(lines) > 1 else None
+        return found if isinstance(found, dict) else {}
+
     def batch_positions(self, batch_id: int) -> Offsets:
         """Up to where a batch has read its Kafka sources, over all of them; empty where it is not known.
 
@@ -80,9 +94,7 @@ class Checkpoint:
     def properties(self) -> Mapping[str, str]:
         """The Spark properties that the query keeps for good, like its number of shuffle partitions."""
         planned = self.planned_batches
-        lines = _text(self.path / "offsets" / str(planned[-1])).splitlines() if planned else []
-        found = _json(lines[1]) if len(lines) > 1 else None
-        conf = found.get("conf") if isinstance(found, dict) else None
+        conf = self._batch_metadata(planned[-1]).get("conf") if planned else None
         return {str(key): str(value) for key, value in conf.items()} if isinstance(conf, dict) else {}
 
     @property

@@ -24,8 +24,8 @@ union of a topic with itself, minPartitions); another number of shuffle partitio
 checkpoint that is older than the output, or another query's; asynchronous progress tracking, which repeats
 several batches at once with other bounds.
 
-What a unit has committed is kept by Kafka as long as `offsets.retention.minutes` says (a week): a query
-that died in the middle of a batch must be started again within that time.
+What a unit has committed is remembered for good, in the compacted topic `<query>-sink-ledger`, which the
+first task makes: a query that died in the middle of a batch may come back after any time.
 
 Nothing is left for Spark's driver to commit or to abort: a batch is in Kafka when its last task is, and a
 batch that failed half-way is completed by its replay, which finds the finished units and writes the others.
@@ -37,26 +37,31 @@ import contextlib
 import functools
 import time
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException
 
-from ottla.pipeline.exactly_once_clients import client_options
-from ottla.pipeline.exactly_once_rows import flattened, restored
-from ottla.pipeline.exactly_once_writer import (
-    PASSING_CODES,
-    REQUEST_TIMEOUT_SECONDS,
+from ottla.pipeline.exactly_once_clients import client_options as client_options_of
+from ottla.pipeline.exactly_once_ledger import (
     Identity,
     LedgerEntry,
     SinkError,
+    create_ledger_topic,
+    is_forgotten,
+    ledger_topic,
+    read_ledger_topic,
+    unit_group,
+)
+from ottla.pipeline.exactly_once_rows import flattened, restored
+from ottla.pipeline.exactly_once_writer import (
     SinkSettings,
     TaskPlace,
     other_query,
     require_end_of_input,
-    unit_group,
     write_task,
 )
+from ottla.pipeline.kafka import ClusterError, KafkaCluster
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -214,15 +219,22 @@ def check_sink(
     *,
     identity: Identity | None = None,
     client_options: Mapping[str, str] | None = None,
+    begun_ms: int | None = None,
 ) -> None:
     """Raise SinkError if a query must not write under this name; call it before the query starts.
 
     query_id: from the checkpoint's `metadata`, None for a new checkpoint. A ledger in Kafka that another
     query wrote means that the checkpoint was lost or replaced. identity: given, a ledger of the other
     kind is refused: a batch that was half written under one would be written again under the other.
+    begun_ms: when the batch was planned that the checkpoint does not call done. Without a ledger topic, as
+    after a former version of this sink, nobody knows what became of it once Kafka forgets groups.
     """
-    settings = _plain_settings(bootstrap, query_name, client_options)
-    for entry in _ledgers(settings).values():
+    with _naming_cluster(bootstrap, query_name, "read the ledger of"):
+        cluster = KafkaCluster(bootstrap, client_options)
+        entries = _entries(cluster, query_name, client_options)
+        lost = begun_ms is not None and not entries and cluster.topic_id(ledger_topic(query_name)) is None
+        retention_ms = cluster.offsets_retention_ms() if lost else None
+    for entry in entries.values():
         if entry.query_id != query_id:
             raise SinkError(other_query(query_name, entry.query_id, query_id))
         if identity is not None and entry.identity is not identity:
@@ -231,79 +243,88 @@ def check_sink(
                 f" written by {identity.value}: let the former query finish its batch and stop, then"
                 f" reset_sink({query_name!r})"
             )
+    if lost and begun_ms is not None and is_forgotten(begun_ms, int(time.time() * 1000), retention_ms):
+        raise SinkError(
+            f"the exactly-once sink {query_name} has a batch from {_utc(begun_ms)} that is not finished, and"
+            " nothing remembers what was written of it: its groups are forgotten by now"
+            f" (offsets.retention.minutes), and there is no topic {ledger_topic(query_name)}. Look into the"
+            f" output; reset_sink({query_name!r}) has the batch written again"
+        )
 
 
 def reset_sink(bootstrap: str, query_name: str, client_options: Mapping[str, str] | None = None) -> list[str]:
-    """Forget what a query has written under this name; returns the groups that were deleted.
+    """Forget what a query has written under this name; returns the groups that it has forgotten.
 
     The query must not be running. A batch that was half written is written in whole when it comes again.
     Raises SinkError if the cluster does not answer or a group cannot be deleted; call it again then.
     """
-    settings = _plain_settings(bootstrap, query_name, client_options)
-    groups = sorted(_ledgers(settings))
-    if groups:
-        with _asking(settings, "delete the groups of") as admin:
-            for future in admin.delete_consumer_groups(
-                groups, request_timeout=REQUEST_TIMEOUT_SECONDS
-            ).values():
-                future.result(REQUEST_TIMEOUT_SECONDS + 5)
+    groups, _ = _forget(bootstrap, query_name, client_options)
+    with _naming_cluster(bootstrap, query_name, "begin the ledger of"):
+        # An empty ledger, so that its absence is not taken for a loss.
+        create_ledger_topic(_client(bootstrap, query_name, client_options), ledger_topic(query_name))
     return groups
 
 
-def _plain_settings(bootstrap: str, query_name: str, options: Mapping[str, str] | None) -> SinkSettings:
-    return SinkSettings(bootstrap, query_name, Identity.TASK, "", client_options=options or {})
+def remove_sink(
+    bootstrap: str, query_name: str, client_options: Mapping[str, str] | None = None
+) -> list[str]:
+    """Remove what `reset_sink` forgets with nothing left; returns a line for each thing that was removed."""
+    groups, had_topic = _forget(bootstrap, query_name, client_options)
+    return [f"group {group}" for group in groups] + [f"topic {ledger_topic(query_name)}"] * had_topic
 
 
-def _ledgers(settings: SinkSettings) -> dict[str, LedgerEntry]:
+def _forget(
+    bootstrap: str, query_name: str, client_options: Mapping[str, str] | None
+) -> tuple[list[str], bool]:
+    """Delete a query's ledger: its groups, and whether there was a topic."""
+    with _naming_cluster(bootstrap, query_name, "remove the ledger of"):
+        cluster = KafkaCluster(bootstrap, client_options)
+        groups = sorted(_entries(cluster, query_name, client_options))
+        for group in groups:
+            cluster.delete_group(group)
+        # The topic last: what is left when this breaks off is found again.
+        return groups, cluster.remove_topic(ledger_topic(query_name))
+
+
+def _entries(
+    cluster: KafkaCluster, query_name: str, options: Mapping[str, str] | None
+) -> dict[str, LedgerEntry]:
     """The ledgers of all of a query's units, by group; groups of other names with the same start are left."""
-    with _asking(settings, "read the groups of") as admin:
-        listed = admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_SECONDS)
-        result = listed.result(REQUEST_TIMEOUT_SECONDS + 5)
-        if result.errors:
-            raise result.errors[0]
-        prefix = unit_group(settings.query_name, "")
-        names = sorted(group.group_id for group in result.valid if group.group_id.startswith(prefix))
-        found: dict[str, LedgerEntry] = {}
-        for name in names:
-            # librdkafka's AdminClient crashes when a coordinator answers that it is starting or is none any
-            # more, so it must have answered before; and with require_stable, but no query runs now.
-            _await_coordinator(admin, name)
-            offsets = admin.list_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(name)], request_timeout=REQUEST_TIMEOUT_SECONDS
-            )[name].result(REQUEST_TIMEOUT_SECONDS + 5)
-            for partition in offsets.topic_partitions:
-                # `orders` and `orders-sink-daily` share a prefix: the ledger itself says whose it is.
-                with contextlib.suppress(SinkError):
-                    entry = LedgerEntry.parse(name, partition.offset, partition.metadata)
-                    if entry.query_name == settings.query_name:
-                        found[name] = entry
-        return found
+    topic = ledger_topic(query_name)
+    found: dict[str, LedgerEntry] = {}
+    if cluster.topic_id(topic) is not None:
+        client = _client(cluster.bootstrap, query_name, options)
+        found = read_ledger_topic(client, unit_group(query_name, ""), topic)
+    # Groups of a former version have no record in the topic, if they are not forgotten.
+    groups = [group for group in cluster.groups(unit_group(query_name, "")) if group not in found]
+    topics = cluster.topic_names() if groups else []
+    for group in groups:
+        for committed in cluster.commits_of(group, [(topic, 0) for topic in topics]).values():
+            # `orders` and `orders-sink-daily` share a prefix: the ledger itself says whose it is.
+            with contextlib.suppress(SinkError):
+                found[group] = LedgerEntry.parse(group, committed.offset, committed.metadata)
+    return {group: entry for group, entry in found.items() if entry.query_name == query_name}
 
 
-def _await_coordinator(admin: AdminClient, group: str) -> None:
-    """Return when a group's coordinator answers for it. Raises KafkaException."""
-    deadline = time.monotonic() + REQUEST_TIMEOUT_SECONDS
-    while True:
-        try:
-            admin.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_SECONDS)[group].result(
-                REQUEST_TIMEOUT_SECONDS + 5
-            )
-            return
-        except KafkaException as error:
-            if error.args[0].code() not in PASSING_CODES or time.monotonic() >= deadline:
-                raise
-            time.sleep(0.05)
+def _client(bootstrap: str, query_name: str, options: Mapping[str, str] | None) -> dict[str, Any]:
+    return client_options_of(
+        SinkSettings(bootstrap, query_name, Identity.TASK, "", client_options=options or {})
+    )
 
 
 @contextlib.contextmanager
-def _asking(settings: SinkSettings, what: str) -> Iterator[AdminClient]:
+def _naming_cluster(bootstrap: str, query_name: str, what: str) -> Iterator[None]:
     try:
-        yield AdminClient(client_options(settings))
-    except KafkaException as error:
+        yield
+    except (ClusterError, KafkaException) as error:
+        reason = error.args[0].str() if isinstance(error, KafkaException) else error
         raise SinkError(
-            f"cannot {what} the exactly-once sink {settings.query_name} at {settings.bootstrap}:"
-            f" {error.args[0].str()}"
+            f"cannot {what} the exactly-once sink {query_name} at {bootstrap}: {reason}"
         ) from error
+
+
+def _utc(timestamp_ms: int) -> str:
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def _settings(

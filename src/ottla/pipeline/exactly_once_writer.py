@@ -1,9 +1,8 @@
 """Write what one Spark task has of one batch into Kafka, exactly once: the part that runs in Python workers.
 
 A task's rows are a *unit*: all rows of a batch that come from one source partition (`Identity.SOURCE`), or
-all rows of the task with that number (`Identity.TASK`). A unit has a transactional id and a consumer group,
-both called `<query>-sink-<unit>`, and the group's committed offset is the number of the next batch of the
-unit: its ledger. Writing a unit:
+all rows of the task with that number (`Identity.TASK`). A unit has a transactional id, and a ledger that says
+the number of its next batch (exactly_once_ledger tells where that is). Writing a unit:
 
 1. `init_transactions`. From its answer on, every older producer of the unit is fenced and its transaction
    has ended, one way or the other. So what the ledger says now stays true until this producer commits.
@@ -23,8 +22,6 @@ sends after the last row.
 from __future__ import annotations
 
 import contextlib
-import enum
-import json
 import os
 import sys
 import time
@@ -46,51 +43,36 @@ from ottla.pipeline.exactly_once_clients import (
     UnitProducer,
     client_options,
 )
+from ottla.pipeline.exactly_once_ledger import (
+    LEDGER_TOPICS,
+    NO_SUCH_TOPIC,
+    POLL_SECONDS,
+    REQUEST_TIMEOUT_SECONDS,
+    Identity,
+    LedgerEntry,
+    SinkError,
+    ledger_topic,
+    read_ledger,
+    read_ledger_topic,
+    unit_group,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from confluent_kafka.admin._metadata import TopicMetadata
 
-REQUEST_TIMEOUT_SECONDS = 15.0
-POLL_SECONDS = 0.1
 MAX_TOPICS_A_TASK = 10_000
-FORMAT_VERSION = 1
 
 _FENCED_CODES = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 # What befalls records because of something else, which is the one to name.
 _CONSEQUENCES = _FENCED_CODES | {KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
-# What a group's coordinator says while it moves, starts, or completes a transaction.
-PASSING_CODES = frozenset(
-    {
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.UNSTABLE_OFFSET_COMMIT,
-        KafkaError._WAIT_COORD,
-        KafkaError._TRANSPORT,
-        KafkaError._TIMED_OUT,
-    }
-)
-
-
-class SinkError(Exception):
-    """The exactly-once sink cannot go on; the message says what failed, for which batch and what to do."""
-
-
-class Identity(enum.Enum):
-    """What a unit is, and so what tells that a batch's rows are the ones that are written already."""
-
-    SOURCE = "source"
-    """The source partition, from the column `source`: for plans in which rows stay where they were read."""
-
-    TASK = "task"
-    """The task's number: for plans that end in a shuffle by key into a fixed number of partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkSettings:
     """What every task of a query gets.
 
-    topic: where rows go that name no other; its partition 0 is also what the units' ledgers are offsets of.
+    topic: where rows go that name no other; its partition 0 is also what the units' groups have offsets of.
     client_options: librdkafka properties; they have the last word.
     """
 
@@ -144,55 +126,6 @@ class TaskPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerEntry:
-    """A unit's ledger: the next batch to write, and who wrote the last one."""
-
-    next_batch: int
-    query_name: str
-    query_id: str
-    run_id: str
-    identity: Identity
-    task: int
-    shuffle_partitions: str
-
-    def metadata(self) -> str:
-        """What is committed beside the offset."""
-        return json.dumps(
-            {
-                "ottla": FORMAT_VERSION,
-                "name": self.query_name,
-                "query": self.query_id,
-                "run": self.run_id,
-                "identity": self.identity.value,
-                "task": self.task,
-                "shuffle": self.shuffle_partitions,
-            },
-            separators=(",", ":"),
-        )
-
-    @classmethod
-    def parse(cls, group: str, offset: int, metadata: str | None) -> LedgerEntry:
-        """Raises SinkError for what this sink has not written."""
-        try:
-            fields = json.loads(metadata or "")
-            if fields["ottla"] != FORMAT_VERSION:
-                raise ValueError(f"version {fields['ottla']}")
-            return cls(
-                offset,
-                str(fields["name"]),
-                str(fields["query"]),
-                str(fields["run"]),
-                Identity(fields["identity"]),
-                int(fields["task"]),
-                str(fields["shuffle"]),
-            )
-        except (ValueError, KeyError, TypeError) as error:
-            raise SinkError(
-                f"group {group} holds offsets that are not this sink's ({error}): give the query another name"
-            ) from error
-
-
-@dataclass(frozen=True, slots=True)
 class UnitResult:
     """What became of a task's rows."""
 
@@ -240,6 +173,7 @@ class _UnitWriter:
         self._unit = unit
         self._where = where
         self.group = unit_group(settings.query_name, unit)
+        self._ledger_topic = ledger_topic(settings.query_name)
         self._client = client_options(settings)
         self._held = UNIT_PRODUCERS.take(settings, self.group)
         self._unit_producer = self._held or self._new_producer()
@@ -283,7 +217,7 @@ class _UnitWriter:
     def open(self) -> LedgerEntry | None:
         """Steps 1 and 2: what the ledger says, which stays true until this producer commits."""
         if self._held is not None:
-            entry = self._read_ledger()
+            entry = self._read_group()
             # Nobody has committed since. Somebody may have fenced this producer: then nothing that it does
             # from here on is committed, and the task's next attempt makes a new one.
             if entry is not None and entry.next_batch == self._held.next_batch:
@@ -293,12 +227,35 @@ class _UnitWriter:
         # Asking for the topic connects to the cluster; asking again waits until the broker's connection has
         # taken the place of the bootstrap address's. Without that, init waits 500 ms for its first retry.
         self._require_topic(topic)
-        self._producer.list_topics(topic, timeout=REQUEST_TIMEOUT_SECONDS)
+        self._require_ledger_topic()
         self._retried(self._producer.init_transactions, REQUEST_TIMEOUT_SECONDS)
-        return self._read_ledger()
+        entry = self._read_group()
+        if entry is None:
+            # The group may have forgotten what the topic has not.
+            entries = read_ledger_topic(self._client, self.group, self._ledger_topic, self.timeout_seconds)
+            entry = entries.get(self.group)
+        return entry
 
-    def _read_ledger(self) -> LedgerEntry | None:
+    def _read_group(self) -> LedgerEntry | None:
         return read_ledger(self._client, self.group, self._settings.topic)
+
+    def _require_ledger_topic(self) -> None:
+        found = self._described(self._ledger_topic)
+        if found.error is not None and found.error.code() not in NO_SUCH_TOPIC:
+            raise KafkaException(found.error)
+        LEDGER_TOPICS.require(
+            self._client,
+            self._ledger_topic,
+            # As safe as the rows: they are worth as much as what is known of them.
+            replicas=lambda: len(self._described(self._settings.topic).partitions[0].replicas),
+            exists=found.error is None,
+        )
+
+    def _described(self, topic: str) -> TopicMetadata:
+        found: TopicMetadata = self._producer.list_topics(topic, timeout=REQUEST_TIMEOUT_SECONDS).topics[
+            topic
+        ]
+        return found
 
     def is_written(self, entry: LedgerEntry | None) -> bool:
         """Whether the batch is in Kafka. Raises SinkError for a ledger of somebody else or ahead of it."""
@@ -363,6 +320,13 @@ class _UnitWriter:
             place.task,
             place.shuffle_partitions,
         )
+        # The record is the last one of the transaction: until it ends, others cannot read behind it.
+        while True:
+            try:
+                self._producer.produce(self._ledger_topic, entry.record(), self.group, 0)
+                break
+            except BufferError:
+                self._queue_full()
         offset = TopicPartition(settings.topic, 0, entry.next_batch, entry.metadata())
         group = LEDGER_READERS.consumer(self._client, self.group).consumer_group_metadata()
         remaining = max(1.0, self.timeout_seconds - (time.monotonic() - self._began))
@@ -392,9 +356,9 @@ class _UnitWriter:
             return
         if len(topics) >= MAX_TOPICS_A_TASK:
             raise SinkError(f"{self._where}: the rows name more than {MAX_TOPICS_A_TASK} topics")
-        found = self._producer.list_topics(topic, timeout=REQUEST_TIMEOUT_SECONDS).topics[topic]
+        found = self._described(topic)
         if found.error is not None:
-            if found.error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+            if found.error.code() in NO_SUCH_TOPIC:
                 raise SinkError(
                     f"{self._where}: topic {topic} does not exist on {self._settings.bootstrap}: create it"
                 )
@@ -574,30 +538,6 @@ def other_query(query_name: str, written_by: str, query_id: str | None) -> str:
         f" name: bring the lost checkpoint back, give the query another name, or forget the former one with"
         f" reset_sink({query_name!r})"
     )
-
-
-def unit_group(query_name: str, unit: str) -> str:
-    """The transactional id and the group of a unit."""
-    return f"{query_name}-sink-{unit}"
-
-
-def read_ledger(options: Mapping[str, Any], group: str, topic: str) -> LedgerEntry | None:
-    """A unit's ledger, after waiting for what a transaction still does to it. Raises KafkaException."""
-    consumer = LEDGER_READERS.consumer(options, group)
-    deadline = time.monotonic() + REQUEST_TIMEOUT_SECONDS
-    while True:
-        try:
-            (committed,) = consumer.committed([TopicPartition(topic, 0)], REQUEST_TIMEOUT_SECONDS)
-            if committed.error is not None:
-                raise KafkaException(committed.error)
-        except KafkaException as error:
-            if error.args[0].code() not in PASSING_CODES or time.monotonic() >= deadline:
-                raise
-            time.sleep(0.01)
-            continue
-        if committed.offset < 0:
-            return None
-        return LedgerEntry.parse(group, committed.offset, committed.metadata)
 
 
 @contextlib.contextmanager

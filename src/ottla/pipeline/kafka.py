@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 REQUEST_TIMEOUT_SECONDS = 15.0
 READ_STALL_SECONDS = 30.0
+TOPIC_GONE_SECONDS = 30.0
+LEDGER_SUFFIX = "-sink-ledger"
+"""What the names of topics end with in which exactly-once sinks keep their books; a pattern reads none."""
 
 _INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
@@ -219,14 +222,49 @@ class KafkaCluster:
     def delete_topic(self, topic: str) -> bool:
         """Delete a topic with all that is in it; False when there is none. Raises ClusterError."""
         future = self._admin.delete_topics([topic], request_timeout=REQUEST_TIMEOUT_SECONDS)[topic]
-        return self._deleted(future, f"delete topic {topic}", KafkaError.UNKNOWN_TOPIC_OR_PART)
+        try:
+            return _deleted(future, KafkaError.UNKNOWN_TOPIC_OR_PART)
+        except (KafkaException, TimeoutError) as error:
+            raise ClusterError(f"cannot delete topic {topic} at {self.bootstrap}: {error}") from error
+
+    def remove_topic(self, topic: str) -> bool:
+        """Delete a topic and wait until it is gone; False when there was none. Raises ClusterError."""
+        deleted = self.delete_topic(topic)
+        deadline = time.monotonic() + TOPIC_GONE_SECONDS
+        while self.topic_id(topic) is not None:
+            if time.monotonic() > deadline:
+                raise ClusterError(f"topic {topic} is still there at {self.bootstrap} after its deletion")
+            time.sleep(0.05)
+        return deleted
 
     def groups(self, prefix: str = "") -> list[str]:
-        """The consumer groups whose names begin with `prefix`. Raises ClusterError."""
-        listed = self._result(
-            self._admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_SECONDS), "list the groups"
-        )
-        return sorted(group.group_id for group in listed.valid if group.group_id.startswith(prefix))
+        """The consumer groups whose names begin with `prefix`: those of all brokers. Raises ClusterError."""
+
+        def ask() -> Any:
+            listed = self._admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_SECONDS)
+            result = listed.result(REQUEST_TIMEOUT_SECONDS + 5)
+            if result.errors:
+                # A broker that did not say its groups would look like one without groups.
+                raise KafkaException(result.errors[0])
+            return result.valid
+
+        listed = self._group_result(ask, "list the groups")
+        return sorted(group.group_id for group in listed if group.group_id.startswith(prefix))
+
+    def offsets_retention_ms(self) -> int | None:
+        """For how long the offsets of a group without members are kept; None when nobody may know."""
+        brokers = self._result(
+            self._admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_SECONDS), "describe the cluster"
+        ).nodes
+        resource = ConfigResource(ConfigResource.Type.BROKER, str(brokers[0].id))
+        future = self._admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_SECONDS)[resource]
+        try:
+            minutes = future.result(REQUEST_TIMEOUT_SECONDS + 5)["offsets.retention.minutes"].value
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
+                return None
+            raise ClusterError(f"cannot read the settings of {self.bootstrap}: {error}") from error
+        return int(minutes) * 60_000
 
     def _describe(self, name: str) -> TopicDescription | None:
         described = self._admin.describe_topics(
@@ -314,7 +352,14 @@ class KafkaCluster:
 
     def commits(self, group: str, topic: str) -> dict[int, CommittedOffset]:
         """What a group has committed for a topic, with the metadata; a partition without is left out."""
-        wanted = [TopicPartition(topic, partition) for partition in self.partitions(topic)]
+        found = self.commits_of(group, [(topic, partition) for partition in self.partitions(topic)])
+        return {partition: committed for (_, partition), committed in found.items()}
+
+    def commits_of(
+        self, group: str, partitions: Sequence[tuple[str, int]]
+    ) -> dict[tuple[str, int], CommittedOffset]:
+        """The same for partitions of any topics."""
+        wanted = [TopicPartition(topic, partition) for topic, partition in partitions]
         # Not by the AdminClient: librdkafka 2.16 crashes in it when a coordinator answers that it is starting
         # or is none any more. This consumer never joins the group.
         consumer = Consumer(
@@ -336,7 +381,9 @@ class KafkaCluster:
             if partition.error is not None:
                 raise ClusterError(f"cannot read the offsets of group {group}: {partition.error}")
         return {
-            partition.partition: CommittedOffset(partition.offset, partition.metadata or "")
+            (partition.topic, partition.partition): CommittedOffset(
+                partition.offset, partition.metadata or ""
+            )
             for partition in found
             if partition.offset >= 0
         }
@@ -349,32 +396,25 @@ class KafkaCluster:
             TopicPartition(topic, partition, offset, metadata) for partition, offset in positions.items()
         ]
         request = ConsumerGroupTopicPartitions(group, offsets)
-        result = self._group_result(
-            lambda: self._admin.alter_consumer_group_offsets(
+
+        def ask() -> None:
+            altered = self._admin.alter_consumer_group_offsets(
                 [request], request_timeout=REQUEST_TIMEOUT_SECONDS
-            )[group].result(REQUEST_TIMEOUT_SECONDS + 5),
-            f"commit offsets of group {group}",
-        )
-        for partition in result.topic_partitions:
-            if partition.error is not None:
-                raise ClusterError(f"cannot commit offsets of group {group}: {partition.error}")
+            )
+            for partition in altered[group].result(REQUEST_TIMEOUT_SECONDS + 5).topic_partitions:
+                if partition.error is not None:
+                    raise KafkaException(partition.error)
+
+        self._group_result(ask, f"commit offsets of group {group}")
 
     def delete_group(self, group: str) -> bool:
         """Remove a group and its offsets; False when there is none. Raises ClusterError, also for members."""
-        future = self._admin.delete_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_SECONDS)[group]
-        return self._deleted(future, f"delete group {group}", KafkaError.GROUP_ID_NOT_FOUND)
 
-    def _deleted(self, future: Any, what: str, missing: int) -> bool:
-        """Whether something was deleted; False where the answer is `missing`. Raises ClusterError."""
-        try:
-            future.result(REQUEST_TIMEOUT_SECONDS + 5)
-        except KafkaException as error:
-            if error.args[0].code() == missing:
-                return False
-            raise ClusterError(f"cannot {what} at {self.bootstrap}: {error}") from error
-        except TimeoutError as error:
-            raise ClusterError(f"cannot {what} at {self.bootstrap}: no answer") from error
-        return True
+        def ask() -> bool:
+            deleted = self._admin.delete_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_SECONDS)
+            return _deleted(deleted[group], KafkaError.GROUP_ID_NOT_FOUND)
+
+        return bool(self._group_result(ask, f"delete group {group}"))
 
     def lag(self, group: str, topic: str) -> int:
         """Records of a topic that a group has not committed yet, as lag tools count them."""
@@ -445,6 +485,17 @@ class KafkaCluster:
             return future.result(REQUEST_TIMEOUT_SECONDS + 5)
         except Exception as error:
             raise ClusterError(f"cannot {what} at {self.bootstrap}: {error}") from error
+
+
+def _deleted(future: Any, missing: int) -> bool:
+    """Whether something was deleted; False where the answer is `missing`. Raises as the future does."""
+    try:
+        future.result(REQUEST_TIMEOUT_SECONDS + 5)
+    except KafkaException as error:
+        if error.args[0].code() == missing:
+            return False
+        raise
+    return True
 
 
 def _read_to(

@@ -18,7 +18,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from ottla.pipeline.client_options import ClientOptionError, java_client_options
-from ottla.pipeline.kafka import ClusterError, KafkaCluster
+from ottla.pipeline.kafka import LEDGER_SUFFIX, ClusterError, KafkaCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -144,7 +144,7 @@ def _matching(source: KafkaSource, names: Iterable[str]) -> list[str]:
         expression = re.compile(source.pattern or "")
     except re.error as error:
         raise SourceError(f"{source.pattern!r} is no regular expression: {error}") from error
-    topics = sorted(name for name in names if expression.fullmatch(name))
+    topics = sorted(name for name in names if expression.fullmatch(name) and not name.endswith(LEDGER_SUFFIX))
     if not topics:
         raise SourceError(f"no topic on {source.bootstrap} has a name like {source.pattern}")
     return topics
@@ -209,7 +209,8 @@ def spark_source_options(source: KafkaSource, topics: Sequence[str], cluster: Ka
     if source.pattern is None:
         options["subscribe"] = ",".join(source.topics)
     else:
-        options["subscribePattern"] = source.pattern
+        # A query that also reads what its sink keeps books in would feed itself.
+        options["subscribePattern"] = f"(?!.*{LEDGER_SUFFIX}$)(?:{source.pattern})"
     if source.min_partitions is not None:
         options["minPartitions"] = str(source.min_partitions)
     return options

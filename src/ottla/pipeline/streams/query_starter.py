@@ -194,7 +194,13 @@ class QueryStarter:
         settings = self.settings
         checkpoint = self._checkpoint(name)
         if checkpoint is not None and not settings.forget_lost_state:
-            check_sink(settings.bootstrap, name, checkpoint.query_id, client_options=settings.client_options)
+            check_sink(
+                settings.bootstrap,
+                name,
+                checkpoint.query_id,
+                client_options=settings.client_options,
+                begun_ms=checkpoint.unfinished_batch_ms,
+            )
         return write_exactly_once(
             _without_constants(query, compiled.frame, settings.dead_letters),
             bootstrap=settings.bootstrap,

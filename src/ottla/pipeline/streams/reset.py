@@ -9,7 +9,7 @@ left: names of queries are also found among what has been put aside.
 
 1. where the next start begins is written (`begin.json`)
 2. checkpoints and all that goes with them are renamed into `.reset-…`
-3. the sinks' groups: known by their ledgers, which go with the topics
+3. the sinks' ledgers: topics, and groups that are known by what is in both
 4. internal topics are deleted, and their deletion is waited for
 5. the groups that show progress
 6. `.reset-…` is deleted
@@ -31,18 +31,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from ottla.pipeline.exactly_once import SinkError, reset_sink
+from ottla.pipeline.exactly_once import SinkError, remove_sink
 from ottla.pipeline.file_lock import FileLock
-from ottla.pipeline.kafka import ClusterError, KafkaCluster
+from ottla.pipeline.kafka import LEDGER_SUFFIX, KafkaCluster
 from ottla.pipeline.streams.planner import plan
 from ottla.pipeline.streams.topology import Topology
 
-TOPIC_GONE_SECONDS: Final = 30.0
 _BEGIN_FILE: Final = "begin.json"
 _PUT_ASIDE: Final = ".reset-"
 _DIRECTORIES: Final = ("checkpoints", "queries", "views")
 _DEAD_LETTERS: Final = "-dead-letters"
-_TOPIC_ENDINGS: Final = ("changelog", "repartition", "heartbeats")
+_TOPIC_ENDINGS: Final = ("changelog", "repartition", "heartbeats", LEDGER_SUFFIX.removeprefix("-"))
 
 
 class ResetError(Exception):
@@ -125,14 +124,13 @@ def reset(planned: ResetPlan) -> list[str]:
         removed += _put_aside(planned.directory)
         for query in planned.queries:
             try:
-                groups = reset_sink(planned.bootstrap, query, planned.client_options)
+                removed += remove_sink(planned.bootstrap, query, planned.client_options)
             except SinkError as error:
                 raise ResetError(f"{error}; the reset is not complete: call it again") from error
-            removed += [f"group {group}" for group in groups]
         for topic in planned.topics:
-            if cluster.delete_topic(topic):
+            # a start that finds the topic still there would take it for its own
+            if cluster.remove_topic(topic):
                 removed.append(f"topic {topic}")
-            _await_gone(cluster, topic)
         for query in planned.queries:
             if cluster.delete_group(query):
                 removed.append(f"group {query}")
@@ -199,15 +197,6 @@ def _put_aside(directory: Path) -> list[str]:
     for path in there:
         path.rename(aside / path.name)
     return [f"directory {path}" for path in there]
-
-
-def _await_gone(cluster: KafkaCluster, topic: str) -> None:
-    """A start that finds the topic still there would take it for its own."""
-    deadline = time.monotonic() + TOPIC_GONE_SECONDS
-    while cluster.topic_id(topic) is not None:
-        if time.monotonic() > deadline:
-            raise ClusterError(f"topic {topic} is still there at {cluster.bootstrap} after its deletion")
-        time.sleep(0.05)
 
 
 @contextlib.contextmanager
