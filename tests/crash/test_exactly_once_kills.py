@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from ottla.pipeline.kafka import KafkaCluster, Topic
+from support.apache_kafka import ApacheKafka
 from support.cluster import Cluster
+from support.confluent import eventually
+from support.ottla_broker import OttlaBroker
 from support.pipeline_kills import EXECUTORS, STATEFUL, STATELESS, KilledPipeline
 
 pytestmark = pytest.mark.spark
@@ -75,6 +78,27 @@ def test_rows_are_there_once_after_many_kills(
     )
     assert killed.unfinished_batches > 0, "no kill has hit the window that the sink is for"
     assert_exactly_once(kafka, killed)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kind", [STATELESS, STATEFUL])
+def test_rows_are_there_once_when_kafka_forgets_groups_before_the_next_start(
+    cluster_kind: str, unique_name: str, tmp_path: Path, kind: str
+) -> None:
+    """Killed until that falls between a unit's commit and its batch's end; back when the groups are gone."""
+    start = {"ottla": OttlaBroker.start, "apache-kafka": ApacheKafka.start}[cluster_kind]
+    settings = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "500"}
+    with start(tmp_path / "broker" / "data", settings=settings) as broker:
+        kafka = KafkaCluster(broker.bootstrap)
+        killed = pipeline(kafka, kind, unique_name, tmp_path, rows=60_000, rows_a_batch=1_000, seed=4)
+        while killed.unfinished_batches == 0:
+            assert killed.run_until_killed("everything", more_batches=1), "no kill has hit the window"
+
+        eventually(lambda: not kafka.groups(f"{unique_name}-sink-"), "the groups are gone", 180)
+        killed.run_to_the_end()
+
+        assert_exactly_once(kafka, killed)
 
 
 @pytest.mark.long

@@ -13,7 +13,10 @@ import pytest
 
 from ottla.pipeline.kafka import KafkaCluster, Topic
 from support import unit_kills
+from support.apache_kafka import ApacheKafka
 from support.cluster import Cluster
+from support.confluent import eventually
+from support.ottla_broker import OttlaBroker
 
 RUN_TIMEOUT_SECONDS = 60
 
@@ -69,7 +72,12 @@ def test_rows_are_there_once_whatever_is_killed_or_comes_back(
                 run.kill()
                 run.wait()
 
-    found = Counter(int(message.value() or b"") for message in kafka.read(unique_name))
+    assert_once(kafka, unique_name, batches)
+
+
+def assert_once(kafka: KafkaCluster, topic: str, batches: int) -> None:
+    """Every row of all units of so many batches is in the topic once."""
+    found = Counter(int(message.value() or b"") for message in kafka.read(topic))
     expected = {
         row
         for batch in range(batches)
@@ -79,6 +87,48 @@ def test_rows_are_there_once_whatever_is_killed_or_comes_back(
     assert {row: count for row, count in found.items() if count > 1} == {}, "rows that are there twice"
     assert expected - set(found) == set(), "rows that are missing"
     assert set(found) == expected
+
+
+@pytest.mark.parametrize("ending", ["deleted", pytest.param("expired", marks=pytest.mark.long)])
+@pytest.mark.timeout(400)
+def test_rows_are_there_once_when_kafka_forgets_groups_between_a_kill_and_the_next_start(
+    cluster_kind: str, unique_name: str, tmp_path: Path, ending: str
+) -> None:
+    """Killed with some or all units of a batch in Kafka and the batch not finished, and long away."""
+    start = {"ottla": OttlaBroker.start, "apache-kafka": ApacheKafka.start}[cluster_kind]
+    settings = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "500"}
+    chance = random.Random(ending)
+    batches = 6
+    with start(tmp_path / "broker" / "data", settings=settings if ending == "expired" else {}) as broker:
+        kafka = KafkaCluster(broker.bootstrap)
+        kafka.ensure_topics([Topic(unique_name, 2)])
+        log = tmp_path / "log"
+        log.mkdir()
+        command = [sys.executable, unit_kills.__file__, "--bootstrap", kafka.bootstrap, "--name", unique_name]
+        command += ["--topic", unique_name, "--batches", str(batches), "--directory", str(log)]
+
+        killed_in = chance.randrange(1, batches), chance.randint(1, unit_kills.UNITS)
+        first = [
+            *command,
+            "--run",
+            "1",
+            "--dies-in-batch",
+            str(killed_in[0]),
+            "--after-units",
+            str(killed_in[1]),
+        ]
+        assert subprocess.run(first, timeout=RUN_TIMEOUT_SECONDS).returncode == -signal.SIGKILL
+        assert unit_kills.finished_batches(log) == killed_in[0]
+        groups = kafka.groups(f"{unique_name}-sink-")
+        assert groups
+        if ending == "deleted":
+            for group in groups:
+                assert kafka.delete_group(group)
+        eventually(lambda: not kafka.groups(f"{unique_name}-sink-"), "the groups are gone", 180)
+        second = subprocess.run([*command, "--run", "2"], timeout=RUN_TIMEOUT_SECONDS, capture_output=True)
+        assert second.returncode == 0, second.stdout + second.stderr
+
+        assert_once(kafka, unique_name, batches)
 
 
 def _wait(run: subprocess.Popen[bytes], seconds: float) -> None:

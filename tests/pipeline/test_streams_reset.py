@@ -46,6 +46,8 @@ class Left:
     def make(self) -> None:
         names = ["orders", "totals", "shop-counts-changelog", "shop-eu-counts-changelog"]
         self.cluster.ensure_topics([Topic(name) for name in names])
+        ledgers = ["shop-counts-sink-ledger", "shop-eu-counts-sink-ledger"]
+        self.cluster.ensure_topics([Topic(name, config={"cleanup.policy": "compact"}) for name in ledgers])
         for group in ("shop-counts", "shop-out", "shop-eu-counts"):
             self.cluster.commit(group, "orders", {0: 0}, "ours")
         for query in ("shop-counts", "shop-out"):
@@ -62,8 +64,8 @@ class Left:
 
     def assert_gone(self) -> None:
         there = set(self.cluster.topic_names())
-        assert {"orders", "totals", "shop-eu-counts-changelog"} <= there
-        assert "shop-counts-changelog" not in there
+        assert {"orders", "totals", "shop-eu-counts-changelog", "shop-eu-counts-sink-ledger"} <= there
+        assert there.isdisjoint({"shop-counts-changelog", "shop-counts-sink-ledger"})
         assert self.cluster.groups("shop") == ["shop-eu-counts"]
         assert sorted(path.name for path in self.directory.iterdir()) in (
             ["spark.lock"],
@@ -82,15 +84,16 @@ def left(broker: OttlaBroker, tmp_path: Path) -> Left:
 @pytest.mark.parametrize("by_name", [False, True])
 def test_all_that_is_the_applications_is_removed_and_nothing_else(left: Left, by_name: bool) -> None:
     planned = left.plan(by_name=by_name)
-    assert planned.topics == ("shop-counts-changelog",)
+    assert planned.topics == ("shop-counts-changelog", "shop-counts-sink-ledger")
     assert sorted(planned.groups) == ["shop-counts", "shop-out"]
     removed = reset(planned)
     assert "topic shop-counts-changelog" in removed
+    assert removed.count("topic shop-counts-sink-ledger") == 1
     assert "group shop-counts" in removed
     left.assert_gone()
 
 
-STEPS = ["_write_beginning", "_put_aside", "_await_gone", "reset_sink", "rmtree"]
+STEPS = ["_write_beginning", "_put_aside", "remove_topic", "remove_sink", "rmtree"]
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -102,7 +105,7 @@ def test_a_reset_that_was_broken_off_is_done_by_the_next(
     class Killed(BaseException):
         pass
 
-    owner = module.shutil if step == "rmtree" else module
+    owner = {"rmtree": module.shutil, "remove_topic": KafkaCluster}.get(step, module)
     real = getattr(owner, step)
 
     def die(*arguments: object) -> None:

@@ -2,14 +2,16 @@
 
 The program keeps a log of finished batches as Spark does, writes every unit of a batch by `write_task` in an
 order of its own, and goes on at the first batch that is not finished. It ends with FENCED when another run of
-it has taken over.
+it has taken over, and kills itself within a batch when it is told to.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import random
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -42,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in ("bootstrap", "name", "topic", "run", "directory"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--batches", type=int, required=True)
+    parser.add_argument("--dies-in-batch", type=int, default=-1)
+    parser.add_argument("--after-units", type=int, default=0)
     given = parser.parse_args(arguments)
     directory = Path(given.directory)
     settings = SinkSettings(given.bootstrap, given.name, Identity.SOURCE, given.topic)
@@ -50,6 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if batch >= given.batches:
             return 0
         for task, unit in enumerate(order.sample(range(UNITS), UNITS)):
+            if (batch, task) == (given.dies_in_batch, given.after_units):
+                os.kill(os.getpid(), signal.SIGKILL)
             place = TaskPlace(batch, "query", given.run, task, "")
             try:
                 write_task(settings, place, _chunks(batch, unit), lambda: None)
@@ -58,6 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 if "taken over" in str(error) or "is written already" in str(error):
                     return FENCED
                 raise
+        if (batch, UNITS) == (given.dies_in_batch, given.after_units):
+            os.kill(os.getpid(), signal.SIGKILL)
         (directory / str(batch)).touch()
     return 0
 
