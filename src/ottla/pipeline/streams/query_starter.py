@@ -160,6 +160,7 @@ class QueryStarter:
         first, *others = compile_query(query, self.environment, names).dead_letters
         for other in others:
             first = first.unionByName(other)
+        self._check_sink(name)
         writer = write_exactly_once(
             first,
             bootstrap=self.settings.bootstrap,
@@ -192,15 +193,7 @@ class QueryStarter:
 
     def _writer(self, name: str, query: PlannedQuery, compiled: Compiled) -> DataStreamWriter:
         settings = self.settings
-        checkpoint = self._checkpoint(name)
-        if checkpoint is not None and not settings.forget_lost_state:
-            check_sink(
-                settings.bootstrap,
-                name,
-                checkpoint.query_id,
-                client_options=settings.client_options,
-                begun_ms=checkpoint.unfinished_batch_ms,
-            )
+        self._check_sink(name)
         return write_exactly_once(
             _without_constants(query, compiled.frame, settings.dead_letters),
             bootstrap=settings.bootstrap,
@@ -210,6 +203,17 @@ class QueryStarter:
             output_mode=compiled.output_mode,
             client_options=settings.client_options,
         )
+
+    def _check_sink(self, name: str) -> None:
+        checkpoint = self._checkpoint(name)
+        if checkpoint is not None and not self.settings.forget_lost_state:
+            check_sink(
+                self.settings.bootstrap,
+                name,
+                checkpoint.query_id,
+                client_options=self.settings.client_options,
+                begun_ms=checkpoint.unfinished_batch_ms,
+            )
 
     def _topic_of_marks(self, query: PlannedQuery) -> str:
         """Where the sink keeps its marks: a topic that stays. Every row names the topic that it goes to."""
