@@ -21,13 +21,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from ottla.protocol.record_batch import decode_records, iterate_headers
+from support.cluster import ServerError
 from support.cluster_load import QUICK_CLIENT
 from support.clusters import ClusterPlan, NodeCluster, combined
 from support.ottla_broker import OttlaBroker
-from support.wire import WireClient, batch, wait_for
+from support.wire import ConnectionClosed, WireClient, batch, wait_for
 
 StartNodes = Callable[[ClusterPlan], AbstractContextManager[NodeCluster]]
 
@@ -194,19 +202,16 @@ class Drill:
                 assert not wanted or start == 0
 
     def contents(self, topic: str, partition: int) -> tuple[int, dict[int, bytes]]:
-        """Where a partition starts, and its records by offset.
-
-        By a new consumer where one can't: librdkafka's may go on for ever without a partition of a topic that
-        was made again when it first asked.
-        """
+        """Where a partition starts, and its records by offset, asked of its leader."""
         deadline = time.monotonic() + 120
         while True:
             try:
-                with reading(self.cluster) as consumer:
-                    return read_to_the_end(consumer, topic, partition)
-            except KafkaException as problem:
-                assert time.monotonic() < deadline, f"{topic}-{partition} can't be read: {problem}"
-                self.count("consumers that could not read")
+                leader = self.cluster.partition(topic, partition).leader_id
+                with self.cluster.wire(leader) as client:
+                    return read_to_the_end(client, topic, partition)
+            except (NotYet, AssertionError, ConnectionClosed, OSError, ServerError, IndexError) as problem:
+                assert time.monotonic() < deadline, f"{topic}-{partition} can't be read: {problem!r}"
+                time.sleep(0.05)
 
     # -- trouble ---------------------------------------------------------------------------------------
 
@@ -301,23 +306,34 @@ def reading(cluster: NodeCluster) -> Iterator[Consumer]:
         consumer.close()
 
 
-def read_to_the_end(consumer: Consumer, topic: str, partition: int) -> tuple[int, dict[int, bytes]]:
-    """Where the partition starts, and its records by offset. Raises KafkaException."""
-    deadline = time.monotonic() + 120
-    where = TopicPartition(topic, partition, OFFSET_BEGINNING)
-    start, end = consumer.get_watermark_offsets(where, timeout=10)
+class NotYet(Exception):
+    """The partition can't be read at the moment."""
+
+
+def read_to_the_end(client: WireClient, topic: str, partition: int) -> tuple[int, dict[int, bytes]]:
+    """Where the partition starts, and its records by offset. Raises NotYet."""
+    earliest = ListOffsetsPartition(partition_index=partition, timestamp=-2)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[earliest])])
+    told = client.call(request, 6).topics[0].partitions[0]
+    if told.error_code:
+        raise NotYet(ErrorCode(told.error_code).name)
     found: dict[int, bytes] = {}
-    consumer.assign([where])
-    while consumer.position([where])[0].offset < end:
-        assert time.monotonic() < deadline, (
-            f"{topic}-{partition} can't be read to {end}: {max(found, default=-1)}"
-        )
-        for message in consumer.consume(500, timeout=0.2):
-            if message.error() is None:
-                assert message.offset() not in found, f"offset {message.offset()} came twice"
-                found[message.offset()] = message.value()
-    consumer.unassign()
-    return start, found
+    offset = told.offset
+    while True:
+        answer = client.fetch(topic, [partition], offset)[partition]
+        if answer.error_code:  # retention may have deleted what was to be read next
+            raise NotYet(ErrorCode(answer.error_code).name)
+        before = offset
+        data = bytes(answer.records or b"")
+        for at, header in iterate_headers(data):
+            for record in decode_records(data[at : at + header.size_bytes]):
+                assert record.offset not in found, f"offset {record.offset} came twice"
+                found[record.offset] = record.value or b""
+            offset = header.next_offset
+        if offset >= answer.high_watermark:
+            return told.offset, found
+        if offset == before:
+            raise NotYet(f"nothing at {offset}, the high watermark is {answer.high_watermark}")
 
 
 @pytest.mark.long
