@@ -17,10 +17,10 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.broker_requests import address_of_broker
-from ottla.broker.handlers.produce import ADMIN_CLIENT_ID
 from ottla.broker.peers import PeerUnreachable
 from ottla.broker.remote_log import read_remote_log
 from ottla.core.coordination.partitioning import is_stray
+from ottla.core.metadata.topic_names import ADMIN_CLIENT_ID
 from ottla.core.strays.homing import Homing, decide, unsettled
 from ottla.core.strays.naming import name_of, stray_test
 from ottla.core.strays.units import LogUnits, Unit

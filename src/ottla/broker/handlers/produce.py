@@ -42,7 +42,7 @@ from ottla.broker.transaction_verification import (
     find_transactional_appends,
 )
 from ottla.broker.turns import PARTS_A_LOOK, SLICE_SECONDS
-from ottla.core.metadata.topic_names import is_internal
+from ottla.core.metadata.topic_names import ADMIN_CLIENT_ID, is_internal
 from ottla.protocol import single_partition_produce
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.batch_validation import HeavyBatch, RejectedRecords, RejectedTimestamps
@@ -66,8 +66,6 @@ Outcome: TypeAlias = Appended | Uncommitted | PartitionProduceResponse
 
 VALID_ACKS = (-1, 0, 1)
 FIRST_VERSION_SERVED = 3
-#: The one client that may write to internal topics, as in Kafka.
-ADMIN_CLIENT_ID = "__admin_client"
 FIRST_VERSION_WITH_ZSTD = 7
 FIRST_VERSION_WITH_LEADER_HINTS = 10
 FIRST_VERSION_WITH_TOPIC_IDS = 13
