@@ -15,7 +15,7 @@ from bench import machine, plot, profiling, report, runner  # noqa: E402
 from bench.errors import BenchError  # noqa: E402
 from bench.scenarios import SCENARIOS, Scenario  # noqa: E402
 from bench.servers import System  # noqa: E402
-from support import java_tools  # noqa: E402
+from support.java import java_tools  # noqa: E402
 
 PROFILE = "profile"
 SCRATCH = REPOSITORY / "build" / "bench"

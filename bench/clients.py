@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ign
 from bench import java_output, processes
 from bench.errors import BenchError, tail
 from bench.servers import Served
-from support.java_tools import java_command
+from support.java.java_tools import java_command
 
 CLIENT_TIMEOUT_SECONDS = 600.0
 ADMIN_TIMEOUT_SECONDS = 30.0

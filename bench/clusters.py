@@ -23,8 +23,9 @@ from ottla.protocol.messages.create_topics_request import (
 )
 from ottla.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
-from support.cluster import ServerError
-from support.clusters import (
+from support.clients.wire import ConnectionClosed, WireClient, batch
+from support.servers.cluster import ServerError
+from support.servers.clusters import (
     APACHE_KAFKA,
     OTTLA,
     ClusterPlan,
@@ -33,7 +34,6 @@ from support.clusters import (
     end_cluster,
     prepare_cluster,
 )
-from support.wire import ConnectionClosed, WireClient, batch
 
 BROKERS = 3
 KINDS = {System.KAFKA: APACHE_KAFKA, System.OTTLA: OTTLA}

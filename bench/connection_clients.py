@@ -24,7 +24,7 @@ import pyspark
 from bench import clients, processes
 from bench.errors import BenchError, tail
 from bench.servers import Served
-from support.java_tools import java_command, kafka_classpath
+from support.java.java_tools import java_command, kafka_classpath
 
 PROGRAMS = Path(__file__).with_name("java") / "Clients.java"
 READY_TIMEOUT_SECONDS = 120.0

@@ -14,8 +14,8 @@ from typing import Protocol
 
 from bench import metadata_client, processes
 from bench.errors import BenchError, tail
-from support.apache_kafka import ApacheKafka
-from support.cluster import ServerError, free_port
+from support.servers.apache_kafka import ApacheKafka
+from support.servers.cluster import ServerError, free_port
 
 START_TIMEOUT_SECONDS = 60.0
 STOP_TIMEOUT_SECONDS = 60.0

@@ -13,7 +13,7 @@ sys.path.insert(0, str(REPOSITORY / "tests"))
 from conformance import report, running  # noqa: E402
 from conformance.suite import Suite, SuiteError, Verdict  # noqa: E402
 from conformance.suites import load_suites  # noqa: E402
-from ottla.pipeline.cache import cache_directory  # noqa: E402
+from ottla.pipeline.spark.cache import cache_directory  # noqa: E402
 
 SCRATCH = REPOSITORY / "build" / "conformance"
 #: A suite of more tests than this has only those told that did not pass.

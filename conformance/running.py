@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.suite import BOOTSTRAP_PLACEHOLDER, Suite, SuiteError, Target, TestResult, Verdict
-from support.apache_kafka import ApacheKafka
-from support.cluster import ServerError, free_port
-from support.ottla_broker import OttlaBroker
+from support.servers.apache_kafka import ApacheKafka
+from support.servers.cluster import ServerError, free_port
+from support.servers.ottla_broker import OttlaBroker
 
 OTTLA, KAFKA = "ottla", "apache-kafka"
 #: Kafka first: what it does is what ottla is held to.

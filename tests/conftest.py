@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.apache_kafka import ApacheKafka
-from support.cluster import Cluster
-from support.clusters import ClusterPlan, NodeCluster, combined, start_cluster
-from support.ottla_broker import OttlaBroker
+from support.servers.apache_kafka import ApacheKafka
+from support.servers.cluster import Cluster
+from support.servers.clusters import ClusterPlan, NodeCluster, combined, start_cluster
+from support.servers.ottla_broker import OttlaBroker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ottla.pipeline.session import SparkPipelineSession
+    from ottla.pipeline.spark.session import SparkPipelineSession
 
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _LEFT_OUT: dict[str, set[str]] = {}
@@ -107,7 +107,7 @@ def start_nodes(
 @pytest.fixture(scope="session")
 def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkPipelineSession]:
     """A local Spark with the Kafka connector. Streaming queries need checkpoints of their own."""
-    from ottla.pipeline.session import SparkSettings, start_session
+    from ottla.pipeline.spark.session import SparkSettings, start_session
 
     directory = tmp_path_factory.mktemp("spark")
     session = start_session(SparkSettings("ottla tests", directory, shuffle_partitions=2, quick_start=True))

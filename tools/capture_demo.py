@@ -13,8 +13,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ottla.pipeline.demo import run
-from ottla.pipeline.demo.page import Picture, page
+from ottla.demo import run
+from ottla.demo.page import Picture, page
 
 TARGET = Path(__file__).parent.parent / "docs" / "demo.svg"
 WIDTH = 120

@@ -15,7 +15,7 @@ from pathlib import Path
 from pyspark.sql import functions as F
 
 from ottla.pipeline.formats import BYTES, time_windowed
-from ottla.pipeline.realtime import Wanted
+from ottla.pipeline.query.realtime import Wanted
 from ottla.streams import Streams, StreamsSettings, tumbling
 
 WINDOW = timedelta(minutes=1)

@@ -23,9 +23,9 @@ from conformance.suite import SuiteError
 
 from bench.connection_clients import janino_jars
 from bench.errors import BenchError, tail
-from ottla.pipeline.cache import cache_directory
-from support.java_tools import java_command, kafka_classpath
-from support.streams_apps import streams_classpath, write_properties
+from ottla.pipeline.spark.cache import cache_directory
+from support.java.java_tools import java_command, kafka_classpath
+from support.java.streams_apps import streams_classpath, write_properties
 
 HERE = Path(__file__).parent
 JAVA = HERE.parent / "java"

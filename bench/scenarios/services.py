@@ -20,8 +20,8 @@ from bench.figures import Bound, Measure, Target
 from bench.http_load import curl_stream, wrk
 from bench.scenarios.scenario import Scenario, Turn
 from bench.servers import Server
-from support.cluster import ServerError
-from support.services import ServiceProcess
+from support.servers.cluster import ServerError
+from support.servers.services import ServiceProcess
 
 SCHEMAS: Final = 10_000
 LOOKUP_SECONDS: Final = 10

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.suite import SuiteError
-from ottla.pipeline.java_runtime import JavaError
-from ottla.pipeline.maven import MavenError, fetch_jars
-from support.java_tools import TOOL_FLAGS, jars_of, java_command, kafka_classpath
+from ottla.pipeline.spark.java_runtime import JavaError
+from ottla.pipeline.spark.maven import MavenError, fetch_jars
+from support.java.java_tools import TOOL_FLAGS, jars_of, java_command, kafka_classpath
 
 SOURCES = Path(__file__).parent
 COMPILER_LOCK = SOURCES / "compiler.jars.lock"

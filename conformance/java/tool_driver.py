@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from conformance.suite import SuiteError
-from support.java_tools import TOOL_FLAGS, java_command
+from support.java.java_tools import TOOL_FLAGS, java_command
 
 DRIVER = "ToolDriver"
 TOOL_TIMEOUT_S = 30.0

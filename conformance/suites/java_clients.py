@@ -13,7 +13,7 @@ from functools import partial
 from conformance.java import CLIENTS_39_LOCK, class_path, compiled
 from conformance.programs import walk
 from conformance.suite import Suite, Target, TestResult
-from support.java_tools import KAFKA_VERSION, TOOL_FLAGS, java_command
+from support.java.java_tools import KAFKA_VERSION, TOOL_FLAGS, java_command
 
 PROGRAM = "ClientWalk"
 SOURCES = ("ClientWalk.java", "Walk.java", "ProducerSteps.java", "ConsumerSteps.java", "AdminSteps.java")

@@ -13,7 +13,7 @@ from conformance.java import class_path, compiled
 from conformance.java.stories import clients, groups, tell, topics
 from conformance.java.tool_driver import tool_driver
 from conformance.suite import Suite, Target, TestResult
-from support.java_tools import KAFKA_VERSION
+from support.java.java_tools import KAFKA_VERSION
 
 STORIES = (*topics.STORIES, *groups.STORIES, *clients.STORIES)
 

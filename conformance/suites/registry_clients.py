@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from conformance.suite import Suite, SuiteError, Target, TestResult
 from conformance.suites.go_clients import walk_go
 from conformance.suites.node_clients import walk_node
-from support.cluster import ServerError
-from support.services import ServiceProcess
+from support.servers.cluster import ServerError
+from support.servers.services import ServiceProcess
 
 # The programs create their topics; one that springs up by itself would hide the error for a missing one.
 SETTINGS = (("auto.create.topics.enable", "false"),)

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 from conformance.suite import Suite, SuiteError, Target, TestResult, Verdict
-from ottla.pipeline.java_runtime import JavaError
-from ottla.pipeline.maven import MavenError
-from support.confluent import create_topic
-from support.java_tools import KAFKA_VERSION
-from support.streams_apps import (
+from ottla.pipeline.spark.java_runtime import JavaError
+from ottla.pipeline.spark.maven import MavenError
+from support.clients.confluent import create_topic
+from support.java.java_tools import KAFKA_VERSION
+from support.java.streams_apps import (
     SMOKE_PARTITIONS,
     SMOKE_TOPICS,
     STREAMS_FLAGS,

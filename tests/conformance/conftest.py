@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from support.apache_kafka import ApacheKafka
-from support.cluster import Cluster
-from support.ottla_broker import OttlaBroker
-from support.transcript import Transcript
-from support.wire import WireClient
+from support.clients.transcript import Transcript
+from support.clients.wire import WireClient
+from support.servers.apache_kafka import ApacheKafka
+from support.servers.cluster import Cluster
+from support.servers.ottla_broker import OttlaBroker
 
 OwnCluster = OttlaBroker | ApacheKafka
 

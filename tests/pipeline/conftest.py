@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from support.postgresql import postgresql, postgresql_programs
+from support.servers.postgresql import postgresql, postgresql_programs
 
 
 @pytest.fixture(scope="session")

@@ -20,10 +20,10 @@ import psycopg
 import pytest
 from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
 
-from ottla.pipeline.demo.tweets import load_tweets
-from support.cluster import free_port
-from support.demo import TIMEOUT_SECONDS, DemoProcess
-from support.processes import descendants, wait_until_gone
+from ottla.demo.tweets import load_tweets
+from support.servers.cluster import free_port
+from support.servers.demo import TIMEOUT_SECONDS, DemoProcess
+from support.servers.processes import descendants, wait_until_gone
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
@@ -99,7 +99,7 @@ def test_a_killed_broker_ends_the_run_and_the_next_one_completes_it(tmp_path: Pa
     with DemoProcess.start(*arguments(tmp_path, *SLOWLY)) as demo:
         demo.wait_for_line(SOME_HAVE_LANDED)
         children = descendants(demo.process.pid)
-        (broker,) = [pid for pid, command in children.items() if "ottla.pipeline.demo.broker" in command]
+        (broker,) = [pid for pid, command in children.items() if "ottla.demo.broker" in command]
         os.kill(broker, signal.SIGKILL)
 
         # then: it says so, fails, and leaves nothing running

@@ -11,13 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
 
-from ottla.pipeline.demo.messages import SCORED, ScoredTweet, tweet_to_json
-from ottla.pipeline.demo.query import LandBatch, counts_by_window, scored
+from ottla.demo.messages import SCORED, ScoredTweet, tweet_to_json
+from ottla.demo.query import LandBatch, counts_by_window, scored
 from ottla.pipeline.kafka import KafkaCluster, Topic
 from ottla.pipeline.stores import Document, Outputs, StoreError
 from ottla.pipeline.stores.sqlite import SqliteDocuments
 from ottla.pipeline.stores.tantivy_index import TantivyIndex
-from support.cluster import Cluster
+from support.servers.cluster import Cluster
 
 TEXTS = {
     "1": "I love this, what a GREAT day!!! 🙂",
@@ -145,7 +145,7 @@ def landing(
     cluster: Cluster, unique_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Landing]:
     kafka = KafkaCluster(cluster.bootstrap)
-    monkeypatch.setattr("ottla.pipeline.demo.query.SCORED", unique_name)
+    monkeypatch.setattr("ottla.demo.query.SCORED", unique_name)
     monkeypatch.setitem(globals(), "SCORED", unique_name)
     kafka.ensure_topics([Topic(unique_name, partitions=3)])
     yield Landing(kafka, tmp_path)

@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ottla.pipeline.exactly_once import (
+from ottla.pipeline.kafka import KafkaCluster, Topic, stream_from
+from ottla.pipeline.sink.exactly_once import (
     Identity,
     SinkError,
     reset_sink,
@@ -19,9 +20,8 @@ from ottla.pipeline.exactly_once import (
     write_batch_exactly_once,
     write_exactly_once,
 )
-from ottla.pipeline.kafka import KafkaCluster, Topic, stream_from
-from support.cluster import Cluster
-from support.confluent import produce
+from support.clients.confluent import produce
+from support.servers.cluster import Cluster
 
 pytestmark = pytest.mark.spark
 QUERY_TIMEOUT_SECONDS = 90

@@ -15,10 +15,11 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
-from ottla.pipeline import exactly_once_clients, exactly_once_writer
-from ottla.pipeline.exactly_once import check_sink, reset_sink
-from ottla.pipeline.exactly_once_clients import UNIT_PRODUCERS, UnitProducer, client_options
-from ottla.pipeline.exactly_once_ledger import (
+from ottla.pipeline.kafka import KafkaCluster
+from ottla.pipeline.sink import exactly_once_clients, exactly_once_writer
+from ottla.pipeline.sink.exactly_once import check_sink, reset_sink
+from ottla.pipeline.sink.exactly_once_clients import UNIT_PRODUCERS, UnitProducer, client_options
+from ottla.pipeline.sink.exactly_once_ledger import (
     Identity,
     LedgerEntry,
     SinkError,
@@ -27,10 +28,9 @@ from ottla.pipeline.exactly_once_ledger import (
     read_ledger_topic,
     unit_group,
 )
-from ottla.pipeline.exactly_once_writer import SinkSettings, TaskPlace, UnitResult, write_task
-from ottla.pipeline.kafka import KafkaCluster
-from support.cluster import Cluster
-from support.confluent import create_topic, produce
+from ottla.pipeline.sink.exactly_once_writer import SinkSettings, TaskPlace, UnitResult, write_task
+from support.clients.confluent import create_topic, produce
+from support.servers.cluster import Cluster
 
 PLACE = TaskPlace(batch_id=7, query_id="query-1", run_id="run-1", task=0, shuffle_partitions="2")
 

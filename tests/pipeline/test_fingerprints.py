@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from ottla.pipeline.streams.fingerprints import Fingerprint, StateChanged, check_fingerprint, fingerprint
-from ottla.pipeline.streams.planner import plan
 from ottla.streams import Streams
+from ottla.streams.plan.planner import plan
+from ottla.streams.run.fingerprints import Fingerprint, StateChanged, check_fingerprint, fingerprint
 
 pytestmark = pytest.mark.spark
 

@@ -21,8 +21,8 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from ottla.pipeline import formats
 from ottla.pipeline.formats import Format
-from ottla.pipeline.streams.stateless import read_source
-from ottla.pipeline.streams.topology import Source, Start
+from ottla.streams.compile.stateless import read_source
+from ottla.streams.plan.topology import Source, Start
 
 pytestmark = pytest.mark.spark
 UNUSED = "a topic"

@@ -21,9 +21,9 @@ from pyspark.sql import functions as F
 
 from ottla.pipeline import formats
 from ottla.pipeline.formats import Format, FormatError
-from support.ottla_broker import OttlaBroker
-from support.protobuf_messages import message_class
-from support.services import ServiceProcess
+from support.schemas.protobuf_messages import message_class
+from support.servers.ottla_broker import OttlaBroker
+from support.servers.services import ServiceProcess
 
 pytestmark = pytest.mark.spark
 

@@ -23,19 +23,19 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-from ottla.pipeline.streams.keyed_host import bucket_ids, observation_name, run_keyed
-from ottla.pipeline.streams.operators.aggregate import StreamAggregate
-from ottla.pipeline.streams.operators.aggregation import Aggregate, Count
-from ottla.pipeline.streams.operators.operator import KeyedOperator
-from ottla.pipeline.streams.operators.processor import (
+from ottla.streams.host.keyed_host import bucket_ids, observation_name, run_keyed
+from ottla.streams.operators.aggregate import StreamAggregate
+from ottla.streams.operators.aggregation import Aggregate, Count
+from ottla.streams.operators.operator import KeyedOperator
+from ottla.streams.operators.processor import (
     Processor,
     ProcessorContext,
     ProcessorOperator,
     ProcessorRecord,
 )
-from ottla.pipeline.streams.operators.stream_table_join import StreamTableJoin
-from ottla.pipeline.streams.operators.windowed_aggregate import WindowedAggregate
-from ottla.pipeline.streams.windows import TumblingWindows
+from ottla.streams.operators.stream_table_join import StreamTableJoin
+from ottla.streams.operators.windowed_aggregate import WindowedAggregate
+from ottla.streams.operators.windows import TumblingWindows
 
 pytestmark = pytest.mark.spark
 

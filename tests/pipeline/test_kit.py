@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ottla.pipeline.formats import json
-from ottla.pipeline.streams import kit_environment
-from ottla.pipeline.streams.kit_environment import KitError
-from ottla.pipeline.streams.operators.processor import Processor, ProcessorContext, ProcessorRecord
-from ottla.pipeline.streams.testing import DEAD_LETTERS, START, TopologyTestDriver
 from ottla.streams import PythonRecord, Streams, python, tumbling
+from ottla.streams.kit import kit_environment
+from ottla.streams.kit.kit_environment import KitError
+from ottla.streams.kit.testing import DEAD_LETTERS, START, TopologyTestDriver
+from ottla.streams.operators.processor import Processor, ProcessorContext, ProcessorRecord
 
 pytestmark = pytest.mark.spark
 

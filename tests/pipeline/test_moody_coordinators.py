@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 import ottla
-from ottla.pipeline.exactly_once_ledger import Identity, LedgerEntry
-from support.moody_coordinator import GROUP, TOPIC, Mood, moody_coordinator
+from ottla.pipeline.sink.exactly_once_ledger import Identity, LedgerEntry
+from support.clients.moody_coordinator import GROUP, TOPIC, Mood, moody_coordinator
 
 LOADING, NOT_AVAILABLE, NOT_COORDINATOR = 14, 15, 16
 ENTRY = LedgerEntry(7, "copy", "query-1", "run-1", Identity.SOURCE, 0, "2")
 CALL = """
 import sys
-from ottla.pipeline.exactly_once import SinkError, check_sink
+from ottla.pipeline.sink.exactly_once import SinkError, check_sink
 from ottla.pipeline.kafka import ClusterError, KafkaCluster
 call, bootstrap, topic, group = sys.argv[1:]
 cluster = KafkaCluster(bootstrap)

@@ -17,12 +17,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ottla.pipeline.kafka import KafkaCluster, Topic
-from ottla.pipeline.source import KafkaSource, read_batch, read_stream
-from ottla.pipeline.streams import native
-from ottla.pipeline.streams.global_snapshots import GlobalSnapshot, GlobalSnapshots
-from ottla.pipeline.streams.heartbeat import Heartbeat, heartbeat_topic, heartbeats
-from ottla.pipeline.streams.records import Record
-from ottla.pipeline.streams.topology import (
+from ottla.pipeline.query.source import KafkaSource, read_batch, read_stream
+from ottla.streams.compile import native
+from ottla.streams.operators.windows import JoinWindows, SlidingWindows, TumblingWindows, Windows
+from ottla.streams.plan.records import Record
+from ottla.streams.plan.topology import (
     Emit,
     GlobalJoin,
     JoinKind,
@@ -30,10 +29,11 @@ from ottla.pipeline.streams.topology import (
     StreamJoin,
     TopologyError,
 )
-from ottla.pipeline.streams.windows import JoinWindows, SlidingWindows, TumblingWindows, Windows
-from support.cluster import Cluster
-from support.spark_batches import one_task_each, run, stream_of
-from support.stream_models import Fact
+from ottla.streams.run.global_snapshots import GlobalSnapshot, GlobalSnapshots
+from ottla.streams.run.heartbeat import Heartbeat, heartbeat_topic, heartbeats
+from support.pipeline.spark_batches import one_task_each, run, stream_of
+from support.pipeline.stream_models import Fact
+from support.servers.cluster import Cluster
 
 pytestmark = pytest.mark.spark
 TIMEOUT_SECONDS = 90

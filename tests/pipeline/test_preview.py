@@ -11,11 +11,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ottla.pipeline.kafka import KafkaCluster, Topic
-from ottla.pipeline.streams.kit_environment import KitError
-from ottla.pipeline.streams.preview import Preview, preview, preview_application
-from ottla.pipeline.streams.testing import OutputRecord
 from ottla.streams import Emit, Streams, tumbling
-from support.cluster import Cluster
+from ottla.streams.kit.kit_environment import KitError
+from ottla.streams.kit.preview import Preview, preview, preview_application
+from ottla.streams.kit.testing import OutputRecord
+from support.servers.cluster import Cluster
 
 pytestmark = pytest.mark.spark
 

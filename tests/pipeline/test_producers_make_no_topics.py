@@ -5,7 +5,7 @@ from __future__ import annotations
 from confluent_kafka import Producer
 
 from ottla.pipeline.kafka import KafkaCluster
-from support.cluster import Cluster
+from support.servers.cluster import Cluster
 
 
 def test_a_producer_asks_for_its_topic_and_makes_none(cluster: Cluster, unique_name: str) -> None:

@@ -15,11 +15,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from ottla.pipeline.kafka import KafkaCluster, Topic, stream_to
-from ottla.pipeline.metrics import QueryMetrics
-from ottla.pipeline.progress import marked_query
-from ottla.pipeline.query import PipelineQuery, QueryRunner, QueryState
-from ottla.pipeline.query_progress import QueryProgress
-from ottla.pipeline.query_spec import (
+from ottla.pipeline.query.metrics import QueryMetrics
+from ottla.pipeline.query.progress import marked_query
+from ottla.pipeline.query.query import PipelineQuery, QueryRunner, QueryState
+from ottla.pipeline.query.query_progress import QueryProgress
+from ottla.pipeline.query.query_spec import (
     AvailableNow,
     Beginning,
     LostCheckpoint,
@@ -28,9 +28,9 @@ from ottla.pipeline.query_spec import (
     QuerySpec,
     reset_query,
 )
-from ottla.pipeline.source import KafkaSource, SourceError, read_stream
-from support.cluster import Cluster
-from support.confluent import eventually, produce
+from ottla.pipeline.query.source import KafkaSource, SourceError, read_stream
+from support.clients.confluent import eventually, produce
+from support.servers.cluster import Cluster
 
 pytestmark = pytest.mark.spark
 BATCH_TIMEOUT_S = 90

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ottla.pipeline.kafka import KafkaCluster, Topic
-from support.cluster import Cluster
-from support.real_time import RECORDS
+from support.pipeline.real_time import RECORDS
+from support.servers.cluster import Cluster
 
 PYTHON_ENVIRONMENT = "OTTLA_REAL_TIME_PYTHON"
 MAKE_ONE = (
@@ -31,7 +31,7 @@ def test_records_flow_through_a_running_batch(cluster: Cluster, unique_name: str
     kafka.ensure_topics([Topic(unique_name), Topic(f"{unique_name}-out")])
 
     done = subprocess.run(
-        [python, "-m", "support.real_time", str(tmp_path), cluster.bootstrap, unique_name],
+        [python, "-m", "support.pipeline.real_time", str(tmp_path), cluster.bootstrap, unique_name],
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,

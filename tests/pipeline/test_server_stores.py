@@ -11,8 +11,8 @@ import requests
 from ottla.pipeline.stores import StoreError
 from ottla.pipeline.stores.elasticsearch import ElasticsearchIndex
 from ottla.pipeline.stores.postgres import PostgresDocuments
-from support.elasticsearch import VERSIONS, elasticsearch
-from support.stores import check_document_store, check_many_documents, check_search_index, document
+from support.pipeline.stores import check_document_store, check_many_documents, check_search_index, document
+from support.servers.elasticsearch import VERSIONS, elasticsearch
 
 
 @pytest.fixture(scope="module", params=list(VERSIONS))

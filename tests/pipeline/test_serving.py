@@ -26,9 +26,9 @@ from pyspark.sql.types import (
 )
 
 from ottla.pipeline.kafka import KafkaCluster, Topic
-from ottla.pipeline.streams.serving import AGE_HEADER, LAG_HEADER, QueryServer
-from ottla.pipeline.streams.views import View, ViewError, ViewSettings, ViewState
-from support.ottla_broker import OttlaBroker
+from ottla.streams.views.serving import AGE_HEADER, LAG_HEADER, QueryServer
+from ottla.streams.views.views import View, ViewError, ViewSettings, ViewState
+from support.servers.ottla_broker import OttlaBroker
 
 BOUND_SECONDS = 30.0
 TEXT, COUNT, BYTES = StringType(), LongType(), BinaryType()
@@ -306,7 +306,7 @@ def test_two_processes_serve_the_same_table(make_table: MakeTable, tmp_path: Pat
     counts.write((b"alice", int64(4)))
     with served(counts) as (_, one):
         with pytest.raises(ViewError, match="another process serves"), pytest.MonkeyPatch.context() as patch:
-            patch.setattr("ottla.pipeline.streams.views.LOCK_SECONDS", 0.0)
+            patch.setattr("ottla.streams.views.views.LOCK_SECONDS", 0.0)
             View(counts.settings).start()
         counts.settings = replace(counts.settings, directory=tmp_path / "other")
         with served(counts) as (_, other):

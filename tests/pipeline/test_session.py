@@ -14,12 +14,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ottla.pipeline.kafka import KafkaCluster, Topic
-from ottla.pipeline.session import SparkError, SparkSettings
-from ottla.pipeline.spark_connect import connect
-from ottla.pipeline.spark_jars import LOCAL_FILES_CLASS
-from support.cluster import Cluster
-from support.confluent import produce
-from support.spark_masters import connect_server, run_pipeline
+from ottla.pipeline.spark.session import SparkError, SparkSettings
+from ottla.pipeline.spark.spark_connect import connect
+from ottla.pipeline.spark.spark_jars import LOCAL_FILES_CLASS
+from support.clients.confluent import produce
+from support.pipeline.spark_masters import connect_server, run_pipeline
+from support.servers.cluster import Cluster
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_a_connect_server_that_is_away_is_found_out_at_once() -> None:
 
 
 def test_a_checkpoint_location_names_the_queries_checkpoints(tmp_path: Path) -> None:
-    from ottla.pipeline.session import SparkPipelineSession
+    from ottla.pipeline.spark.session import SparkPipelineSession
 
     made = SparkPipelineSession(None, None, tmp_path, None, None)  # type: ignore[arg-type]
     assert made.checkpoint_of("orders") == f"{tmp_path.as_uri()}/checkpoints/orders"

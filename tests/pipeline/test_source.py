@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
 from ottla.pipeline.kafka import KafkaCluster, Topic
-from ottla.pipeline.source import (
+from ottla.pipeline.query.source import (
     LATEST,
     RECORD_COLUMNS,
     FromOffsets,
@@ -21,8 +21,8 @@ from ottla.pipeline.source import (
     read_batch,
     read_stream,
 )
-from support.cluster import Cluster
-from support.confluent import produce
+from support.clients.confluent import produce
+from support.servers.cluster import Cluster
 
 TIMEOUT_S = 90
 

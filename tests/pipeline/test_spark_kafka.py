@@ -9,10 +9,10 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
 from ottla.pipeline.kafka import ClusterError, KafkaCluster, Topic, stream_from, stream_to, table_from
-from ottla.pipeline.progress import ProgressPublisher
-from ottla.pipeline.session import SparkError, SparkSettings, start_session
-from support.cluster import Cluster
-from support.confluent import eventually
+from ottla.pipeline.query.progress import ProgressPublisher
+from ottla.pipeline.spark.session import SparkError, SparkSettings, start_session
+from support.clients.confluent import eventually
+from support.servers.cluster import Cluster
 
 pytestmark = pytest.mark.spark
 BATCH_TIMEOUT_SECONDS = 90

@@ -14,10 +14,10 @@ from confluent_kafka import Producer
 from pyspark.sql import functions as F
 
 from ottla.pipeline.kafka import KafkaCluster, Topic
-from ottla.pipeline.session import SparkPipelineSession
-from ottla.pipeline.streams import internal_topics
+from ottla.pipeline.spark.session import SparkPipelineSession
 from ottla.streams import PythonRecord, Streams, StreamsError, StreamsSettings, python, tumbling
-from support.cluster import Cluster
+from ottla.streams.run import internal_topics
+from support.servers.cluster import Cluster
 
 pytestmark = pytest.mark.spark
 
@@ -48,7 +48,7 @@ class Running:
         """Run the application until all that is there now is done; how many dead letters it has counted."""
         from dataclasses import replace
 
-        from ottla.pipeline.streams.application import start
+        from ottla.streams.run.application import start
 
         settings = replace(self.settings, **changes)  # type: ignore[arg-type]
         with start(app.topology(), settings, session=self.session) as running:

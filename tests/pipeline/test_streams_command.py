@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import Producer
 
 from ottla.pipeline.kafka import KafkaCluster, Topic
-from support.ottla_broker import OttlaBroker
+from support.servers.ottla_broker import OttlaBroker
 
 BOUND_SECONDS = 120.0
 APP = """

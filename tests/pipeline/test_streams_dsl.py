@@ -14,8 +14,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ottla.pipeline.formats import TEXT, json, time_windowed
-from ottla.pipeline.streams.operators.processor import Processor, ProcessorContext, ProcessorRecord
-from ottla.pipeline.streams.windows import Windows
 from ottla.streams import (
     Emit,
     PythonRecord,
@@ -30,6 +28,8 @@ from ottla.streams import (
     vectorized,
     within,
 )
+from ottla.streams.operators.processor import Processor, ProcessorContext, ProcessorRecord
+from ottla.streams.operators.windows import Windows
 from ottla.streams.testing import TopologyTestDriver
 
 pytestmark = pytest.mark.spark

@@ -12,9 +12,9 @@ import pytest
 
 from ottla.pipeline.file_lock import FileLock
 from ottla.pipeline.kafka import ClusterError, KafkaCluster, Topic
-from ottla.pipeline.streams import reset as module
-from ottla.pipeline.streams.dsl import Streams
-from ottla.pipeline.streams.reset import (
+from ottla.streams.dsl import Streams
+from ottla.streams.run import reset as module
+from ottla.streams.run.reset import (
     ResetError,
     ResetPlan,
     beginning_after_reset,
@@ -22,7 +22,7 @@ from ottla.pipeline.streams.reset import (
     plan_reset,
     reset,
 )
-from support.ottla_broker import OttlaBroker
+from support.servers.ottla_broker import OttlaBroker
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.apache_kafka import ApacheKafka
-from support.ottla_broker import OttlaBroker
-from support.services import ServiceProcess
+from support.servers.apache_kafka import ApacheKafka
+from support.servers.ottla_broker import OttlaBroker
+from support.servers.services import ServiceProcess
 
 
 @pytest.fixture(scope="session")

@@ -21,11 +21,11 @@ from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from support.cluster import free_port
-from support.confluent import TIMEOUT_S, admin_client, consumer, create_topic, produce, read_all
-from support.ottla_broker import OttlaBroker
-from support.protobuf_messages import message_class
-from support.services import ServiceProcess
+from support.clients.confluent import TIMEOUT_S, admin_client, consumer, create_topic, produce, read_all
+from support.schemas.protobuf_messages import message_class
+from support.servers.cluster import free_port
+from support.servers.ottla_broker import OttlaBroker
+from support.servers.services import ServiceProcess
 
 VALUE = {"confluent.value.schema.validation": "true"}
 KEY = {"confluent.key.schema.validation": "true"}

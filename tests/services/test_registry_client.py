@@ -23,7 +23,7 @@ from confluent_kafka.schema_registry import (
     ServerConfig,
 )
 
-from support.services import ServiceProcess
+from support.servers.services import ServiceProcess
 
 
 @pytest.fixture

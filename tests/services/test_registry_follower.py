@@ -11,8 +11,8 @@ import httpx
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
-from support.ottla_broker import OttlaBroker
-from support.services import ServiceProcess
+from support.servers.ottla_broker import OttlaBroker
+from support.servers.services import ServiceProcess
 
 ONE = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
 UNFIT = '{"type":"record","name":"R","fields":[{"name":"b","type":"int"}]}'

@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from support.ottla_broker import OttlaBroker
-from support.services import ServiceProcess
+from support.servers.ottla_broker import OttlaBroker
+from support.servers.services import ServiceProcess
 
 VERSIONS = 60
 """Each takes a second or more to be compared with: all of them more than a test may wait for."""

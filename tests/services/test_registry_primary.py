@@ -16,10 +16,10 @@ import httpx
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from support.cluster import ServerError
-from support.confluent import create_topic, eventually
-from support.ottla_broker import OttlaBroker
-from support.services import ServiceProcess
+from support.clients.confluent import create_topic, eventually
+from support.servers.cluster import ServerError
+from support.servers.ottla_broker import OttlaBroker
+from support.servers.services import ServiceProcess
 
 QUICK = {"kafkagroup.session.timeout.ms": "2000", "kafkagroup.heartbeat.interval.ms": "300"}
 WRITERS = 8

@@ -22,10 +22,10 @@ from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSe
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext, SerializationError
 
-from support.confluent import create_topic, produce, read_all
-from support.ottla_broker import OttlaBroker
-from support.protobuf_messages import message_class
-from support.services import ServiceProcess
+from support.clients.confluent import create_topic, produce, read_all
+from support.schemas.protobuf_messages import message_class
+from support.servers.ottla_broker import OttlaBroker
+from support.servers.services import ServiceProcess
 
 ORDER = {
     "type": "record",

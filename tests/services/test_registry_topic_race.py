@@ -15,18 +15,18 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from ottla.client import kafka_requests
+from ottla.client.kafka_access import KafkaAccess
 from ottla.protocol.apis import ApiKey
-from ottla.services import kafka_requests
-from ottla.services.kafka_access import KafkaAccess
-from ottla.services.registry import topic as schemas_topic
-from ottla.services.registry.loss import Loss, TopicLost
-from ottla.services.registry.partition_log import UNKNOWN_ID, Fetched
-from ottla.services.registry.preparing import prepare
-from ottla.services.registry.records import Record
-from ottla.services.registry.topic import SchemasTopic
-from ottla.services.registry.writer import Unstored
-from support.confluent import create_topic, eventually
-from support.ottla_broker import OttlaBroker
+from ottla.registry import topic as schemas_topic
+from ottla.registry.core.records import Record
+from ottla.registry.loss import Loss, TopicLost
+from ottla.registry.partition_log import UNKNOWN_ID, Fetched
+from ottla.registry.preparing import prepare
+from ottla.registry.topic import SchemasTopic
+from ottla.registry.writer import Unstored
+from support.clients.confluent import create_topic, eventually
+from support.servers.ottla_broker import OttlaBroker
 
 TIMEOUT_S = 60
 CAPS = {

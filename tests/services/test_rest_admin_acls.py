@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from support.apache_kafka import ApacheKafka
-from support.rest_api import RestApi
+from support.rest.rest_api import RestApi
+from support.servers.apache_kafka import ApacheKafka
 
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

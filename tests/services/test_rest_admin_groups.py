@@ -13,9 +13,9 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from ottla.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
-from support.cluster import Cluster
-from support.rest_api import RestApi
-from support.wire import WireClient
+from support.clients.wire import WireClient
+from support.rest.rest_api import RestApi
+from support.servers.cluster import Cluster
 
 TIMEOUT_S = 60.0
 

@@ -13,8 +13,8 @@ from ottla.protocol.messages.alter_partition_reassignments_request import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from support.clusters import NodeCluster
-from support.rest_api import RestApi
+from support.rest.rest_api import RestApi
+from support.servers.clusters import NodeCluster
 
 THROTTLES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 

@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from support.cluster import Cluster
-from support.rest_api import RestApi
+from support.rest.rest_api import RestApi
+from support.servers.cluster import Cluster
 
 NOT_FOUND = "This server does not host this topic-partition."
 

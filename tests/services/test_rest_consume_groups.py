@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import TopicPartition
 
-from support.confluent import (
+from support.clients.confluent import (
     assigned_partitions,
     consumer,
     create_topic,
@@ -17,9 +17,9 @@ from support.confluent import (
     poll_until,
     produce,
 )
-from support.ottla_broker import OttlaBroker
-from support.rest_instances import Instance
-from support.services import ServiceProcess
+from support.rest.rest_instances import Instance
+from support.servers.ottla_broker import OttlaBroker
+from support.servers.services import ServiceProcess
 
 
 @pytest.fixture(scope="module")

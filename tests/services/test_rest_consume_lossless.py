@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 
-from support.confluent import create_topic, eventually, produce
-from support.ottla_broker import OttlaBroker
-from support.rest_instances import Instance, cut
-from support.services import ServiceProcess
+from support.clients.confluent import create_topic, eventually, produce
+from support.rest.rest_instances import Instance, cut
+from support.servers.ottla_broker import OttlaBroker
+from support.servers.services import ServiceProcess
 
 
 def number(record: dict[str, str]) -> int:

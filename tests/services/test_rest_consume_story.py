@@ -14,10 +14,10 @@ from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from support.confluent import create_topic, produce
-from support.ottla_broker import OttlaBroker
-from support.rest_instances import Instance
-from support.services import ServiceProcess
+from support.clients.confluent import create_topic, produce
+from support.rest.rest_instances import Instance
+from support.servers.ottla_broker import OttlaBroker
+from support.servers.services import ServiceProcess
 
 BIRD = """{"type": "record", "name": "Bird", "namespace": "zoo", "fields": [
     {"name": "species", "type": "string"}, {"name": "ring", "type": ["null", "int"], "default": null}]}"""

@@ -17,12 +17,12 @@ from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf.json_format import MessageToDict
 
-from ottla.services.schemas.formats import format_of
-from ottla.services.schemas.model import SchemaType
-from support.confluent import create_topic
-from support.ottla_broker import OttlaBroker
-from support.services import ServiceProcess
-from support.whole_topics import read_everything
+from ottla.schemas.formats import format_of
+from ottla.schemas.model import SchemaType
+from support.clients.confluent import create_topic
+from support.clients.whole_topics import read_everything
+from support.servers.ottla_broker import OttlaBroker
+from support.servers.services import ServiceProcess
 
 JSON = "application/vnd.kafka.json.v2+json"
 BINARY = "application/vnd.kafka.binary.v2+json"

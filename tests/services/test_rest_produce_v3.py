@@ -12,10 +12,10 @@ from typing import Any
 import httpx
 import pytest
 
-from support.confluent import create_topic, eventually
-from support.ottla_broker import OttlaBroker
-from support.services import ServiceProcess
-from support.whole_topics import read_everything
+from support.clients.confluent import create_topic, eventually
+from support.clients.whole_topics import read_everything
+from support.servers.ottla_broker import OttlaBroker
+from support.servers.services import ServiceProcess
 
 WAIT_SECONDS = 30
 

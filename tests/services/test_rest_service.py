@@ -10,10 +10,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from support.cluster import free_port
-from support.ottla_broker import OttlaBroker
-from support.rest_api import RestApi
-from support.services import ServiceProcess
+from support.rest.rest_api import RestApi
+from support.servers.cluster import free_port
+from support.servers.ottla_broker import OttlaBroker
+from support.servers.services import ServiceProcess
 
 
 def test_what_the_user_may_set(broker: OttlaBroker, tmp_path: Path) -> None:

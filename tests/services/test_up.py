@@ -14,9 +14,9 @@ import httpx
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from support.cluster import ServerError, ServerProcess, free_port, wait_until_closed
-from support.confluent import admin_client, eventually
-from support.processes import descendants, wait_until_gone
+from support.clients.confluent import admin_client, eventually
+from support.servers.cluster import ServerError, ServerProcess, free_port, wait_until_closed
+from support.servers.processes import descendants, wait_until_gone
 
 
 class Up:

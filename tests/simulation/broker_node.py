@@ -1,6 +1,6 @@
 """A simulated broker: its life in the cluster, what it leads and follows, what clients ask of it.
 
-The order of steps is the one of `broker/lifecycle.py`, `replica_manager.py` and `followers.py`.
+The order of steps is the one of `broker/controller/lifecycle.py`, `replica_manager.py` and `followers.py`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from ottla.core.metadata.features import SUPPORTED_FEATURES
-from ottla.core.metadata.image import MetadataDelta, PartitionImage, TopicImage
+from ottla.core.image.features import SUPPORTED_FEATURES
+from ottla.core.image.image import MetadataDelta, PartitionImage, TopicImage
 from ottla.core.replica.follower import (
     AdvanceLogStart,
     AppendFetched,

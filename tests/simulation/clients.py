@@ -31,7 +31,7 @@ from simulation.wire import (
 from simulation.world.host import Host
 from simulation.world.network import Network
 from simulation.world.scheduler import Scheduler
-from support.histories import History, Outcome, Send
+from support.clients.histories import History, Outcome, Send
 
 NOT_APPENDED = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from ottla.core.metadata.image import MetadataImage
+from ottla.core.image.image import MetadataImage
 from ottla.core.quorum.api import (
     ListenerEndpoint,
     QuorumSettings,
@@ -26,7 +26,14 @@ from simulation.observer import Observer, Violation
 from simulation.quorum_node import SNAPSHOTS, address_of, encode_snapshot
 from simulation.world.network import Network
 from simulation.world.scheduler import MILLISECOND, Scheduler
-from support.histories import History, Poll, aborted_reads, duplicates, lost_writes, values_that_changed
+from support.clients.histories import (
+    History,
+    Poll,
+    aborted_reads,
+    duplicates,
+    lost_writes,
+    values_that_changed,
+)
 
 FORMING_MS = 30_000
 """A cluster without faults is there by then."""

@@ -1,4 +1,4 @@
-"""A node's metadata, and what it does as the active controller: the order of steps of `broker/controller.py`.
+"""A node's metadata, and what it does as the active controller: the order of steps of `controller.py`.
 
 A decision is made on everything appended so far, its records are one batch, and its answer goes out when the
 batch is committed and applied here. Who loses the epoch meanwhile does not know: it answers NOT_CONTROLLER.
@@ -12,21 +12,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from ottla.core.metadata.balance import balance_leaders, elect_missing_leaders
-from ottla.core.metadata.config_layers import BrokerLayers
-from ottla.core.metadata.decisions import Decision
-from ottla.core.metadata.elections import elect_leaders
-from ottla.core.metadata.features import INITIAL_FEATURES, METADATA_VERSION
-from ottla.core.metadata.heartbeats import BrokerHeartbeats
-from ottla.core.metadata.image import BROKER_RESOURCE, MetadataDelta, MetadataImage
-from ottla.core.metadata.in_sync import alter_partition
-from ottla.core.metadata.partition_changes import TopicRules, topic_rules
-from ottla.core.metadata.producer_ids import allocate_producer_ids
-from ottla.core.metadata.reassignments import alter_partition_reassignments
-from ottla.core.metadata.registration import register_broker
-from ottla.core.metadata.snapshot_records import image_records
-from ottla.core.metadata.topics import TopicDefaults, create_topics, delete_topics
+from ottla.core.decisions.balance import balance_leaders, elect_missing_leaders
+from ottla.core.decisions.decision import Decision
+from ottla.core.decisions.elections import elect_leaders
+from ottla.core.decisions.heartbeats import BrokerHeartbeats
+from ottla.core.decisions.in_sync import alter_partition
+from ottla.core.decisions.partition_changes import TopicRules, topic_rules
+from ottla.core.decisions.producer_ids import allocate_producer_ids
+from ottla.core.decisions.reassignments import alter_partition_reassignments
+from ottla.core.decisions.registration import register_broker
+from ottla.core.decisions.topics import TopicDefaults, create_topics, delete_topics
+from ottla.core.image.features import INITIAL_FEATURES, METADATA_VERSION
+from ottla.core.image.image import BROKER_RESOURCE, MetadataDelta, MetadataImage
+from ottla.core.image.snapshot_records import image_records
 from ottla.core.quorum.api import Became, Role, SnapshotId
+from ottla.core.settings.config_layers import BrokerLayers
 from ottla.protocol.errors import ErrorCode, KafkaError, NotController
 from ottla.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 from ottla.protocol.messages.alter_partition_reassignments_request import AlterPartitionReassignmentsRequest

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla.core.metadata.decisions import Decision
-from ottla.core.metadata.image import MetadataImage
+from ottla.core.decisions.decision import Decision
+from ottla.core.image.image import MetadataImage
 from ottla.protocol.messages.add_raft_voter_request import AddRaftVoterRequest, Listener
 from ottla.protocol.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ottla.core.metadata import in_sync, partition_changes
+from ottla.core.decisions import in_sync, partition_changes
 from ottla.core.quorum import election, leader, voting
 from ottla.core.quorum.api import Effect, SaveElection
 from ottla.core.quorum.node import Node

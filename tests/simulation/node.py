@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from ottla.core.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
+from ottla.core.image.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from ottla.core.quorum.api import ListenerEndpoint, QuorumSettings, VoterSet
 from ottla.protocol.messages.add_raft_voter_request import AddRaftVoterRequest
 from ottla.protocol.messages.api_versions_request import ApiVersionsRequest

@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.core.metadata.image import MetadataDelta, MetadataImage
+from ottla.core.image.image import MetadataDelta, MetadataImage
 from ottla.core.quorum.api import Became, Role, SnapshotId
 from ottla.core.replica.leader import PartitionLeader
 from ottla.protocol.record_batch import BatchHeader

@@ -1,7 +1,7 @@
 """A node in the simulated quorum: performs what core/quorum decides on its disk and over the network.
 
-The order of steps is the one of `broker/metadata_quorum.py`; between any two a kill may strike. Committed
-batches go to the node's metadata in the order of their offsets.
+The order of steps is the one of `broker/controller/metadata_quorum.py`; between any two a kill may strike.
+Committed batches go to the node's metadata in the order of their offsets.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ottla.core.metadata.decisions import record_version
+from ottla.core.decisions.decision import record_version
 from ottla.core.quorum.api import (
     NO_NODE,
     Address,
@@ -443,7 +443,7 @@ def node_at(address: Address) -> str:
 
 
 def encode_snapshot(records: Sequence[Message], voters: VoterSet | None, kraft_version: int) -> bytes:
-    """A snapshot's content, as `broker/metadata_snapshots.py` writes it, but for the time."""
+    """A snapshot's content, as `broker/controller/metadata_snapshots.py` writes it, but for the time."""
     controls = [
         (
             ControlRecordType.SNAPSHOT_HEADER,

@@ -27,32 +27,32 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.config import BrokerConfig, ConfigError
-from ottla.broker.controller import Controller
-from ottla.broker.controller_channel import ControllerChannel
-from ottla.broker.controller_registration import register_controller
-from ottla.broker.controller_work import ControllerWork
-from ottla.broker.coordinator_partitions import CoordinatorPartitions
-from ottla.broker.dispatch import Dispatcher
-from ottla.broker.group_coordinator import GroupCoordinator
-from ottla.broker.lifecycle import BrokerLifecycle, RegistrationRefused
+from ottla.broker.controller.controller import Controller
+from ottla.broker.controller.controller_channel import ControllerChannel
+from ottla.broker.controller.controller_registration import register_controller
+from ottla.broker.controller.controller_work import ControllerWork
+from ottla.broker.controller.lifecycle import BrokerLifecycle, RegistrationRefused
+from ottla.broker.controller.metadata_quorum import MetadataQuorum
+from ottla.broker.coordinators.coordinator_partitions import CoordinatorPartitions
+from ottla.broker.coordinators.group_coordinator import GroupCoordinator
+from ottla.broker.coordinators.producer_ids import ProducerIdSource
+from ottla.broker.coordinators.share_coordinator import ShareCoordinator
+from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
 from ottla.broker.listeners import Listener
-from ottla.broker.metadata_quorum import MetadataQuorum
-from ottla.broker.peers import PeerAddress, PeerConnections
-from ottla.broker.producer_ids import ProducerIdSource
-from ottla.broker.replica_manager import ReplicaManager
-from ottla.broker.server import ListenError, Server, bind
-from ottla.broker.share_coordinator import ShareCoordinator
-from ottla.broker.share_persister import ShareStatePersister
+from ottla.broker.network.dispatch import Dispatcher
+from ottla.broker.network.server import ListenError, Server, bind
+from ottla.broker.peers.peers import PeerAddress, PeerConnections
+from ottla.broker.replication.replica_manager import ReplicaManager
+from ottla.broker.share.share_persister import ShareStatePersister
 from ottla.broker.supervisor import Supervisor
-from ottla.broker.transaction_coordinator import TransactionCoordinator
-from ottla.core.metadata import broker_settings
-from ottla.core.metadata.image import EndpointImage, MetadataDelta, MetadataImage
+from ottla.core.image.image import EndpointImage, MetadataDelta, MetadataImage
 from ottla.core.replica.fetch_sessions import FetchSessionCache
+from ottla.core.settings import broker_settings
 from ottla.storage.errors import StorageError
 from ottla.storage.log_directory import META_PROPERTIES, LogDirectory
 
 if TYPE_CHECKING:
-    from ottla.broker.share_partitions import SharePartitions
+    from ottla.broker.share.share_partitions import SharePartitions
 
 log = logging.getLogger("ottla.broker")
 
@@ -198,7 +198,7 @@ class Broker:
         if cluster_id is None and not (
             config.quorum_alone or (config.log_directory / META_PROPERTIES).exists()
         ):
-            from ottla.broker.cluster_identity import identify_cluster
+            from ottla.broker.controller.cluster_identity import identify_cluster
 
             cluster_id = await identify_cluster(config, self.peers)
         self.log_directory = LogDirectory.open(

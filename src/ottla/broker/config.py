@@ -25,19 +25,19 @@ from ottla.broker.listeners import (
     parse_address,
     read_listeners,
 )
-from ottla.core.metadata import broker_settings
-from ottla.core.metadata.broker_settings import (
+from ottla.config.java_properties import MalformedProperties, parse_properties
+from ottla.config.settings import InvalidValue, Setting
+from ottla.core.image.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, MetadataImage
+from ottla.core.quorum.api import Address
+from ottla.core.settings import broker_settings
+from ottla.core.settings.broker_settings import (
     BROKER_SETTINGS,
     DYNAMIC_ONLY,
     LISTENER_PREFIX,
     without_listener,
 )
-from ottla.core.metadata.config_layers import BrokerLayers, GroupConfig, TopicConfig
-from ottla.core.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, MetadataImage
-from ottla.core.metadata.schema_validation_settings import SCHEMA_VALIDATION_BROKER_SETTINGS
-from ottla.core.metadata.settings import InvalidValue, Setting
-from ottla.core.quorum.api import Address
-from ottla.java_properties import MalformedProperties, parse_properties
+from ottla.core.settings.config_layers import BrokerLayers, GroupConfig, TopicConfig
+from ottla.core.settings.schema_validation_settings import SCHEMA_VALIDATION_BROKER_SETTINGS
 
 log = logging.getLogger("ottla.broker")
 

@@ -12,8 +12,8 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from ottla.core.metadata import broker_settings
-from ottla.core.metadata.settings import Config
+from ottla.config.settings import Config
+from ottla.core.settings import broker_settings
 
 PLAINTEXT = "PLAINTEXT"
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")

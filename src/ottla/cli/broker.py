@@ -14,7 +14,7 @@ from typing import Any
 
 from ottla.broker.broker import Broker, StartError
 from ottla.broker.config import BrokerConfig, ConfigError
-from ottla.broker.connection_limits import raise_descriptor_limit
+from ottla.broker.network.connection_limits import raise_descriptor_limit
 from ottla.cli.event_loop import loop_factory
 from ottla.cli.options import add_log_level, add_pairs, log_to_stderr
 

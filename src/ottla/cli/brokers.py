@@ -44,7 +44,7 @@ from ottla.cli.child_broker import (
     tell_to_stop,
 )
 from ottla.cli.launched import LEFT_LINE
-from ottla.core.metadata import broker_settings
+from ottla.core.settings import broker_settings
 
 log = logging.getLogger("ottla.brokers")
 

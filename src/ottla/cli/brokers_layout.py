@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from ottla.broker.metadata_formatting import format_directory
+from ottla.broker.controller.metadata_formatting import format_directory
 from ottla.core.quorum.api import ListenerEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.storage.checkpoints import uuid_from_text, uuid_to_text
 from ottla.storage.files import replace_file, sync_directory

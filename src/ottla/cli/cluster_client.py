@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 from ottla.broker.listeners import parse_address
-from ottla.broker.peers import PeerAddress, PeerConnections, PeerUnreachable
+from ottla.broker.peers.peers import PeerAddress, PeerConnections, PeerUnreachable
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.schema import Message
 

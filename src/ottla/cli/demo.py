@@ -15,7 +15,7 @@ def main(argv: Sequence[str]) -> int:
     """Parse the options and run the demo; its exit code."""
     options = _parser().parse_args(list(argv))
     # Imported here: `ottla demo --help` need not wait for anything.
-    from ottla.pipeline.demo.run import DemoOptions, run_demo
+    from ottla.demo.run import DemoOptions, run_demo
 
     return run_demo(
         DemoOptions(

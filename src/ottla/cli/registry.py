@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ottla.cli.service_command import run_service
-from ottla.services.registry.service import RegistryService
+from ottla.registry.service import RegistryService
 
 DEFAULT_LISTEN = "127.0.0.1:8081"
 

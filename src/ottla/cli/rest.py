@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ottla.cli.service_command import run_service
-from ottla.services.rest.service import RestService
+from ottla.rest.service import RestService
 
 DEFAULT_LISTEN = "127.0.0.1:8082"
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from ottla.cli.event_loop import loop_factory
 from ottla.cli.options import add_log_level, add_pairs, log_to_stderr
-from ottla.services.web.errors import ServiceError
-from ottla.services.web.running import run_alone
-from ottla.services.web.server import HttpAddress, Service
-from ottla.services.web.settings import given_values
+from ottla.web.errors import ServiceError
+from ottla.web.running import run_alone
+from ottla.web.server import HttpAddress, Service
+from ottla.web.settings import given_values
 
 
 def run_service(

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.cli.options import add_log_level, add_pairs, log_to_stderr
 
 if TYPE_CHECKING:
-    from ottla.pipeline.query import PipelineQuery
-    from ottla.pipeline.query_progress import QueryProgress
-    from ottla.pipeline.streams.application import RunningStreams, StreamsSettings
-    from ottla.pipeline.streams.dsl import Streams
-    from ottla.pipeline.streams.reset import ResetPlan
+    from ottla.pipeline.query.query import PipelineQuery
+    from ottla.pipeline.query.query_progress import QueryProgress
+    from ottla.streams.dsl import Streams
+    from ottla.streams.run.application import RunningStreams, StreamsSettings
+    from ottla.streams.run.reset import ResetPlan
 
 EXIT_FAILURE: Final = 1
 EXIT_USAGE: Final = 2
@@ -151,10 +151,10 @@ def _run(options: argparse.Namespace) -> int:
     app = _loaded(options)
     if app is None:
         return EXIT_FAILURE
-    from ottla.pipeline.streams.app_file import module_of, ship_with_functions
-    from ottla.pipeline.streams.application import StreamsError, start
-    from ottla.pipeline.streams.reset import ResetError
-    from ottla.pipeline.streams.topology import TopologyError
+    from ottla.streams.plan.topology import TopologyError
+    from ottla.streams.run.app_file import module_of, ship_with_functions
+    from ottla.streams.run.application import StreamsError, start
+    from ottla.streams.run.reset import ResetError
 
     log_to_stderr(options.log_level)
     ship_with_functions(module_of(options.app))
@@ -197,7 +197,7 @@ class _Shown:
 def _live(shown: _Shown, options: argparse.Namespace) -> Iterator[None]:
     from rich.console import Console
 
-    from ottla.pipeline.live_view import LiveView
+    from ottla.pipeline.query.live_view import LiveView
 
     console = Console(stderr=True, force_terminal=False if options.plain else None)
     viewed: Any = shown  # it has the one property that is looked at
@@ -220,8 +220,8 @@ def _tell_started(running: RunningStreams) -> None:
 
 
 def _settings(options: argparse.Namespace) -> StreamsSettings:
-    from ottla.pipeline.realtime import Wanted
-    from ottla.pipeline.streams.application import StreamsSettings
+    from ottla.pipeline.query.realtime import Wanted
+    from ottla.streams.run.application import StreamsSettings
 
     given: dict[str, Any] = {
         "bootstrap": options.bootstrap,
@@ -254,13 +254,13 @@ def _describe(options: argparse.Namespace) -> int:
     app = _loaded(options)
     if app is None:
         return EXIT_FAILURE
-    from ottla.pipeline.streams import describe
-    from ottla.pipeline.streams.topology import TopologyError
+    from ottla.streams.plan.topology import TopologyError
+    from ottla.streams.show import describe
 
     try:
         topology = app.topology()
         if options.svg is not None:
-            from ottla.pipeline.streams.picture import picture
+            from ottla.streams.show.picture import picture
 
             drawn = picture(topology)
             if str(options.svg) == "-":
@@ -291,9 +291,9 @@ def _reset(options: argparse.Namespace) -> int:
         return EXIT_FAILURE
     application = options.application if app is None else app.name
     from ottla.pipeline.kafka import ClusterError
-    from ottla.pipeline.streams.application import StreamsSettings
-    from ottla.pipeline.streams.reset import ResetError, plan_reset, reset
-    from ottla.pipeline.streams.topology import TopologyError
+    from ottla.streams.plan.topology import TopologyError
+    from ottla.streams.run.application import StreamsSettings
+    from ottla.streams.run.reset import ResetError, plan_reset, reset
 
     default = StreamsSettings.from_environment()
     try:
@@ -361,7 +361,7 @@ def _confirmed() -> bool:
 
 def _loaded(options: argparse.Namespace) -> Streams | None:
     """The application, or None after its problem was told."""
-    from ottla.pipeline.streams.app_file import AppError, load_app
+    from ottla.streams.run.app_file import AppError, load_app
 
     try:
         return load_app(options.app, options.name)

@@ -21,11 +21,11 @@ from ottla.cli.options import add_log_level, add_pairs
 from ottla.cli.registry import DEFAULT_LISTEN as REGISTRY_LISTEN
 from ottla.cli.rest import DEFAULT_LISTEN as REST_LISTEN
 from ottla.cli.service_command import log_service_to_stderr, told_ready
-from ottla.services.registry.service import RegistryService
-from ottla.services.rest.service import RestService
-from ottla.services.web.errors import ServiceError
-from ottla.services.web.running import Kept, Place, run_together
-from ottla.services.web.server import HttpAddress
+from ottla.registry.service import RegistryService
+from ottla.rest.service import RestService
+from ottla.web.errors import ServiceError
+from ottla.web.running import Kept, Place, run_together
+from ottla.web.server import HttpAddress
 
 
 def main(argv: Sequence[str]) -> int:

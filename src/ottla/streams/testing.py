@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.pipeline.streams.kit_environment import KitError
-from ottla.pipeline.streams.preview import ApplicationPreview, Preview, preview, preview_application
-from ottla.pipeline.streams.testing import (
+from ottla.streams.kit.kit_environment import KitError
+from ottla.streams.kit.preview import ApplicationPreview, Preview, preview, preview_application
+from ottla.streams.kit.testing import (
     DEAD_LETTERS,
     DeadLetter,
     InputTopic,

@@ -38,8 +38,8 @@ from ottla.protocol.messages.sync_group_response import SyncGroupResponse
 from ottla.protocol.records.consumer_protocol_assignment import ConsumerProtocolAssignment
 from ottla.protocol.records.consumer_protocol_assignment import TopicPartition as AssignedTopic
 from ottla.protocol.records.consumer_protocol_subscription import ConsumerProtocolSubscription, TopicPartition
+from support.core.group_shard import ShardDriver
 from support.exploration import examples
-from support.group_shard import ShardDriver
 
 GROUP = "g"
 SESSION_TIMEOUT_MS = 45_000

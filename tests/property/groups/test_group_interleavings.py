@@ -42,8 +42,8 @@ from ottla.protocol.messages.offset_commit_request import (
 from ottla.protocol.messages.offset_commit_response import OffsetCommitResponse
 from ottla.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.protocol.messages.sync_group_response import SyncGroupResponse
+from support.core.group_shard import ShardDriver
 from support.exploration import examples
-from support.group_shard import ShardDriver
 
 GROUP = "g"
 SESSION_TIMEOUT_MS = 10_000

@@ -37,8 +37,8 @@ from ottla.protocol.messages.delete_share_group_offsets_request import (
 )
 from ottla.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from ottla.protocol.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
+from support.core.share_groups import ShareDriver
 from support.exploration import examples
-from support.share_groups import ShareDriver
 
 GROUP = "g"
 SESSION_TIMEOUT_MS = 45_000

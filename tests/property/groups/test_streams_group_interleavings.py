@@ -44,8 +44,8 @@ from ottla.protocol.messages.streams_group_heartbeat_request import (
     Topology,
 )
 from ottla.protocol.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
+from support.core.group_shard import ShardDriver
 from support.exploration import examples
-from support.group_shard import ShardDriver
 
 GROUP = "app"
 SESSION_TIMEOUT_MS = 10_000

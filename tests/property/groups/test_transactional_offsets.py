@@ -36,8 +36,8 @@ from ottla.protocol.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequestTopic,
 )
 from ottla.protocol.records.offset_commit_key import OffsetCommitKey
+from support.core.group_shard import LogEntry, LoggedRecord, ShardDriver, TransactionEnd
 from support.exploration import examples
-from support.group_shard import LogEntry, LoggedRecord, ShardDriver, TransactionEnd
 
 GROUPS = ("g1", "g2")
 TOPICS = ("t", "u")

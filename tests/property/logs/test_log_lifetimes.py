@@ -24,9 +24,9 @@ from uuid import UUID
 import pytest
 
 from ottla.broker.broker import Broker
-from ottla.broker.partition import Partition
-from ottla.broker.replica_manager import ReplicaManager
-from ottla.core.metadata.image import TopicImage
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.replica_manager import ReplicaManager
+from ottla.core.image.image import TopicImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -46,7 +46,7 @@ from ottla.storage.errors import StorageError
 from ottla.storage.log import Log, LogConfig
 from ottla.storage.segment import LOG_SUFFIX
 from support.exploration import examples
-from support.in_process_cluster import BOTH, BROKER, Nodes, nodes
+from support.nodes.in_process_cluster import BOTH, BROKER, Nodes, nodes
 
 NAMES = ("orders", "payments")
 PARTITIONS = 2

@@ -22,8 +22,8 @@ from ottla.protocol.batch_validation import (
 from ottla.protocol.compression import Codec, UnfoldsTooFar, compress, decompress
 from ottla.protocol.errors import CorruptBatch, KafkaError
 from ottla.protocol.record_batch import NewRecord, encode_batch
-from support.batches import with_field, with_payload
 from support.exploration import examples
+from support.protocol.batches import with_field, with_payload
 
 LIMIT_BYTES = 1 << 20
 BOMB_BYTES = 16 << 20

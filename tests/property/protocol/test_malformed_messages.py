@@ -8,7 +8,7 @@ import pytest
 
 from ottla.protocol.errors import MalformedMessage, ProtocolError
 from ottla.protocol.schema import Message
-from support.messages import all_messages, random_message
+from support.protocol.messages import all_messages, random_message
 
 MESSAGES = [pytest.param(cls, id=cls.NAME) for cls in all_messages()]
 SAMPLES_A_VERSION = 3

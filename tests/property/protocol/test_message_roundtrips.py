@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ottla.protocol.schema import Field, Message, Struct
-from support.messages import INTEGER_BITS, all_versions, is_flexible
+from support.protocol.messages import INTEGER_BITS, all_versions, is_flexible
 
 MOST_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 SMALL_BYTES = st.binary(max_size=12)

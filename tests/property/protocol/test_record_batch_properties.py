@@ -22,7 +22,7 @@ from ottla.protocol.record_batch import (
     parse_batch_header,
 )
 from ottla.protocol.record_queries import contains_null_key, find_max_timestamp, find_offset_by_timestamp
-from support.batches import codecs, new_records, sealed, with_payload
+from support.protocol.batches import codecs, new_records, sealed, with_payload
 
 MAX_BYTES = 1 << 20
 

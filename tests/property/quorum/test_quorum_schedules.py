@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 
 from ottla.core.quorum.api import QuorumFault
+from support.core.quorum_mutations import ABOUT_LEADERS, MUTATIONS
+from support.core.quorum_network import SETTINGS, Chaos, Network, Violation
 from support.exploration import examples
-from support.quorum_mutations import ABOUT_LEADERS, MUTATIONS
-from support.quorum_network import SETTINGS, Chaos, Network, Violation
 
 STEPS = 120
 

@@ -13,8 +13,8 @@ from ottla.core.replica import reading
 from ottla.core.replica.follower import PartitionFollower
 from ottla.core.replica.leader import PartitionLeader
 from ottla.protocol.errors import ErrorCode
+from support.core.replicated_log import failing_seeds, run
 from support.exploration import examples
-from support.replicated_log import failing_seeds, run
 
 BROKEN_SEEDS = range(60)
 

@@ -13,8 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from ottla.core.share.coordinator import ShareCoordinatorSettings
 from ottla.core.share.state_batches import StateBatch, combine
 from ottla.protocol.errors import ErrorCode
-from support.exploration import examples
-from support.share_coordinator import (
+from support.core.share_coordinator import (
     PARTITIONS,
     TOPIC,
     ShareCoordinatorDriver,
@@ -24,6 +23,7 @@ from support.share_coordinator import (
     summary,
     write,
 )
+from support.exploration import examples
 
 SETTINGS = ShareCoordinatorSettings(updates_per_snapshot=3, write_timeout_ms=5_000)
 partitions = st.integers(0, PARTITIONS - 1)

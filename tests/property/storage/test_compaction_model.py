@@ -12,9 +12,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from ottla.protocol.compression import Codec
 from ottla.storage.log import Log
-from support.compaction import COMPACTED, clean, contents, end_transaction, headers, last_stable_offset, put
 from support.exploration import examples
-from support.logs import NOW_MS, open_log
+from support.storage.compaction import (
+    COMPACTED,
+    clean,
+    contents,
+    end_transaction,
+    headers,
+    last_stable_offset,
+    put,
+)
+from support.storage.logs import NOW_MS, open_log
 
 RETENTION_MS = 1000
 KEYS = st.sampled_from([b"a", b"b", b"c", b"d", b"x" * 63, b"y" * 64, b"z" * 300])

@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from ottla.protocol.compression import Codec
 from ottla.protocol.record_batch import parse_batch_header
 from ottla.storage.log import Log, LogConfig
-from support.logs import NOW_MS, append, read_all
+from support.storage.logs import NOW_MS, append, read_all
 
 CONFIG = LogConfig(
     segment_bytes=1500,

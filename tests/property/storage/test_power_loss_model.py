@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from ottla.protocol.record_batch import BatchHeader, parse_batch_header
 from ottla.storage.log import Log, LogConfig, LogCorruption
 from support.exploration import examples
-from support.logs import NOW_MS, append, open_log, read_all
-from support.transactions import append_marker
+from support.storage.logs import NOW_MS, append, open_log, read_all
+from support.storage.transactions import append_marker
 
 PAGE = (
     64  # no smaller than the header of a batch: a page that is lost takes the whole of a CRC with its bytes

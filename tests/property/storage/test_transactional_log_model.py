@@ -19,8 +19,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from ottla.storage.log import Log, LogConfig
 from support.exploration import examples
-from support.logs import NOW_MS, append
-from support.transactions import append_marker, read_committed, stable_end
+from support.storage.logs import NOW_MS, append
+from support.storage.transactions import append_marker, read_committed, stable_end
 
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=150, file_delete_delay_ms=0)
 PRODUCERS = st.integers(1, 4)

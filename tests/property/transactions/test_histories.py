@@ -2,7 +2,8 @@
 
 Producers of transactions v1 and v2 and one that is idempotent only, their zombies, consumers of both
 isolation levels and transactions that read what others write work on a broker that is restarted, killed and
-compacted, while requests get lost and come back later. The checkers of `support.histories` judge the whole.
+compacted, while requests get lost and come back later. The checkers of `support.clients.histories` judge the
+whole.
 """
 
 from __future__ import annotations
@@ -19,8 +20,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from support.exploration import examples
-from support.histories import (
+from support.clients.histories import (
     Outcome,
     aborted_reads,
     contradicting_markers,
@@ -33,7 +33,8 @@ from support.histories import (
     values_that_changed,
     wrong_tables,
 )
-from support.recorded_clients import COMPACTED, PARTITIONS, TRANSACTION_STATE, Producer, World
+from support.clients.recorded_clients import COMPACTED, PARTITIONS, TRANSACTION_STATE, Producer, World
+from support.exploration import examples
 
 PARTITION = st.sampled_from(PARTITIONS)
 KEY = st.sampled_from(["a", "b", "c"])

@@ -36,8 +36,8 @@ from ottla.protocol.messages.init_producer_id_response import InitProducerIdResp
 from ottla.protocol.records.transaction_log_key import TransactionLogKey
 from ottla.protocol.records.transaction_log_value import TransactionLogValue
 from ottla.protocol.schema import Message
+from support.core.transaction_shard import TransactionDriver, add_partitions, partition_errors
 from support.exploration import examples
-from support.transaction_shard import TransactionDriver, add_partitions, partition_errors
 
 NAMES = ("red", "blue")
 PARTITIONS: tuple[TopicPartition, ...] = (("t", 0), ("t", 1), ("u", 0))

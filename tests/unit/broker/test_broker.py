@@ -28,7 +28,7 @@ from ottla.protocol.messages.produce_request import (
     TopicProduceData,
 )
 from ottla.protocol.record_batch import NewRecord, decode_records, encode_batch
-from support.in_process import RawClient, connect, create_topic, running_broker
+from support.nodes.in_process import RawClient, connect, create_topic, running_broker
 
 NOW_MS = 1_700_000_000_000
 

@@ -9,11 +9,11 @@ import pytest
 
 from ottla.broker.config import BrokerConfig, ConfigError
 from ottla.broker.listeners import Listener
-from ottla.core.metadata import broker_settings, group_settings, topic_settings
-from ottla.core.metadata.image import MetadataImage
+from ottla.core.image.image import MetadataImage
+from ottla.core.settings import broker_settings, group_settings, topic_settings
 from ottla.protocol.records.config_record import ConfigRecord
 from ottla.protocol.schema import Message
-from support.metadata import apply
+from support.core.metadata import apply
 
 KAFKA_S_OWN_FILE = """\
 process.roles=broker,controller

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.broker import Broker, StartError
-from ottla.broker.topic_creation import create_topics
+from ottla.broker.controller.topic_creation import create_topics
 from ottla.protocol.messages.create_topics_request import CreatableTopic
-from support.in_process_cluster import BOTH, BROKER, CONTROLLER, Nodes, nodes
+from support.nodes.in_process_cluster import BOTH, BROKER, CONTROLLER, Nodes, nodes
 
 THREE = {1: BOTH, 2: BOTH, 3: BOTH}
 LIMIT_S = 60

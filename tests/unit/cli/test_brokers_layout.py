@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.metadata_snapshots import snapshots
+from ottla.broker.controller.metadata_snapshots import snapshots
 from ottla.cli.brokers_layout import (
     LAYOUT_FILE,
     LAYOUT_VERSION,

@@ -18,7 +18,7 @@ from ottla.protocol.messages.heartbeat_request import HeartbeatRequest
 from ottla.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.list_groups_request import ListGroupsRequest
 from ottla.protocol.messages.sync_group_request import SyncGroupRequest
-from support.group_shard import ShardDriver
+from support.core.group_shard import ShardDriver
 
 GROUP = "g"
 REBALANCE_TIMEOUT_MS = 30_000

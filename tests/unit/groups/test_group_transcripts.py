@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.group_transcripts import TRANSCRIPT_DIRECTORY, run_file
+from support.core.group_transcripts import TRANSCRIPT_DIRECTORY, run_file
 
 TRANSCRIPTS = sorted(TRANSCRIPT_DIRECTORY.glob("*.txt"))
 

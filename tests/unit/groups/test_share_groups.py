@@ -27,7 +27,7 @@ from ottla.protocol.messages.offset_commit_request import (
     OffsetCommitRequestTopic,
 )
 from ottla.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
-from support.share_groups import ShareDriver
+from support.core.share_groups import ShareDriver
 
 T, U = uuid.UUID(int=1), uuid.UUID(int=2)
 SESSION_TIMEOUT_MS = 45_000

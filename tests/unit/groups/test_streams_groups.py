@@ -33,7 +33,7 @@ from ottla.protocol.messages.streams_group_heartbeat_request import (
     TopicInfo,
     Topology,
 )
-from support.group_shard import ShardDriver
+from support.core.group_shard import ShardDriver
 
 GROUP = "app"
 AT_ONCE = GroupSettings(streams_initial_rebalance_delay_ms=0, streams_assignment_interval_ms=0)

@@ -2,7 +2,7 @@
 
 import json
 
-from ottla.pipeline.dead_letters import MAX_MESSAGE_CHARACTERS, MAX_TRACE_CHARACTERS, failure_of
+from ottla.pipeline.sink.dead_letters import MAX_MESSAGE_CHARACTERS, MAX_TRACE_CHARACTERS, failure_of
 
 
 def test_an_exception_of_a_users_function_is_told_bounded() -> None:

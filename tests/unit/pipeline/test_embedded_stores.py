@@ -10,7 +10,7 @@ import pytest
 from ottla.pipeline.stores import KEPT_BATCHES, Document, StoreError
 from ottla.pipeline.stores.sqlite import SqliteDocuments
 from ottla.pipeline.stores.tantivy_index import TantivyIndex
-from support.stores import check_document_store, check_many_documents, check_search_index, document
+from support.pipeline.stores import check_document_store, check_many_documents, check_search_index, document
 
 
 def test_sqlite_is_a_document_store(tmp_path: Path) -> None:

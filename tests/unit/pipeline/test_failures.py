@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.pipeline.failures import MAX_LINE_CHARACTERS, failure_of
+from ottla.pipeline.query.failures import MAX_LINE_CHARACTERS, failure_of
 
 TRACEBACK = """\
 Traceback (most recent call last):

@@ -17,7 +17,7 @@ from ottla.pipeline.formats import FormatError, RegistryError, SchemaRegistry
 from ottla.pipeline.formats.avro import reader
 from ottla.pipeline.formats.framed import decode_framed
 from ottla.pipeline.formats.registry import Kept, RegistryClient, UnknownSchema
-from ottla.services.schemas.model import SchemaType
+from ottla.schemas.model import SchemaType
 
 Answer = Callable[[str], tuple[int, Any]]
 NOT_FOUND = (404, {"error_code": 40403, "message": "Schema 9 not found"})

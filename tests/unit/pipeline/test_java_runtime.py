@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.pipeline.java_runtime import JavaError, bundled_java, find_java
+from ottla.pipeline.spark.java_runtime import JavaError, bundled_java, find_java
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the stand-ins for java are shell scripts")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.pipeline.maven import Jar, JarProgress, MavenError, base_address, fetch_jars
-from support.http_files import HttpFiles, http_files
+from ottla.pipeline.spark.maven import Jar, JarProgress, MavenError, base_address, fetch_jars
+from support.servers.http_files import HttpFiles, http_files
 
 CONTENT = b"a jar of a hundred kilobytes " * 4000
 NO_WAIT = (0.0, 0.0)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.pipeline.query_spec import ProcessingTime, RealTime
-from ottla.pipeline.realtime import (
+from ottla.pipeline.query.query_spec import ProcessingTime, RealTime
+from ottla.pipeline.query.realtime import (
     ModeError,
     ModeKind,
     PlanFacts,

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from ottla.pipeline.kafka import ClusterError
-from ottla.pipeline.progress import ProgressPublisher, checkpointed_positions, mark, marked_query
-from support.confluent import eventually
-from support.spark_checkpoints import write_checkpoint
+from ottla.pipeline.query.progress import ProgressPublisher, checkpointed_positions, mark, marked_query
+from support.clients.confluent import eventually
+from support.pipeline.spark_checkpoints import write_checkpoint
 
 QUERY_ID = "6b4c8bd8-2c3c-4d8b-9d6e-000000000001"
 

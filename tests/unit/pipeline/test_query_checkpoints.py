@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.pipeline.checkpoints import Checkpoint, StateOperator, local_path, parse_source_offset
-from support.spark_checkpoints import write_checkpoint, write_state_operator
+from ottla.pipeline.query.checkpoints import Checkpoint, StateOperator, local_path, parse_source_offset
+from support.pipeline.spark_checkpoints import write_checkpoint, write_state_operator
 
 
 @pytest.mark.parametrize(

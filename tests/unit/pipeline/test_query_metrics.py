@@ -11,11 +11,11 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
-from ottla.pipeline.failures import Failure
-from ottla.pipeline.live_view import LiveView, queries_table, query_line
-from ottla.pipeline.metrics import MetricsError, QueryMetrics
-from ottla.pipeline.query import PipelineQuery, QueryRunner, QueryState
-from ottla.pipeline.query_progress import QueryProgress, parse_progress
+from ottla.pipeline.query.failures import Failure
+from ottla.pipeline.query.live_view import LiveView, queries_table, query_line
+from ottla.pipeline.query.metrics import MetricsError, QueryMetrics
+from ottla.pipeline.query.query import PipelineQuery, QueryRunner, QueryState
+from ottla.pipeline.query.query_progress import QueryProgress, parse_progress
 
 
 def progress(batch_id: int = 4, **changes: Any) -> QueryProgress:

@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.pipeline.query import PipelineQuery, QueryRunner, QueryState
-from ottla.pipeline.query_progress import QueryProgress
-from ottla.pipeline.query_spec import Admission, Beginning, QueryError, QuerySpec
-from support.confluent import eventually
+from ottla.pipeline.query.query import PipelineQuery, QueryRunner, QueryState
+from ottla.pipeline.query.query_progress import QueryProgress
+from ottla.pipeline.query.query_spec import Admission, Beginning, QueryError, QuerySpec
+from support.clients.confluent import eventually
 
 
 class FakeQuery:

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ottla.pipeline.checkpoints import Checkpoint
-from ottla.pipeline.exactly_once_ledger import (
+from ottla.pipeline.query.checkpoints import Checkpoint
+from ottla.pipeline.query.source import KafkaSource, SourceError, spark_source_options
+from ottla.pipeline.sink.exactly_once_ledger import (
     Identity,
     LedgerEntry,
     SinkError,
     is_forgotten,
     ledger_topic,
 )
-from ottla.pipeline.source import KafkaSource, SourceError, spark_source_options
-from support.spark_checkpoints import write_checkpoint
+from support.pipeline.spark_checkpoints import write_checkpoint
 
 WEEK_MS = 7 * 86_400_000
 NAMES = st.text(min_size=1, max_size=300)
@@ -108,7 +108,7 @@ def test_a_pattern_reads_no_ledger() -> None:
         def topic_names(self) -> list[str]:
             return ["shop-orders", "shop-copy-sink-ledger"]
 
-    from ottla.pipeline.source import check_source
+    from ottla.pipeline.query.source import check_source
 
     source = KafkaSource("127.0.0.1:1", pattern="shop-.*|(?:x)")
     assert check_source(source, Cluster()) == ["shop-orders"]  # type: ignore[arg-type]

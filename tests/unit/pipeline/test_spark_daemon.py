@@ -9,7 +9,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from ottla.pipeline.spark_daemon import _Worker, without_archives
+from ottla.pipeline.spark.spark_daemon import _Worker, without_archives
 
 
 @pytest.fixture(autouse=True)

@@ -8,15 +8,15 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from ottla.pipeline import spark_jars
-from ottla.pipeline.maven import Jar
-from ottla.pipeline.spark_jars import (
+from ottla.pipeline.spark import spark_jars
+from ottla.pipeline.spark.maven import Jar
+from ottla.pipeline.spark.spark_jars import (
     KAFKA_CONNECTOR_JARS,
     SparkJarsError,
     kafka_connector_jars,
     local_files_jar,
 )
-from support.http_files import http_files
+from support.servers.http_files import http_files
 
 
 def test_the_installed_spark_is_in_the_table() -> None:

@@ -8,8 +8,8 @@ from typing import cast
 import pytest
 
 from ottla.pipeline.kafka import ClusterError, KafkaCluster
-from ottla.pipeline.topic_output import KeyedRecord, TopicOutput
-from support.fake_topic import FakeTopic
+from ottla.pipeline.sink.topic_output import KeyedRecord, TopicOutput
+from support.pipeline.fake_topic import FakeTopic
 
 
 def output_to(

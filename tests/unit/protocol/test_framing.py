@@ -15,7 +15,7 @@ from ottla.protocol.records.group_metadata_value import GroupMetadataValue
 from ottla.protocol.records.offset_commit_key import OffsetCommitKey
 from ottla.protocol.records.partition_record import PartitionRecord
 from ottla.protocol.records.transaction_log_key import TransactionLogKey
-from support.messages import all_messages, random_message
+from support.protocol.messages import all_messages, random_message
 
 
 def test_a_metadata_record_has_frame_version_type_and_version_in_front() -> None:

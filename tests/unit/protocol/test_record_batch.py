@@ -31,7 +31,7 @@ from ottla.protocol.record_batch import (
     patch_log_append_time,
 )
 from ottla.protocol.record_queries import contains_null_key, find_max_timestamp, find_offset_by_timestamp
-from support.batches import sealed, with_field, with_payload
+from support.protocol.batches import sealed, with_field, with_payload
 
 ONE = [NewRecord(b"key", b"value", 1_700_000_000_000, (("h", b"1"), ("n", None)))]
 BASE_OFFSET, BATCH_LENGTH, MAGIC, ATTRIBUTES, LAST_OFFSET_DELTA, RECORD_COUNT = 0, 8, 16, 21, 23, 57

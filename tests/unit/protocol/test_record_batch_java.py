@@ -17,7 +17,7 @@ from ottla.protocol.record_batch import (
     encode_end_transaction_marker,
     parse_batch_header,
 )
-from support.java_tools import run_java
+from support.java.java_tools import run_java
 
 pytestmark = pytest.mark.java
 

@@ -35,7 +35,7 @@ from ottla.protocol.record_batch import (
     parse_batch_header,
     write_record,
 )
-from support.batches import with_field, with_payload
+from support.protocol.batches import with_field, with_payload
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000

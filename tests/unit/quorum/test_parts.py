@@ -11,8 +11,8 @@ from ottla.core.quorum.leader import MAX_OBSERVERS, Leader, committed_offset
 from ottla.core.quorum.positions import Divergence, check_position, truncation_offset
 from ottla.core.quorum.voters import VoterHistory
 from ottla.protocol.record_batch import encode_control_batch
-from support.quorum_network import Entry, SimulatedLog
-from support.quorum_node import key, voters
+from support.core.quorum_network import Entry, SimulatedLog
+from support.core.quorum_node import key, voters
 
 
 class Last:

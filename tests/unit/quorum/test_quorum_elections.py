@@ -24,8 +24,8 @@ from ottla.protocol.messages.end_quorum_epoch_request import EndQuorumEpochReque
 from ottla.protocol.messages.fetch_request import FetchRequest
 from ottla.protocol.messages.vote_request import VoteRequest
 from ottla.protocol.record_batch import ControlRecordType
-from support.quorum_network import Entry
-from support.quorum_node import (
+from support.core.quorum_network import Entry
+from support.core.quorum_node import (
     CLUSTER,
     SETTINGS,
     NodeUnderTest,

@@ -39,8 +39,8 @@ from ottla.protocol.messages.fetch_request import FetchRequest
 from ottla.protocol.messages.fetch_snapshot_request import FetchSnapshotRequest
 from ottla.protocol.messages.fetch_snapshot_response import FetchSnapshotResponse
 from ottla.protocol.messages.vote_request import VoteRequest
-from support.quorum_network import Entry
-from support.quorum_node import (
+from support.core.quorum_network import Entry
+from support.core.quorum_node import (
     CLUSTER,
     SETTINGS,
     NodeUnderTest,

@@ -19,7 +19,7 @@ from ottla.protocol.messages.update_raft_voter_response import UpdateRaftVoterRe
 from ottla.protocol.record_batch import ControlRecordType
 from ottla.protocol.records.voters_record import VotersRecord
 from ottla.protocol.schema import ZERO_UUID
-from support.quorum_node import (
+from support.core.quorum_node import (
     CLUSTER,
     SETTINGS,
     NodeUnderTest,

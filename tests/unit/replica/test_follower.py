@@ -19,7 +19,7 @@ from ottla.core.replica.follower import (
 )
 from ottla.core.replica.reading import EpochEnd
 from ottla.protocol.errors import ErrorCode
-from support.replicated_log import FakeLog, Rec
+from support.core.replicated_log import FakeLog, Rec
 
 
 def log_of(*epochs: int) -> FakeLog:

@@ -6,7 +6,7 @@ from ottla.core.share.coordinator import ShareCoordinatorSettings
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.share_snapshot_value import ShareSnapshotValue
 from ottla.protocol.records.share_update_value import ShareUpdateValue
-from support.share_coordinator import (
+from support.core.share_coordinator import (
     TOPIC,
     ShareCoordinatorDriver,
     delete,

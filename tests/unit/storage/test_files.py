@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.storage.files import FileHandle, OpenFiles, create_file, open_for_reading, replace_file
-from support.logs import fill, offsets, open_log
+from support.storage.logs import fill, offsets, open_log
 
 
 @pytest.mark.parametrize("pread", [True, False])

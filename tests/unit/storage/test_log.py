@@ -14,7 +14,7 @@ import pytest
 from ottla.protocol.record_batch import NewRecord, encode_batch, parse_batch_header
 from ottla.storage.files import FileHandle, OpenFiles
 from ottla.storage.log import LogConfig, OffsetOutOfRange, StorageError
-from support.logs import NOW_MS, SMALL, append, fill, offsets, open_log, read_all
+from support.storage.logs import NOW_MS, SMALL, append, fill, offsets, open_log, read_all
 
 
 def test_a_new_log_is_empty_and_has_its_topic_id(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from ottla.storage.compaction.key_map import KeyMap, map_key
 from ottla.storage.compaction.selection import examine, groups
 from ottla.storage.errors import LogCorruption, StorageError
 from ottla.storage.log import Log
-from support.compaction import (
+from support.storage.compaction import (
     COMPACTED,
     clean,
     contents,
@@ -26,7 +26,7 @@ from support.compaction import (
     put,
     table,
 )
-from support.logs import NOW_MS, open_log
+from support.storage.logs import NOW_MS, open_log
 
 LATER_MS = NOW_MS + 10_000
 

@@ -17,7 +17,7 @@ from ottla.storage.partition_directory import (
     parse_partition_directory,
     suffixed_directory_name,
 )
-from support.logs import append, offsets, open_log
+from support.storage.logs import append, offsets, open_log
 
 
 def tree(path: Path) -> dict[str, bytes]:

@@ -13,8 +13,8 @@ import pytest
 from ottla.storage.errors import StorageError
 from ottla.storage.files import OpenFiles
 from ottla.storage.log import Log
-from support.compaction import MAP_BYTES, job_for, sources
-from support.logs import NOW_MS, SMALL, append, fill, open_log, read_all
+from support.storage.compaction import MAP_BYTES, job_for, sources
+from support.storage.logs import NOW_MS, SMALL, append, fill, open_log, read_all
 
 OLD, NEW = UUID(int=1001), UUID(int=1002)
 CONFIG = replace(SMALL, segment_bytes=1000, retention_bytes=0, file_delete_delay_ms=0)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ottla.storage.log import LogConfig, OffsetOutOfRange
-from support.logs import NOW_MS, SMALL, append, fill, offsets, open_log, read_all
+from support.storage.logs import NOW_MS, SMALL, append, fill, offsets, open_log, read_all
 
 # --- truncation -------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import pytest
 from ottla.protocol.compression import Codec
 from ottla.protocol.record_batch import TimestampType
 from ottla.storage.log import LogCorruption
-from support.logs import NOW_MS, append, fill, open_log
+from support.storage.logs import NOW_MS, append, fill, open_log
 
 
 @pytest.mark.parametrize("reopened", [False, True])

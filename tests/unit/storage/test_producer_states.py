@@ -17,7 +17,7 @@ from ottla.protocol.records.producer_snapshot import ProducerEntry, ProducerSnap
 from ottla.storage.directory_files import DirectoryFiles
 from ottla.storage.errors import StorageError
 from ottla.storage.producer_states import ProducerSnapshots, ProducerStates, TransactionMarker, Verification
-from support.logs import NOW_MS, append, open_log
+from support.storage.logs import NOW_MS, append, open_log
 
 DAY_MS = 86_400_000
 MAX_SEQUENCE = 2**31 - 1

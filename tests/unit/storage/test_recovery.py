@@ -10,7 +10,7 @@ import pytest
 
 from ottla.protocol.record_batch import parse_batch_header
 from ottla.storage.log import Log, LogConfig, LogCorruption
-from support.logs import NOW_MS, SMALL, append, fill, offsets, open_log, read_all
+from support.storage.logs import NOW_MS, SMALL, append, fill, offsets, open_log, read_all
 
 ONE_SEGMENT = LogConfig(segment_bytes=1 << 20, index_interval_bytes=200)
 

@@ -16,8 +16,8 @@ from ottla.storage.transaction_index import (
     TransactionIndex,
     encode_entries,
 )
-from support.logs import NOW_MS, append, open_log
-from support.transactions import append_marker, read_committed, stable_end
+from support.storage.logs import NOW_MS, append, open_log
+from support.storage.transactions import append_marker, read_committed, stable_end
 
 ENTRIES = [
     AbortedTransaction(1, 100, 110, 105),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.histories import (
+from support.clients.histories import (
     History,
     LogEntry,
     Outcome,

@@ -16,7 +16,7 @@ from ottla.protocol.messages.end_txn_request import EndTxnRequest
 from ottla.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from ottla.protocol.messages.list_transactions_request import ListTransactionsRequest
 from ottla.protocol.records.transaction_log_value import TransactionLogValue
-from support.transaction_shard import TransactionDriver, add_partitions, partition_errors
+from support.core.transaction_shard import TransactionDriver, add_partitions, partition_errors
 
 T0, T1 = ("t", 0), ("t", 1)
 SECOND_MS, MINUTE_MS = 1_000, 60_000

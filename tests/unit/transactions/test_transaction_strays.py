@@ -13,7 +13,7 @@ from ottla.core.transactions.states import TransactionState
 from ottla.core.transactions.transaction import NO_TIMEOUT_MS, Transaction
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.transaction_log_value import TransactionLogValue
-from support.transaction_shard import TransactionDriver
+from support.core.transaction_shard import TransactionDriver
 
 PARTITIONS = frozenset({("t", 0), ("t", 1)})
 

@@ -34,8 +34,8 @@ from ottla.pipeline.formats.python_types import TypeLike, spark_type
 from ottla.pipeline.formats.registry import RegisteredSchema, SchemaRegistry
 from ottla.pipeline.formats.subjects import BoundSchema, SchemaChoice, SubjectStrategy
 from ottla.pipeline.formats.transport import transport_text
-from ottla.services.schemas import framing
-from ottla.services.schemas.model import SchemaType
+from ottla.schemas import framing
+from ottla.schemas.model import SchemaType
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -45,9 +45,9 @@ from pyspark.sql.types import (
 )
 
 from ottla.pipeline.formats.format import FormatError
-from ottla.services.schemas.avro import model
-from ottla.services.schemas.avro.avro_format import AvroFormat as AvroParser
-from ottla.services.schemas.format import InvalidSchema
+from ottla.schemas.avro import model
+from ottla.schemas.avro.avro_format import AvroFormat as AvroParser
+from ottla.schemas.format import InvalidSchema
 
 MAX_PRECISION: Final = 38
 Convert: TypeAlias = Callable[[Any], Any]

@@ -19,8 +19,8 @@ from ottla.pipeline.formats.registry import (
     UnknownSchema,
     client_of,
 )
-from ottla.services.schemas import framing
-from ottla.services.schemas.model import SchemaType
+from ottla.schemas import framing
+from ottla.schemas.model import SchemaType
 
 KEPT_READERS: Final = 500
 

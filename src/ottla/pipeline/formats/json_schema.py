@@ -26,9 +26,9 @@ from ottla.pipeline.formats.json_schema_types import json_schema_of, spark_type_
 from ottla.pipeline.formats.python_types import TypeLike, spark_type
 from ottla.pipeline.formats.registry import RegisteredSchema, SchemaRegistry
 from ottla.pipeline.formats.subjects import BoundSchema, SchemaChoice, SubjectStrategy
-from ottla.services.schemas import framing
-from ottla.services.schemas.json_schema.json_schema_format import JsonSchema
-from ottla.services.schemas.model import SchemaType
+from ottla.schemas import framing
+from ottla.schemas.json_schema.json_schema_format import JsonSchema
+from ottla.schemas.model import SchemaType
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

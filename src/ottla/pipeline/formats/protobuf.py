@@ -28,9 +28,9 @@ from ottla.pipeline.formats.protobuf_types import MessageShape, shape_of
 from ottla.pipeline.formats.registry import RegisteredSchema, SchemaRegistry
 from ottla.pipeline.formats.subjects import BoundSchema, SchemaChoice, SubjectStrategy, parse_schema
 from ottla.pipeline.formats.transport import transport_text
-from ottla.services.schemas import framing
-from ottla.services.schemas.model import SchemaType
-from ottla.services.schemas.protobuf.protobuf_format import ProtobufSchema
+from ottla.schemas import framing
+from ottla.schemas.model import SchemaType
+from ottla.schemas.protobuf.protobuf_format import ProtobufSchema
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message

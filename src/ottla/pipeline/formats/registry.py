@@ -19,9 +19,9 @@ from urllib.parse import quote
 import requests
 
 from ottla.pipeline.formats.format import FormatError, in_one_line
-from ottla.services.schemas.format import InvalidSchema, ParsedSchema
-from ottla.services.schemas.formats import format_of
-from ottla.services.schemas.model import SchemaType
+from ottla.schemas.format import InvalidSchema, ParsedSchema
+from ottla.schemas.formats import format_of
+from ottla.schemas.model import SchemaType
 
 MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 KEPT_SCHEMAS: Final = 1_000

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from ottla.pipeline.formats.format import FormatError
 from ottla.pipeline.formats.registry import RegisteredSchema, SchemaRegistry, UnknownSchema, client_of
-from ottla.services.schemas.format import InvalidSchema, ParsedSchema
-from ottla.services.schemas.formats import format_of
-from ottla.services.schemas.model import SchemaType
+from ottla.schemas.format import InvalidSchema, ParsedSchema
+from ottla.schemas.formats import format_of
+from ottla.schemas.model import SchemaType
 
 
 class SubjectStrategy(enum.StrEnum):

@@ -1,0 +1,191 @@
+"""The way from this node to the active controller, wherever that is.
+
+When this node is the active controller its own handlers are called, without a socket. Otherwise the request
+goes to the controller listener of the quorum's leader: a node's own request as it is, a client's in an
+envelope (KIP-590). A node that says that it is not the controller, can't be reached, or is not the leader any
+more while an answer is awaited costs another attempt, until the time is over. So a request may arrive
+twice, as from any client: what it asks for is decided by the metadata, not by how often it was asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.network.context import RequestContext
+from ottla.broker.network.dispatch import CONTROLLER_FAMILIES, HandlerTable
+from ottla.broker.network.error_answers import error_answer, says_not_controller
+from ottla.broker.peers.peers import PeerAddress, PeerUnreachable
+from ottla.core.settings import broker_settings
+from ottla.protocol.apis import ApiKey, advertised_versions
+from ottla.protocol.errors import (
+    ErrorCode,
+    KafkaError,
+    NotController,
+    ProtocolError,
+    RequestTimedOut,
+    UnknownServerError,
+    UnsupportedVersion,
+)
+from ottla.protocol.headers import RequestHeader
+from ottla.protocol.messages.envelope_response import EnvelopeResponse
+from ottla.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+log = logging.getLogger("ottla.broker")
+
+#: How often it is looked whether there is another leader: while there is none, and while one is silent.
+FIRST_LOOK_SECONDS: Final = 0.01
+LAST_LOOK_SECONDS: Final = 0.1
+#: What may not wait behind others' requests has a connection of its own.
+PURPOSES: Final = {
+    ApiKey.BROKER_REGISTRATION: "controller-heartbeat",
+    ApiKey.BROKER_HEARTBEAT: "controller-heartbeat",
+    ApiKey.ALTER_PARTITION: "controller-alter-partition",
+}
+OTHER_PURPOSE: Final = "controller"
+#: A client that hardly waits still gets the answer that a failover costs.
+SHORTEST_PATIENCE_MS: Final = 1000
+LOCAL_HOST: Final = "127.0.0.1"
+
+
+class ControllerChannel:
+    """This node's requests to the active controller. Used on the event loop only."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._handlers = HandlerTable(CONTROLLER_FAMILIES, "CONTROLLER_HANDLERS")
+
+    async def ask(self, request: Message, *, timeout_ms: int | None = None) -> Message:
+        """The active controller's answer to a request of this node's own.
+
+        Errors that the controller knows of are in the answer. Raises RequestTimedOut when none has answered
+        within `timeout_ms` (else request.timeout.ms), UnsupportedVersion when it does not know the request.
+        """
+        key = request.API_KEY
+        assert key is not None
+        _, version = advertised_versions(key)
+        context = RequestContext(key, version, 0, None, LOCAL_HOST, "")
+
+        async def local() -> Message:
+            try:
+                return await self._call(context, request)
+            except NotController:
+                raise
+            except KafkaError as error:
+                answer = error_answer(key, request, error)
+                if answer is None:
+                    raise
+                return answer
+
+        return await self._until_answered(local, request, timeout_ms)
+
+    async def forward(self, context: RequestContext, request: Message) -> Message:
+        """The active controller's answer to a client's request. Raises KafkaError.
+
+        Tries for as long as the client gives it, where it says that, and for request.timeout.ms at most.
+        """
+        from ottla.broker.controller import envelope
+
+        header = RequestHeader(
+            context.api_key, context.api_version, context.correlation_id, context.client_id
+        )
+        enveloped: Message | None = None
+
+        def wrapped() -> Message:
+            nonlocal enveloped
+            if enveloped is None:
+                enveloped = envelope.wrap_request(header, request, context.principal, context.client_host)
+            return enveloped
+
+        async def local() -> Message:
+            return await self._call(context, request)
+
+        answer = await self._until_answered(local, wrapped, self._patience_ms(request))
+        if not isinstance(answer, EnvelopeResponse):
+            return answer
+        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            raise UnsupportedVersion("the active controller does not serve this version of the request")
+        if answer.error_code != ErrorCode.NONE:
+            log.warning(
+                "a forwarded request was refused api=%d error=%s",
+                context.api_key,
+                ErrorCode(answer.error_code).name,
+            )
+            raise UnknownServerError("the active controller did not take the request")
+        try:
+            return envelope.unwrap_response(header, answer)
+        except ProtocolError as error:
+            raise UnknownServerError(f"the active controller's answer can't be read: {error}") from error
+
+    def _patience_ms(self, request: Message) -> int:
+        limit_ms: int = self._broker.config[broker_settings.REQUEST_TIMEOUT_MS]
+        asked_ms = getattr(request, "timeout_ms", 0)
+        return min(limit_ms, max(asked_ms, SHORTEST_PATIENCE_MS)) if asked_ms > 0 else limit_ms
+
+    # -- attempts -----------------------------------------------------------------------------------
+
+    async def _call(self, context: RequestContext, request: Message) -> Message:
+        """This node's own handler of the request."""
+        response = self._handlers.handler(context.api_key)(self._broker, context, request)
+        return await response if inspect.isawaitable(response) else response
+
+    async def _until_answered(
+        self,
+        local: Callable[[], Awaitable[Message]],
+        remote: Message | Callable[[], Message],
+        timeout_ms: int | None,
+    ) -> Message:
+        broker = self._broker
+        budget_ms = broker.config[broker_settings.REQUEST_TIMEOUT_MS] if timeout_ms is None else timeout_ms
+        loop = broker.loop
+        deadline = loop.time() + budget_ms / 1000
+        pause = FIRST_LOOK_SECONDS
+        while True:
+            if broker.controller.active:
+                try:
+                    async with asyncio.timeout_at(deadline):
+                        answer = await local()
+                    if not says_not_controller(answer):
+                        return answer
+                except NotController:
+                    pass
+                except TimeoutError:
+                    break
+            else:
+                leader = broker.controller_address()
+                if leader is not None:
+                    request = remote if isinstance(remote, Message) else remote()
+                    remote_answer = await self._ask_leader(leader, request, deadline)
+                    if remote_answer is not None:
+                        return remote_answer
+            if loop.time() + pause >= deadline:
+                break
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LAST_LOOK_SECONDS)
+        raise RequestTimedOut(f"timed out: no active controller has answered within {budget_ms} ms")
+
+    async def _ask_leader(self, leader: PeerAddress, request: Message, deadline: float) -> Message | None:
+        """The answer of the controller at `leader`; None when it has none or is not the leader (any more)."""
+        broker = self._broker
+        assert request.API_KEY is not None
+        purpose = PURPOSES.get(ApiKey(request.API_KEY), OTHER_PURPOSE)
+        left_ms = max(1, int((deadline - broker.loop.time()) * 1000))
+        asking = asyncio.ensure_future(broker.peers.ask(purpose, leader, request, timeout_ms=left_ms))
+        try:
+            while not asking.done():
+                await asyncio.wait([asking], timeout=LAST_LOOK_SECONDS)
+                if not asking.done() and broker.controller_address() not in (None, leader):
+                    return None  # a silent leader that has been replaced will not answer
+            answer = asking.result()
+        except PeerUnreachable as problem:
+            log.info("controller not reached address=%s:%d reason=%s", *leader, problem)
+            return None
+        finally:
+            asking.cancel()
+        return None if says_not_controller(answer) else answer

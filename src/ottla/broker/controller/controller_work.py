@@ -1,0 +1,180 @@
+"""What the active controller does beside answering: knows who is alive, fences who is not, balances leaders.
+
+All of it begins when this node becomes the active controller and ends when it is so no more; what is known of
+brokers' heartbeats is forgotten with it, and the next controller begins by believing everybody alive. Each
+change is a decision like any other, so a controller that has lost its epoch changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from ottla.core.decisions.balance import balance_leaders, elect_missing_leaders
+from ottla.core.decisions.decision import Decision
+from ottla.core.decisions.heartbeats import BrokerHeartbeats
+from ottla.core.decisions.partition_changes import TopicRules, topic_rules
+from ottla.core.image.image import MetadataDelta, MetadataImage
+from ottla.core.settings import broker_settings
+from ottla.protocol.errors import KafkaError, NotController
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.network.connection import ClientConnection
+
+log = logging.getLogger("ottla.broker")
+
+T = TypeVar("T")
+
+#: How long nobody can be overdue, where there is nobody yet.
+IDLE_SECONDS: Final = 1.0
+#: A controller that was itself held up for so long has heartbeats waiting in its sockets: it reads them
+#: first.
+HELD_UP_SECONDS: Final = 0.5
+#: So many heartbeats don't get lost: a broker that should have sent them is not there.
+SILENT_INTERVALS: Final = 2
+#: After a decision that the disk refused.
+PUT_OFF_SECONDS: Final = 1.0
+
+
+class ControllerWork:
+    """The duties of this node while it is the active controller. Used on the event loop only."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._heartbeats: BrokerHeartbeats | None = None
+        #: Where each broker's last heartbeat to this controller came from; None: from this node itself.
+        self._connections: dict[int, ClientConnection | None] = {}
+        self._active_since_ms = 0
+        self._look_for_leaders = asyncio.Event()
+
+    def start(self) -> None:
+        """Follow this node's becoming and ending as the active controller."""
+        controller = self._broker.controller
+        controller.add_leadership_listener(self._on_active, self._on_inactive)
+        controller.add_listener(self._on_metadata)
+
+    # -- for the handlers of requests -----------------------------------------------------------------
+
+    @property
+    def heartbeats(self) -> BrokerHeartbeats:
+        """What is known of brokers' lives. Raises NotController."""
+        if self._heartbeats is None:
+            raise NotController("this node is not the active controller")
+        return self._heartbeats
+
+    def rules(self, image: MetadataImage) -> TopicRules:
+        """What the topics' settings in `image` say about elections."""
+        return topic_rules(image, self._broker.config.layers, self._broker.node_id)
+
+    def now_ms(self) -> int:
+        """The steady clock that heartbeats are measured by."""
+        return int(self._broker.loop.time() * 1000)
+
+    def is_alive(self, image: MetadataImage, broker_id: int) -> bool:
+        """Whether the broker's last start may still run, so that another one with its id has to wait.
+
+        It does if it was heard in time and has not hung up since. A new controller believes everybody alive,
+        but one that lives is heard within two of its intervals.
+        """
+        now_ms = self.now_ms()
+        if broker_id in self._connections:
+            connection = self._connections[broker_id]
+            if connection is not None and connection.closed:
+                return False
+        else:
+            interval_ms = self._broker.config[broker_settings.BROKER_HEARTBEAT_INTERVAL_MS]
+            if now_ms - self._active_since_ms > SILENT_INTERVALS * interval_ms:
+                return False
+        return self.heartbeats.is_alive(image, broker_id, now_ms)
+
+    def heard(self, broker_id: int, connection: ClientConnection | None) -> None:
+        """A heartbeat came this way. A process that ends closes its connection, also when it is killed."""
+        self._connections[broker_id] = connection
+
+    # -- duties ---------------------------------------------------------------------------------------
+
+    def _on_active(self, epoch: int) -> None:
+        broker = self._broker
+        session_ms = broker.config[broker_settings.BROKER_SESSION_TIMEOUT_MS]
+        self._heartbeats = BrokerHeartbeats.of_new_controller(broker.image, session_ms, self.now_ms())
+        self._connections = {}
+        self._active_since_ms = self.now_ms()
+        log.info("node is the active controller node=%d epoch=%d", broker.node_id, epoch)
+        self._spawn("fence-brokers", self._fence_for_ever)
+        self._spawn("balance-leaders", self._balance_for_ever)
+        self._look_for_leaders.set()  # the controller before this one may have ended in the middle of that
+        self._spawn("elect-missing-leaders", self._elect_missing_leaders_for_ever)
+
+    def _on_inactive(self) -> None:
+        self._heartbeats = None
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+
+    def _on_metadata(self, delta: MetadataDelta) -> None:
+        if delta.changed_topic_configs or delta.broker_configs_changed:
+            self._look_for_leaders.set()
+
+    def _spawn(self, name: str, duty: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._tasks.append(self._broker.controller_supervisor.spawn(name, _while_active(duty)))
+
+    async def _fence_for_ever(self) -> None:
+        broker, heartbeats = self._broker, self.heartbeats
+        while True:
+            wake_ms = heartbeats.next_wake_ms(broker.image)
+            now_ms = self.now_ms()
+            pause = IDLE_SECONDS if wake_ms is None else max(0.0, (wake_ms - now_ms) / 1000) + 0.001
+            await asyncio.sleep(pause)
+            if self.now_ms() - now_ms > (pause + HELD_UP_SECONDS) * 1000:
+                await asyncio.sleep(HELD_UP_SECONDS)
+            while heartbeats.expired(broker.image, self.now_ms()) is not None:
+                fenced = await self._decide(
+                    lambda image: heartbeats.fence_expired(image, self.now_ms(), self.rules(image))
+                )
+                if fenced is None:
+                    break
+                log.warning("broker fenced, it was silent for too long broker=%d", fenced)
+
+    async def _balance_for_ever(self) -> None:
+        config = self._broker.config
+        while True:
+            await asyncio.sleep(config[broker_settings.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS])
+            if config[broker_settings.AUTO_LEADER_REBALANCE_ENABLE]:
+                await self._until_done(lambda image: balance_leaders(image, self.rules(image)))
+
+    async def _elect_missing_leaders_for_ever(self) -> None:
+        config = self._broker.config
+        while True:
+            seconds = config[broker_settings.UNCLEAN_LEADER_ELECTION_INTERVAL_MS] / 1000
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._look_for_leaders.wait()
+            self._look_for_leaders.clear()
+            await self._until_done(lambda image: elect_missing_leaders(image, self.rules(image)))
+
+    async def _until_done(self, decide: Callable[[MetadataImage], Decision[bool]]) -> None:
+        """One round of elections after the other, so that requests come in between."""
+        while await self._decide(decide):
+            pass
+
+    async def _decide(self, decide: Callable[[MetadataImage], Decision[T]]) -> T | None:
+        """The decision's answer, None when it could not be made this time. Raises NotController."""
+        try:
+            return await self._broker.controller.submit(decide)
+        except NotController:
+            raise
+        except KafkaError as error:
+            log.warning("a duty of the controller is put off reason=%s", error)
+            await asyncio.sleep(PUT_OFF_SECONDS)
+            return None
+
+
+async def _while_active(duty: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """A duty ends without a word when this node is the active controller no more."""
+    with contextlib.suppress(NotController):
+        await duty()

@@ -1,0 +1,181 @@
+"""The way to the shards of one coordinator: which partitions this broker leads, and who gets a request.
+
+Every partition of a coordinator's topic that this broker leads has a `ShardRunner` (coordinator_shard.py),
+made when the partition is won and ended when it is lost. The three coordinators each have one of these.
+Runner, state machine and messages are imported at the first such partition: a broker without groups or
+transactions starts without them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.network.context import RequestContext
+from ottla.config.settings import Setting
+from ottla.core.coordination.partitioning import counterpart_of
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.records.framing import Coordinator
+from ottla.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.coordinators.coordinator_shard import Home, ShardFamily, ShardRunner
+    from ottla.core.coordination.api import Client, Moment
+
+
+async def answer_of(answer: Message | Awaitable[Message]) -> Message:
+    """What a coordinator says to a request, now or later."""
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+class CoordinatorRouting:
+    """All shards of one coordinator on this broker. Used on the event loop only."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        coordinator: Coordinator,
+        partition_count: Setting[int],
+        family: Callable[[], ShardFamily],
+    ) -> None:
+        self.topic = coordinator.value
+        self._broker = broker
+        self._partition_count = partition_count
+        self._make_family = family
+        self._made_family: ShardFamily | None = None
+        self._runners: dict[int, ShardRunner] = {}
+
+    @property
+    def _family(self) -> ShardFamily:
+        if self._made_family is None:
+            self._made_family = self._make_family()
+        return self._made_family
+
+    # -- leadership, told by the replica manager ----------------------------------------------------
+
+    def on_elected(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads the partition now: load its shard in the background."""
+        from ottla.broker.coordinators.coordinator_shard import ShardRunner
+
+        self.on_resigned(partition)
+        family = self._family
+        runner = ShardRunner(
+            self._broker, family, partition, leader_epoch, self._reload, self._home_of(partition)
+        )
+        self._runners[partition] = runner
+        self._broker.supervisor.spawn(f"load-{family.name}-{partition}", runner.load())
+
+    def on_resigned(self, partition: int) -> None:
+        """This broker leads the partition no more; unknown partitions are no error."""
+        runner = self._runners.pop(partition, None)
+        if runner is not None:
+            runner.resign()
+
+    def on_transaction_end(
+        self, partition: int, offset: int, producer_id: int, producer_epoch: int, committed: bool
+    ) -> None:
+        """A transaction marker was appended to a partition of this coordinator's topic, at `offset`."""
+        runner = self._runners.get(partition)
+        if runner is not None:
+            from ottla.broker.coordinators.coordinator_shard import TransactionEnd
+
+            runner.on_transaction_end(TransactionEnd(offset, producer_id, producer_epoch, committed))
+
+    def tell_all(self, make_event: Callable[[Moment], Any]) -> None:
+        """Feed every shard an event."""
+        for runner in list(self._runners.values()):
+            runner.tell(make_event)
+
+    def stop(self) -> None:
+        """Answer everybody who waits."""
+        for partition in list(self._runners):
+            self.on_resigned(partition)
+
+    def _reload(self, runner: ShardRunner) -> None:
+        """The runner's state may differ from the log: start again from there."""
+        if self._runners.get(runner.partition) is runner:
+            self.on_elected(runner.partition, runner.leader_epoch)
+
+    def reload_all(self) -> None:
+        """Names live in other partitions now (coordinator_partitions.py): load every shard anew."""
+        for runner in list(self._runners.values()):
+            self._reload(runner)
+
+    # -- what an older ottla has left elsewhere -----------------------------------------------------
+
+    def runner(self, partition: int) -> ShardRunner | None:
+        """Who runs the shard of a partition here."""
+        return self._runners.get(partition)
+
+    def _home_of(self, partition: int) -> Home | None:
+        """What a runner does about its counterpart; None where there is nothing to do."""
+        from ottla.broker.coordinators.coordinator_shard import Home
+
+        topic = self._broker.image.topics.get(self.topic)
+        if topic is None or not self._broker.coordinator_partitions.agreed:
+            return None
+        count = len(topic.partitions)
+        away = counterpart_of(partition, count)
+        if away == partition:
+            return None
+
+        async def bring(runner: ShardRunner) -> None:
+            other = self._runners.get(away)
+            if other is not None:  # led here: it has been read, and mostly there is nothing
+                await other.replayed.wait()
+                if not other.resigned and not other.strays:
+                    return
+            from ottla.broker.coordinators.stray_homing import bring_home
+
+            await bring_home(self._broker, self._family, self, runner, away, count)
+
+        return Home(count, bring)
+
+    # -- requests -----------------------------------------------------------------------------------
+
+    def partition_for(self, name: str) -> int:
+        """The partition of the coordinator's topic that holds `name`."""
+        topic = self._broker.image.topics.get(self.topic)
+        count = len(topic.partitions) if topic is not None else self._broker.config[self._partition_count]
+        return self._broker.coordinator_partitions.partition_for(name, count)
+
+    def leader_of(self, partition: int) -> int | None:
+        """The node id of the broker whose shard it is; None without one, or without such a partition."""
+        image = self._broker.image
+        topic = image.topics.get(self.topic)
+        known = topic.partitions.get(partition) if topic is not None else None
+        return known.leader if known is not None and known.leader in image.brokers else None
+
+    def partitions(self) -> list[int]:
+        """The partitions whose shards are here."""
+        return list(self._runners)
+
+    def request(self, name: str, request: Message, context: RequestContext) -> Message | Awaitable[Message]:
+        """Ask the shard of `name`; `request` must be about names of that shard only.
+
+        Errors come in the response: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS and the shard's own.
+        """
+        return self.request_of_partition(self.partition_for(name), request, context)
+
+    def request_of_partition(
+        self, partition: int, request: Message, context: RequestContext
+    ) -> Message | Awaitable[Message]:
+        """Ask the shard of a partition, see `request`."""
+        from ottla.broker.coordinators.coordinator_shard import random_bits
+        from ottla.core.coordination.api import Client
+
+        client = Client(context.client_id or "", f"/{context.client_host}", context.api_version)
+        return self.ask(partition, request, client, random_bits(self._family, context.api_key))
+
+    def ask(
+        self, partition: int, request: Message, client: Client, bits: int = 0
+    ) -> Message | Awaitable[Message]:
+        """Ask the shard of a partition on behalf of somebody who sent no request over the wire."""
+        runner = self._runners.get(partition)
+        if runner is None:
+            return self._family.refuse(request, ErrorCode.NOT_COORDINATOR)
+        if not runner.serving:
+            return self._family.refuse(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return runner.request(request, client, bits)

@@ -1,0 +1,59 @@
+"""What the group coordinator gives to the runner of its shards (coordinator_shard.py)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.coordinators.coordinator_shard import ShardFamily, ShardRunner
+from ottla.broker.coordinators.streams_topics import create_internal_topics
+from ottla.core.groups.responses import coordinator_error
+from ottla.core.groups.shard import Shard
+from ottla.core.groups.share.api import AskShareCoordinator, ShareCoordinatorAnswered, ShareStateResponse
+from ottla.core.groups.streams.api import CreateInternalTopics
+from ottla.core.settings import broker_settings
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.compression import Codec
+from ottla.protocol.messages.initialize_share_group_state_request import InitializeShareGroupStateRequest
+from ottla.protocol.records.framing import Coordinator
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.coordinators.group_inputs import GroupInputs
+
+
+def group_family(broker: Broker, inputs: GroupInputs) -> ShardFamily:
+    """The shards of `__consumer_offsets`."""
+    return ShardFamily(
+        coordinator=Coordinator.GROUP,
+        name="groups",
+        codec=Codec(broker.config[broker_settings.OFFSETS_TOPIC_COMPRESSION_CODEC]),
+        make=inputs.new_shard,
+        replay_bytes=Shard.replay_bytes,
+        refuse=coordinator_error,
+        perform=lambda runner, effect: _perform(broker, runner, effect),
+        needs_random_bits=frozenset({ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT}),
+    )
+
+
+def _perform(broker: Broker, runner: ShardRunner, effect: Any) -> None:
+    """Do what only group shards ask for."""
+    match effect:
+        case AskShareCoordinator():
+            name = f"share-state-of-groups-{runner.partition}"
+            broker.supervisor.spawn(name, _ask_share_coordinator(broker, runner, effect))
+        case CreateInternalTopics():
+            create_internal_topics(broker, runner, effect)
+        case _:
+            raise TypeError(f"nobody performs {effect}")
+
+
+async def _ask_share_coordinator(broker: Broker, runner: ShardRunner, effect: AskShareCoordinator) -> None:
+    """Ask, and tell the shard, which may have ended meanwhile: then there is nobody to tell."""
+    if runner.resigned:
+        return  # What the next shard asks must not be undone by what this one wanted.
+    answer: ShareStateResponse
+    if isinstance(effect.request, InitializeShareGroupStateRequest):
+        answer = await broker.share_state.initialize(effect.request)
+    else:
+        answer = await broker.share_state.delete(effect.request)
+    runner.tell(lambda at: ShareCoordinatorAnswered(at, effect.call_id, answer))

@@ -1,0 +1,95 @@
+"""Reads a partition that another broker leads, from its start to its high watermark, as a consumer would."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from ottla.broker.peers.broker_requests import address_of_broker
+from ottla.broker.peers.peers import PeerUnreachable
+from ottla.protocol.errors import CorruptBatch, error_class
+from ottla.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.fetch_response import FetchResponse, PartitionData
+from ottla.protocol.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from ottla.protocol.messages.list_offsets_response import ListOffsetsResponse
+from ottla.protocol.record_batch import BatchHeader, Record, decode_records, iterate_headers
+from ottla.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+TIMEOUT_MS: Final = 30_000
+LAST_FETCH_VERSION_WITH_NAMES: Final = 12
+EARLIEST: Final = -2
+CONSUMER: Final = -1
+FETCH_BYTES: Final = 1 << 20
+NO_SESSION_EPOCH: Final = -1
+
+Ask: TypeAlias = Callable[[Message, int | None], Awaitable[Message]]
+"""A request to the leader, in at most some version."""
+
+
+async def read_remote_log(
+    broker: Broker, purpose: str, leader: int, topic: str, index: int
+) -> AsyncIterator[tuple[BatchHeader, list[Record]]]:
+    """Every committed batch, control batches too, up to what is committed when the reading begins.
+
+    Raises PeerUnreachable, CorruptBatch, or KafkaError for what the leader says.
+    """
+
+    async def ask(request: Message, version: int | None) -> Message:
+        address = address_of_broker(broker, leader)
+        if address is None:
+            raise PeerUnreachable(f"broker {leader} is not there")
+        return await broker.peers.ask(purpose, address, request, timeout_ms=TIMEOUT_MS, version=version)
+
+    offset = await _start_offset(ask, topic, index)
+    end_offset: int | None = None
+    while end_offset is None or offset < end_offset:
+        data = await _fetch(ask, topic, index, offset)
+        if end_offset is None:
+            end_offset = data.high_watermark
+        before = offset
+        records = data.records or b""
+        for position, header in iterate_headers(records):
+            if header.next_offset > offset:  # a batch may begin before the offset that was asked for
+                yield header, decode_records(records, position)
+                offset = header.next_offset
+        if offset == before and offset < end_offset:
+            raise CorruptBatch(f"nothing of {topic}-{index} can be read at offset {offset}")
+
+
+async def _start_offset(ask: Ask, topic: str, index: int) -> int:
+    asked = ListOffsetsTopic(
+        name=topic, partitions=[ListOffsetsPartition(partition_index=index, timestamp=EARLIEST)]
+    )
+    answer = await ask(ListOffsetsRequest(replica_id=CONSUMER, topics=[asked], timeout_ms=TIMEOUT_MS), None)
+    assert isinstance(answer, ListOffsetsResponse)
+    found = answer.topics[0].partitions[0]
+    _check(found.error_code)
+    return found.offset
+
+
+async def _fetch(ask: Ask, topic: str, index: int, offset: int) -> PartitionData:
+    asked = FetchTopic(
+        topic=topic,
+        partitions=[FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)],
+    )
+    request = FetchRequest(
+        replica_id=CONSUMER, max_wait_ms=0, min_bytes=0, session_epoch=NO_SESSION_EPOCH, topics=[asked]
+    )
+    answer = await ask(request, LAST_FETCH_VERSION_WITH_NAMES)
+    assert isinstance(answer, FetchResponse)
+    _check(answer.error_code)
+    found = answer.responses[0].partitions[0]
+    _check(found.error_code)
+    return found
+
+
+def _check(error_code: int) -> None:
+    if error_code:
+        raise error_class(error_code)()

@@ -1,0 +1,283 @@
+"""Brings the end of transactions to their partitions: markers, by leader, again and again until they are in.
+
+Theory of operation. A transaction shard orders the markers of a transaction whose end is in its log
+(`WriteMarkers`), and is told of each partition that has its marker. The order's partitions are grouped by
+the broker that leads them. Each such broker has one request under way; what is ordered meanwhile rides in
+the next, so one that is slow or gone holds up nobody else's. A partition that is gone needs no marker. What
+fails, and what has another leader by now, is sent again for as long as the shard is led here: an ended
+transaction must not stay open for readers. A transactional id has at most one order, as it can't begin
+anything new before it is done, and an order only shrinks.
+
+Nothing is durable here: after a crash the shard is loaded, finds the transaction prepared and orders again.
+A marker that is written twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.peers.broker_requests import ask_broker
+from ottla.broker.peers.peers import PeerUnreachable
+from ottla.broker.replication.marker_appends import (
+    AppendedMarker,
+    TransactionEnd,
+    append_markers,
+    until_committed,
+)
+from ottla.core.coordination.api import Moment
+from ottla.core.transactions.api import MarkersWritten, WriteMarkers
+from ottla.core.transactions.transaction import TopicPartition
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.write_txn_markers_request import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from ottla.protocol.messages.write_txn_markers_response import WriteTxnMarkersResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.coordinators.coordinator_shard import ShardRunner
+
+log = logging.getLogger("ottla.broker.transactions")
+
+FIRST_RETRY_SECONDS = 0.1
+LAST_RETRY_SECONDS = 1.0
+MAX_MARKERS_A_REQUEST: Final = 1000
+PURPOSE: Final = "markers"
+NO_LEADER: Final = -1
+
+#: The partition has a newer producer epoch or coordinator: this transaction is not open in it any more.
+OVERTAKEN = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+
+
+class Order:
+    """A transaction whose markers are not all written."""
+
+    def __init__(self, runner: ShardRunner, wanted: WriteMarkers) -> None:
+        self.runner = runner
+        self.wanted = wanted
+        self.missing = set(wanted.partitions)
+        #: Which leader each partition's marker is on the way to.
+        self.asked: dict[TopicPartition, int] = {}
+
+    def report(self, partitions: Sequence[TopicPartition]) -> None:
+        """Tell the shard of partitions that have their marker."""
+        wanted, written = self.wanted, tuple(partitions)
+        self.missing.difference_update(written)
+
+        def event(at: Moment) -> MarkersWritten:
+            return MarkersWritten(
+                at, wanted.transactional_id, wanted.producer_id, wanted.producer_epoch, written
+            )
+
+        self.runner.tell(event)
+
+    @property
+    def end(self) -> TransactionEnd:
+        """What its markers say."""
+        wanted = self.wanted
+        return TransactionEnd(
+            wanted.producer_id,
+            wanted.producer_epoch,
+            self.runner.leader_epoch,
+            wanted.committed,
+            wanted.transaction_version,
+        )
+
+
+class _Destination:
+    """A broker that leads partitions of orders, and what is to be sent to it."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Order, list[TopicPartition]] = {}
+        self.is_served = False
+
+    def add(self, order: Order, partition: TopicPartition) -> None:
+        """Wait for the next request."""
+        self._waiting.setdefault(order, []).append(partition)
+
+    def take(self) -> list[tuple[Order, list[TopicPartition]]]:
+        """What goes into the next request: as many orders as may."""
+        taken = [(order, self._waiting[order]) for order in list(self._waiting)[:MAX_MARKERS_A_REQUEST]]
+        for order, _ in taken:
+            del self._waiting[order]
+        return taken
+
+
+class TransactionMarkers:
+    """All orders of this broker's transaction shards. Used on the event loop only."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._orders: dict[tuple[int, str], Order] = {}
+        self._destinations: dict[int, _Destination] = {}
+        self._retry_pending = False
+        self._retry_seconds = FIRST_RETRY_SECONDS
+
+    @property
+    def open_orders(self) -> int:
+        """How many transactions wait for markers."""
+        return len(self._orders)
+
+    def write(self, runner: ShardRunner, wanted: WriteMarkers) -> None:
+        """Take an order; it replaces an older one for the same transactional id."""
+        order = Order(runner, wanted)
+        self._orders[runner.partition, wanted.transactional_id] = order
+        self._send(order)
+
+    def _send(self, order: Order) -> None:
+        """Put the missing markers on the way to their leaders, those excepted that are on it."""
+        if order.runner.resigned:
+            self._forget(order)
+            return
+        gone = []
+        for partition in sorted(order.missing):
+            leader = self._leader_of(partition)
+            if leader is None:
+                gone.append(partition)
+            elif leader != NO_LEADER and order.asked.get(partition) != leader:
+                order.asked[partition] = leader
+                self._destination(leader).add(order, partition)
+        if gone:
+            # A turn later: whoever orders is in the middle of its effects.
+            self._broker.loop.call_soon(self._report, order, gone)
+        elif not order.missing:
+            self._forget(order)
+        self._retry_while_open()
+
+    def _leader_of(self, partition: TopicPartition) -> int | None:
+        """The node id of the partition's leader, NO_LEADER if it has none; None if the partition is gone."""
+        name, index = partition
+        topic = self._broker.image.topics.get(name)
+        known = topic.partitions.get(index) if topic is not None else None
+        return known.leader if known is not None else None
+
+    def _destination(self, leader: int) -> _Destination:
+        destination = self._destinations.get(leader)
+        if destination is None:
+            destination = self._destinations[leader] = _Destination()
+        if not destination.is_served:
+            destination.is_served = True
+            serve = self._write_here if leader == self._broker.node_id else self._write_there
+            self._broker.supervisor.spawn(f"transaction-markers-{leader}", serve(leader, destination))
+        return destination
+
+    # -- partitions that are led here ------------------------------------------------------------------
+
+    async def _write_here(self, leader: int, destination: _Destination) -> None:
+        while waiting := destination.take():
+            for order, partitions in waiting:
+                if order.runner.resigned:
+                    continue
+                appends = append_markers(self._broker, order.end, partitions)
+                self._after(order, leader, appends.errors)
+                if appends.uncommitted:
+                    self._broker.supervisor.spawn(
+                        "transaction-markers-commit", self._after_commit(order, leader, appends.uncommitted)
+                    )
+        destination.is_served = False
+
+    async def _after_commit(self, order: Order, leader: int, appended: list[AppendedMarker]) -> None:
+        self._after(order, leader, await until_committed(self._broker, appended))
+
+    # -- partitions that another broker leads ----------------------------------------------------------
+
+    async def _write_there(self, leader: int, destination: _Destination) -> None:
+        while waiting := destination.take():
+            orders = [(order, partitions) for order, partitions in waiting if not order.runner.resigned]
+            if not orders:
+                continue
+            try:
+                answer = await ask_broker(self._broker, PURPOSE, leader, _request(orders))
+            except PeerUnreachable as problem:
+                log.info("markers did not get to broker=%d reason=%s", leader, problem)
+                answer = WriteTxnMarkersResponse()
+            assert isinstance(answer, WriteTxnMarkersResponse)
+            found = _errors(answer)
+            for order, partitions in orders:
+                errors = found.get(order.wanted.producer_id, {})
+                self._after(
+                    order,
+                    leader,
+                    {each: errors.get(each, ErrorCode.NETWORK_EXCEPTION) for each in partitions},
+                )
+        destination.is_served = False
+
+    # -- what came of it -------------------------------------------------------------------------------
+
+    def _after(self, order: Order, leader: int, errors: Mapping[TopicPartition, ErrorCode]) -> None:
+        written = []
+        for partition, error in errors.items():
+            if order.asked.get(partition) == leader:
+                del order.asked[partition]
+            if partition not in order.missing:
+                continue  # it was sent to two leaders, and both have it
+            if error is ErrorCode.NONE:
+                written.append(partition)
+            elif error in OVERTAKEN:
+                log.info("marker is overtaken %s partition=%s error=%s", order.wanted, partition, error.name)
+                written.append(partition)
+        self._report(order, written)
+
+    def _report(self, order: Order, written: list[TopicPartition]) -> None:
+        written = [partition for partition in written if partition in order.missing]
+        if written:
+            order.report(written)
+        if not order.missing:
+            self._forget(order)
+
+    def _forget(self, order: Order) -> None:
+        key = (order.runner.partition, order.wanted.transactional_id)
+        if self._orders.get(key) is order:
+            del self._orders[key]
+
+    def _retry_while_open(self) -> None:
+        if self._orders and not self._retry_pending:
+            self._retry_pending = True
+            self._broker.supervisor.spawn("retry-transaction-markers", self._retry())
+
+    async def _retry(self) -> None:
+        while self._orders:
+            await asyncio.sleep(self._retry_seconds)
+            self._retry_seconds = min(self._retry_seconds * 2, LAST_RETRY_SECONDS)
+            for order in list(self._orders.values()):
+                self._send(order)
+        self._retry_seconds = FIRST_RETRY_SECONDS
+        self._retry_pending = False
+
+
+def _request(orders: list[tuple[Order, list[TopicPartition]]]) -> WriteTxnMarkersRequest:
+    markers = []
+    for order, partitions in orders:
+        topics: dict[str, WritableTxnMarkerTopic] = {}
+        for name, index in partitions:
+            topic = topics.setdefault(name, WritableTxnMarkerTopic(name=name, partition_indexes=[]))
+            topic.partition_indexes.append(index)
+        end = order.end
+        markers.append(
+            WritableTxnMarker(
+                producer_id=end.producer_id,
+                producer_epoch=end.producer_epoch,
+                coordinator_epoch=end.coordinator_epoch,
+                transaction_result=end.committed,
+                transaction_version=end.transaction_version,
+                topics=list(topics.values()),
+            )
+        )
+    return WriteTxnMarkersRequest(markers=markers)
+
+
+def _errors(answer: WriteTxnMarkersResponse) -> dict[int, dict[TopicPartition, ErrorCode]]:
+    """What came of each producer's partitions."""
+    return {
+        marker.producer_id: {
+            (topic.name, partition.partition_index): ErrorCode(partition.error_code)
+            for topic in marker.topics
+            for partition in topic.partitions
+        }
+        for marker in answer.markers
+    }

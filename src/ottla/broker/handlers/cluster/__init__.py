@@ -1,0 +1,1 @@
+"""Requests about the cluster: metadata, topics, settings, nodes, the quorum."""

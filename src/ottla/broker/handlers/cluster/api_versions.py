@@ -1,0 +1,111 @@
+"""ApiVersions (API key 18): versions 0 to 4, what this broker serves and which features are finalized.
+
+A version that is not known is answered in version 0 with UNSUPPORTED_VERSION and the range of ApiVersions
+itself (KIP-511), so that a newer client can step down. From v3 a client names its software (KIP-511);
+v4 may tell of features whose smallest level is 0, older versions leave those out (KAFKA-17011).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ottla.broker.network.context import RequestContext
+from ottla.broker.network.dispatch import CONTROLLER_FAMILIES, FAMILIES
+from ottla.core.image.features import (
+    ELIGIBLE_LEADER_REPLICAS,
+    GROUP_VERSION,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    SHARE_VERSION,
+    STREAMS_VERSION,
+    SUPPORTED_FEATURES,
+    TRANSACTION_VERSION,
+)
+from ottla.protocol.apis import ApiKey, advertised_versions
+from ottla.protocol.errors import ErrorCode, InvalidRequest
+from ottla.protocol.messages.api_versions_request import ApiVersionsRequest
+from ottla.protocol.messages.api_versions_response import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+FIRST_VERSION_WITH_CLIENT_SOFTWARE = 3
+FIRST_VERSION_WITH_FEATURES_FROM_ZERO = 4
+
+#: The features that clients are told of. The metadata finalizes all that Kafka 4.3 does, so that a directory
+#: fits both; a client that saw one whose APIs are not served here would use them.
+SERVED_FEATURES = (
+    ELIGIBLE_LEADER_REPLICAS,
+    GROUP_VERSION,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    SHARE_VERSION,
+    STREAMS_VERSION,
+    TRANSACTION_VERSION,
+)
+
+_BROKER_APIS = sorted(FAMILIES)
+_CONTROLLER_APIS = sorted(CONTROLLER_FAMILIES)
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def api_versions(broker: Broker, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    """Everything that a broker's listeners serve, with the features of the cluster's metadata."""
+    return _answer(broker, context, request, _BROKER_APIS)
+
+
+def controller_api_versions(
+    broker: Broker, context: RequestContext, request: ApiVersionsRequest
+) -> ApiVersionsResponse:
+    """The same of a controller's listeners."""
+    return _answer(broker, context, request, _CONTROLLER_APIS)
+
+
+def _answer(
+    broker: Broker, context: RequestContext, request: ApiVersionsRequest, apis: Sequence[ApiKey]
+) -> ApiVersionsResponse:
+    if context.api_version >= FIRST_VERSION_WITH_CLIENT_SOFTWARE:
+        for software in (request.client_software_name, request.client_software_version):
+            if not _SOFTWARE.fullmatch(software):
+                raise InvalidRequest(f"client software {software!r} is not a name or version")
+    from_zero = context.api_version >= FIRST_VERSION_WITH_FEATURES_FROM_ZERO
+    image = broker.image
+    return ApiVersionsResponse(
+        error_code=0,
+        api_keys=[_range(key) for key in apis],
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=smallest, max_version=largest)
+            for name in SERVED_FEATURES
+            for smallest, largest in (SUPPORTED_FEATURES[name],)
+            if smallest > 0 or from_zero
+        ],
+        finalized_features_epoch=image.last_offset,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in image.features.items()
+            if level > 0 and name in SERVED_FEATURES
+        ],
+    )
+
+
+def unsupported_version() -> ApiVersionsResponse:
+    """The answer, in version 0, to an ApiVersions request of a version from the future."""
+    return ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_range(ApiKey.API_VERSIONS)]
+    )
+
+
+def _range(key: ApiKey) -> ApiVersion:
+    smallest, largest = advertised_versions(key)
+    return ApiVersion(api_key=key, min_version=smallest, max_version=largest)
+
+
+HANDLERS = {ApiKey.API_VERSIONS: api_versions}
+CONTROLLER_HANDLERS = {ApiKey.API_VERSIONS: controller_api_versions}

@@ -1,0 +1,60 @@
+"""Envelope (API key 58): version 0. Requests of clients that another node passes on (KIP-590).
+
+What may be inside is what this controller serves and a broker passes on. The answer is wrapped again, but
+for NOT_CONTROLLER, which the envelope says itself: the other node looks for the leader then.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING
+
+from ottla.broker.controller.envelope import unwrap_request, wrap_response
+from ottla.broker.network.context import RequestContext
+from ottla.broker.network.dispatch import CONTROLLER_FAMILIES, FAMILIES, HandlerTable
+from ottla.broker.network.error_answers import error_answer, says_not_controller
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.errors import ErrorCode, InvalidRequest, KafkaError, NotController
+from ottla.protocol.messages.envelope_request import EnvelopeRequest
+from ottla.protocol.messages.envelope_response import EnvelopeResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+#: What both tables have and each listener answers by itself.
+_NOT_PASSED_ON = {ApiKey.FETCH, ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CLUSTER, ApiKey.DESCRIBE_CONFIGS}
+PASSED_ON = frozenset((FAMILIES.keys() & CONTROLLER_FAMILIES.keys()) - _NOT_PASSED_ON)
+
+_handlers = HandlerTable(CONTROLLER_FAMILIES, "CONTROLLER_HANDLERS")
+
+
+async def envelope(broker: Broker, context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
+    """Handle the request inside as if it had come here. Raises KafkaError."""
+    header, inside, principal, client_host = unwrap_request(request)
+    if header.api_key not in PASSED_ON:
+        raise InvalidRequest(f"API key {header.api_key} can't be passed on in an envelope")
+    inner = RequestContext(
+        header.api_key,
+        header.api_version,
+        header.correlation_id,
+        header.client_id,
+        client_host,
+        context.listener_name,
+        principal,
+    )
+    try:
+        response = _handlers.handler(header.api_key)(broker, inner, inside)
+        answer = await response if inspect.isawaitable(response) else response
+    except NotController:
+        return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    except KafkaError as error:
+        failed = error_answer(header.api_key, inside, error)
+        if failed is None:
+            raise
+        answer = failed
+    if says_not_controller(answer):
+        return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    return wrap_response(header, answer)
+
+
+CONTROLLER_HANDLERS = {ApiKey.ENVELOPE: envelope}

@@ -1,0 +1,16 @@
+"""What a broker does not answer itself: it asks the active controller and hands its answer on (KIP-590)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.network.context import RequestContext
+from ottla.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+
+async def forward(broker: Broker, context: RequestContext, request: Message) -> Message:
+    """The active controller's answer, wherever it is."""
+    return await broker.controller_channel.forward(context, request)

@@ -1,0 +1,84 @@
+"""Brokers and controllers, as the active controller hears of them.
+
+BrokerRegistration (API key 62) 0-4, BrokerHeartbeat (63) 0-2, ControllerRegistration (70) 0, UnregisterBroker
+(64) 0. Nodes send the first three to a controller; the last is an administrator's, which a broker passes on.
+What is taken and refused is told in `ottla.core.decisions.registration` and `.heartbeats`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.handlers.cluster.forwarding import forward
+from ottla.broker.network.context import RequestContext
+from ottla.core.decisions import registration
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
+from ottla.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
+from ottla.protocol.messages.broker_registration_request import BrokerRegistrationRequest
+from ottla.protocol.messages.broker_registration_response import BrokerRegistrationResponse
+from ottla.protocol.messages.controller_registration_request import ControllerRegistrationRequest
+from ottla.protocol.messages.controller_registration_response import ControllerRegistrationResponse
+from ottla.protocol.messages.unregister_broker_request import UnregisterBrokerRequest
+from ottla.protocol.messages.unregister_broker_response import UnregisterBrokerResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+
+async def register_broker(
+    broker: Broker, context: RequestContext, request: BrokerRegistrationRequest
+) -> BrokerRegistrationResponse:
+    """A broker's start."""
+    work = broker.controller_work
+    # This node's own broker asks without a connection: its last run is over, it has the directory's lock.
+    own = context.connection is None and request.broker_id == broker.node_id
+    return await broker.controller.submit(
+        lambda image: registration.register_broker(
+            image,
+            request,
+            work.rules(image),
+            cluster_id=broker.cluster_id,
+            is_alive=not own and work.is_alive(image, request.broker_id),
+            api_version=context.api_version,
+        )
+    )
+
+
+async def heartbeat(
+    broker: Broker, context: RequestContext, request: BrokerHeartbeatRequest
+) -> BrokerHeartbeatResponse:
+    """A broker lives, and says how far it is and what it wants."""
+    work = broker.controller_work
+    heartbeats = work.heartbeats
+    response = await broker.controller.submit(
+        lambda image: heartbeats.on_broker_heartbeat(image, request, work.now_ms(), work.rules(image))
+    )
+    work.heard(request.broker_id, context.connection)
+    return response
+
+
+async def register_controller(
+    broker: Broker, context: RequestContext, request: ControllerRegistrationRequest
+) -> ControllerRegistrationResponse:
+    """A controller's start."""
+    return await broker.controller.submit(lambda image: registration.register_controller(image, request))
+
+
+async def unregister_broker(
+    broker: Broker, context: RequestContext, request: UnregisterBrokerRequest
+) -> UnregisterBrokerResponse:
+    """A broker that is gone for good."""
+    work = broker.controller_work
+    return await broker.controller.submit(
+        lambda image: registration.unregister_broker(image, request, work.rules(image))
+    )
+
+
+HANDLERS = {ApiKey.UNREGISTER_BROKER: forward}
+CONTROLLER_HANDLERS = {
+    ApiKey.BROKER_REGISTRATION: register_broker,
+    ApiKey.BROKER_HEARTBEAT: heartbeat,
+    ApiKey.CONTROLLER_REGISTRATION: register_controller,
+    ApiKey.UNREGISTER_BROKER: unregister_broker,
+}

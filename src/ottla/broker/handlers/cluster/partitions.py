@@ -1,0 +1,82 @@
+"""CreatePartitions (API key 37) 0-3, ElectLeaders (43) 0-2, AlterPartitionReassignments (45) 0-1,
+ListPartitionReassignments (46) 0.
+
+A broker passes them on. What they do is told in `ottla.core.decisions`: `partitions`, `elections`,
+`reassignments`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.handlers.cluster.forwarding import forward
+from ottla.broker.network.context import RequestContext
+from ottla.broker.system_randomness import SystemRandomness
+from ottla.core.decisions import reassignments
+from ottla.core.decisions.elections import elect_leaders as decide_elections
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.errors import NotController
+from ottla.protocol.messages.alter_partition_reassignments_request import AlterPartitionReassignmentsRequest
+from ottla.protocol.messages.alter_partition_reassignments_response import AlterPartitionReassignmentsResponse
+from ottla.protocol.messages.create_partitions_request import CreatePartitionsRequest
+from ottla.protocol.messages.create_partitions_response import CreatePartitionsResponse
+from ottla.protocol.messages.elect_leaders_request import ElectLeadersRequest
+from ottla.protocol.messages.elect_leaders_response import ElectLeadersResponse
+from ottla.protocol.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
+from ottla.protocol.messages.list_partition_reassignments_response import ListPartitionReassignmentsResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+
+async def create_partitions(
+    broker: Broker, context: RequestContext, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
+    """Errors are told topic by topic."""
+    from ottla.core.decisions.partitions import create_partitions as decide
+
+    return await broker.controller.submit(lambda image: decide(image, request, SystemRandomness()))
+
+
+async def elect_leaders(
+    broker: Broker, context: RequestContext, request: ElectLeadersRequest
+) -> ElectLeadersResponse:
+    """Errors are told partition by partition."""
+    work = broker.controller_work
+    return await broker.controller.submit(lambda image: decide_elections(image, request, work.rules(image)))
+
+
+async def alter_partition_reassignments(
+    broker: Broker, context: RequestContext, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
+    """Errors are told partition by partition."""
+    work = broker.controller_work
+    return await broker.controller.submit(
+        lambda image: reassignments.alter_partition_reassignments(image, request, work.rules(image))
+    )
+
+
+def list_partition_reassignments(
+    broker: Broker, context: RequestContext, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """The partitions asked for that are being reassigned; others, and unknown ones, are left out."""
+    if not broker.controller.active:
+        raise NotController()
+    return reassignments.list_partition_reassignments(broker.image, request)
+
+
+HANDLERS = dict.fromkeys(
+    (
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ),
+    forward,
+)
+CONTROLLER_HANDLERS = {
+    ApiKey.CREATE_PARTITIONS: create_partitions,
+    ApiKey.ELECT_LEADERS: elect_leaders,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments,
+}

@@ -1,0 +1,46 @@
+"""What brokers tell the active controller of their replicas: AlterPartition (API key 56) 2-3 and
+AssignReplicasToDirs (73) 0.
+
+Both are told in `ottla.core.decisions`, `in_sync` and `directories`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.network.context import RequestContext
+from ottla.core.decisions import directories, in_sync
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.messages.alter_partition_request import AlterPartitionRequest
+from ottla.protocol.messages.alter_partition_response import AlterPartitionResponse
+from ottla.protocol.messages.assign_replicas_to_dirs_request import AssignReplicasToDirsRequest
+from ottla.protocol.messages.assign_replicas_to_dirs_response import AssignReplicasToDirsResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+
+async def alter_partition(
+    broker: Broker, context: RequestContext, request: AlterPartitionRequest
+) -> AlterPartitionResponse:
+    """New in-sync sets, by the leaders."""
+    work = broker.controller_work
+    return await broker.controller.submit(
+        lambda image: in_sync.alter_partition(image, request, work.rules(image))
+    )
+
+
+async def assign_replicas_to_dirs(
+    broker: Broker, context: RequestContext, request: AssignReplicasToDirsRequest
+) -> AssignReplicasToDirsResponse:
+    """Which data directory of the broker each replica lies in."""
+    work = broker.controller_work
+    return await broker.controller.submit(
+        lambda image: directories.assign_replicas_to_dirs(image, request, work.rules(image))
+    )
+
+
+CONTROLLER_HANDLERS = {
+    ApiKey.ALTER_PARTITION: alter_partition,
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: assign_replicas_to_dirs,
+}

@@ -1,0 +1,59 @@
+"""CreateTopics (API key 19), versions 2-7, and DeleteTopics (20), versions 1-6.
+
+What is created and refused, and since which version, is told in `ottla.core.decisions.topics`. A broker
+passes them on. The request's timeout is not used: the answer comes when the change is durable on a majority.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.handlers.cluster.forwarding import forward
+from ottla.broker.network.context import RequestContext
+from ottla.broker.system_randomness import SystemRandomness
+from ottla.core.settings import broker_settings
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.errors import InvalidRequest, KafkaError, TopicDeletionDisabled
+from ottla.protocol.messages.create_topics_request import CreateTopicsRequest
+from ottla.protocol.messages.create_topics_response import CreateTopicsResponse
+from ottla.protocol.messages.delete_topics_request import DeleteTopicsRequest
+from ottla.protocol.messages.delete_topics_response import DeleteTopicsResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+FIRST_VERSION_WITH_DELETION_DISABLED = 3
+
+
+async def create_topics(
+    broker: Broker, context: RequestContext, request: CreateTopicsRequest
+) -> CreateTopicsResponse:
+    """Errors are told topic by topic."""
+    # Imported at the first use, as below: a start must not wait for it.
+    from ottla.core.decisions.topics import TopicDefaults
+    from ottla.core.decisions.topics import create_topics as decide
+
+    config = broker.config
+    defaults = TopicDefaults(
+        config[broker_settings.NUM_PARTITIONS], config[broker_settings.DEFAULT_REPLICATION_FACTOR]
+    )
+    return await broker.controller.submit(
+        lambda image: decide(image, request, defaults, config.layers, SystemRandomness())
+    )
+
+
+async def delete_topics(
+    broker: Broker, context: RequestContext, request: DeleteTopicsRequest
+) -> DeleteTopicsResponse:
+    """Errors are told topic by topic."""
+    from ottla.core.decisions.topics import delete_topics as decide
+
+    refused: KafkaError | None = None
+    if not broker.config[broker_settings.DELETE_TOPIC_ENABLE]:
+        told = context.api_version >= FIRST_VERSION_WITH_DELETION_DISABLED
+        refused = TopicDeletionDisabled() if told else InvalidRequest()
+    return await broker.controller.submit(lambda image: decide(image, request, refused))
+
+
+HANDLERS = {ApiKey.CREATE_TOPICS: forward, ApiKey.DELETE_TOPICS: forward}
+CONTROLLER_HANDLERS = {ApiKey.CREATE_TOPICS: create_topics, ApiKey.DELETE_TOPICS: delete_topics}

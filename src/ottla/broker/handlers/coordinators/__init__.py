@@ -1,0 +1,1 @@
+"""Requests of groups, transactions and share groups to their coordinators."""

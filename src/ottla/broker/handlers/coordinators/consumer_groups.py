@@ -1,0 +1,71 @@
+"""Consumer groups of KIP-848: ConsumerGroupHeartbeat and ConsumerGroupDescribe.
+
+    ConsumerGroupHeartbeat 0-1   1: member ids made by clients (KIP-1082), regular expressions
+    ConsumerGroupDescribe 0-1    1: each member's type (KIP-1099)
+
+What the answers mean is decided in core/groups/consumer. Without group.version in the cluster's features, or
+with `consumer` left out of group.coordinator.rebalance.protocols, every answer is UNSUPPORTED_VERSION.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from ottla.broker.coordinators.coordinator_routing import answer_of
+from ottla.broker.handlers.coordinators.groups import ALL_GROUP_OPERATIONS, by_partition
+from ottla.broker.network.context import RequestContext
+from ottla.core.groups.responses import coordinator_error
+from ottla.core.image.features import GROUP_VERSION
+from ottla.core.settings import broker_settings
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
+from ottla.protocol.messages.consumer_group_describe_response import (
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+)
+from ottla.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from ottla.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+
+def consumer_group_heartbeat(
+    broker: Broker, context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> Message | Awaitable[Message]:
+    if not _is_enabled(broker):
+        return coordinator_error(request, ErrorCode.UNSUPPORTED_VERSION)
+    return broker.groups.request(request.group_id, request, context)
+
+
+async def consumer_group_describe(
+    broker: Broker, context: RequestContext, request: ConsumerGroupDescribeRequest
+) -> Message:
+    if not _is_enabled(broker):
+        return coordinator_error(request, ErrorCode.UNSUPPORTED_VERSION)
+    described: list[DescribedGroup] = []
+    if "" in request.group_ids:
+        described.append(DescribedGroup(group_id="", error_code=ErrorCode.INVALID_GROUP_ID))
+    for partition, group_ids in by_partition(broker, filter(None, request.group_ids)):
+        part = ConsumerGroupDescribeRequest(group_ids=group_ids)
+        answer = await answer_of(broker.groups.request_of_partition(partition, part, context))
+        assert isinstance(answer, ConsumerGroupDescribeResponse)
+        described += answer.groups
+    if request.include_authorized_operations:
+        for group in described:
+            if not group.error_code:
+                group.authorized_operations = ALL_GROUP_OPERATIONS
+    return ConsumerGroupDescribeResponse(groups=described)
+
+
+def _is_enabled(broker: Broker) -> bool:
+    protocols = broker.config[broker_settings.GROUP_COORDINATOR_REBALANCE_PROTOCOLS]
+    return broker.image.features.get(GROUP_VERSION, 0) > 0 and "consumer" in protocols
+
+
+HANDLERS = {
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: consumer_group_describe,
+}

@@ -1,0 +1,149 @@
+"""The group APIs: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups, ListGroups, DeleteGroups.
+
+    JoinGroup 0-9       0: the session timeout stands for the rebalance timeout too
+    SyncGroup 0-5, Heartbeat 0-4
+    LeaveGroup 0-5      0-2: one member, named in the request itself, whose error is the answer's
+    DescribeGroups 0-6  3: authorized operations; 6: GROUP_ID_NOT_FOUND instead of a Dead group (KIP-1043)
+    ListGroups 0-5      4: filter by state (KIP-518); 5: by type (KIP-848)
+    DeleteGroups 0-2
+
+What the answers mean is decided in core/groups; here requests of several groups are split by coordinator
+partition and old versions are brought to the newest shape. While a partition loads its groups, heartbeats
+are answered NONE: the members' sessions have not begun again, and an error would make them rejoin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable
+from typing import TYPE_CHECKING
+
+from ottla.broker.coordinators.coordinator_routing import answer_of
+from ottla.broker.network.context import RequestContext
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.delete_groups_request import DeleteGroupsRequest
+from ottla.protocol.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
+from ottla.protocol.messages.describe_groups_request import DescribeGroupsRequest
+from ottla.protocol.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
+from ottla.protocol.messages.heartbeat_request import HeartbeatRequest
+from ottla.protocol.messages.heartbeat_response import HeartbeatResponse
+from ottla.protocol.messages.join_group_request import JoinGroupRequest
+from ottla.protocol.messages.join_group_response import JoinGroupResponse
+from ottla.protocol.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.messages.leave_group_response import LeaveGroupResponse
+from ottla.protocol.messages.list_groups_request import ListGroupsRequest
+from ottla.protocol.messages.list_groups_response import ListedGroup, ListGroupsResponse
+from ottla.protocol.messages.sync_group_request import SyncGroupRequest
+from ottla.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+FIRST_JOIN_VERSION_WITH_NULL_PROTOCOL = 7
+FIRST_LEAVE_VERSION_WITH_MEMBERS = 3
+READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = 3, 6, 8, 10, 11
+ALL_GROUP_OPERATIONS = sum(
+    1 << operation for operation in (READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
+)
+"""What anybody may do with a group while there are no ACLs, as a bit field of ACL operations."""
+
+
+async def join_group(broker: Broker, context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
+    if context.api_version == 0:
+        request.rebalance_timeout_ms = request.session_timeout_ms
+    answer = await answer_of(broker.groups.request(request.group_id, request, context))
+    assert isinstance(answer, JoinGroupResponse)
+    if answer.error_code and context.api_version >= FIRST_JOIN_VERSION_WITH_NULL_PROTOCOL:
+        answer.protocol_name = None
+    return answer
+
+
+def sync_group(
+    broker: Broker, context: RequestContext, request: SyncGroupRequest
+) -> Message | Awaitable[Message]:
+    return broker.groups.request(request.group_id, request, context)
+
+
+def heartbeat(
+    broker: Broker, context: RequestContext, request: HeartbeatRequest
+) -> Message | Awaitable[Message]:
+    answer = broker.groups.request(request.group_id, request, context)
+    if isinstance(answer, HeartbeatResponse) and answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        answer.error_code = ErrorCode.NONE
+    return answer
+
+
+async def leave_group(broker: Broker, context: RequestContext, request: LeaveGroupRequest) -> Message:
+    has_members = context.api_version >= FIRST_LEAVE_VERSION_WITH_MEMBERS
+    if not has_members:
+        request.members = [MemberIdentity(member_id=request.member_id)]
+    answer = await answer_of(broker.groups.request(request.group_id, request, context))
+    assert isinstance(answer, LeaveGroupResponse)
+    if not has_members:
+        if not answer.error_code and answer.members:
+            answer.error_code = answer.members[0].error_code
+        answer.members = []
+    return answer
+
+
+async def describe_groups(
+    broker: Broker, context: RequestContext, request: DescribeGroupsRequest
+) -> DescribeGroupsResponse:
+    described: dict[str, DescribedGroup] = {}
+    for partition, group_ids in by_partition(broker, request.groups):
+        part = DescribeGroupsRequest(groups=group_ids)
+        answer = await answer_of(broker.groups.request_of_partition(partition, part, context))
+        assert isinstance(answer, DescribeGroupsResponse)
+        described.update((group.group_id, group) for group in answer.groups)
+    if request.include_authorized_operations:
+        for group in described.values():
+            if not group.error_code:
+                group.authorized_operations = ALL_GROUP_OPERATIONS
+    return DescribeGroupsResponse(groups=list(described.values()))
+
+
+async def list_groups(
+    broker: Broker, context: RequestContext, request: ListGroupsRequest
+) -> ListGroupsResponse:
+    """The groups that this broker coordinates: a client asks every broker."""
+    listed: list[ListedGroup] = []
+    for partition in broker.groups.partitions():
+        answer = await answer_of(broker.groups.request_of_partition(partition, request, context))
+        assert isinstance(answer, ListGroupsResponse)
+        if answer.error_code == ErrorCode.NOT_COORDINATOR:
+            continue  # Lost while we asked the others.
+        if answer.error_code:
+            return ListGroupsResponse(error_code=answer.error_code)
+        listed += answer.groups
+    return ListGroupsResponse(groups=listed)
+
+
+async def delete_groups(
+    broker: Broker, context: RequestContext, request: DeleteGroupsRequest
+) -> DeleteGroupsResponse:
+    results: list[DeletableGroupResult] = []
+    for partition, group_ids in by_partition(broker, request.groups_names):
+        part = DeleteGroupsRequest(groups_names=group_ids)
+        answer = await answer_of(broker.groups.request_of_partition(partition, part, context))
+        assert isinstance(answer, DeleteGroupsResponse)
+        results += answer.results
+    return DeleteGroupsResponse(results=results)
+
+
+def by_partition(broker: Broker, group_ids: Iterable[str]) -> list[tuple[int, list[str]]]:
+    """Group ids (each once) by the coordinator partition they belong to."""
+    split: dict[int, list[str]] = {}
+    for group_id in dict.fromkeys(group_ids):
+        split.setdefault(broker.groups.partition_for(group_id), []).append(group_id)
+    return list(split.items())
+
+
+HANDLERS = {
+    ApiKey.JOIN_GROUP: join_group,
+    ApiKey.SYNC_GROUP: sync_group,
+    ApiKey.HEARTBEAT: heartbeat,
+    ApiKey.LEAVE_GROUP: leave_group,
+    ApiKey.DESCRIBE_GROUPS: describe_groups,
+    ApiKey.LIST_GROUPS: list_groups,
+    ApiKey.DELETE_GROUPS: delete_groups,
+}

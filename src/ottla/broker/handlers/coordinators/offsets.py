@@ -1,0 +1,306 @@
+"""The offset APIs: OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete.
+
+    OffsetCommit 2-10   topics that do not exist are answered here: UNKNOWN_TOPIC_OR_PARTITION, or
+                        UNKNOWN_TOPIC_ID when the request names topics by id (10)
+    TxnOffsetCommit 0-5 a part of the producer's transaction; before 5 AddOffsetsToTxn has added the group's
+                        partition to it, from 5 on that is done here (KIP-890, offset_verification.py)
+    OffsetFetch 1-10    1-7: one group; the error of the group is the answer's, in version 1 every
+                        partition's; 8: several groups, each with its own error
+    OffsetDelete 0
+
+The shards know topics by name, and keep the id with the offset: the offset of a topic that was deleted and
+made again is then not taken for the new topic's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.coordinators.coordinator_routing import answer_of
+from ottla.broker.network.context import RequestContext
+from ottla.broker.network.turns import in_turns
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
+from ottla.protocol.messages.offset_commit_response import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from ottla.protocol.messages.offset_delete_request import OffsetDeleteRequest
+from ottla.protocol.messages.offset_delete_response import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+)
+from ottla.protocol.messages.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from ottla.protocol.messages.offset_fetch_response import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from ottla.protocol.messages.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+)
+from ottla.protocol.messages.txn_offset_commit_response import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+FIRST_VERSION_WITH_TOPIC_IDS = 10
+FIRST_TXN_COMMIT_VERSION_THAT_KNOWS_LOADING = 2
+FIRST_FETCH_VERSION_WITH_GROUPS = 8
+FIRST_FETCH_VERSION_WITH_AN_ERROR = 2
+NO_OFFSET = -1
+
+
+# -- OffsetCommit -----------------------------------------------------------------------------------
+
+
+async def offset_commit(
+    broker: Broker, context: RequestContext, request: OffsetCommitRequest
+) -> OffsetCommitResponse:
+    refused: list[OffsetCommitResponseTopic] = []
+    accepted: list[OffsetCommitRequestTopic] = []
+    for topic in request.topics:
+        unknown = _resolve(broker, context, topic)
+        if unknown:
+            refused.append(
+                OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=unknown)
+            )
+        if topic.partitions:
+            accepted.append(topic)
+    if not accepted:
+        return OffsetCommitResponse(topics=refused)
+    request.topics = accepted
+    answer = await answer_of(broker.groups.request(request.group_id, request, context))
+    assert isinstance(answer, OffsetCommitResponse)
+    answered = {topic.name: topic for topic in answer.topics}
+    for topic_refused in refused:
+        if topic_refused.name in answered:
+            answered[topic_refused.name].partitions += topic_refused.partitions
+        else:
+            answer.topics.append(topic_refused)
+    return answer
+
+
+def _resolve(
+    broker: Broker, context: RequestContext, topic: OffsetCommitRequestTopic
+) -> list[OffsetCommitResponsePartition]:
+    """Fill in the topic's name and id; take out partitions that do not exist, and return their answers."""
+    if context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        image = broker.image.topics_by_id.get(topic.topic_id)
+        unknown_topic = ErrorCode.UNKNOWN_TOPIC_ID
+    else:
+        image = broker.image.topics.get(topic.name)
+        unknown_topic = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    error = unknown_topic if image is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    known = {} if image is None else image.partitions
+    unknown = [
+        OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
+        for each in topic.partitions
+        if each.partition_index not in known
+    ]
+    topic.partitions = [each for each in topic.partitions if each.partition_index in known]
+    if image is not None:
+        topic.name, topic.topic_id = image.name, image.topic_id
+    return unknown
+
+
+# -- TxnOffsetCommit --------------------------------------------------------------------------------
+
+
+async def txn_offset_commit(
+    broker: Broker, context: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse:
+    answered: dict[str, TxnOffsetCommitResponseTopic] = {}
+    accepted: list[TxnOffsetCommitRequestTopic] = []
+    for topic in request.topics:
+        image = broker.image.topics.get(topic.name)
+        known = {} if image is None else image.partitions
+        for each in topic.partitions:
+            if each.partition_index not in known:
+                unknown = TxnOffsetCommitResponsePartition(
+                    partition_index=each.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                )
+                refused = answered.setdefault(topic.name, TxnOffsetCommitResponseTopic(name=topic.name))
+                refused.partitions.append(unknown)
+        topic.partitions = [each for each in topic.partitions if each.partition_index in known]
+        if topic.partitions:
+            accepted.append(topic)
+    if accepted:
+        request.topics = accepted
+        for result in (await _commit_in_transaction(broker, context, request)).topics:
+            known_topic = answered.setdefault(result.name, TxnOffsetCommitResponseTopic(name=result.name))
+            known_topic.partitions += result.partitions
+    if context.api_version < FIRST_TXN_COMMIT_VERSION_THAT_KNOWS_LOADING:
+        for result in answered.values():
+            for partition in result.partitions:
+                if partition.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    partition.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return TxnOffsetCommitResponse(topics=list(answered.values()))
+
+
+async def _commit_in_transaction(
+    broker: Broker, context: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse:
+    from ottla.broker.coordinators.offset_verification import verify_offsets
+    from ottla.core.coordination.outbox import answer_for
+    from ottla.core.groups.responses import txn_offset_commit_error
+
+    if not request.group_id:
+        return txn_offset_commit_error(request, ErrorCode.INVALID_GROUP_ID)
+    partition = broker.groups.partition_for(request.group_id)
+    error = await verify_offsets(broker, request, context.api_version, partition)
+    if error:
+        return txn_offset_commit_error(request, answer_for(error))
+    answer = await answer_of(broker.groups.request_of_partition(partition, request, context))
+    assert isinstance(answer, TxnOffsetCommitResponse)
+    return answer
+
+
+# -- OffsetFetch ------------------------------------------------------------------------------------
+
+
+async def offset_fetch(
+    broker: Broker, context: RequestContext, request: OffsetFetchRequest
+) -> OffsetFetchResponse:
+    version = context.api_version
+    if version >= FIRST_FETCH_VERSION_WITH_GROUPS:
+        answers = [
+            await _fetch_group(broker, context, group, request.require_stable)
+            async for group in in_turns(request.groups)
+        ]
+        return OffsetFetchResponse(groups=answers)
+    wanted = OffsetFetchRequestGroup(
+        group_id=request.group_id,
+        topics=None
+        if request.topics is None
+        else [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ],
+    )
+    answer = await _fetch_group(broker, context, wanted, request.require_stable)
+    if answer.error_code and version < FIRST_FETCH_VERSION_WITH_AN_ERROR:
+        answer.topics = _all_with_error(wanted, answer.error_code)
+    return OffsetFetchResponse(
+        error_code=answer.error_code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=each.partition_index,
+                        committed_offset=each.committed_offset,
+                        committed_leader_epoch=each.committed_leader_epoch,
+                        metadata=each.metadata,
+                        error_code=each.error_code,
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in answer.topics
+        ],
+    )
+
+
+async def _fetch_group(
+    broker: Broker, context: RequestContext, wanted: OffsetFetchRequestGroup, require_stable: bool
+) -> OffsetFetchResponseGroup:
+    by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+    unknown: list[OffsetFetchResponseTopics] = []
+    if wanted.topics is not None:
+        if by_id:
+            unknown = [
+                _topic_with_error(topic, ErrorCode.UNKNOWN_TOPIC_ID)
+                for topic in wanted.topics
+                if topic.topic_id not in broker.image.topics_by_id
+            ]
+            known = broker.image.topics_by_id
+            wanted.topics = [topic for topic in wanted.topics if topic.topic_id in known]
+        for topic in wanted.topics:
+            _fill_in(broker, topic, by_id)
+    request = OffsetFetchRequest(groups=[wanted], require_stable=require_stable)
+    answer = await answer_of(broker.groups.request(wanted.group_id, request, context))
+    assert isinstance(answer, OffsetFetchResponse)
+    group = answer.groups[0]
+    if group.error_code:
+        return group
+    if by_id and wanted.topics is None:
+        # Offsets of topics that are just being deleted have no id to be named by any more.
+        topics = broker.image.topics
+        group.topics = [topic for topic in group.topics if topic.name in topics]
+        for answered in group.topics:
+            answered.topic_id = topics[answered.name].topic_id
+    group.topics += unknown
+    return group
+
+
+def _fill_in(broker: Broker, topic: OffsetFetchRequestTopics, by_id: bool) -> None:
+    """The topic's name or, when it exists, its id; the other one is given."""
+    if by_id:
+        topic.name = broker.image.topics_by_id[topic.topic_id].name
+    elif topic.name in broker.image.topics:
+        topic.topic_id = broker.image.topics[topic.name].topic_id
+
+
+def _all_with_error(wanted: OffsetFetchRequestGroup, error: int) -> list[OffsetFetchResponseTopics]:
+    return [_topic_with_error(topic, error) for topic in wanted.topics or ()]
+
+
+def _topic_with_error(topic: OffsetFetchRequestTopics, error: int) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetFetchResponsePartitions(
+                partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=error
+            )
+            for index in topic.partition_indexes
+        ],
+    )
+
+
+# -- OffsetDelete -----------------------------------------------------------------------------------
+
+
+async def offset_delete(
+    broker: Broker, context: RequestContext, request: OffsetDeleteRequest
+) -> OffsetDeleteResponse:
+    refused: dict[str, list[OffsetDeleteResponsePartition]] = {}
+    for topic in request.topics:
+        image = broker.image.topics.get(topic.name)
+        known = {} if image is None else image.partitions
+        refused[topic.name] = [
+            OffsetDeleteResponsePartition(
+                partition_index=each.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+            for each in topic.partitions
+            if each.partition_index not in known
+        ]
+        topic.partitions = [each for each in topic.partitions if each.partition_index in known]
+    answer = await answer_of(broker.groups.request(request.group_id, request, context))
+    assert isinstance(answer, OffsetDeleteResponse)
+    for answered in answer.topics:
+        answered.partitions += refused[answered.name]
+    return answer
+
+
+HANDLERS = {
+    ApiKey.OFFSET_COMMIT: offset_commit,
+    ApiKey.TXN_OFFSET_COMMIT: txn_offset_commit,
+    ApiKey.OFFSET_FETCH: offset_fetch,
+    ApiKey.OFFSET_DELETE: offset_delete,
+}

@@ -1,0 +1,87 @@
+"""InitProducerId (API key 22): versions 0 to 5, a producer's id and epoch (KIP-98); AllocateProducerIds (67).
+
+3: a producer that goes on after an error says its id and epoch (KIP-360). 4: PRODUCER_FENCED in place of
+INVALID_PRODUCER_EPOCH (KIP-588). 5: TRANSACTION_ABORTABLE (KIP-890).
+
+Without a transactional id, for an idempotent producer, every request gets a fresh id, as in Kafka: nothing
+ties the new one to the old. With one, the coordinator of the transactional id decides.
+
+AllocateProducerIds, version 0 (KIP-730): the active controller gives a broker a block of ids.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING
+
+from ottla.broker.network.context import RequestContext
+from ottla.core.coordination.api import Client
+from ottla.core.decisions.producer_ids import allocate_producer_ids as decide_block
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
+from ottla.protocol.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
+from ottla.protocol.messages.init_producer_id_request import InitProducerIdRequest
+from ottla.protocol.messages.init_producer_id_response import InitProducerIdResponse
+from ottla.protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+FIRST_VERSION_WITH_PRODUCER_FENCED = 4
+
+
+async def init_producer_id(
+    broker: Broker, context: RequestContext, request: InitProducerIdRequest
+) -> InitProducerIdResponse:
+    """Hand out the next id, or the transactional id's next epoch."""
+    half_known = (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH)
+    if half_known:
+        return _refused(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is None:
+        producer_id = await broker.producer_ids.next_id()
+        return InitProducerIdResponse(error_code=0, producer_id=producer_id, producer_epoch=0)
+    return await _initialise(broker, context, request)
+
+
+async def _initialise(
+    broker: Broker, context: RequestContext, request: InitProducerIdRequest
+) -> InitProducerIdResponse:
+    from ottla.broker.coordinators.transaction_shard import transaction_settings
+    from ottla.core.transactions.initialising import check_initialisation
+
+    refusal = check_initialisation(request, transaction_settings(broker))
+    if refusal:
+        return _refused(refusal)
+    client = Client(context.client_id or "", f"/{context.client_host}", context.api_version)
+    answer = broker.transactions.ask(request.transactional_id or "", request, client)
+    response = await answer if inspect.isawaitable(answer) else answer
+    assert isinstance(response, InitProducerIdResponse)
+    if (
+        response.error_code == ErrorCode.PRODUCER_FENCED
+        and context.api_version < FIRST_VERSION_WITH_PRODUCER_FENCED
+    ):
+        response.error_code = ErrorCode.INVALID_PRODUCER_EPOCH
+    return response
+
+
+def _refused(error: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(
+        error_code=error, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
+    )
+
+
+async def allocate_producer_ids(
+    broker: Broker, context: RequestContext, request: AllocateProducerIdsRequest
+) -> AllocateProducerIdsResponse:
+    """A block that nobody else gets."""
+    block = await broker.controller.submit(
+        lambda image: decide_block(image, request.broker_id, request.broker_epoch)
+    )
+    return AllocateProducerIdsResponse(
+        error_code=ErrorCode.NONE, producer_id_start=block.first, producer_id_len=block.size
+    )
+
+
+HANDLERS = {ApiKey.INIT_PRODUCER_ID: init_producer_id}
+CONTROLLER_HANDLERS = {ApiKey.ALLOCATE_PRODUCER_IDS: allocate_producer_ids}

@@ -1,0 +1,205 @@
+"""Share groups (KIP-932): who is a member, and where a group stands, as members and administrators ask.
+
+    ShareGroupHeartbeat 1, ShareGroupDescribe 1
+    DescribeShareGroupOffsets 0-1   1: lag (KIP-1226); all of a group's partitions with null
+    AlterShareGroupOffsets 0, DeleteShareGroupOffsets 0
+
+What the answers mean is decided in core/groups/share; positions come from the share coordinator, and a lag is
+what is left between a position and the high watermark. Where there is no position, -1 is no error, as with
+OffsetFetch. Without share.version in the cluster's features every answer is UNSUPPORTED_VERSION.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING
+
+from ottla.broker.coordinators.coordinator_routing import answer_of
+from ottla.broker.handlers.coordinators.groups import ALL_GROUP_OPERATIONS
+from ottla.broker.network.context import RequestContext
+from ottla.core.groups.share.responses import share_group_error
+from ottla.core.image.features import SHARE_VERSION
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.alter_share_group_offsets_request import AlterShareGroupOffsetsRequest
+from ottla.protocol.messages.delete_share_group_offsets_request import DeleteShareGroupOffsetsRequest
+from ottla.protocol.messages.describe_share_group_offsets_request import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+)
+from ottla.protocol.messages.describe_share_group_offsets_response import (
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+from ottla.protocol.messages.read_share_group_state_summary_request import (
+    PartitionData,
+    ReadShareGroupStateSummaryRequest,
+    ReadStateSummaryData,
+)
+from ottla.protocol.messages.read_share_group_state_summary_response import PartitionResult
+from ottla.protocol.messages.share_group_describe_request import ShareGroupDescribeRequest
+from ottla.protocol.messages.share_group_describe_response import DescribedGroup, ShareGroupDescribeResponse
+from ottla.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
+from ottla.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+LONGEST_MEMBER_ID = 36
+"""A UUID as people read it."""
+NO_OFFSET = -1
+NO_LAG = -1
+NO_COUNT = -1
+
+
+def share_group_heartbeat(
+    broker: Broker, context: RequestContext, request: ShareGroupHeartbeatRequest
+) -> Message | Awaitable[Message]:
+    if not _is_enabled(broker):
+        return share_group_error(request, ErrorCode.UNSUPPORTED_VERSION)
+    if not 0 < len(request.member_id) <= LONGEST_MEMBER_ID:
+        return share_group_error(request, ErrorCode.INVALID_REQUEST)
+    return broker.groups.request(request.group_id, request, context)
+
+
+async def share_group_describe(
+    broker: Broker, context: RequestContext, request: ShareGroupDescribeRequest
+) -> Message:
+    if not _is_enabled(broker):
+        return share_group_error(request, ErrorCode.UNSUPPORTED_VERSION)
+    described = [
+        DescribedGroup(group_id=group_id, error_code=ErrorCode.INVALID_GROUP_ID)
+        for group_id in request.group_ids
+        if not group_id
+    ]
+    for group_id in dict.fromkeys(request.group_ids):
+        if group_id:
+            part = ShareGroupDescribeRequest(group_ids=[group_id])
+            answer = await answer_of(broker.groups.request(group_id, part, context))
+            assert isinstance(answer, ShareGroupDescribeResponse)
+            described += answer.groups
+    if request.include_authorized_operations:
+        for group in described:
+            if not group.error_code:
+                group.authorized_operations = ALL_GROUP_OPERATIONS
+    return ShareGroupDescribeResponse(groups=described)
+
+
+async def describe_share_group_offsets(
+    broker: Broker, context: RequestContext, request: DescribeShareGroupOffsetsRequest
+) -> Message:
+    if not _is_enabled(broker):
+        return share_group_error(request, ErrorCode.UNSUPPORTED_VERSION)
+    groups = [await _offsets_of(broker, context, wanted) for wanted in request.groups]
+    return DescribeShareGroupOffsetsResponse(groups=groups)
+
+
+async def _offsets_of(
+    broker: Broker, context: RequestContext, wanted: DescribeShareGroupOffsetsRequestGroup
+) -> DescribeShareGroupOffsetsResponseGroup:
+    if wanted.topics is not None:
+        topics = [_without_positions(broker, topic) for topic in wanted.topics]
+    else:
+        request = DescribeShareGroupOffsetsRequest(groups=[wanted])
+        answer = await answer_of(broker.groups.request(wanted.group_id, request, context))
+        assert isinstance(answer, DescribeShareGroupOffsetsResponse)
+        if answer.groups[0].error_code:
+            return answer.groups[0]
+        topics = answer.groups[0].topics
+    await _add_positions(broker, wanted.group_id, topics)
+    # Topics that do not exist come last, as in Kafka.
+    topics.sort(key=lambda topic: topic.topic_id.int == 0)
+    return DescribeShareGroupOffsetsResponseGroup(group_id=wanted.group_id, topics=topics)
+
+
+def _without_positions(
+    broker: Broker, wanted: DescribeShareGroupOffsetsRequestTopic
+) -> DescribeShareGroupOffsetsResponseTopic:
+    topic = broker.image.topics.get(wanted.topic_name)
+    described = DescribeShareGroupOffsetsResponseTopic(
+        topic_name=wanted.topic_name,
+        partitions=[
+            DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=NO_OFFSET)
+            for index in wanted.partitions
+        ],
+    )
+    if topic is not None:
+        described.topic_id = topic.topic_id
+    return described
+
+
+async def _add_positions(
+    broker: Broker, group_id: str, topics: Sequence[DescribeShareGroupOffsetsResponseTopic]
+) -> None:
+    """Fill in what the share coordinator knows of these partitions, and how far behind that is."""
+    asked = [
+        ReadStateSummaryData(
+            topic_id=topic.topic_id,
+            partitions=[PartitionData(partition=each.partition_index) for each in topic.partitions],
+        )
+        for topic in topics
+        if topic.topic_id.int and topic.partitions
+    ]
+    if not asked:
+        return
+    answer = await broker.share_state.read_summary(
+        ReadShareGroupStateSummaryRequest(group_id=group_id, topics=asked)
+    )
+    found: dict[tuple[uuid.UUID, int], PartitionResult] = {
+        (topic.topic_id, each.partition): each for topic in answer.results for each in topic.partitions
+    }
+    for topic in topics:
+        for partition in topic.partitions:
+            position = found.get((topic.topic_id, partition.partition_index))
+            if position is not None and not position.error_code:
+                _add_position(broker, topic.topic_name, partition, position)
+
+
+def _add_position(
+    broker: Broker,
+    topic: str,
+    partition: DescribeShareGroupOffsetsResponsePartition,
+    position: PartitionResult,
+) -> None:
+    if position.start_offset != NO_OFFSET and position.delivery_complete_count != NO_COUNT:
+        try:
+            end_offset = broker.replicas.partition(topic, partition.partition_index).high_watermark
+        except KafkaError as error:
+            partition.start_offset = 0
+            partition.error_code, partition.error_message = error.code, error.code.message
+            return
+        partition.lag = end_offset - position.start_offset - position.delivery_complete_count
+    partition.start_offset, partition.leader_epoch = position.start_offset, position.leader_epoch
+
+
+def alter_share_group_offsets(
+    broker: Broker, context: RequestContext, request: AlterShareGroupOffsetsRequest
+) -> Message | Awaitable[Message]:
+    if not _is_enabled(broker):
+        return share_group_error(request, ErrorCode.UNSUPPORTED_VERSION)
+    return broker.groups.request(request.group_id, request, context)
+
+
+def delete_share_group_offsets(
+    broker: Broker, context: RequestContext, request: DeleteShareGroupOffsetsRequest
+) -> Message | Awaitable[Message]:
+    if not _is_enabled(broker):
+        return share_group_error(request, ErrorCode.UNSUPPORTED_VERSION)
+    return broker.groups.request(request.group_id, request, context)
+
+
+def _is_enabled(broker: Broker) -> bool:
+    return broker.image.features.get(SHARE_VERSION, 0) > 0
+
+
+HANDLERS = {
+    ApiKey.SHARE_GROUP_HEARTBEAT: share_group_heartbeat,
+    ApiKey.SHARE_GROUP_DESCRIBE: share_group_describe,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: describe_share_group_offsets,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: alter_share_group_offsets,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: delete_share_group_offsets,
+}

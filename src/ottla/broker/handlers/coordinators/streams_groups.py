@@ -1,0 +1,111 @@
+"""The streams group APIs: StreamsGroupHeartbeat 0 and StreamsGroupDescribe 0 (KIP-1071).
+
+Served while `streams.version` is finalized at 1 and group.coordinator.rebalance.protocols has `streams`; else
+UNSUPPORTED_VERSION, and the application falls back to the classic protocol's error. Which topics a topology
+may name is checked here; what the answers mean is decided in core/groups/streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterator
+from typing import TYPE_CHECKING
+
+from ottla.broker.coordinators.coordinator_routing import answer_of
+from ottla.broker.handlers.coordinators.groups import ALL_GROUP_OPERATIONS, by_partition
+from ottla.broker.network.context import RequestContext
+from ottla.core.decisions.topic_names import is_internal, topic_name_problem
+from ottla.core.image.features import STREAMS_VERSION
+from ottla.core.settings import broker_settings
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.streams_group_describe_request import StreamsGroupDescribeRequest
+from ottla.protocol.messages.streams_group_describe_response import (
+    DescribedGroup,
+    StreamsGroupDescribeResponse,
+)
+from ottla.protocol.messages.streams_group_heartbeat_request import (
+    StreamsGroupHeartbeatRequest,
+    Topology,
+)
+from ottla.protocol.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
+from ottla.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+STREAMS_PROTOCOL = "streams"
+
+
+def heartbeat(
+    broker: Broker, context: RequestContext, request: StreamsGroupHeartbeatRequest
+) -> Message | Awaitable[Message]:
+    if not _is_served(broker):
+        return StreamsGroupHeartbeatResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=ErrorCode.UNSUPPORTED_VERSION.message
+        )
+    problem = None if request.topology is None else _topic_problem(request.topology)
+    if problem is not None:
+        return StreamsGroupHeartbeatResponse(
+            error_code=ErrorCode.STREAMS_INVALID_TOPOLOGY, error_message=problem
+        )
+    return broker.groups.request(request.group_id, request, context)
+
+
+async def describe(
+    broker: Broker, context: RequestContext, request: StreamsGroupDescribeRequest
+) -> StreamsGroupDescribeResponse:
+    group_ids = list(dict.fromkeys(request.group_ids))
+    if not _is_served(broker):
+        return StreamsGroupDescribeResponse(
+            groups=[
+                _error(group_id, ErrorCode.UNSUPPORTED_VERSION, ErrorCode.UNSUPPORTED_VERSION.message)
+                for group_id in group_ids
+            ]
+        )
+    described = [_error("", ErrorCode.INVALID_GROUP_ID)] if "" in group_ids else []
+    for partition, ids in by_partition(broker, filter(None, group_ids)):
+        part = StreamsGroupDescribeRequest(group_ids=ids)
+        answer = await answer_of(broker.groups.request_of_partition(partition, part, context))
+        assert isinstance(answer, StreamsGroupDescribeResponse)
+        described += answer.groups
+    if request.include_authorized_operations:
+        for group in described:
+            if not group.error_code:
+                group.authorized_operations = ALL_GROUP_OPERATIONS
+    return StreamsGroupDescribeResponse(groups=described)
+
+
+def _is_served(broker: Broker) -> bool:
+    protocols = broker.config[broker_settings.GROUP_COORDINATOR_REBALANCE_PROTOCOLS]
+    return broker.image.features.get(STREAMS_VERSION, 0) > 0 and STREAMS_PROTOCOL in protocols
+
+
+def _topic_problem(topology: Topology) -> str | None:
+    """What is wrong with the names of the topology's topics, if anything."""
+    names = list(dict.fromkeys(_topic_names(topology)))
+    prohibited = [name for name in names if is_internal(name)]
+    if prohibited:
+        listed = ",".join(prohibited)
+        return f"Use of Kafka internal topics {listed} in a Kafka Streams topology is prohibited."
+    invalid = [name for name in names if topic_name_problem(name) is not None]
+    if invalid:
+        return f"Topic names {','.join(invalid)} are not valid topic names."
+    return None
+
+
+def _topic_names(topology: Topology) -> Iterator[str]:
+    for subtopology in topology.subtopologies:
+        yield from subtopology.source_topics
+        yield from subtopology.repartition_sink_topics
+        for topic in (*subtopology.repartition_source_topics, *subtopology.state_changelog_topics):
+            yield topic.name
+
+
+def _error(group_id: str, error: ErrorCode, message: str | None = None) -> DescribedGroup:
+    return DescribedGroup(group_id=group_id, error_code=error, error_message=message)
+
+
+HANDLERS = {
+    ApiKey.STREAMS_GROUP_HEARTBEAT: heartbeat,
+    ApiKey.STREAMS_GROUP_DESCRIBE: describe,
+}

@@ -1,0 +1,199 @@
+"""A producer's transactions and what is shown of them (KIP-98, KIP-890, KIP-664).
+
+    AddPartitionsToTxn (24)    v0-5  2 PRODUCER_FENCED (KIP-588)  3 flexible  4 several transactions at once,
+                                     between brokers also whether only  5 TRANSACTION_ABORTABLE (KIP-890)
+    AddOffsetsToTxn (25)       v0-4  2 PRODUCER_FENCED  3 flexible  4 TRANSACTION_ABORTABLE
+    EndTxn (26)                v0-5  2 PRODUCER_FENCED  3 flexible  4 TRANSACTION_ABORTABLE  5 an end raises
+                                     the epoch, the answer has the producer id and epoch to go on with
+    DescribeTransactions (65)  v0
+    ListTransactions (66)      v0-2  1 by duration (KIP-994)  2 by pattern of the id (KIP-1152)
+
+All or none of a transaction's partitions are added: one that does not exist refuses the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ottla.broker.coordinators.coordinator_routing import answer_of
+from ottla.broker.network.context import RequestContext
+from ottla.broker.network.turns import in_turns
+from ottla.core.coordination.api import Client
+from ottla.core.decisions.topic_names import GROUP_TOPIC, is_internal
+from ottla.core.transactions.listing import filters_of
+from ottla.core.transactions.responses import partitions_of, partitions_result
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
+from ottla.protocol.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
+from ottla.protocol.messages.add_partitions_to_txn_request import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from ottla.protocol.messages.add_partitions_to_txn_response import (
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+)
+from ottla.protocol.messages.describe_transactions_request import DescribeTransactionsRequest
+from ottla.protocol.messages.describe_transactions_response import (
+    DescribeTransactionsResponse,
+)
+from ottla.protocol.messages.describe_transactions_response import (
+    TransactionState as DescribedTransaction,
+)
+from ottla.protocol.messages.end_txn_request import EndTxnRequest
+from ottla.protocol.messages.end_txn_response import EndTxnResponse
+from ottla.protocol.messages.list_transactions_request import ListTransactionsRequest
+from ottla.protocol.messages.list_transactions_response import ListTransactionsResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+TRANSACTIONS_AT_A_TIME = 100
+"""Of one AddPartitionsToTxn: each is a task while it waits, and they share their appends."""
+FIRST_VERSION_WITH_SEVERAL_TRANSACTIONS = 4
+FIRST_VERSION_WITH_PRODUCER_FENCED = 2
+LAST_VERSION_FROM_CLIENTS = 3
+"""Of AddPartitionsToTxn: its transactions are not v2."""
+
+
+async def add_partitions_to_txn(
+    broker: Broker, context: RequestContext, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse:
+    if context.api_version >= FIRST_VERSION_WITH_SEVERAL_TRANSACTIONS:
+        results: list[AddPartitionsToTxnResult] = []
+        for first in range(0, len(request.transactions), TRANSACTIONS_AT_A_TIME):
+            together = request.transactions[first : first + TRANSACTIONS_AT_A_TIME]
+            results += await asyncio.gather(
+                *(_add_partitions(broker, context, transaction) for transaction in together)
+            )
+        return AddPartitionsToTxnResponse(results_by_transaction=results)
+    result = await _add_partitions(
+        broker,
+        context,
+        AddPartitionsToTxnTransaction(
+            transactional_id=request.v3_and_below_transactional_id,
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+            topics=request.v3_and_below_topics,
+        ),
+    )
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results)
+
+
+async def _add_partitions(
+    broker: Broker, context: RequestContext, transaction: AddPartitionsToTxnTransaction
+) -> AddPartitionsToTxnResult:
+    topics = broker.image.topics
+    errors: dict[tuple[str, int], ErrorCode] = {}
+    for name, index in partitions_of(transaction):
+        # A group's offsets join by AddOffsetsToTxn; its coordinator's topic itself is nobody's to write to.
+        if is_internal(name) and context.api_version <= LAST_VERSION_FROM_CLIENTS:
+            errors[name, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif name not in topics or index not in topics[name].partitions:
+            errors[name, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if errors:
+        return partitions_result(transaction, errors, ErrorCode.OPERATION_NOT_ATTEMPTED)
+    if not transaction.transactional_id:
+        return partitions_result(transaction, {}, ErrorCode.INVALID_REQUEST)
+    part = AddPartitionsToTxnRequest(transactions=[transaction])
+    answer = await answer_of(broker.transactions.ask(transaction.transactional_id, part, _client(context)))
+    assert isinstance(answer, AddPartitionsToTxnResponse)
+    (result,) = answer.results_by_transaction
+    for topic in result.topic_results:
+        for partition in topic.results_by_partition:
+            partition.partition_error_code = _known_to(
+                context, ErrorCode(partition.partition_error_code), FIRST_VERSION_WITH_PRODUCER_FENCED
+            )
+    return result
+
+
+async def add_offsets_to_txn(
+    broker: Broker, context: RequestContext, request: AddOffsetsToTxnRequest
+) -> AddOffsetsToTxnResponse:
+    """The group's partition of `__consumer_offsets` becomes part of the transaction."""
+    if not request.transactional_id:
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+    partition = broker.groups.partition_for(request.group_id)
+    part = AddPartitionsToTxnRequest(
+        transactions=[
+            AddPartitionsToTxnTransaction(
+                transactional_id=request.transactional_id,
+                producer_id=request.producer_id,
+                producer_epoch=request.producer_epoch,
+                topics=[AddPartitionsToTxnTopic(name=GROUP_TOPIC, partitions=[partition])],
+            )
+        ]
+    )
+    client = Client(context.client_id or "", f"/{context.client_host}", LAST_VERSION_FROM_CLIENTS)
+    answer = await answer_of(broker.transactions.ask(request.transactional_id, part, client))
+    assert isinstance(answer, AddPartitionsToTxnResponse)
+    error = answer.results_by_transaction[0].topic_results[0].results_by_partition[0].partition_error_code
+    return AddOffsetsToTxnResponse(
+        error_code=_known_to(context, ErrorCode(error), FIRST_VERSION_WITH_PRODUCER_FENCED)
+    )
+
+
+async def end_txn(broker: Broker, context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
+    if not request.transactional_id:
+        return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+    answer = await answer_of(broker.transactions.ask(request.transactional_id, request, _client(context)))
+    assert isinstance(answer, EndTxnResponse)
+    answer.error_code = _known_to(context, ErrorCode(answer.error_code), FIRST_VERSION_WITH_PRODUCER_FENCED)
+    return answer
+
+
+async def describe_transactions(
+    broker: Broker, context: RequestContext, request: DescribeTransactionsRequest
+) -> DescribeTransactionsResponse:
+    states = []
+    async for transactional_id in in_turns(request.transactional_ids):
+        if not transactional_id:
+            states.append(DescribedTransaction(error_code=ErrorCode.INVALID_REQUEST))
+            continue
+        part = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+        answer = await answer_of(broker.transactions.ask(transactional_id, part, _client(context)))
+        assert isinstance(answer, DescribeTransactionsResponse)
+        states += answer.transaction_states
+    return DescribeTransactionsResponse(transaction_states=states)
+
+
+async def list_transactions(
+    broker: Broker, context: RequestContext, request: ListTransactionsRequest
+) -> ListTransactionsResponse:
+    """The transactions that this broker coordinates; clients ask every broker."""
+    try:
+        unknown_states = list(filters_of(request).unknown_states)
+    except KafkaError as error:
+        return ListTransactionsResponse(error_code=error.code)
+    shards = broker.transactions.shards
+    listed = []
+    for partition in shards.partitions():
+        answer = await answer_of(shards.ask(partition, request, _client(context)))
+        assert isinstance(answer, ListTransactionsResponse)
+        if answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return answer
+        listed += answer.transaction_states  # none from a partition that was lost meanwhile
+    return ListTransactionsResponse(unknown_state_filters=unknown_states, transaction_states=listed)
+
+
+def _client(context: RequestContext) -> Client:
+    return Client(context.client_id or "", f"/{context.client_host}", context.api_version)
+
+
+def _known_to(context: RequestContext, error: ErrorCode, first_version: int) -> ErrorCode:
+    """PRODUCER_FENCED in the word that older clients have for it (KIP-588)."""
+    if error is ErrorCode.PRODUCER_FENCED and context.api_version < first_version:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return error
+
+
+HANDLERS = {
+    ApiKey.ADD_PARTITIONS_TO_TXN: add_partitions_to_txn,
+    ApiKey.ADD_OFFSETS_TO_TXN: add_offsets_to_txn,
+    ApiKey.END_TXN: end_txn,
+    ApiKey.DESCRIBE_TRANSACTIONS: describe_transactions,
+    ApiKey.LIST_TRANSACTIONS: list_transactions,
+}

@@ -1,0 +1,1 @@
+"""Requests about records: written, read, found, deleted."""

@@ -1,0 +1,64 @@
+"""DescribeProducers (API key 61, KIP-664): who writes to a partition, and whose transaction is open in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.network.context import RequestContext
+from ottla.core.decisions.topic_names import topic_name_problem
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.describe_producers_request import DescribeProducersRequest
+from ottla.protocol.messages.describe_producers_response import (
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+
+def describe_producers(
+    broker: Broker, context: RequestContext, request: DescribeProducersRequest
+) -> DescribeProducersResponse:
+    """Every producer that the partition's log knows."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[_describe(broker, topic.name, index) for index in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
+    answer = PartitionResponse(partition_index=index, error_code=ErrorCode.NONE, active_producers=[])
+    problem = topic_name_problem(topic)
+    if problem is not None:
+        answer.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+        answer.error_message = problem
+        return answer
+    try:
+        partition = broker.replicas.partition(topic, index)
+    except KafkaError as error:
+        answer.error_code = error.code
+        return answer
+    answer.active_producers = [
+        ProducerState(
+            producer_id=state.producer_id,
+            producer_epoch=state.epoch,
+            last_sequence=state.last_sequence,
+            last_timestamp=state.last_timestamp,
+            coordinator_epoch=state.coordinator_epoch,
+            current_txn_start_offset=state.current_txn_first_offset,
+        )
+        for state in partition.log.producers
+    ]
+    return answer
+
+
+HANDLERS = {ApiKey.DESCRIBE_PRODUCERS: describe_producers}

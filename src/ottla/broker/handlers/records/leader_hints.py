@@ -1,0 +1,54 @@
+"""Telling a client that is at the wrong broker, or has an old leader epoch, who leads now (KIP-951).
+
+Produce from v10 and Fetch from v16 on carry it: the partition's leader and epoch, and once for all of the
+answer's partitions the addresses of the leaders named.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from ottla.broker.network.context import RequestContext
+from ottla.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+HINTED = frozenset({int(ErrorCode.NOT_LEADER_OR_FOLLOWER), int(ErrorCode.FENCED_LEADER_EPOCH)})
+"""The errors that are answered with a hint."""
+
+
+class LeaderAddress(NamedTuple):
+    """Where a leader is reached through the client's listener."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class LeaderHint(NamedTuple):
+    """A partition's leader; no address for one that is not there."""
+
+    leader_id: int
+    leader_epoch: int
+    address: LeaderAddress | None
+
+
+def leader_hint(
+    broker: Broker, context: RequestContext, topic: str | UUID, partition: int
+) -> LeaderHint | None:
+    """Who leads the partition as far as the metadata knows; None for an unknown partition."""
+    image = broker.image
+    known_topic = image.topics_by_id.get(topic) if isinstance(topic, UUID) else image.topics.get(topic)
+    known = None if known_topic is None else known_topic.partitions.get(partition)
+    if known is None:
+        return None
+    address = None
+    node = image.brokers.get(known.leader)
+    if node is not None and not node.fenced:
+        endpoint = node.endpoint(context.listener_name)
+        if endpoint is not None:
+            address = LeaderAddress(known.leader, endpoint.host, endpoint.port, node.rack)
+    return LeaderHint(known.leader, known.leader_epoch, address)

@@ -1,0 +1,423 @@
+"""Produce (API key 0): versions 3 to 13, advertised from 0 and refused below 3 (KAFKA-18659).
+
+Each partition's records must be one batch of magic 2 (KIP-98). The batch is checked by its header and
+its CRC, its base offset and leader epoch are patched in place, and its bytes are appended as they are;
+records are looked at only where a topic asks for it (compacted topics refuse keyless records,
+LogAppendTime topics stamp the batch). A batch that begins a transaction in its partition waits for the
+transaction coordinator's word, one with more records to look at than the event loop can bear for a thread,
+one of a topic that asks for schemas for their registry's word (`HeavyBatch` both); nothing else awaits.
+
+    v3   transactional id            v9   flexible
+    v5   log start offset            v10  current leader on NOT_LEADER_OR_FOLLOWER (KIP-951)
+    v7   zstd                        v12  transactions v2 (KIP-890)
+    v8   errors of single records    v13  topic ids (KIP-516)
+
+acks=0 has no answer; a failure there closes the connection, the only sign that the client understands.
+acks=1 and acks=all answer once the batch is in the log and, for all, below the high watermark; with one
+replica that is the same moment. With several, acks=all is refused before the append while fewer than
+min.insync.replicas are in sync (NOT_ENOUGH_REPLICAS), and the answer waits for the followers' next fetches:
+for `timeout_ms` at most (REQUEST_TIMED_OUT), or until this broker leads no more; such a batch may be
+committed all the same. The connection's next request waits too, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, TypeAlias
+from uuid import UUID
+
+from ottla.broker.coordinators.transaction_verification import (
+    NOT_TRANSACTIONAL,
+    NamedPartition,
+    TransactionalAppends,
+    Verified,
+    find_transactional_appends,
+)
+from ottla.broker.handlers.records.leader_hints import HINTED, leader_hint
+from ottla.broker.network.connection import CloseConnection, Reply
+from ottla.broker.network.context import RequestContext
+from ottla.broker.network.replies import frame_reply
+from ottla.broker.network.turns import PARTS_A_LOOK, SLICE_SECONDS
+from ottla.broker.replication.replica_manager import ACKS_ALL, Appended, CheckedBatch, Uncommitted
+from ottla.core.decisions.topic_names import ADMIN_CLIENT_ID, is_internal
+from ottla.protocol import single_partition_produce
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.batch_validation import HeavyBatch, RejectedRecords, RejectedTimestamps
+from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ottla.protocol.messages.produce_request import PartitionProduceData, ProduceRequest
+from ottla.protocol.messages.produce_response import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from ottla.protocol.schema import Buffer
+from ottla.protocol.single_partition_produce import SinglePartition
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+Outcome: TypeAlias = Appended | Uncommitted | PartitionProduceResponse
+
+VALID_ACKS = (-1, 0, 1)
+FIRST_VERSION_SERVED = 3
+FIRST_VERSION_WITH_ZSTD = 7
+FIRST_VERSION_WITH_LEADER_HINTS = 10
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+
+
+def handle(broker: Broker, context: RequestContext, body: memoryview) -> Reply | Awaitable[Reply]:
+    """Append what the request carries and answer."""
+    version = context.api_version
+    if version < FIRST_VERSION_SERVED:
+        raise CloseConnection(f"Produce v{version} carries a message format that Kafka 4 no longer takes")
+    single = single_partition_produce.decode(body, version)
+    if single is not None:
+        return _handle_single(broker, context, single)
+    request, _ = ProduceRequest.decode_prefix(body, version)
+    appends = find_transactional_appends(broker, request, version)
+    if appends is None:
+        return _append_all(broker, context, request, NOT_TRANSACTIONAL)
+    if not appends.unverified:
+        return _append_all(broker, context, request, appends.outcome)
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None:  # the bytes are in a buffer that is read into again meanwhile
+                data.records = memoryview(bytearray(data.records))
+    return _append_verified(broker, context, request, appends)
+
+
+async def _append_verified(
+    broker: Broker, context: RequestContext, request: ProduceRequest, appends: TransactionalAppends
+) -> Reply:
+    reply = _append_all(broker, context, request, await appends.verify())
+    return await reply if inspect.isawaitable(reply) else reply
+
+
+def _append_all(
+    broker: Broker,
+    context: RequestContext,
+    request: ProduceRequest,
+    verified: Mapping[NamedPartition, Verified],
+) -> Reply | Awaitable[Reply]:
+    outcomes: list[Outcome] = []
+    slice_end = broker.loop.time() + SLICE_SECONDS
+    for topic, data in _partitions(context, request):
+        verdict = verified.get((topic, data.index))
+        try:
+            outcome = _append(broker, context, request.acks, topic, data.index, data.records, verdict)
+        except HeavyBatch:
+            return _append_rest(broker, context, request, verified, outcomes)
+        outcomes.append(outcome)
+        if not len(outcomes) % PARTS_A_LOOK and broker.loop.time() >= slice_end:
+            return _append_rest(broker, context, request, verified, outcomes)
+    if request.acks == ACKS_ALL and any(type(each) is Uncommitted for each in outcomes):
+        return _answer_committed(broker, context, request, outcomes)
+    return _answer(broker, context, request, outcomes)
+
+
+def _append_rest(
+    broker: Broker,
+    context: RequestContext,
+    request: ProduceRequest,
+    verified: Mapping[NamedPartition, Verified],
+    outcomes: list[Outcome],
+) -> Awaitable[Reply]:
+    """What `outcomes` does not have yet, while others get their turns of the event loop."""
+    # The bytes are in a buffer that is read into again meanwhile.
+    rest = [
+        (name, each.index, None if each.records is None else _copied(each.records))
+        for name, each in islice(_partitions(context, request), len(outcomes), None)
+    ]
+    return _append_copies(broker, context, request, verified, outcomes, rest)
+
+
+async def _append_copies(
+    broker: Broker,
+    context: RequestContext,
+    request: ProduceRequest,
+    verified: Mapping[NamedPartition, Verified],
+    outcomes: list[Outcome],
+    rest: Sequence[tuple[str | UUID, int, memoryview | None]],
+) -> Reply:
+    slice_end = broker.loop.time()
+    for topic, index, records in rest:
+        if broker.loop.time() >= slice_end:
+            await asyncio.sleep(0)
+            slice_end = broker.loop.time() + SLICE_SECONDS
+        verdict = verified.get((topic, index))
+        outcomes.append(
+            await _append_patiently(broker, context, request.acks, (topic, index, records), verdict)
+        )
+    return await _answer_committed(broker, context, request, outcomes)
+
+
+async def _answer_committed(
+    broker: Broker, context: RequestContext, request: ProduceRequest, outcomes: list[Outcome]
+) -> Reply:
+    """The answer once all that was appended is committed, if the request wants that."""
+    if request.acks == ACKS_ALL:
+        deadline = broker.loop.time() + request.timeout_ms / 1000
+        for place, outcome in enumerate(outcomes):
+            if isinstance(outcome, Uncommitted):
+                left_ms = max(0, int((deadline - broker.loop.time()) * 1000))
+                code = await outcome.partition.committed(outcome.end_offset, left_ms)
+                outcomes[place] = _acknowledged(outcome, code)
+    return _answer(broker, context, request, outcomes)
+
+
+def _acknowledged(outcome: Uncommitted, code: ErrorCode) -> Appended | PartitionProduceResponse:
+    return outcome.appended if code is ErrorCode.NONE else _failed(outcome.partition.index, code, None)
+
+
+async def _append_patiently(
+    broker: Broker,
+    context: RequestContext,
+    acks: int,
+    data: tuple[str | UUID, int, memoryview | None],
+    verified: Verified | None = None,
+) -> Outcome:
+    """Append one partition's batch, checked in a thread if it is heavy; the bytes must be the caller's."""
+    topic, index, records = data
+    try:
+        return _append(broker, context, acks, topic, index, records, verified)
+    except HeavyBatch:
+        assert records is not None
+    replicas = broker.replicas
+    zstd_allowed = context.api_version >= FIRST_VERSION_WITH_ZSTD
+    try:
+        if isinstance(topic, UUID):
+            partition = replicas.partition_by_id(topic, index)
+        else:
+            partition = replicas.partition(topic, index)
+        checked = await replicas.check_produced(partition, records, zstd_allowed=zstd_allowed)
+    except (KafkaError, ProtocolError) as error:
+        return _refused(index, error)
+    if partition.topic_id not in broker.image.topics_by_id:
+        # A topic of the same name may have been made meanwhile: the batch was checked by this one's rules.
+        by_id = isinstance(topic, UUID)
+        gone = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return _failed(index, gone, None)
+    return _append(broker, context, acks, topic, index, records, verified, checked)
+
+
+def _copied(records: Buffer) -> memoryview:
+    return memoryview(bytearray(records))
+
+
+def _partitions(
+    context: RequestContext, request: ProduceRequest
+) -> Iterator[tuple[str | UUID, PartitionProduceData]]:
+    by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+    for topic_data in request.topic_data:
+        topic = topic_data.topic_id if by_id else topic_data.name
+        for data in topic_data.partition_data:
+            yield topic, data
+
+
+def _answer(
+    broker: Broker, context: RequestContext, request: ProduceRequest, outcomes: Sequence[Outcome]
+) -> Reply:
+    """The answer with an outcome for each partition of the request, in its order."""
+    version = context.api_version
+    response = ProduceResponse(responses=[])
+    failures = 0
+    left = iter(outcomes)
+    for topic_data in request.topic_data:
+        topic_response = TopicProduceResponse(
+            name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=[]
+        )
+        response.responses.append(topic_response)
+        for data in topic_data.partition_data:
+            outcome = next(left)
+            if isinstance(outcome, Uncommitted):
+                outcome = outcome.appended
+            if isinstance(outcome, Appended):
+                outcome = _succeeded(data.index, outcome)
+            else:
+                failures += 1
+            topic_response.partition_responses.append(outcome)
+    if request.acks == 0:
+        return _unanswered(failures)
+    if failures:
+        _name_leaders(broker, context, response)
+    return frame_reply(ApiKey.PRODUCE, version, context.correlation_id, response)
+
+
+def _handle_single(
+    broker: Broker, context: RequestContext, single: SinglePartition
+) -> Reply | Awaitable[Reply]:
+    """The same for the commonest request: its success does without the messages."""
+    acks, topic, index, records, _ = single
+    try:
+        outcome = _append(broker, context, acks, topic, index, records)
+    except HeavyBatch:
+        return _handle_single_patiently(broker, context, single._replace(records=_copied(records)))
+    if isinstance(outcome, Uncommitted):
+        if acks == ACKS_ALL:
+            return _answer_single_committed(broker, context, single, outcome)
+        outcome = outcome.appended
+    return _answer_single(broker, context, single, outcome)
+
+
+def _answer_single_committed(
+    broker: Broker, context: RequestContext, single: SinglePartition, uncommitted: Uncommitted
+) -> asyncio.Future[Reply]:
+    answer: asyncio.Future[Reply] = broker.loop.create_future()
+
+    def done(code: ErrorCode) -> None:
+        if not answer.done():
+            answer.set_result(_answer_single(broker, context, single, _acknowledged(uncommitted, code)))
+
+    waiting = uncommitted.partition.when_committed(uncommitted.end_offset, single.timeout_ms, done)
+    answer.add_done_callback(lambda _: waiting.cancel())
+    return answer
+
+
+async def _handle_single_patiently(broker: Broker, context: RequestContext, single: SinglePartition) -> Reply:
+    acks, topic, index, records, timeout_ms = single
+    outcome = await _append_patiently(broker, context, acks, (topic, index, records))
+    if isinstance(outcome, Uncommitted):
+        code = ErrorCode.NONE
+        if acks == ACKS_ALL:
+            code = await outcome.partition.committed(outcome.end_offset, timeout_ms)
+        outcome = _acknowledged(outcome, code)
+    return _answer_single(broker, context, single, outcome)
+
+
+def _answer_single(
+    broker: Broker,
+    context: RequestContext,
+    single: SinglePartition,
+    outcome: Appended | PartitionProduceResponse,
+) -> Reply:
+    acks, topic, index, _, _ = single
+    if acks == 0:
+        return _unanswered(not isinstance(outcome, Appended))
+    if isinstance(outcome, Appended):
+        return (single_partition_produce.encode_answer(topic, index, context.correlation_id, *outcome),)
+    topic_response = TopicProduceResponse(partition_responses=[outcome])
+    if isinstance(topic, UUID):
+        topic_response.topic_id = topic
+    else:
+        topic_response.name = topic
+    response = ProduceResponse(responses=[topic_response])
+    _name_leaders(broker, context, response)
+    return frame_reply(ApiKey.PRODUCE, context.api_version, context.correlation_id, response)
+
+
+def _name_leaders(broker: Broker, context: RequestContext, response: ProduceResponse) -> None:
+    """Tell a client that is wrong about a leader who it is."""
+    if context.api_version < FIRST_VERSION_WITH_LEADER_HINTS:
+        return
+    named: dict[int, NodeEndpoint] = {}
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            if partition.error_code not in HINTED:
+                continue
+            hint = leader_hint(broker, context, topic.name or topic.topic_id, partition.index)
+            if hint is not None:
+                partition.current_leader = LeaderIdAndEpoch(
+                    leader_id=hint.leader_id, leader_epoch=hint.leader_epoch
+                )
+                if hint.address is not None:
+                    named[hint.leader_id] = NodeEndpoint(**hint.address._asdict())
+    response.node_endpoints = list(named.values())
+
+
+def _unanswered(failures: int) -> Reply:
+    if failures:
+        raise CloseConnection("a produce with acks=0 failed, closing is the only way to say so")
+    return None
+
+
+def _append(
+    broker: Broker,
+    context: RequestContext,
+    acks: int,
+    topic: str | UUID,
+    index: int,
+    records: Buffer | None,
+    verified: Verified | None = None,
+    checked: CheckedBatch | None = None,
+) -> Outcome:
+    """Append one partition's batch: where it landed, or the answer that says why not. Raises HeavyBatch."""
+    if isinstance(topic, UUID):
+        known = broker.image.topics_by_id.get(topic)
+        if known is None:
+            return _failed(index, ErrorCode.UNKNOWN_TOPIC_ID, None)
+        topic = known.name
+    if acks not in VALID_ACKS:
+        known = broker.image.topics.get(topic)
+        exists = known is not None and index in known.partitions
+        code = ErrorCode.INVALID_REQUIRED_ACKS if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return _failed(index, code, None)
+    try:
+        partition = broker.replicas.partition(topic, index)
+        if verified is not None and verified.error is not None:
+            return _failed(index, verified.error, verified.message)
+        if is_internal(topic) and context.client_id != ADMIN_CLIENT_ID:
+            return _failed(index, ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is the cluster's own")
+        zstd_allowed = context.api_version >= FIRST_VERSION_WITH_ZSTD
+        if verified is None:
+            return broker.replicas.append_produced(
+                partition, records, zstd_allowed=zstd_allowed, checked=checked, acks=acks
+            )
+        return broker.replicas.append_produced(
+            partition,
+            records,
+            zstd_allowed=zstd_allowed,
+            verification=verified.verification,
+            checked=checked,
+            acks=acks,
+        )
+    except (KafkaError, ProtocolError) as error:
+        return _refused(index, error)
+    except OSError as problem:
+        # A full disk refuses every request: told once a second.
+        text = f"append failed topic={topic} partition={index} error={problem}"
+        broker.server.flood_log.warn("append failed", text)
+        return _failed(index, ErrorCode.KAFKA_STORAGE_ERROR, str(problem))
+
+
+def _refused(index: int, error: KafkaError | ProtocolError) -> PartitionProduceResponse:
+    """What was wrong with a batch; its single records are named."""
+    if isinstance(error, (RejectedRecords, RejectedTimestamps)):
+        response = _failed(index, error.code, str(error))
+        response.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=each.batch_index, batch_index_error_message=each.message)
+            for each in error.record_errors
+        ]
+        return response
+    if isinstance(error, KafkaError):
+        return _failed(index, error.code, str(error) or None)
+    return _failed(index, ErrorCode.CORRUPT_MESSAGE, str(error))
+
+
+def _succeeded(index: int, appended: Appended) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index,
+        error_code=0,
+        base_offset=appended.base_offset,
+        log_append_time_ms=appended.log_append_time_ms,
+        log_start_offset=appended.log_start_offset,
+    )
+
+
+def _failed(index: int, code: ErrorCode, message: str | None) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index,
+        error_code=code,
+        base_offset=-1,
+        log_append_time_ms=-1,
+        log_start_offset=-1,
+        error_message=message,
+    )
+
+
+RAW_HANDLERS = {ApiKey.PRODUCE: handle}

@@ -1,0 +1,1 @@
+"""Sockets to requests and answers to sockets: listeners, connections, bounds, dispatch."""

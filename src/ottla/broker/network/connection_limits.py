@@ -1,0 +1,185 @@
+"""How many connections a node takes: in all, a listener, an address, a second; counted as Kafka does.
+
+max.connections holds for all listeners of the broker, and a listener's own value (listener.name.<name>.) for
+that one. At the limit nobody is sent away: connections wait in the socket's backlog until others close. The
+listener between brokers, where it is not the only one, is not subject to the limit of all: what it takes
+above is closed elsewhere, the connection that was silent for longest first. max.connections.per.ip sends away
+at once. max.connection.creation.rate, of all and of a listener, delays: the average of quota.window.num - 1
+windows may reach it, and one connection is held back for one window at most. The controller's listeners count
+by themselves.
+
+Descriptors are a limit too: `descriptor_share` keeps some for logs, so that connections can't eat them all.
+All values but the last are looked up each time, so that dynamic changes hold at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import sys
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from ottla.broker.config import BrokerConfig
+from ottla.core.settings import broker_settings
+from ottla.core.settings.broker_settings.server import parse_connection_overrides
+
+if sys.platform != "win32":
+    import resource
+
+log = logging.getLogger("ottla.broker")
+
+#: Of the process's descriptors: segments in use (storage/files.py), this node's own connections, the rest.
+RESERVED_DESCRIPTORS: Final = 512 + 128
+UNLIMITED: Final = sys.maxsize
+_IPV4_IN_IPV6: Final = bytes(10) + b"\xff\xff"
+
+
+def descriptor_limit() -> int:
+    """How many descriptors this process may have open."""
+    if sys.platform == "win32":
+        return UNLIMITED
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return UNLIMITED if soft == resource.RLIM_INFINITY else soft
+
+
+def raise_descriptor_limit() -> None:
+    """Allow this process as many descriptors as it may have, as Java's virtual machine does at its start."""
+    if sys.platform == "win32":
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):  # a system with a smaller limit of its own
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def descriptor_share(limit: int) -> int:
+    """How many of `limit` descriptors connections may have: half of few, all but the reserve of many."""
+    return limit - min(RESERVED_DESCRIPTORS, limit // 2)
+
+
+class CreationRate:
+    """New connections against a rate: the average over `span_seconds` may reach it."""
+
+    __slots__ = ("_at", "_level", "_longest_wait", "_span_seconds")
+
+    def __init__(self, span_seconds: float, longest_wait: float) -> None:
+        self._span_seconds = span_seconds
+        self._longest_wait = longest_wait
+        # Connections that count still; they fade at the rate itself.
+        self._level = 0.0
+        self._at = 0.0
+
+    def count(self, rate: int, now: float) -> float:
+        """Count one at `now`; the seconds for which it has to wait."""
+        self._level = max(0.0, self._level - rate * (now - self._at)) + 1.0
+        self._at = now
+        surplus = self._level - rate * self._span_seconds
+        if surplus <= 0:
+            return 0.0
+        return min(surplus / rate, self._longest_wait) if rate else self._longest_wait
+
+
+class ConnectionLimits:
+    """Counts the connections of one kind of listeners, the broker's or the controller's."""
+
+    def __init__(self, config: BrokerConfig, listener_names: Collection[str], share: int) -> None:
+        self._config = config
+        self._listener_names = listener_names
+        self._share = share
+        window = config[broker_settings.QUOTA_WINDOW_SIZE_SECONDS]
+        span = window * max(1, config[broker_settings.QUOTA_WINDOW_NUM] - 1)
+        self._rate = CreationRate(span, window)
+        self._rates = {name: CreationRate(span, window) for name in listener_names}
+        self._by_listener: Counter[str] = Counter()
+        self._by_address: Counter[str] = Counter()
+        self._overrides_text = ""
+        self._overrides: Mapping[str, int] = {}
+        self.total = 0
+
+    # -- what is allowed ----------------------------------------------------------------------------
+
+    @property
+    def max_connections(self) -> int:
+        """Connections in all, as many as the descriptors allow."""
+        return min(self._config[broker_settings.MAX_CONNECTIONS], self._share)
+
+    def is_protected(self, listener_name: str) -> bool:
+        """Whether this is the brokers' own way to each other, apart from the clients'."""
+        return listener_name == self._config.inter_broker_listener_name and len(self._listener_names) > 1
+
+    def has_slot(self, listener_name: str) -> bool:
+        """Whether one more connection may be taken there."""
+        own = self._config.layers.for_listener(listener_name, broker_settings.MAX_CONNECTIONS)
+        if self._by_listener[listener_name] >= own:
+            return False
+        return self.is_protected(listener_name) or self.total < self.max_connections
+
+    @property
+    def excess(self) -> int:
+        """How many connections of listeners that are not protected must go."""
+        return max(0, self.total - self.max_connections)
+
+    def delay(self, listener_name: str, now: float) -> float:
+        """Count a new connection against the rates; the seconds for which it has to wait."""
+        setting = broker_settings.MAX_CONNECTION_CREATION_RATE
+        own = self._rates[listener_name].count(self._config.layers.for_listener(listener_name, setting), now)
+        if self.is_protected(listener_name):
+            return own
+        return max(own, self._rate.count(self._config[setting], now))
+
+    def limit_of_address(self, address: str) -> int:
+        """How many connections an address may have."""
+        text = self._config[broker_settings.MAX_CONNECTIONS_PER_IP_OVERRIDES]
+        if text != self._overrides_text:
+            self._overrides_text = text
+            self._overrides = {
+                address: most
+                for host, most in parse_connection_overrides(text)
+                for address in _addresses(host)
+            }
+        default = self._config[broker_settings.MAX_CONNECTIONS_PER_IP]
+        return self._overrides.get(_normal(address), default) if self._overrides else default
+
+    # -- what is there ------------------------------------------------------------------------------
+
+    def add(self, listener_name: str, address: str) -> bool:
+        """Count a connection; False if its address has too many, and it must be closed."""
+        address = _normal(address)
+        if self._by_address[address] >= self.limit_of_address(address):
+            return False
+        self._by_address[address] += 1
+        self._by_listener[listener_name] += 1
+        self.total += 1
+        return True
+
+    def remove(self, listener_name: str, address: str) -> None:
+        """A connection that was counted is gone."""
+        address = _normal(address)
+        self._by_address[address] -= 1
+        if not self._by_address[address]:
+            del self._by_address[address]
+        self._by_listener[listener_name] -= 1
+        self.total -= 1
+
+
+def _normal(address: str) -> str:
+    """One way to write an address: IPv4 in IPv6 is IPv4, as on a socket that takes both."""
+    if ":" not in address:
+        return address
+    packed = socket.inet_pton(socket.AF_INET6, address.partition("%")[0])
+    if packed.startswith(_IPV4_IN_IPV6):
+        return socket.inet_ntop(socket.AF_INET, packed[len(_IPV4_IN_IPV6) :])
+    return socket.inet_ntop(socket.AF_INET6, packed)
+
+
+def _addresses(host: str) -> set[str]:
+    """What an address or a name stands for; nothing for a name that nobody knows."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as problem:
+        log.warning("unknown host in max.connections.per.ip.overrides host=%s error=%s", host, problem)
+        return set()
+    return {_normal(str(address[0])) for *_, address in found}

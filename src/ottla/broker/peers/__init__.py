@@ -1,0 +1,1 @@
+"""Requests of this node to others."""

@@ -1,0 +1,1 @@
+"""The partitions of this broker: led, followed, appended to, kept in bounds, cleaned."""

@@ -1,0 +1,93 @@
+"""Appends the markers that end a transaction to partitions led here, and tells when they are committed.
+
+A transaction's end counts only when it can't be lost: a marker that a new leader does not have would leave
+the transaction open there, with nobody to end it. So a marker is reported as written once it is below the
+high watermark, which with one replica it is at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.core.settings import broker_settings
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.replication.partition import Partition
+
+log = logging.getLogger("ottla.broker.transactions")
+
+TopicPartition = tuple[str, int]
+
+
+class TransactionEnd(NamedTuple):
+    """What a marker says."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    committed: bool
+    transaction_version: int
+
+
+class AppendedMarker(NamedTuple):
+    """A marker that waits for its partition's other replicas."""
+
+    partition: TopicPartition
+    held: Partition
+    offset: int
+
+
+class MarkerAppends(NamedTuple):
+    """What came of the appends: settled for some partitions, others wait."""
+
+    errors: dict[TopicPartition, ErrorCode]
+    uncommitted: list[AppendedMarker]
+
+
+def append_markers(
+    broker: Broker, end: TransactionEnd, partitions: Sequence[TopicPartition]
+) -> MarkerAppends:
+    """Append a marker to each of the partitions. Raises nothing."""
+    appends = MarkerAppends({}, [])
+    for partition in partitions:
+        _append(broker, end, partition, appends)
+    return appends
+
+
+def _append(broker: Broker, end: TransactionEnd, partition: TopicPartition, appends: MarkerAppends) -> None:
+    topic, index = partition
+    try:
+        offset = broker.replicas.append_end_transaction_marker(
+            topic,
+            index,
+            end.producer_id,
+            end.producer_epoch,
+            end.coordinator_epoch,
+            end.committed,
+            transaction_version=end.transaction_version,
+        )
+        held = broker.replicas.partition(topic, index)
+    except KafkaError as error:
+        appends.errors[partition] = error.code
+    except OSError as problem:
+        log.error("append of a marker failed topic=%s partition=%d error=%s", topic, index, problem)
+        appends.errors[partition] = ErrorCode.KAFKA_STORAGE_ERROR
+    else:
+        if held.high_watermark > offset:
+            appends.errors[partition] = ErrorCode.NONE
+        else:
+            appends.uncommitted.append(AppendedMarker(partition, held, offset))
+
+
+async def until_committed(
+    broker: Broker, appended: Sequence[AppendedMarker]
+) -> dict[TopicPartition, ErrorCode]:
+    """Wait for the markers, for request.timeout.ms at most; what became of each. Raises nothing."""
+    timeout_ms = broker.config[broker_settings.REQUEST_TIMEOUT_MS]
+    codes = await asyncio.gather(*(each.held.committed(each.offset + 1, timeout_ms) for each in appended))
+    return {each.partition: code for each, code in zip(appended, codes, strict=True)}

@@ -1,0 +1,211 @@
+"""The share partitions that this broker leads, and the sessions of their members (KIP-932).
+
+A share partition's leader (share_partition_leader.py) is made when a member first fetches from it and ended
+when the partition, its leadership or the group's last session here is gone. All of this is made with the
+first request of a share consumer (`share_partitions_of`): a broker without share groups starts without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from ottla.broker.share.share_partition_leader import SharePartitionLeader, Status
+from ottla.config.settings import Setting
+from ottla.core.decisions.config_changes import group_setting_bounds
+from ottla.core.settings import broker_settings, group_settings
+from ottla.core.share.keys import SharePartitionKey
+from ottla.core.share.sessions import SessionKey, ShareSessions, TopicPartition
+from ottla.core.share.share_partition import Acknowledgement, SharePartitionSettings
+from ottla.protocol.errors import ErrorCode, KafkaError, UnknownTopicOrPartition
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.network.connection import ClientConnection
+    from ottla.broker.share.share_fetching import ShareFetch
+    from ottla.core.image.image import MetadataDelta
+
+log = logging.getLogger("ottla.broker.share")
+
+ENDS_LEADER = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_STATE_EPOCH,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Errors of a write after which the state has to be loaded anew."""
+
+
+@dataclass(slots=True)
+class ShareCounters:
+    """What share groups have done on this broker since it started."""
+
+    fetches: int = 0
+    failed_fetches: int = 0
+    acquired_records: int = 0
+    acknowledge_requests: int = 0
+    failed_acknowledgements: int = 0
+    acknowledged_records: Counter[int] = field(default_factory=Counter)
+    """By acknowledge type."""
+    loaded_partitions: int = 0
+    ended_by_disconnect: int = 0
+
+
+class SharePartitions:
+    """Leaders and sessions of all share groups on this broker. Used on the event loop only."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.sessions = ShareSessions(broker.config[broker_settings.GROUP_SHARE_MAX_SHARE_SESSIONS])
+        self.counters = ShareCounters()
+        self._broker = broker
+        self._leaders: dict[SharePartitionKey, SharePartitionLeader] = {}
+        self._waiting: dict[ClientConnection, ShareFetch] = {}
+        self._stopped = False
+        broker.controller.add_listener(self._on_metadata)
+        broker.server.on_closed = self._connection_closed
+
+    def stop(self) -> None:
+        """The broker is stopping: connections that close now change nothing any more."""
+        self._stopped = True
+        for leader in list(self._leaders.values()):
+            self._end(leader)
+
+    # -- leaders ------------------------------------------------------------------------------------
+
+    def leader(self, key: SharePartitionKey) -> SharePartitionLeader:
+        """The leader of a share partition, perhaps still loading. Raises KafkaError if it is not led here."""
+        led = self._leaders.get(key)
+        partition = self._broker.replicas.partition_by_id(key.topic_id, key.partition)
+        if led is not None:
+            if led.partition is partition and led.leader_epoch == partition.leader_epoch:
+                return led
+            self._end(led)
+        leader = SharePartitionLeader(self._broker, key, partition, self.settings_of(key.group_id), self)
+        self._leaders[key] = leader
+        self.counters.loaded_partitions += 1
+        self._broker.supervisor.spawn(f"load-share-partition-{key.partition}", leader.load())
+        return leader
+
+    def leaders(self) -> list[SharePartitionLeader]:
+        """Every share partition led here."""
+        return list(self._leaders.values())
+
+    def settings_of(self, group_id: str) -> SharePartitionSettings:
+        """How a group's records are delivered: its own settings within the broker's bounds."""
+        config = self._broker.config.for_group(group_id, self._broker.image)
+
+        def bounded(setting: Setting[int]) -> int:
+            smallest, largest = group_setting_bounds(setting.name)
+            value = config[setting]
+            if smallest is not None:
+                value = max(value, self._broker.config[smallest])
+            return value if largest is None else min(value, self._broker.config[largest])
+
+        return SharePartitionSettings(
+            lock_duration_ms=bounded(group_settings.SHARE_RECORD_LOCK_DURATION_MS),
+            delivery_count_limit=bounded(group_settings.SHARE_DELIVERY_COUNT_LIMIT),
+            max_record_locks=bounded(group_settings.SHARE_PARTITION_MAX_RECORD_LOCKS),
+            renew_enabled=config[group_settings.SHARE_RENEW_ACKNOWLEDGE_ENABLE],
+        )
+
+    def reads_committed(self, group_id: str) -> bool:
+        """Whether a group gets records of committed transactions only."""
+        config = self._broker.config.for_group(group_id, self._broker.image)
+        return config[group_settings.SHARE_ISOLATION_LEVEL] == "read_committed"
+
+    def leader_failed(self, leader: SharePartitionLeader, error: KafkaError) -> None:
+        """A leader could not be loaded, or its state not be written."""
+        if leader.load_error is not None or error.code in ENDS_LEADER:
+            self._end(leader)
+
+    def leader_idle(self, leader: SharePartitionLeader) -> None:
+        """A leader has written everything: it is not needed without members.
+
+        Not earlier, as another one would load a state that lacks what is still on its way.
+        """
+        if not self.sessions.has_members(leader.key.group_id):
+            self._end(leader)
+
+    def _end(self, leader: SharePartitionLeader) -> None:
+        if self._leaders.get(leader.key) is leader:
+            del self._leaders[leader.key]
+        leader.fence()
+
+    def _on_metadata(self, delta: MetadataDelta) -> None:
+        """End leaders of what is led no more, take over changed settings."""
+        gone: set[UUID] = {topic_id for topic_id, _ in delta.deleted_topics}
+        for leader in self.leaders():
+            key = leader.key
+            partition = leader.partition
+            if key.topic_id in gone or (
+                (key.topic_id, key.partition) in delta.changed_partitions
+                and (not partition.is_leader or leader.leader_epoch != partition.leader_epoch)
+            ):
+                self._end(leader)
+            elif delta.broker_configs_changed or key.group_id in delta.changed_group_configs:
+                leader.machine.settings = self.settings_of(key.group_id)
+
+    # -- acknowledgements ---------------------------------------------------------------------------
+
+    def acknowledge(
+        self, session: SessionKey, partition: TopicPartition, acknowledgements: Sequence[Acknowledgement]
+    ) -> asyncio.Future[None] | None:
+        """Take a member's acknowledgements, see SharePartitionLeader.acknowledge. Raises KafkaError."""
+        leader = self._leaders.get(SharePartitionKey(session.group_id, *partition))
+        if leader is None or leader.status is Status.FENCED:
+            raise UnknownTopicOrPartition()
+        done = leader.acknowledge(session.member_id, acknowledgements)
+        for each in acknowledgements:
+            if len(each.types) == 1:
+                self.counters.acknowledged_records[each.types[0]] += each.last_offset - each.first_offset + 1
+            else:
+                self.counters.acknowledged_records.update(each.types)
+        return done
+
+    # -- sessions -----------------------------------------------------------------------------------
+
+    def release_session(self, key: SessionKey) -> None:
+        """A session is over: what its member holds becomes available."""
+        self._release(key, self.sessions.end(key) or ())
+
+    def fetch_waits(self, connection: ClientConnection, fetch: ShareFetch | None) -> None:
+        """A connection's fetch waits now, or (None) does so no more."""
+        if fetch is None:
+            self._waiting.pop(connection, None)
+        else:
+            self._waiting[connection] = fetch
+
+    def _connection_closed(self, connection: ClientConnection) -> None:
+        if self._stopped:
+            return
+        fetch = self._waiting.pop(connection, None)
+        if fetch is not None:  # before the release: it must acquire nothing for who is gone
+            fetch.cancel()
+        session = self.sessions.connection_closed(connection)
+        if session is None:
+            return
+        self.counters.ended_by_disconnect += 1
+        self.release_session(session.key)
+        for leader in self.leaders():
+            if leader.key.group_id == session.key.group_id and leader.is_idle:
+                self.leader_idle(leader)
+
+    def _release(self, key: SessionKey, partitions: Iterable[TopicPartition]) -> None:
+        for partition in partitions:
+            leader = self._leaders.get(SharePartitionKey(key.group_id, *partition))
+            if leader is not None and leader.is_active:
+                leader.release(key.member_id)
+
+
+def share_partitions_of(broker: Broker) -> SharePartitions:
+    """The broker's share partitions, made when they are first asked for."""
+    if broker.share_partitions is None:
+        broker.share_partitions = SharePartitions(broker)
+    return broker.share_partitions

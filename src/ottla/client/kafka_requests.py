@@ -1,0 +1,184 @@
+"""Asks single nodes what no client library has a call for: ottla.protocol over aiokafka's connections.
+
+A connection is opened when a node is first asked, shared by requests, and opened again after it broke. A
+request goes out in the newest version that both sides speak.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Awaitable
+from typing import Any, Final, TypeVar
+
+from aiokafka.conn import AIOKafkaConnection, create_conn
+from aiokafka.errors import KafkaError, SaslAuthenticationFailed, UnsupportedSaslMechanismError
+
+from ottla.client.kafka_access import KafkaAccess
+from ottla.protocol.apis import APIS, ApiKey
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.headers import decode_response, encode_request
+from ottla.protocol.schema import Message
+
+T = TypeVar("T")
+
+IDLE_MS: Final = 540_000
+NEWEST: Final = {ApiKey.OFFSET_FETCH: 9}
+"""Versions behind which a response is not what we read: offsets are of topics' ids from 10 on."""
+
+
+class NodeUnreachable(Exception):
+    """The node takes no connection, or does not answer; says so in a sentence."""
+
+
+class NodeRefusesUser(Exception):
+    """The node does not believe that we are who we say."""
+
+
+class UnsupportedRequest(Exception):
+    """The node knows no such request, or only versions that we don't."""
+
+
+class NodeConnections:
+    """Connections to nodes, at most one to each address. Requests end within `timeout_seconds`.
+
+    A node answers the requests of a connection in their order: what may wait there, a fetch above all, needs
+    connections of its own.
+    """
+
+    def __init__(self, access: KafkaAccess, client_id: str, timeout_seconds: float) -> None:
+        self._access = access
+        self._client_id = client_id
+        self._timeout_seconds = timeout_seconds
+        self._connections: dict[tuple[str, int], AIOKafkaConnection] = {}
+        self._opening: dict[tuple[str, int], asyncio.Lock] = {}
+
+    async def reach(self, host: str, port: int, seconds: float) -> None:
+        """Connect. Raises NodeUnreachable, NodeRefusesUser."""
+        await self._within(host, port, self._connection(host, port), min(seconds, self._timeout_seconds))
+
+    async def ask(self, host: str, port: int, request: Message, seconds: float | None = None) -> Any:
+        """The node's response, within `seconds` if that is less than the timeout of all.
+
+        Raises NodeUnreachable, NodeRefusesUser, UnsupportedRequest.
+        """
+        seconds = self._timeout_seconds if seconds is None else min(seconds, self._timeout_seconds)
+        return await self._within(host, port, self._asked(host, port, request), seconds)
+
+    async def close(self) -> None:
+        """Hang up."""
+        for connection in self._connections.values():
+            closed = connection.close()
+            if closed is not None:
+                await asyncio.wait([closed], timeout=1)
+        self._connections.clear()
+
+    async def _asked(self, host: str, port: int, request: Message) -> Any:
+        connection = await self._connection(host, port)
+        return await connection.send(_Sendable(request))
+
+    async def _within(self, host: str, port: int, asking: Awaitable[T], seconds: float) -> T:
+        try:
+            async with asyncio.timeout(seconds):
+                return await asking
+        except TimeoutError:
+            # it may be frozen, and what is sent to it next would wait as long
+            self._hang_up(host, port)
+            raise NodeUnreachable(f"The broker at {host}:{port} did not answer in time.") from None
+        except (SaslAuthenticationFailed, UnsupportedSaslMechanismError) as problem:
+            raise NodeRefusesUser(str(problem)) from None
+        except (KafkaError, OSError, ProtocolError) as problem:
+            raise NodeUnreachable(f"The broker at {host}:{port} cannot be reached: {problem}") from None
+
+    def _hang_up(self, host: str, port: int) -> None:
+        connection = self._connections.pop((host, port), None)
+        if connection is not None:
+            connection.close()
+
+    async def _connection(self, host: str, port: int) -> AIOKafkaConnection:
+        address = host, port
+        async with self._opening.setdefault(address, asyncio.Lock()):
+            connection = self._connections.get(address)
+            if connection is None or not connection.connected():
+                arguments = self._access.aiokafka()
+                arguments.pop("bootstrap_servers")
+                connection = await create_conn(
+                    host,
+                    port,
+                    client_id=self._client_id,
+                    request_timeout_ms=int(self._timeout_seconds * 1_000),
+                    max_idle_ms=IDLE_MS,
+                    **arguments,
+                )
+                self._forget_closed()
+                self._connections[address] = connection
+            return connection
+
+    def _forget_closed(self) -> None:
+        """Brokers come and go, in time under many addresses."""
+        self._connections = {
+            address: connection for address, connection in self._connections.items() if connection.connected()
+        }
+        self._opening = {
+            address: lock
+            for address, lock in self._opening.items()
+            if lock.locked() or address in self._connections
+        }
+
+
+class _Sendable:
+    """A message of ottla.protocol, in the shape that aiokafka's connection asks of a request."""
+
+    def __init__(self, request: Message) -> None:
+        self._request = request
+
+    def prepare(self, versions: dict[int, tuple[int, int]]) -> _Prepared:
+        """In the newest common version. Raises UnsupportedRequest when there is none."""
+        key = self._request.API_KEY
+        assert key is not None
+        least, most = versions.get(key, (0, -1))
+        version = min(most, NEWEST.get(ApiKey(key), APIS[ApiKey(key)].latest_stable_version))
+        if version < max(least, APIS[ApiKey(key)].min_version):
+            raise UnsupportedRequest(f"the node speaks no version of {ApiKey(key).name} that is known here")
+        return _Prepared(key, version, self._request)
+
+
+class _Prepared:
+    """A request in one version: its own header, whole frame, and reader of its response."""
+
+    def __init__(self, key: int, version: int, request: Message) -> None:
+        self._key = key
+        self._version = version
+        self._request = request
+        self._frame = b""
+        self._response: Any = None
+        self.correlation_id = 0
+
+    @property
+    def RESPONSE_TYPE(self) -> _Prepared:
+        """What decodes the response."""
+        return self
+
+    def build_request_header(self, correlation_id: int, client_id: str) -> _Header:
+        """Header and body come as one, after this header of nothing."""
+        self._frame = encode_request(self._key, self._version, correlation_id, client_id, self._request)
+        return _Header()
+
+    def encode(self) -> bytes:
+        """The request, header and all."""
+        return self._frame
+
+    def parse_response_header(self, buffer: io.BytesIO) -> _Prepared:
+        """Something with the response's correlation id. Raises MalformedMessage."""
+        self.correlation_id, self._response = decode_response(self._key, self._version, buffer.getvalue())
+        return self
+
+    def decode(self, _buffer: io.BytesIO) -> Any:
+        """The response, which was read with its header."""
+        return self._response
+
+
+class _Header:
+    def encode(self) -> bytes:
+        """Nothing."""
+        return b""

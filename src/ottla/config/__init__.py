@@ -1,0 +1,1 @@
+"""Settings: one system for the broker's, the services' and the connectors'."""

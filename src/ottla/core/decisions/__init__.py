@@ -1,0 +1,1 @@
+"""The controller's decisions: an image and a request in, records and an answer out."""

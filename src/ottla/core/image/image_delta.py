@@ -1,0 +1,51 @@
+"""What lies between two images: the delta of a node that was given a snapshot instead of records."""
+
+from __future__ import annotations
+
+from ottla.core.image.image import (
+    BROKER_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+    MetadataDelta,
+    MetadataImage,
+    TopicImage,
+)
+
+
+def image_delta(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
+    """What changed from `old` to `new`, told as the records in between would have told it.
+
+    A topic that was deleted and made again is both, by its ids. What came and went in between is not told.
+    """
+    delta = MetadataDelta()
+    for topic_id, topic in old.topics_by_id.items():
+        if topic_id not in new.topics_by_id:
+            delta.deleted_topics.append((topic_id, topic.name))
+    for topic_id, topic in new.topics_by_id.items():
+        before = old.topics_by_id.get(topic_id)
+        if before is None:
+            delta.created_topics.append((topic_id, topic.name))
+        _compare_partitions(delta, before, topic)
+    for resource in old.configs.keys() | new.configs.keys():
+        if old.configs.get(resource) != new.configs.get(resource):
+            _configs_changed(delta, new, *resource)
+    for broker_id in sorted(old.brokers.keys() | new.brokers.keys()):
+        if old.brokers.get(broker_id) != new.brokers.get(broker_id):
+            delta.changed_brokers[broker_id] = None
+    delta.features_changed = old.features != new.features
+    return delta
+
+
+def _compare_partitions(delta: MetadataDelta, before: TopicImage | None, topic: TopicImage) -> None:
+    for index, partition in topic.partitions.items():
+        if before is None or before.partitions.get(index) != partition:
+            delta.changed_partitions[(topic.topic_id, index)] = None
+
+
+def _configs_changed(delta: MetadataDelta, new: MetadataImage, resource_type: int, name: str) -> None:
+    if resource_type == TOPIC_RESOURCE and name in new.topics:
+        delta.changed_topic_configs[name] = None
+    elif resource_type == BROKER_RESOURCE:
+        delta.broker_configs_changed = True
+    elif resource_type == GROUP_RESOURCE:
+        delta.changed_group_configs[name] = None

@@ -1,0 +1,121 @@
+"""Every setting of a group, and the broker settings that they default to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.config.settings import (
+    OneOf,
+    Setting,
+    at_least,
+    boolean,
+    integer,
+    string,
+    table,
+)
+from ottla.core.settings.checks import share_offset_reset
+
+CONSUMER_ASSIGNMENT_INTERVAL_MS = integer(
+    "consumer.assignment.interval.ms",
+    1000,
+    "The least time between two assignments of this group.",
+    at_least(0),
+)
+CONSUMER_HEARTBEAT_INTERVAL_MS = integer(
+    "consumer.heartbeat.interval.ms", 5000, "How often members send heartbeats.", at_least(1)
+)
+CONSUMER_SESSION_TIMEOUT_MS = integer(
+    "consumer.session.timeout.ms", 45_000, "A member that is silent for this time is removed.", at_least(1)
+)
+SHARE_ASSIGNMENT_INTERVAL_MS = integer(
+    "share.assignment.interval.ms",
+    1000,
+    "The least time between two assignments of this share group.",
+    at_least(0),
+)
+SHARE_AUTO_OFFSET_RESET = string(
+    "share.auto.offset.reset",
+    "latest",
+    "Where a share group starts on a partition: latest, earliest or by_duration:<ISO 8601 duration>.",
+    share_offset_reset,
+)
+SHARE_DELIVERY_COUNT_LIMIT = integer(
+    "share.delivery.count.limit", 5, "How often a record is delivered before it counts as bad.", at_least(2)
+)
+SHARE_HEARTBEAT_INTERVAL_MS = integer(
+    "share.heartbeat.interval.ms", 5000, "How often members of this share group send heartbeats.", at_least(1)
+)
+SHARE_ISOLATION_LEVEL = string(
+    "share.isolation.level",
+    "read_uncommitted",
+    "Whether records of open and aborted transactions are delivered.",
+    OneOf(("read_committed", "read_uncommitted")),
+)
+SHARE_PARTITION_MAX_RECORD_LOCKS = integer(
+    "share.partition.max.record.locks",
+    2000,
+    "Records of a partition that this share group may hold at once.",
+    at_least(100),
+)
+SHARE_RECORD_LOCK_DURATION_MS = integer(
+    "share.record.lock.duration.ms",
+    30_000,
+    "How long a member holds a record that it was given.",
+    at_least(1000),
+)
+SHARE_RENEW_ACKNOWLEDGE_ENABLE = boolean(
+    "share.renew.acknowledge.enable", True, "Whether a member may renew its hold of a record."
+)
+SHARE_SESSION_TIMEOUT_MS = integer(
+    "share.session.timeout.ms",
+    45_000,
+    "A member of this share group that is silent for this time is removed.",
+    at_least(1),
+)
+STREAMS_ASSIGNMENT_INTERVAL_MS = integer(
+    "streams.assignment.interval.ms",
+    1000,
+    "The least time between two assignments of this streams group.",
+    at_least(0),
+)
+STREAMS_HEARTBEAT_INTERVAL_MS = integer(
+    "streams.heartbeat.interval.ms",
+    5000,
+    "How often members of this streams group send heartbeats.",
+    at_least(1),
+)
+STREAMS_INITIAL_REBALANCE_DELAY_MS = integer(
+    "streams.initial.rebalance.delay.ms",
+    3000,
+    "How long this group, when empty, waits for more members before its first assignment.",
+    at_least(0),
+)
+STREAMS_NUM_STANDBY_REPLICAS = integer(
+    "streams.num.standby.replicas", 0, "Standby replicas of each task.", at_least(0)
+)
+STREAMS_SESSION_TIMEOUT_MS = integer(
+    "streams.session.timeout.ms",
+    45_000,
+    "A member of this streams group that is silent for this time is removed.",
+    at_least(1),
+)
+
+GROUP_SETTINGS: dict[str, Setting[Any]] = table(globals().values())
+
+#: The broker setting that a group setting takes its default from.
+BROKER_SYNONYMS: dict[str, str] = {
+    "consumer.assignment.interval.ms": "group.consumer.assignment.interval.ms",
+    "consumer.heartbeat.interval.ms": "group.consumer.heartbeat.interval.ms",
+    "consumer.session.timeout.ms": "group.consumer.session.timeout.ms",
+    "share.assignment.interval.ms": "group.share.assignment.interval.ms",
+    "share.delivery.count.limit": "group.share.delivery.count.limit",
+    "share.heartbeat.interval.ms": "group.share.heartbeat.interval.ms",
+    "share.partition.max.record.locks": "group.share.partition.max.record.locks",
+    "share.record.lock.duration.ms": "group.share.record.lock.duration.ms",
+    "share.session.timeout.ms": "group.share.session.timeout.ms",
+    "streams.assignment.interval.ms": "group.streams.assignment.interval.ms",
+    "streams.heartbeat.interval.ms": "group.streams.heartbeat.interval.ms",
+    "streams.initial.rebalance.delay.ms": "group.streams.initial.rebalance.delay.ms",
+    "streams.num.standby.replicas": "group.streams.num.standby.replicas",
+    "streams.session.timeout.ms": "group.streams.session.timeout.ms",
+}

@@ -1,0 +1,1 @@
+"""A query's life: source, modes, admission, progress, metrics, end."""

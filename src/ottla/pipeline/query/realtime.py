@@ -1,0 +1,140 @@
+"""Which of Spark's two ways a query runs, and why; and the settings that make batches short.
+
+*Real-time mode* (Spark 4.1 and newer, `trigger(realTime=…)`): each source partition has a task that runs as
+long as a long batch, and a record flows through as it comes. Only for plans without state and without Python
+functions, from Kafka to Spark's own Kafka sink, which writes at least once: after a failure the records since
+the last batch's begin come again. *Micro-batches*: everything else, exactly once where the sink is.
+
+`choose_mode` takes real-time mode only where the caller has said that records may come twice. It never
+trades a guarantee for speed by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from ottla.pipeline.query.query_spec import ProcessingTime, RealTime, Trigger
+
+REAL_TIME_SINCE = (4, 1)
+REAL_TIME_OUTPUT_MODE = "update"
+_FILE_MANAGER = "FileSystemBasedCheckpointFileManager"
+
+
+class ModeError(Exception):
+    """Real-time mode was asked for by name and the query cannot have it; the message says why."""
+
+
+class ModeKind(Enum):
+    """How records move through a query."""
+
+    REAL_TIME = "real-time"
+    MICRO_BATCH = "micro-batch"
+
+
+class Wanted(Enum):
+    """What a caller asks for. AUTO: real-time mode wherever the query allows it."""
+
+    AUTO = "auto"
+    REAL_TIME = "real-time"
+    MICRO_BATCH = "micro-batch"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFacts:
+    """What decides over a query's mode.
+
+    stateful: has aggregations, joins of streams, deduplication, timers. python_functions: runs Python for
+    its records, formats included. exactly_once: every output record must be there once. kafka_to_kafka: all
+    sources and the sink are Kafka topics. shuffles: records change tasks. repeated_source: reads a topic
+    more than once. source_partitions: partitions of all sources, None when not known. cores: tasks that run
+    at the same time, None when not known.
+    """
+
+    stateful: bool = False
+    python_functions: bool = False
+    exactly_once: bool = True
+    kafka_to_kafka: bool = True
+    shuffles: bool = False
+    repeated_source: bool = False
+    source_partitions: int | None = None
+    cores: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """What a query gets, and why in a few words."""
+
+    kind: ModeKind
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.value}: {self.reason}"
+
+    def trigger(self, interval_ms: int = 0, real_time_batch_ms: int = RealTime().batch_ms) -> Trigger:
+        """The trigger for it. interval_ms: between micro-batches, 0 for none."""
+        match self.kind:
+            case ModeKind.REAL_TIME:
+                return RealTime(real_time_batch_ms)
+            case ModeKind.MICRO_BATCH:
+                return ProcessingTime(interval_ms)
+
+
+def choose_mode(facts: PlanFacts, spark_version: str, wanted: Wanted = Wanted.AUTO) -> Mode:
+    """The mode of a query. Raises ModeError for REAL_TIME where the query cannot have it."""
+    if wanted is Wanted.MICRO_BATCH:
+        return Mode(ModeKind.MICRO_BATCH, "asked for")
+    obstacle = _obstacle(facts, spark_version)
+    if obstacle is None:
+        reason = "no state, no Python functions, Kafka to Kafka, and records may come twice after a failure"
+        return Mode(ModeKind.REAL_TIME, reason)
+    if wanted is Wanted.REAL_TIME:
+        raise ModeError(f"real-time mode is not possible here: {obstacle}")
+    return Mode(ModeKind.MICRO_BATCH, obstacle)
+
+
+def _obstacle(facts: PlanFacts, spark_version: str) -> str | None:
+    """The first thing that stands against real-time mode."""
+    if version_tuple(spark_version) < REAL_TIME_SINCE:
+        return f"Spark {spark_version} has no real-time mode, 4.1 and newer have it"
+    if facts.exactly_once:
+        return "exactly-once output needs batches; real-time mode writes at least once"
+    if facts.stateful:
+        return "real-time mode keeps no state, and the query does"
+    if facts.shuffles:
+        return "real-time mode moves no records between tasks, and the query does"
+    if facts.python_functions:
+        return "real-time mode runs no Python functions, and the query does"
+    if not facts.kafka_to_kafka:
+        return "real-time mode is for Kafka to Kafka"
+    if facts.repeated_source:
+        return "real-time mode reads a topic only once in a query"
+    partitions, cores = facts.source_partitions, facts.cores
+    if partitions is not None and cores is not None and cores < partitions:
+        return (
+            f"real-time mode needs a core for each of {partitions} source partitions, and there are {cores}"
+        )
+    return None
+
+
+def version_tuple(spark_version: str) -> tuple[int, int]:
+    """(4, 1) of 4.1.0-preview1. Raises ValueError for what is no version."""
+    match = re.match(r"(\d+)\.(\d+)", spark_version)
+    if match is None:
+        raise ValueError(f"no Spark version: {spark_version!r}")
+    return int(match[1]), int(match[2])
+
+
+def low_latency_properties(spark_version: str, checkpoints_are_local: bool) -> Mapping[str, str]:
+    """The properties that make the batches of a session short. They change no guarantee."""
+    if not checkpoints_are_local:
+        return {}
+    # Hadoop's default for local files starts a process for every chmod and readlink: 60 ms for each file of a
+    # checkpoint, and a batch writes two. This manager renames by Java and as atomically; it saves 100 ms.
+    package = "org.apache.spark.sql.execution.streaming."
+    if version_tuple(spark_version) >= REAL_TIME_SINCE:
+        package += "checkpointing."
+    # RawLocalFileSystem, without .crc files, would save another 10 ms; RocksDB cannot upload with it.
+    return {"spark.sql.streaming.checkpointFileManagerClass": package + _FILE_MANAGER}

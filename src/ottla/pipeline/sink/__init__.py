@@ -1,0 +1,1 @@
+"""Write what a batch gives: exactly once, keyed and repeatable, or as dead letters."""

@@ -1,0 +1,476 @@
+"""Streams out of Spark into Kafka with every row exactly once: the sink `ottla-kafka` and what goes with it.
+
+`write_exactly_once` makes the writer of a streaming query whose batches reach Kafka in transactions, each
+of them holding the number of its batch (exactly_once_writer says how). A consumer with
+`isolation.level=read_committed` sees every row once, whatever was killed in between.
+
+What makes it right: a batch that is repeated after a crash must find its *units* again, a unit being what
+one transaction writes. Spark's offset log gives the batch the same offsets again, but not the same tasks:
+the Kafka source numbers its tasks in the order of a map that is filled from the brokers' answer the first
+time and from the checkpoint's JSON the second, and with two to four partitions that is not the same order
+(tried: topic `orders` with two partitions, tasks 0 and 1 swap their partitions on the replay). So a task's
+number tells nothing, and a sink that went by it would lose one partition's rows and write the other's
+twice. Hence two ways:
+
+- `Identity.SOURCE`: rows carry the column `source`, and the unit is their source partition. For plans in
+  which rows stay in the task that read them: select, where, withColumn, explode, Python functions,
+  broadcast joins. Results may differ on the replay (a clock, random numbers): what was committed stands.
+- `Identity.TASK`: the unit is the task's number. For plans that end in a shuffle by key into as many
+  partitions as the checkpoint fixes: native aggregations, deduplication, stream-stream joins, state.
+
+What would break it is refused, with one line: a stateless plan without `source`; rows of several source
+partitions in one task (coalesce, repartition); two tasks of a batch with rows of one source partition (a
+union of a topic with itself, minPartitions); another number of shuffle partitions in the replay; a
+checkpoint that is older than the output, or another query's; asynchronous progress tracking, which repeats
+several batches at once with other bounds.
+
+What a unit has committed is remembered for good, in the compacted topic `<query>-sink-ledger`, which the
+first task makes: a query that died in the middle of a batch may come back after any time.
+
+Nothing is left for Spark's driver to commit or to abort: a batch is in Kafka when its last task is, and a
+batch that failed half-way is completed by its replay, which finds the finished units and writes the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from confluent_kafka import KafkaException
+
+from ottla.pipeline.kafka import ClusterError, KafkaCluster
+from ottla.pipeline.sink.exactly_once_clients import client_options as client_options_of
+from ottla.pipeline.sink.exactly_once_ledger import (
+    Identity,
+    LedgerEntry,
+    SinkError,
+    create_ledger_topic,
+    is_forgotten,
+    ledger_topic,
+    read_ledger_topic,
+    unit_group,
+)
+from ottla.pipeline.sink.exactly_once_rows import flattened, restored
+from ottla.pipeline.sink.exactly_once_writer import (
+    SinkSettings,
+    TaskPlace,
+    other_query,
+    require_end_of_input,
+    write_task,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+    from pyspark.sql.types import DataType, StructType
+
+__all__ = [
+    "FORMAT",
+    "Identity",
+    "SinkError",
+    "check_sink",
+    "reset_sink",
+    "source_column",
+    "write_batch_exactly_once",
+    "write_exactly_once",
+]
+
+FORMAT = "ottla-kafka"
+CLIENT_OPTION_PREFIX = "kafka."
+DEFAULT_TRANSACTION_TIMEOUT_MS = 300_000
+COLUMNS = "value BINARY; optional key BINARY, topic STRING, headers ARRAY<STRUCT<key STRING, value BINARY>>,"
+COLUMNS += " partition INT, timestamp TIMESTAMP, source STRUCT<topic STRING, partition INT>"
+
+# Plans with one of these spread their rows by key over a number of partitions that the checkpoint fixes.
+_SHUFFLED = frozenset(
+    {
+        "Aggregate",
+        "Deduplicate",
+        "DeduplicateWithinWatermark",
+        "FlatMapGroupsInPandasWithState",
+        "FlatMapGroupsWithState",
+        "TransformWithState",
+        "TransformWithStateInPandas",
+        "TransformWithStateInPySpark",
+    }
+)
+
+
+def source_column() -> Column:
+    """The column `source` of a frame that still has the Kafka source's columns `topic` and `partition`.
+
+    Add it before the projection that leaves them out, and keep it through every step up to the sink.
+    """
+    from pyspark.sql import functions as f
+
+    return f.struct(f.col("topic").alias("topic"), f.col("partition").alias("partition")).alias("source")
+
+
+def write_exactly_once(
+    frame: DataFrame,
+    *,
+    bootstrap: str,
+    query_name: str,
+    topic: str,
+    output_mode: Literal["append", "update"] = "append",
+    identity: Identity | None = None,
+    transaction_timeout_ms: int = DEFAULT_TRANSACTION_TIMEOUT_MS,
+    client_options: Mapping[str, str] | None = None,
+    source_topic: str | None = None,
+    as_data_source: bool = False,
+) -> DataStreamWriter:
+    """A writer of a streaming frame into Kafka, exactly once; give it a checkpoint and start it.
+
+    frame: has the columns of `COLUMNS`; a null value is a tombstone, a null topic is `topic`,
+    a null partition is chosen by key as Java's producers do.
+    query_name: also the name of the query, and of its units in Kafka (`<name>-sink-<unit>`); no other query
+    on the cluster may use it.
+    topic: where rows go that name no other; the units' marks are kept beside it, so it stays the same.
+    output_mode: `update` for results that go on changing, as those of an aggregation without a watermark do.
+    identity: by default `SOURCE` with a column `source`, else `TASK` where the plan allows it.
+    transaction_timeout_ms: how long a batch may take, and how long consumers may have to wait for a query
+    that was killed and not started again.
+    client_options: librdkafka properties.
+    source_topic: the topic that most rows are from: its name need not travel with each of them.
+    as_data_source: as Spark's data source `ottla-kafka`; half a second a batch slower.
+    Raises SinkError for a frame that cannot be written exactly once.
+    """
+    if output_mode not in ("append", "update"):
+        raise SinkError(f"the exactly-once sink has no output mode {output_mode}: append or update")
+    if not frame.isStreaming:
+        raise SinkError("write_exactly_once takes a streaming frame; for a batch, write_batch_exactly_once")
+    settings = _settings(
+        frame, bootstrap, query_name, topic, identity, transaction_timeout_ms, client_options or {}
+    )
+    if as_data_source:
+        if output_mode == "update":
+            raise SinkError("Spark writes no data source in update mode: leave as_data_source out")
+        _register(frame)
+        writer = frame.writeStream.format(FORMAT).options(**_to_options(settings))
+    else:
+        # The tasks write, and nothing is left for a sink. So a batch is planned once and its workers stay:
+        # foreachBatch would plan it a second time, a Python data source start three processes for it.
+        write = functools.partial(_write_rows, settings, source_topic)
+        rows = flattened(frame, topic, source_topic).mapInArrow(write, "written BIGINT")
+        writer = _in_step(rows.writeStream.format("noop"))
+    return writer.queryName(query_name).outputMode(output_mode)
+
+
+def _in_step(writer: DataStreamWriter) -> DataStreamWriter:
+    """The writer, refusing the option by which Spark would run batches ahead of their logs."""
+    option, options = writer.option, writer.options
+
+    def checked_option(key: str, value: Any) -> DataStreamWriter:
+        _refuse_asynchronous_progress({key: value})
+        return option(key, value)
+
+    def checked_options(**given: Any) -> DataStreamWriter:
+        _refuse_asynchronous_progress(given)
+        return options(**given)
+
+    writer.option = checked_option  # type: ignore[method-assign]
+    writer.options = checked_options  # type: ignore[method-assign]
+    return writer
+
+
+def _refuse_asynchronous_progress(options: Mapping[str, Any]) -> None:
+    for key, value in options.items():
+        if key.lower() == "asyncprogresstrackingenabled" and str(value).lower() == "true":
+            raise SinkError(
+                "the exactly-once sink cannot be used with asynchronous progress tracking: after a crash it"
+                " repeats several batches at once, as other batches than they were"
+            )
+
+
+def write_batch_exactly_once(
+    frame: DataFrame,
+    *,
+    bootstrap: str,
+    query_name: str,
+    batch_id: int,
+    query_id: str,
+    identity: Identity,
+    topic: str,
+    transaction_timeout_ms: int = DEFAULT_TRANSACTION_TIMEOUT_MS,
+    client_options: Mapping[str, str] | None = None,
+) -> None:
+    """Write one batch inside `foreachBatch`, exactly once; the arguments are `write_exactly_once`'s.
+
+    batch_id: what foreachBatch gives. query_id: the query's id, the same over restarts. One call a batch and
+    query_name.
+    """
+    settings = _settings(
+        frame, bootstrap, query_name, topic, identity, transaction_timeout_ms, client_options or {}
+    )
+    _register(frame)
+    options = _to_options(settings) | {"batch_id": str(batch_id), "query_id": query_id}
+    frame.write.format(FORMAT).mode("append").options(**options).save()
+
+
+def check_sink(
+    bootstrap: str,
+    query_name: str,
+    query_id: str | None,
+    *,
+    identity: Identity | None = None,
+    client_options: Mapping[str, str] | None = None,
+    begun_ms: int | None = None,
+) -> None:
+    """Raise SinkError if a query must not write under this name; call it before the query starts.
+
+    query_id: from the checkpoint's `metadata`, None for a new checkpoint. A ledger in Kafka that another
+    query wrote means that the checkpoint was lost or replaced. identity: given, a ledger of the other
+    kind is refused: a batch that was half written under one would be written again under the other.
+    begun_ms: when the batch was planned that the checkpoint does not call done. Without a ledger topic, as
+    after a former version of this sink, nobody knows what became of it once Kafka forgets groups.
+    """
+    with _naming_cluster(bootstrap, query_name, "read the ledger of"):
+        cluster = KafkaCluster(bootstrap, client_options)
+        entries = _entries(cluster, query_name, client_options)
+        lost = begun_ms is not None and not entries and cluster.topic_id(ledger_topic(query_name)) is None
+        retention_ms = cluster.offsets_retention_ms() if lost else None
+    for entry in entries.values():
+        if entry.query_id != query_id:
+            raise SinkError(other_query(query_name, entry.query_id, query_id))
+        if identity is not None and entry.identity is not identity:
+            raise SinkError(
+                f"the exactly-once sink {query_name} was written by {entry.identity.value} and is now to be"
+                f" written by {identity.value}: let the former query finish its batch and stop, then"
+                f" reset_sink({query_name!r})"
+            )
+    if lost and begun_ms is not None and is_forgotten(begun_ms, int(time.time() * 1000), retention_ms):
+        raise SinkError(
+            f"the exactly-once sink {query_name} has a batch from {_utc(begun_ms)} that is not finished, and"
+            " nothing remembers what was written of it: its groups are forgotten by now"
+            f" (offsets.retention.minutes), and there is no topic {ledger_topic(query_name)}. Look into the"
+            f" output; reset_sink({query_name!r}) has the batch written again"
+        )
+
+
+def reset_sink(bootstrap: str, query_name: str, client_options: Mapping[str, str] | None = None) -> list[str]:
+    """Forget what a query has written under this name; returns the groups that it has forgotten.
+
+    The query must not be running. A batch that was half written is written in whole when it comes again.
+    Raises SinkError if the cluster does not answer or a group cannot be deleted; call it again then.
+    """
+    groups, _ = _forget(bootstrap, query_name, client_options)
+    with _naming_cluster(bootstrap, query_name, "begin the ledger of"):
+        # An empty ledger, so that its absence is not taken for a loss.
+        create_ledger_topic(_client(bootstrap, query_name, client_options), ledger_topic(query_name))
+    return groups
+
+
+def remove_sink(
+    bootstrap: str, query_name: str, client_options: Mapping[str, str] | None = None
+) -> list[str]:
+    """Remove what `reset_sink` forgets with nothing left; returns a line for each thing that was removed."""
+    groups, had_topic = _forget(bootstrap, query_name, client_options)
+    return [f"group {group}" for group in groups] + [f"topic {ledger_topic(query_name)}"] * had_topic
+
+
+def _forget(
+    bootstrap: str, query_name: str, client_options: Mapping[str, str] | None
+) -> tuple[list[str], bool]:
+    """Delete a query's ledger: its groups, and whether there was a topic."""
+    with _naming_cluster(bootstrap, query_name, "remove the ledger of"):
+        cluster = KafkaCluster(bootstrap, client_options)
+        groups = sorted(_entries(cluster, query_name, client_options))
+        for group in groups:
+            cluster.delete_group(group)
+        # The topic last: what is left when this breaks off is found again.
+        return groups, cluster.remove_topic(ledger_topic(query_name))
+
+
+def _entries(
+    cluster: KafkaCluster, query_name: str, options: Mapping[str, str] | None
+) -> dict[str, LedgerEntry]:
+    """The ledgers of all of a query's units, by group; groups of other names with the same start are left."""
+    topic = ledger_topic(query_name)
+    found: dict[str, LedgerEntry] = {}
+    if cluster.topic_id(topic) is not None:
+        client = _client(cluster.bootstrap, query_name, options)
+        found = read_ledger_topic(client, unit_group(query_name, ""), topic)
+    # Groups of a former version have no record in the topic, if they are not forgotten.
+    groups = [group for group in cluster.groups(unit_group(query_name, "")) if group not in found]
+    topics = cluster.topic_names() if groups else []
+    for group in groups:
+        for committed in cluster.commits_of(group, [(topic, 0) for topic in topics]).values():
+            # `orders` and `orders-sink-daily` share a prefix: the ledger itself says whose it is.
+            with contextlib.suppress(SinkError):
+                found[group] = LedgerEntry.parse(group, committed.offset, committed.metadata)
+    return {group: entry for group, entry in found.items() if entry.query_name == query_name}
+
+
+def _client(bootstrap: str, query_name: str, options: Mapping[str, str] | None) -> dict[str, Any]:
+    return client_options_of(
+        SinkSettings(bootstrap, query_name, Identity.TASK, "", client_options=options or {})
+    )
+
+
+@contextlib.contextmanager
+def _naming_cluster(bootstrap: str, query_name: str, what: str) -> Iterator[None]:
+    try:
+        yield
+    except (ClusterError, KafkaException) as error:
+        reason = error.args[0].str() if isinstance(error, KafkaException) else error
+        raise SinkError(
+            f"cannot {what} the exactly-once sink {query_name} at {bootstrap}: {reason}"
+        ) from error
+
+
+def _utc(timestamp_ms: int) -> str:
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def _settings(
+    frame: DataFrame,
+    bootstrap: str,
+    query_name: str,
+    topic: str,
+    identity: Identity | None,
+    transaction_timeout_ms: int,
+    options: Mapping[str, str],
+) -> SinkSettings:
+    if identity is None:
+        identity = _identity_of(frame)
+    settings = SinkSettings(
+        bootstrap, query_name, identity, topic, transaction_timeout_ms, client_options=dict(options)
+    )
+    check_columns(frame.schema, settings)
+    return settings
+
+
+def _identity_of(frame: DataFrame) -> Identity:
+    if "source" in frame.columns:
+        return Identity.SOURCE
+    plan = getattr(frame, "_jdf", None)
+    if plan is None:
+        raise SinkError(
+            "the exactly-once sink cannot look into the plan of a Spark Connect frame: give it a column"
+            " source (source_column()), or Identity.TASK for a plan that ends in a shuffle by key"
+        )
+    if not _is_shuffled(plan.queryExecution().analyzed()):
+        raise SinkError(
+            "the exactly-once sink needs the column source in a frame without aggregation or state, because"
+            " Spark may number the tasks of a repeated batch differently: select source_column() along with"
+            " value"
+        )
+    return Identity.TASK
+
+
+def _is_shuffled(plan: Any) -> bool:
+    """Whether a logical plan (a Java object) spreads its rows by key over a fixed number of partitions."""
+    if not plan.isStreaming():
+        return False
+    if plan.nodeName() in _SHUFFLED:
+        return True
+    children = plan.children()
+    inputs = [children.apply(index) for index in range(children.size())]
+    if len(inputs) == 1:
+        return _is_shuffled(inputs[0])
+    if plan.nodeName() == "Join" and all(child.isStreaming() for child in inputs):
+        return True
+    # A table beside the stream may be broadcast: then the stream's own partitions are the tasks.
+    streams = [child for child in inputs if child.isStreaming()]
+    return bool(streams) and all(_is_shuffled(child) for child in streams)
+
+
+def _write_rows(
+    settings: SinkSettings, source_topic: str | None, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    run_task(settings, (restored(batch, source_topic) for batch in batches))
+    return iter(())
+
+
+def check_columns(schema: StructType, settings: SinkSettings) -> None:
+    """Raise SinkError unless a frame's columns are the sink's."""
+    from pyspark.sql import types as t
+
+    if not (settings.bootstrap and settings.query_name and settings.topic):
+        raise SinkError("the exactly-once sink needs bootstrap, query_name and topic")
+    if settings.transaction_timeout_ms < 1000:
+        raise SinkError("transaction_timeout_ms must be at least 1000")
+    blob = (t.BinaryType, t.StringType)
+    header = t.ArrayType(
+        t.StructType([t.StructField("key", t.StringType()), t.StructField("value", t.BinaryType())])
+    )
+    wanted: dict[str, tuple[type[DataType], ...]] = {
+        "value": blob,
+        "key": blob,
+        "topic": (t.StringType,),
+        "partition": (t.IntegerType,),
+        "timestamp": (t.TimestampType,),
+    }
+    types = {column.name: column.dataType for column in schema.fields}
+    for name, data_type in types.items():
+        if name == "headers":
+            right = data_type.simpleString() == header.simpleString()
+        elif name == "source":
+            right = isinstance(data_type, t.StructType) and [
+                (column.name, type(column.dataType)) for column in data_type.fields
+            ] == [("topic", t.StringType), ("partition", t.IntegerType)]
+        elif name in wanted:
+            right = isinstance(data_type, wanted[name])
+        else:
+            raise SinkError(f"the exactly-once sink knows no column {name}; it takes {COLUMNS}")
+        if not right:
+            raise SinkError(
+                f"column {name} is {data_type.simpleString().upper()}; the exactly-once sink takes {COLUMNS}"
+            )
+    if len(types) != len(schema.fields):
+        raise SinkError("the exactly-once sink needs columns of different names")
+    if "value" not in types:
+        raise SinkError(f"the exactly-once sink needs a column value; it takes {COLUMNS}")
+    if settings.identity is Identity.SOURCE and "source" not in types:
+        raise SinkError("the exactly-once sink by source needs the column source: select source_column()")
+
+
+def _to_options(settings: SinkSettings) -> dict[str, str]:
+    options = {
+        "bootstrap": settings.bootstrap,
+        "query_name": settings.query_name,
+        "identity": settings.identity.value,
+        "topic": settings.topic,
+        "transaction_timeout_ms": str(settings.transaction_timeout_ms),
+    }
+    # One option each and under their own names, so that Spark's redaction finds the passwords among them.
+    return options | {CLIENT_OPTION_PREFIX + name: value for name, value in settings.client_options.items()}
+
+
+def settings_from_options(options: Mapping[str, str]) -> SinkSettings:
+    """What `_to_options` wrote, or a user of the plain data source. Raises SinkError."""
+    try:
+        return SinkSettings(
+            options["bootstrap"],
+            options["query_name"],
+            Identity(options.get("identity", Identity.SOURCE.value)),
+            options["topic"],
+            int(options.get("transaction_timeout_ms", DEFAULT_TRANSACTION_TIMEOUT_MS)),
+            int(options["batch_id"]) if "batch_id" in options else None,
+            options.get("query_id"),
+            {
+                name.removeprefix(CLIENT_OPTION_PREFIX): value
+                for name, value in options.items()
+                if name.startswith(CLIENT_OPTION_PREFIX)
+            },
+        )
+    except KeyError as error:
+        raise SinkError(f"the exactly-once sink needs the option {error.args[0]}") from None
+    except ValueError as error:
+        raise SinkError(f"the exactly-once sink has an option that is not understood: {error}") from None
+
+
+def _register(frame: DataFrame) -> None:
+    from ottla.pipeline.sink.exactly_once_source import ExactlyOnceKafka
+
+    frame.sparkSession.dataSource.register(ExactlyOnceKafka)
+
+
+def run_task(settings: SinkSettings, batches: Iterator[pa.RecordBatch]) -> None:
+    """Write the rows of the Spark task in which this is called."""
+    write_task(settings, TaskPlace.here(settings), batches, require_end_of_input)

@@ -1,0 +1,328 @@
+"""The exactly-once sink's ledger: which batch each unit of a query writes next, and where that is kept.
+
+A unit commits an entry in the transaction of its rows, in two places that so always say the same:
+
+- as the offset of a group of the unit's own. One request reads it, so that is what every batch asks. Kafka
+  forgets it `offsets.retention.minutes` after the unit's last batch, and lets anybody delete it.
+- as a record of the query's ledger topic, by the name of that group. The topic is compacted, so the last
+  record of every unit stays for good. It is read where the group knows nothing: for a unit's first batch, and
+  when an application comes back after a long time.
+
+What is read there must be behind the unit's own last transaction, which has ended then, while those of other
+units may be open. So it is read up to where the topic ended at first, as soon as these have ended too. Units
+write their record last, right before they commit: that is soon.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.cimpl import NewTopic
+
+from ottla.pipeline.kafka import LEDGER_SUFFIX
+from ottla.pipeline.sink.exactly_once_clients import LEDGER_READERS
+
+REQUEST_TIMEOUT_SECONDS: Final = 15.0
+POLL_SECONDS: Final = 0.1
+FORMAT_VERSION: Final = 1
+
+# What a group's coordinator says while it moves, starts, or completes a transaction.
+_PASSING_CODES: Final = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+        KafkaError._WAIT_COORD,
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+    }
+)
+NO_SUCH_TOPIC: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
+_NOT_ALLOWED: Final = frozenset(
+    {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
+)
+# The least that Kafka takes: what is written since the last full segment is not compacted, and read in whole.
+_LEDGER_SETTINGS: Final = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20)}
+_TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
+_MAX_TOPIC_NAME: Final = 249
+
+
+class SinkError(Exception):
+    """The exactly-once sink cannot go on; the message says what failed, for which batch and what to do."""
+
+
+class Identity(enum.Enum):
+    """What a unit is, and so what tells that a batch's rows are the ones that are written already."""
+
+    SOURCE = "source"
+    """The source partition, from the column `source`: for plans in which rows stay where they were read."""
+
+    TASK = "task"
+    """The task's number: for plans that end in a shuffle by key into a fixed number of partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """A unit's ledger: the next batch to write, and who wrote the last one."""
+
+    next_batch: int
+    query_name: str
+    query_id: str
+    run_id: str
+    identity: Identity
+    task: int
+    shuffle_partitions: str
+
+    def metadata(self) -> str:
+        """What is committed beside the offset."""
+        return json.dumps(self._fields(), separators=(",", ":"))
+
+    def record(self) -> bytes:
+        """The value of the record in the ledger topic."""
+        return json.dumps({"next": self.next_batch, **self._fields()}, separators=(",", ":")).encode()
+
+    def _fields(self) -> dict[str, Any]:
+        return {
+            "ottla": FORMAT_VERSION,
+            "name": self.query_name,
+            "query": self.query_id,
+            "run": self.run_id,
+            "identity": self.identity.value,
+            "task": self.task,
+            "shuffle": self.shuffle_partitions,
+        }
+
+    @classmethod
+    def parse(cls, group: str, offset: int, metadata: str | None) -> LedgerEntry:
+        """Raises SinkError for what this sink has not written."""
+        try:
+            return cls._of(offset, json.loads(metadata or ""))
+        except _MALFORMED as error:
+            raise SinkError(
+                f"group {group} holds offsets that are not this sink's ({error}): give the query another name"
+            ) from error
+
+    @classmethod
+    def parse_record(cls, topic: str, value: bytes) -> LedgerEntry:
+        """Raises SinkError for what this sink has not written."""
+        try:
+            fields = json.loads(value)
+            return cls._of(int(fields["next"]), fields)
+        except _MALFORMED as error:
+            raise SinkError(
+                f"topic {topic} holds records that are not this sink's ({error}): give the query another name"
+            ) from error
+
+    @classmethod
+    def _of(cls, next_batch: int, fields: Any) -> LedgerEntry:
+        if fields["ottla"] != FORMAT_VERSION:
+            raise ValueError(f"version {fields['ottla']}")
+        return cls(
+            next_batch,
+            str(fields["name"]),
+            str(fields["query"]),
+            str(fields["run"]),
+            Identity(fields["identity"]),
+            int(fields["task"]),
+            str(fields["shuffle"]),
+        )
+
+
+_MALFORMED: Final = (ValueError, KeyError, TypeError, RecursionError)
+
+
+def unit_group(query_name: str, unit: str) -> str:
+    """The transactional id and the group of a unit."""
+    return f"{query_name}-sink-{unit}"
+
+
+def ledger_topic(query_name: str) -> str:
+    """The ledger topic of a query, also of one whose name no topic can have."""
+    topic = query_name + LEDGER_SUFFIX
+    if _TOPIC_NAME.fullmatch(query_name) and len(topic) <= _MAX_TOPIC_NAME:
+        return topic
+    readable = re.sub(r"[^A-Za-z0-9_-]", "-", query_name)[:100]
+    return f"{readable}-{hashlib.sha256(query_name.encode()).hexdigest()[:16]}{LEDGER_SUFFIX}"
+
+
+def read_ledger(options: Mapping[str, Any], group: str, topic: str) -> LedgerEntry | None:
+    """What a unit's group says, after waiting for what a transaction still does to it. Raises KafkaException.
+
+    topic: of whose partition 0 the ledger is the offset.
+    """
+    consumer = LEDGER_READERS.consumer(options, group)
+    deadline = time.monotonic() + REQUEST_TIMEOUT_SECONDS
+    while True:
+        try:
+            (committed,) = consumer.committed([TopicPartition(topic, 0)], REQUEST_TIMEOUT_SECONDS)
+            if committed.error is not None:
+                raise KafkaException(committed.error)
+        except KafkaException as error:
+            if error.args[0].code() not in _PASSING_CODES or time.monotonic() >= deadline:
+                raise
+            time.sleep(0.01)
+            continue
+        if committed.offset < 0:
+            return None
+        return LedgerEntry.parse(group, committed.offset, committed.metadata)
+
+
+def read_ledger_topic(
+    options: Mapping[str, Any], group: str, topic: str, open_transactions_seconds: float | None = None
+) -> dict[str, LedgerEntry]:
+    """What a ledger topic says of all units, by the names of their groups.
+
+    group: one that the client may name; it is not joined. open_transactions_seconds: for how long to wait for
+    the end of transactions that are open now; None: what they and what is behind them will say is not wanted.
+    Raises KafkaException, SinkError.
+    """
+    consumer = Consumer(
+        {
+            **options,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "fetch.wait.max.ms": 10,
+            "enable.sparse.connections": "false",
+            # A follower may not have what was committed last, and would call its own end the end.
+            "client.rack": "",
+        }
+    )
+    try:
+        # Asked twice, as by a unit's producer: the leader is connected then. An assignment that has to find
+        # it, or the first offset, waits 500 ms for a timer of librdkafka's.
+        consumer.list_topics(topic, timeout=REQUEST_TIMEOUT_SECONDS)
+        consumer.list_topics(topic, timeout=REQUEST_TIMEOUT_SECONDS)
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        waiting = REQUEST_TIMEOUT_SECONDS + (open_transactions_seconds or 0)
+        return _read_to_end(
+            consumer, topic, time.monotonic() + waiting, behind_open=open_transactions_seconds is not None
+        )
+    finally:
+        consumer.close()
+
+
+def _read_to_end(
+    consumer: Consumer, topic: str, deadline: float, *, behind_open: bool
+) -> dict[str, LedgerEntry]:
+    entries: dict[str, LedgerEntry] = {}
+    end: int | None = None
+    while time.monotonic() < deadline:
+        message = consumer.poll(POLL_SECONDS)
+        if message is None:
+            continue
+        error, key, value = message.error(), message.key(), message.value()
+        if error is None:
+            if key is not None and value is not None:
+                entries[key.decode(errors="replace")] = LedgerEntry.parse_record(topic, value)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            if end is None:
+                # As the fetch found it that got here: with all that is in open transactions.
+                end = consumer.get_watermark_offsets(TopicPartition(topic, 0), cached=True)[1]
+            if not behind_open or (message.offset() or 0) >= end:
+                return entries
+        elif not error.retriable() and error.code() not in _PASSING_CODES | {KafkaError._ALL_BROKERS_DOWN}:
+            raise KafkaException(error)
+    raise SinkError(
+        f"topic {topic} cannot be read to its end: a transaction into it is open, or a broker away; try again"
+    )
+
+
+def is_forgotten(begun_ms: int, now_ms: int, retention_ms: int | None) -> bool:
+    """Whether Kafka may have forgotten what was committed to a group after `begun_ms`.
+
+    Both clocks may be wrong a little, and that of the brokers another one: a tenth of the retention, an hour
+    at most, counts as over. retention_ms: None where the cluster does not say.
+    """
+    if retention_ms is None:
+        return True
+    return now_ms - begun_ms >= retention_ms - min(retention_ms // 10, 3_600_000)
+
+
+class LedgerTopics:
+    """Ledger topics as this process has found or made them."""
+
+    def __init__(self) -> None:
+        self._compacted: set[tuple[object, str]] = set()
+
+    def require(
+        self, options: Mapping[str, Any], topic: str, replicas: Callable[[], int], exists: bool
+    ) -> None:
+        """Have a ledger topic that keeps what is in it. Raises SinkError, KafkaException.
+
+        replicas: tells how many to create it with; exists: whether it is known to be there.
+        """
+        key = (options["bootstrap.servers"], topic)
+        if exists and key in self._compacted:
+            return
+        admin = AdminClient(dict(options))
+        if not exists:
+            _create(admin, topic, replicas())
+        _require_compacted(admin, topic)
+        self._compacted.add(key)
+
+
+LEDGER_TOPICS = LedgerTopics()
+
+
+def create_ledger_topic(options: Mapping[str, Any], topic: str) -> None:
+    """Make a ledger topic, with as many replicas as the cluster gives topics. Raises SinkError."""
+    _create(AdminClient(dict(options)), topic, -1)
+
+
+def _create(admin: AdminClient, topic: str, replicas: int) -> None:
+    wanted = NewTopic(topic, 1, replicas, config=dict(_LEDGER_SETTINGS))
+    try:
+        admin.create_topics([wanted], request_timeout=REQUEST_TIMEOUT_SECONDS)[topic].result(
+            REQUEST_TIMEOUT_SECONDS + 5
+        )
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise SinkError(
+                f"the exactly-once sink's ledger, topic {topic}, cannot be created"
+                f" ({error.args[0].str()}): create it with one partition and cleanup.policy=compact"
+            ) from error
+    deadline = time.monotonic() + REQUEST_TIMEOUT_SECONDS
+    while time.monotonic() < deadline:
+        found = admin.list_topics(topic, timeout=REQUEST_TIMEOUT_SECONDS).topics[topic]
+        if found.error is None and found.partitions and found.partitions[0].leader >= 0:
+            return
+        time.sleep(0.01)
+    raise SinkError(f"the exactly-once sink's ledger, topic {topic}, has no leader yet")
+
+
+def _require_compacted(admin: AdminClient, topic: str) -> None:
+    """Raises SinkError for a topic that somebody has made so that it forgets."""
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    try:
+        found = admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_SECONDS)[resource].result(
+            REQUEST_TIMEOUT_SECONDS + 5
+        )
+    except KafkaException as error:
+        if error.args[0].code() in _NOT_ALLOWED:
+            return  # who may not look has been given the topic, and by whom has been told what it is for
+        raise
+    policy = found["cleanup.policy"].value
+    if policy != "compact":
+        raise SinkError(
+            f"the exactly-once sink's ledger, topic {topic}, has cleanup.policy={policy} and would forget"
+            " batches: set it to compact"
+        )

@@ -1,0 +1,148 @@
+"""Which jars make the installed PySpark speak Kafka: one small table, with an override.
+
+PySpark carries no Kafka connector. Four jars are enough (the rest is in PySpark already): the connector, its
+token provider, the Java Kafka client and its object pool. Not every Spark release has all of them published:
+the table holds the sets that were seen to work, with the hash of each file.
+
+Beside them one that is no connector: the files of a session on one machine are written through it.
+
+OTTLA_SPARK_JARS overrides the table for any other Spark 4.x: a comma-separated list of paths to jars on this
+machine and of `group:artifact:version:sha256` coordinates to fetch.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from ottla.pipeline.spark.maven import Jar, JarProgress, MavenError, fetch_jars
+
+JARS_ENVIRONMENT = "OTTLA_SPARK_JARS"
+_SPARK = "org.apache.spark"
+
+log = logging.getLogger("ottla.pipeline")
+
+KAFKA_CONNECTOR_JARS: Mapping[str, tuple[Jar, ...]] = MappingProxyType(
+    {
+        "4.0.0": (
+            Jar(
+                _SPARK,
+                "spark-sql-kafka-0-10_2.13",
+                "4.0.0",
+                "33a3b8b04df4a2e43c9d5bf8ca5972936a1ac662f2714e014d00ef6f27468bf3",
+            ),
+            Jar(
+                _SPARK,
+                "spark-token-provider-kafka-0-10_2.13",
+                "4.0.0",
+                "f2be3b76f9e6cbe63379d4e4e0dc14f59dbf056ae2ad16ff15ac108004c86767",
+            ),
+            Jar(
+                "org.apache.kafka",
+                "kafka-clients",
+                "3.9.0",
+                "15c1e137f2c2c94398e27abc4060a03b6bde10bf9fac15e8f70c02320b202f18",
+            ),
+            Jar(
+                "org.apache.commons",
+                "commons-pool2",
+                "2.12.0",
+                "6d3bd18df8410f3e31b031aca582cc109342358a62a2759ebd0c4cdf30d06f8b",
+            ),
+        ),
+        # The token provider of 4.2.0 is not published; the preview's differs in two log fields only.
+        "4.2.0": (
+            Jar(
+                _SPARK,
+                "spark-sql-kafka-0-10_2.13",
+                "4.2.0",
+                "64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705",
+            ),
+            Jar(
+                _SPARK,
+                "spark-token-provider-kafka-0-10_2.13",
+                "4.1.0-preview1",
+                "ab6e27a8a47ce63348dd0ecbd5543dc6212b4783180305cde5749e79684ea97b",
+            ),
+            Jar(
+                "org.apache.kafka",
+                "kafka-clients",
+                "3.9.2",
+                "014b4ef36884478a932641818b080c36a8f8e2e92dc771e800c9d2694f4f83d8",
+            ),
+            Jar(
+                "org.apache.commons",
+                "commons-pool2",
+                "2.13.1",
+                "f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f",
+            ),
+        ),
+    }
+)
+
+LOCAL_FILES_JAR = Jar(
+    "com.globalmentor",
+    "hadoop-bare-naked-local-fs",
+    "0.1.0",
+    "e0cc30fb0531eb0b59468dc0abf5b257533d2365b5e9f45e795edd707aa78c62",
+)
+LOCAL_FILES_CLASS = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
+
+
+class SparkJarsError(Exception):
+    """No set of connector jars for this Spark, or an override that cannot be read."""
+
+
+def kafka_connector_jars(
+    spark_version: str, progress: Callable[[JarProgress], None] | None = None
+) -> list[Path]:
+    """Paths of the jars that `spark.jars` must name for Spark `spark_version`.
+
+    Raises SparkJarsError (unknown version, bad override) or MavenError (a jar could not be fetched).
+    """
+    override = os.environ.get(JARS_ENVIRONMENT)
+    if override:
+        return _overridden(override, progress)
+    jars = KAFKA_CONNECTOR_JARS.get(spark_version)
+    if jars is None:
+        known = ", ".join(sorted(KAFKA_CONNECTOR_JARS))
+        raise SparkJarsError(
+            f"no Kafka connector is known for Spark {spark_version} (known: {known}): "
+            f"name its jars in {JARS_ENVIRONMENT} as paths or group:artifact:version:sha256, comma-separated"
+        )
+    return fetch_jars(jars, progress)
+
+
+def local_files_jar(progress: Callable[[JarProgress], None] | None = None) -> Path | None:
+    """The jar of LOCAL_FILES_CLASS, Hadoop's local files by Java alone; None where it cannot be had.
+
+    Hadoop without its native library, as PySpark has it, starts a process for the permissions of each file
+    and directory that it makes: 15 ms, twice a batch, and more often for state.
+    """
+    try:
+        return fetch_jars([LOCAL_FILES_JAR], progress)[0]
+    except MavenError as error:
+        log.info("checkpoints are written the slower way: %s", error)
+        return None
+
+
+def _overridden(override: str, progress: Callable[[JarProgress], None] | None) -> list[Path]:
+    wanted: list[Path | Jar] = []
+    for entry in filter(None, (part.strip() for part in override.split(","))):
+        parts = entry.split(":")
+        if len(parts) == 4:
+            try:
+                wanted.append(Jar(*parts))
+            except ValueError as error:
+                raise SparkJarsError(f"{JARS_ENVIRONMENT}: {error}") from error
+        elif Path(entry).is_file():
+            wanted.append(Path(entry).absolute())
+        else:
+            raise SparkJarsError(
+                f"{JARS_ENVIRONMENT}: {entry!r} is neither a file nor group:artifact:version:sha256"
+            )
+    fetched = iter(fetch_jars([jar for jar in wanted if isinstance(jar, Jar)], progress))
+    return [entry if isinstance(entry, Path) else next(fetched) for entry in wanted]

@@ -1,1 +1,0 @@
-"""Streams: a typed DSL over topics, compiled to Spark; `dsl.py` is where to begin."""

@@ -1,0 +1,1 @@
+"""What the registry answers and decides, from its image, without I/O."""

@@ -1,0 +1,244 @@
+"""The records of `_schemas`, in Confluent's format: JSON keys and values, key order fixed.
+
+Written as Confluent's registry 8 writes them; read as 5.5 to 8 and Karapace wrote them (any order of keys and
+spaces, `"subject":null` or none for the global configuration, no `schemaType` for Avro).
+
+One record is ours, in the shape of a context of a tenant that Confluent's registry never lists: the highest
+id of a context, written before the last record that shows that id is deleted for good, so that compaction of
+the topic can't make the registry give an id to a second schema.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from ottla.registry.core.configuration import Config
+from ottla.registry.core.contexts import normal_subject, scope_of
+from ottla.schemas.model import MAX_VERSION, Schema
+
+DEFAULT_TENANT: Final = "default"
+HIGHEST_ID_TENANT: Final = "ottla-highest-id"
+MAX_ID: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is appended: `value` None is a tombstone."""
+
+    key: bytes
+    value: bytes | None
+
+
+class UnreadableRecord(ValueError):
+    """A record that is none of the registry's; says why."""
+
+
+class Mode(enum.StrEnum):
+    """What may be done with a subject."""
+
+    READWRITE = "READWRITE"
+    READONLY = "READONLY"
+    READONLY_OVERRIDE = "READONLY_OVERRIDE"
+    IMPORT = "IMPORT"
+    FORWARD = "FORWARD"
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaKey:
+    """A version of a subject."""
+
+    subject: str
+    version: int
+
+    def encode(self) -> bytes:
+        return _json(_key("SCHEMA", 1, subject=self.subject, version=self.version))
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectKey:
+    """What belongs to a subject as a whole. `keytype`: CONFIG, MODE, DELETE_SUBJECT or CLEAR_SUBJECT."""
+
+    keytype: str
+    subject: str | None
+
+    def encode(self) -> bytes:
+        fields = {} if self.subject is None else {"subject": self.subject}
+        return _json(_key(self.keytype, 0, **fields))
+
+
+@dataclass(frozen=True, slots=True)
+class ContextKey:
+    """A context of a tenant."""
+
+    tenant: str
+    context: str
+
+    def encode(self) -> bytes:
+        return _json(_key("CONTEXT", 0, tenant=self.tenant, context=self.context))
+
+
+@dataclass(frozen=True, slots=True)
+class NoopKey:
+    """Says nothing."""
+
+    def encode(self) -> bytes:
+        return _json(_key("NOOP", 0))
+
+
+Key = SchemaKey | SubjectKey | ContextKey | NoopKey
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaValue:
+    """What a SCHEMA record says beside its key."""
+
+    id: int
+    schema: Schema
+    deleted: bool
+
+
+def noop() -> Record:
+    """The record by which a new primary, or a new reader, finds the end of the topic."""
+    return Record(NoopKey().encode(), None)
+
+
+def schema_record(subject: str, version: int, schema_id: int, schema: Schema, deleted: bool) -> Record:
+    """A version of a subject, live or softly deleted."""
+    named = {"subject": subject, "version": version, "id": schema_id}
+    value = {**named, **schema.as_json(), "deleted": deleted}
+    return Record(SchemaKey(subject, version).encode(), _json(value))
+
+
+def config_record(subject: str | None, config: Config) -> Record:
+    """The configuration of a subject or context."""
+    named = {} if subject is None else {"subject": subject}
+    return Record(SubjectKey("CONFIG", subject).encode(), _json({**named, **config.as_json()}))
+
+
+def mode_record(subject: str | None, mode: Mode) -> Record:
+    """The mode of a subject or context."""
+    named = {} if subject is None else {"subject": subject}
+    return Record(SubjectKey("MODE", subject).encode(), _json({**named, "mode": mode}))
+
+
+def delete_subject_record(subject: str, version: int) -> Record:
+    """Soft deletion of all versions up to this one."""
+    value = {"subject": subject, "version": version}
+    return Record(SubjectKey("DELETE_SUBJECT", subject).encode(), _json(value))
+
+
+def clear_subject_record(subject: str) -> Record:
+    """All that the subject had is gone: its versions will be imported anew."""
+    return Record(SubjectKey("CLEAR_SUBJECT", subject).encode(), _json({"subject": subject}))
+
+
+def context_record(context: str) -> Record:
+    """A context that is used for the first time."""
+    value = {"tenant": DEFAULT_TENANT, "context": context}
+    return Record(ContextKey(DEFAULT_TENANT, context).encode(), _json(value))
+
+
+def highest_id_record(context: str, schema_id: int) -> Record:
+    """The highest id that was ever given in a context."""
+    value = {"tenant": HIGHEST_ID_TENANT, "context": str(schema_id)}
+    return Record(ContextKey(HIGHEST_ID_TENANT, context).encode(), _json(value))
+
+
+def read_key(data: bytes) -> Key:
+    """Raises UnreadableRecord."""
+    key = _object(data, "key")
+    match key.get("keytype"):
+        case "SCHEMA":
+            version = _integer(key, "version", MAX_VERSION)
+            return SchemaKey(normal_subject(_text(key, "subject")), version)
+        case "CONFIG" | "MODE" as keytype:
+            subject = None if key.get("subject") is None else _text(key, "subject")
+            return SubjectKey(keytype, scope_of(subject))
+        case "DELETE_SUBJECT" | "CLEAR_SUBJECT" as keytype:
+            return SubjectKey(keytype, normal_subject(_text(key, "subject")))
+        case "CONTEXT":
+            tenant = DEFAULT_TENANT if key.get("tenant") is None else _text(key, "tenant")
+            return ContextKey(tenant, _text(key, "context"))
+        case "NOOP":
+            return NoopKey()
+        case keytype:
+            raise UnreadableRecord(f"no record has the keytype {keytype}")
+
+
+def read_schema(data: bytes) -> SchemaValue:
+    """Raises UnreadableRecord."""
+    value = _object(data, "value")
+    deleted = value.get("deleted")
+    if deleted is not None and not isinstance(deleted, bool):
+        raise UnreadableRecord("deleted is neither true nor false")
+    try:
+        return SchemaValue(_integer(value, "id", MAX_ID), Schema.from_json(value), deleted is True)
+    except ValueError as problem:
+        raise UnreadableRecord(str(problem)) from None
+
+
+def read_config(data: bytes) -> Config:
+    """Raises UnreadableRecord."""
+    try:
+        return Config().merged(_object(data, "value"))
+    except ValueError as problem:
+        raise UnreadableRecord(str(problem)) from None
+
+
+def read_mode(data: bytes) -> Mode:
+    """Raises UnreadableRecord."""
+    mode = _text(_object(data, "value"), "mode")
+    if mode not in Mode.__members__:
+        raise UnreadableRecord(f"no mode is called {mode}")
+    return Mode(mode)
+
+
+def read_deleted_version(data: bytes) -> int:
+    """The highest version that a DELETE_SUBJECT record deletes. Raises UnreadableRecord."""
+    return _integer(_object(data, "value"), "version", MAX_VERSION)
+
+
+def read_highest_id(data: bytes) -> int:
+    """Raises UnreadableRecord."""
+    text = _text(_object(data, "value"), "context")
+    schema_id = int(text) if text.isdecimal() and len(text) <= 10 else 0
+    if not 1 <= schema_id <= MAX_ID:
+        raise UnreadableRecord(f"no id is {text[:20]}")
+    return schema_id
+
+
+def _key(keytype: str, magic: int, **fields: str | int) -> dict[str, Any]:
+    return {"keytype": keytype, **fields, "magic": magic}
+
+
+def _json(content: Mapping[str, Any]) -> bytes:
+    return orjson.dumps(content)
+
+
+def _object(data: bytes, what: str) -> dict[str, Any]:
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError as problem:
+        raise UnreadableRecord(f"its {what} is no JSON: {problem}") from None
+    if not isinstance(value, dict):
+        raise UnreadableRecord(f"its {what} is no JSON object")
+    return value
+
+
+def _text(found: Mapping[str, Any], name: str) -> str:
+    value = found.get(name)
+    if not isinstance(value, str):
+        raise UnreadableRecord(f"its {name} is no text")
+    return value
+
+
+def _integer(found: Mapping[str, Any], name: str, highest: int) -> int:
+    value = found.get(name)
+    if type(value) is not int or not 1 <= value <= highest:
+        raise UnreadableRecord(f"its {name} is no number from 1 to {highest}")
+    return value

@@ -1,0 +1,186 @@
+"""Decides what registering a schema comes to: the version it has already, or a new one.
+
+Rules. A schema that the subject has, live, is answered as it is, in any mode. A new one needs the mode
+READWRITE, or IMPORT if it comes with an id; what is imported need not pass the checks of new schemas. What
+the subject is configured to add to metadata and rules is laid under (default) and over (override) what the
+request says, or, where that says nothing, what the newest version has. The same schema has the same id in all
+subjects of a context, softly deleted versions included; a new one gets the id after the highest that the
+context ever had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from ottla.registry.core.completing import completed
+from ottla.registry.core.contexts import context_of, is_subject
+from ottla.registry.core.decision import Decision
+from ottla.registry.core.erasing import kept_highest_ids
+from ottla.registry.core.failures import (
+    incompatible,
+    invalid_schema,
+    invalid_subject,
+    not_importing,
+    not_permitted,
+    not_read_write,
+    other_id,
+    out_of_ids,
+    read_only,
+)
+from ottla.registry.core.image import RegistryImage, StoredSchema
+from ottla.registry.core.matching import Prepared, find_registered, prepare
+from ottla.registry.core.reading import Reads, SchemaRequest
+from ottla.registry.core.records import MAX_ID, Mode, Record, SchemaKey, context_record, schema_record
+from ottla.registry.core.rules import check_rules
+from ottla.schemas.model import LATEST, MAX_VERSION, Metadata, Schema
+
+READ_ONLY_MODES: Final = (Mode.READONLY, Mode.READONLY_OVERRIDE, Mode.FORWARD)
+
+
+class Registering:
+    """Decisions about new versions."""
+
+    def __init__(self, image: RegistryImage, reads: Reads) -> None:
+        self._image = image
+        self._reads = reads
+
+    def register(
+        self, subject: str, request: SchemaRequest, normalize: bool = False
+    ) -> Decision[StoredSchema]:
+        """40901 as 409, 42201, 42205, 42207, 42208, 42210."""
+        name = self._reads.scoped.actual(subject)
+        if not is_subject(name):
+            raise invalid_subject(name)
+        config = self._reads.scoped.config(name)
+        latest = next(self._image.newest_first(name), None)
+        request = replace(request, schema=_tagged(request, latest))
+        check_rules(request.schema.rule_set)
+        mode = self._reads.scoped.mode(name)
+        normalize = normalize or bool(config.normalize)
+        prepared = prepare(self._reads.parser, name, request.schema, normalize, new=False)
+        found = self._existing(prepared, request)
+        if found is not None:
+            return Decision((), found)
+        wanted_id = request.id if request.id is not None and request.id > 0 else None
+        if mode in READ_ONLY_MODES:
+            raise read_only(name)
+        if wanted_id is not None:
+            if mode is not Mode.IMPORT:
+                raise not_importing(name)
+            self._check_import_id(name, prepared.schema, wanted_id)
+            return self._stored(prepared.schema, name, self._import_version(name, request), wanted_id)
+        if mode is Mode.IMPORT:
+            raise not_read_write(name)
+        self._reads.parser.parse(
+            name, replace(request.schema, references=prepared.schema.references), new=True
+        )
+        prepared = replace(prepared, schema=completed(prepared.schema, config, latest))
+        check_rules(prepared.schema.rule_set)
+        found = self._existing(prepared, request)
+        if found is not None:
+            return Decision((), found)
+        version = self._next_version(name, request)
+        messages = self._reads.compatibility.messages(prepared, self._image.newest_first(name))
+        if messages:
+            raise incompatible(name, messages)
+        return self._stored(prepared.schema, name, version, self._id_for(name, prepared.schema))
+
+    def _existing(self, prepared: Prepared, request: SchemaRequest) -> StoredSchema | None:
+        """The live version that is this schema, if the request is content with its number. 42207."""
+        live = self._image.newest_first(prepared.subject)
+        if request.version is not None and request.version > 0:
+            live = (one for one in live if one.version == request.version)
+        found = find_registered(self._reads.parser, prepared, live)
+        if found is not None and request.id is not None and request.id > 0 and request.id != found.id:
+            raise other_id(found.id, request.id)
+        return found
+
+    def _next_version(self, subject: str, request: SchemaRequest) -> int:
+        highest = max(self._image.versions(subject), default=0)
+        if request.version not in (None, 0, LATEST, highest + 1):
+            raise invalid_schema(
+                f"version {request.version} is not one more than the previous version {highest} "
+                f"of subject {subject}"
+            )
+        return highest + 1
+
+    def _import_version(self, subject: str, request: SchemaRequest) -> int:
+        versions = self._image.versions(subject)
+        wanted = request.version if request.version is not None and request.version > 0 else None
+        if wanted is None:
+            return max(versions, default=0) + 1
+        if wanted > MAX_VERSION:
+            raise invalid_schema(f"no version has the number {wanted}")
+        there = versions.get(wanted)
+        if there is not None and not there.deleted:
+            raise not_permitted(
+                f"Overwrite version {wanted} of subject {subject}, which has id {there.id}, is not permitted."
+            )
+        return wanted
+
+    def _check_import_id(self, subject: str, schema: Schema, wanted: int) -> None:
+        """42201, 42205: an id stands for one schema only."""
+        if wanted > MAX_ID:
+            raise invalid_schema(f"no schema has the id {wanted}")
+        there = self._image.use(context_of(subject), wanted)
+        if there is not None and there.schema.as_json() != schema.as_json():
+            raise not_permitted(f"Overwrite new schema with id {wanted} is not permitted.")
+
+    def _id_for(self, subject: str, schema: Schema) -> int:
+        context = context_of(subject)
+        known = self._image.id_of(context, schema)
+        if known is not None:
+            return known
+        highest = self._image.highest_id(context)
+        if highest >= MAX_ID:
+            raise out_of_ids(context)
+        return highest + 1
+
+    def _stored(self, schema: Schema, subject: str, version: int, schema_id: int) -> Decision[StoredSchema]:
+        """The records of a new version."""
+        context = context_of(subject)
+        records: list[Record] = []
+        if not self._image.is_recorded(context):
+            records.append(context_record(context))
+        replaced = self._image.versions(subject).get(version)
+        if replaced is not None and replaced.id != schema_id:
+            records += kept_highest_ids(self._image, [replaced])
+        records.append(schema_record(subject, version, schema_id, schema, False))
+        for older in self._image.versions(subject).values():
+            same = older.deleted and older.id == schema_id and older.version != version
+            if same and all(one.deleted for one in self._reads.referrers(older)):
+                records += self._image.tombstones(SchemaKey(subject, older.version))
+        return Decision(tuple(records), StoredSchema(subject, version, schema_id, schema, False, 0))
+
+
+def _tagged(request: SchemaRequest, latest: StoredSchema | None) -> Schema:
+    """The schema with the tags in its metadata that the request adds and removes. 42201."""
+    schema = request.schema
+    if not request.tags_to_add and not request.tags_to_remove:
+        return schema
+    metadata = schema.metadata
+    if metadata is None:
+        metadata = (latest.schema.metadata if latest is not None else None) or Metadata()
+    tags: dict[str, tuple[str, ...]] = dict(metadata.tags or {})
+    for path, names in _entity_tags(request.tags_to_add):
+        tags[path] = tuple(dict.fromkeys((*tags.get(path, ()), *names)))
+    for path, names in _entity_tags(request.tags_to_remove):
+        tags[path] = tuple(name for name in tags.get(path, ()) if name not in names)
+        if not tags[path]:
+            del tags[path]
+    return replace(schema, metadata=replace(metadata, tags=tags or None))
+
+
+def _entity_tags(given: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
+    found: list[tuple[str, list[str]]] = []
+    for one in given:
+        match one:
+            case {"schemaEntity": {"entityPath": str() as path}, "tags": [*names]} if all(
+                isinstance(name, str) for name in names
+            ):
+                found.append((path, names))
+            case _:
+                raise invalid_schema("tags need a schemaEntity with an entityPath, and tags, which are texts")
+    return found

@@ -1,0 +1,40 @@
+"""The shape of rule sets: what a registry can refuse of rules that only clients carry out."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.registry.core.failures import invalid_rules
+from ottla.schemas.model import Rule, RuleSet
+
+MAX_RULES: Final = 1_000
+_KINDS: Final = ("TRANSFORM", "CONDITION")
+_MIGRATION_MODES: Final = ("UPGRADE", "DOWNGRADE", "UPDOWN")
+_DATA_MODES: Final = ("WRITE", "READ", "WRITEREAD")
+
+
+def check_rules(rules: RuleSet | None) -> None:
+    """Names are given, and once; kinds and modes are known and fit what the rules are for. 42210."""
+    if rules is None:
+        return
+    _check_list("migrationRules", rules.migration_rules or (), _MIGRATION_MODES)
+    _check_list("domainRules", rules.domain_rules or (), _DATA_MODES)
+    _check_list("encodingRules", rules.encoding_rules or (), _DATA_MODES)
+
+
+def _check_list(where: str, rules: tuple[Rule, ...], modes: tuple[str, ...]) -> None:
+    if len(rules) > MAX_RULES:
+        raise invalid_rules(f"{where} has more than {MAX_RULES} rules")
+    seen: set[str] = set()
+    for rule in rules:
+        if not rule.name.strip():
+            raise invalid_rules(f"{where}: a rule has an empty name")
+        if rule.name in seen:
+            raise invalid_rules(f"{where}: two rules are called {rule.name}")
+        seen.add(rule.name)
+        if rule.kind not in _KINDS:
+            raise invalid_rules(f"{where}: the kind of {rule.name} must be one of {', '.join(_KINDS)}")
+        if rule.mode not in modes:
+            raise invalid_rules(f"{where}: the mode of {rule.name} must be one of {', '.join(modes)}")
+        if not rule.type or not rule.type.strip():
+            raise invalid_rules(f"{where}: {rule.name} has no type")

@@ -1,0 +1,69 @@
+"""What the primary decides, without I/O: a request becomes records to append and an answer.
+
+Nothing changes until the records are replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ottla.registry.core.adjusting import Adjusting
+from ottla.registry.core.decision import Decision
+from ottla.registry.core.deleting import Deleting
+from ottla.registry.core.image import RegistryImage, StoredSchema
+from ottla.registry.core.reading import Reads, SchemaRequest
+from ottla.registry.core.registering import Registering
+
+__all__ = ["Decision", "Writes"]
+
+
+class Writes:
+    """Decisions. All raise ApiError with Confluent's codes."""
+
+    def __init__(self, image: RegistryImage, reads: Reads, mode_mutability: bool = True) -> None:
+        self._reads = reads
+        self._registering = Registering(image, reads)
+        self._deleting = Deleting(image, reads)
+        self._adjusting = Adjusting(image, reads, self._deleting, mode_mutability)
+
+    def register(
+        self, subject: str, request: SchemaRequest, normalize: bool = False
+    ) -> Decision[StoredSchema]:
+        """A schema that the subject has already, softly deleted or not, keeps its id. 409, 42201, 42205…"""
+        return self._registering.register(subject, request, normalize)
+
+    def change_tags(self, subject: str, version: int, request: SchemaRequest) -> Decision[StoredSchema]:
+        """Register the version again with tags added and removed; of the request its tags and id count."""
+        stored = self._reads.version(subject, version)
+        request = replace(request, schema=stored.schema, version=None)
+        return self._registering.register(subject, request)
+
+    def delete_version(self, subject: str, version: int, permanent: bool = False) -> Decision[int]:
+        """40401, 40402, 40406, 40407, 42206."""
+        return self._deleting.delete_version(subject, version, permanent)
+
+    def delete_subject(self, subject: str, permanent: bool = False) -> Decision[Sequence[int]]:
+        """40401, 40404, 40405, 42206."""
+        return self._deleting.delete_subject(subject, permanent)
+
+    def set_config(self, subject: str | None, update: Mapping[str, Any]) -> Decision[Mapping[str, Any]]:
+        """Merge the fields of PUT's body; the answer is as PUT's (`compatibility`…). 42203, 42205."""
+        return self._adjusting.set_config(subject, update)
+
+    def delete_config(self, subject: str | None) -> Decision[Mapping[str, Any]]:
+        """The answer is what held before, as GET's. 40401."""
+        return self._adjusting.delete_config(subject)
+
+    def set_mode(self, subject: str | None, mode: str, force: bool = False) -> Decision[str]:
+        """42204, 42205."""
+        return self._adjusting.set_mode(subject, mode, force)
+
+    def delete_mode(self, subject: str | None, recursive: bool = False) -> Decision[str]:
+        """The answer is the mode before. 40401."""
+        return self._adjusting.delete_mode(subject, recursive)
+
+    def delete_context(self, context: str) -> Decision[None]:
+        """A context without subjects is forgotten. 404, 42211."""
+        return self._deleting.delete_context(context)

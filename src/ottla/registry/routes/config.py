@@ -1,0 +1,52 @@
+"""Compatibility levels and what else a subject, a context (`:.c:`) or the whole registry is configured to do.
+
+GET    /config[/S]    `compatibilityLevel`, …; `?defaultToGlobal` looks further where the subject says nothing
+PUT    /config[/S]    `compatibility`, …: what the body names is changed, the rest stays
+DELETE /config[/S]    what held until now
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ottla.registry.registry import Registry
+from ottla.registry.routes.bodies import config_request
+from ottla.registry.routes.operation import Operation, answer
+from ottla.registry.routes.parameters import flag, optional_subject_of
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRoutes:
+    """The family's endpoints."""
+
+    registry: Registry
+
+    def operations(self) -> Sequence[Operation]:
+        return tuple(
+            operation
+            for path in ("/config", "/config/{subject}")
+            for operation in (
+                Operation("GET", path, self.config),
+                Operation("PUT", path, self.set_config, writes=True),
+                Operation("DELETE", path, self.delete_config, writes=True),
+            )
+        )
+
+    async def config(self, request: Request) -> Response:
+        subject = optional_subject_of(request)
+        return answer(request, self.registry.reads.config(subject, flag(request, "defaultToGlobal")))
+
+    async def set_config(self, request: Request) -> Response:
+        subject = optional_subject_of(request)
+        update = await config_request(request, self.registry)
+        told = await self.registry.write(lambda: self.registry.writes.set_config(subject, update))
+        return answer(request, told)
+
+    async def delete_config(self, request: Request) -> Response:
+        subject = optional_subject_of(request)
+        told = await self.registry.write(lambda: self.registry.writes.delete_config(subject))
+        return answer(request, told)

@@ -1,0 +1,39 @@
+"""Contexts: separate spaces of subjects and ids. What is behind `/contexts/C/` is rewritten in `paths.py`.
+
+GET    /contexts      names; `?contextPrefix`
+DELETE /contexts/C    of a context without subjects; 204
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ottla.registry.registry import Registry
+from ottla.registry.routes.operation import Operation, answer
+from ottla.registry.routes.parameters import page, path_text
+
+
+@dataclass(frozen=True, slots=True)
+class ContextRoutes:
+    """The family's endpoints."""
+
+    registry: Registry
+
+    def operations(self) -> Sequence[Operation]:
+        return (
+            Operation("GET", "/contexts", self.contexts),
+            Operation("DELETE", "/contexts/{context}", self.delete_context, writes=True),
+        )
+
+    async def contexts(self, request: Request) -> Response:
+        prefix = request.query_params.get("contextPrefix", "")
+        return answer(request, page(request, self.registry.reads.contexts(prefix)))
+
+    async def delete_context(self, request: Request) -> Response:
+        context = path_text(request, "context").strip(":")
+        await self.registry.write(lambda: self.registry.writes.delete_context(context))
+        return Response(status_code=204)

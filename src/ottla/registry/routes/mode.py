@@ -1,0 +1,58 @@
+"""Whether a subject, a context (`:.c:`) or the whole registry may be written, or is being imported.
+
+GET    /mode[/S]    `?defaultToGlobal` looks further where the subject says nothing
+PUT    /mode[/S]    IMPORT needs a subject without versions, or `?force`
+DELETE /mode[/S]    what held until now; `?recursive` for all subjects of a context
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ottla.registry.registry import Registry
+from ottla.registry.routes.bodies import mode_request
+from ottla.registry.routes.operation import Operation, answer
+from ottla.registry.routes.parameters import flag, optional_subject_of
+
+
+@dataclass(frozen=True, slots=True)
+class ModeRoutes:
+    """The family's endpoints."""
+
+    registry: Registry
+
+    def operations(self) -> Sequence[Operation]:
+        return tuple(
+            operation
+            for path in ("/mode", "/mode/{subject}")
+            for operation in (
+                Operation("GET", path, self.mode),
+                Operation("PUT", path, self.set_mode, writes=True),
+                Operation("DELETE", path, self.delete_mode, writes=True),
+            )
+        )
+
+    async def mode(self, request: Request) -> Response:
+        subject = optional_subject_of(request)
+        return _answer(request, self.registry.reads.mode(subject, flag(request, "defaultToGlobal")))
+
+    async def set_mode(self, request: Request) -> Response:
+        subject, force = optional_subject_of(request), flag(request, "force")
+        mode = await mode_request(request, self.registry)
+        return _answer(
+            request, await self.registry.write(lambda: self.registry.writes.set_mode(subject, mode, force))
+        )
+
+    async def delete_mode(self, request: Request) -> Response:
+        subject, recursive = optional_subject_of(request), flag(request, "recursive")
+        return _answer(
+            request, await self.registry.write(lambda: self.registry.writes.delete_mode(subject, recursive))
+        )
+
+
+def _answer(request: Request, mode: str) -> Response:
+    return answer(request, {"mode": mode})

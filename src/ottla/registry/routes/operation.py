@@ -1,0 +1,118 @@
+"""One method of one path: what it accepts, what media type it answers in, and whether the primary must do it.
+
+A request with a body names one of CONSUMED as its Content-Type, or nothing (415 otherwise). The answer is of
+the first of PRODUCED that the Accept header likes best (406 when it likes none); so are errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ottla.registry.forwarding import Endpoint, on_primary
+from ottla.registry.registry import Registry
+from ottla.web.application import error_answer, json_answer
+from ottla.web.errors import ApiError
+
+MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
+PRODUCED: Final = (MEDIA_TYPE, "application/vnd.schemaregistry+json", "application/json")
+CONSUMED: Final = frozenset((*PRODUCED, "application/octet-stream"))
+MAX_ACCEPTED_RANGES: Final = 64
+"""Of one Accept header; what follows is not looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """`path` is Starlette's; of a write (`writes`) the whole request goes to the primary."""
+
+    method: str
+    path: str
+    endpoint: Endpoint
+    writes: bool = False
+
+
+def routes_of(registry: Registry, operations: Iterable[Operation]) -> list[Route]:
+    """A route for each path, in the order in which paths are first named."""
+    by_path: dict[str, dict[str, Endpoint]] = {}
+    for operation in operations:
+        endpoint = operation.endpoint
+        if operation.writes:
+            endpoint = on_primary(registry, endpoint)
+        methods = by_path.setdefault(operation.path, {})
+        assert operation.method not in methods, operation
+        methods[operation.method] = _negotiated(endpoint)
+    return [Route(path, _by_method(methods), methods=list(methods)) for path, methods in by_path.items()]
+
+
+def answer(request: Request, content: Any, status: int = 200) -> Response:
+    """`content` as JSON of the media type that the request asks for."""
+    return json_answer(content, status, _media_type(request))
+
+
+def text_answer(request: Request, text: str) -> Response:
+    """A schema's text as it is."""
+    return Response(text.encode(), media_type=_media_type(request))
+
+
+@lru_cache(maxsize=64)
+def negotiate(accept: str) -> str | None:
+    """Which of PRODUCED this Accept header likes best; None when it wants none of them."""
+    weights = dict.fromkeys(PRODUCED, (0, 0.0))
+    for text in accept.split(",", MAX_ACCEPTED_RANGES)[:MAX_ACCEPTED_RANGES]:
+        name, *parameters = (part.strip().lower() for part in text.split(";"))
+        weight = _weight(parameters)
+        for media_type in PRODUCED:
+            # the most specific range decides
+            specific = {media_type: 3, "application/*": 2, "*/*": 1}.get(name, 0)
+            if specific > weights[media_type][0]:
+                weights[media_type] = (specific, weight)
+    best = max(PRODUCED, key=lambda media_type: weights[media_type][1])
+    return best if weights[best][1] > 0 else None
+
+
+def _weight(parameters: Iterable[str]) -> float:
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "q":
+            try:
+                weight = float(value)
+            except ValueError:
+                return 0.0
+            return weight if 0 <= weight <= 1 else 0.0
+    return 1.0
+
+
+def _media_type(request: Request) -> str:
+    return negotiate(request.headers.get("accept", "*/*")) or MEDIA_TYPE
+
+
+def _by_method(endpoints: dict[str, Endpoint]) -> Endpoint:
+    async def chosen(request: Request) -> Response:
+        method = "GET" if request.method == "HEAD" else request.method
+        return await endpoints[method](request)
+
+    return chosen
+
+
+def _negotiated(endpoint: Endpoint) -> Endpoint:
+    async def checked(request: Request) -> Response:
+        if request.method in ("POST", "PUT"):
+            named = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if named and named not in CONSUMED:
+                raise HTTPException(415)
+        media_type = negotiate(request.headers.get("accept", "*/*"))
+        if media_type is None:
+            raise HTTPException(406)
+        try:
+            return await endpoint(request)
+        except ApiError as error:
+            return error_answer(error.status, error.error_code, error.message, media_type)
+
+    return checked

@@ -1,0 +1,112 @@
+"""Schemas, whatever their subjects.
+
+GET /schemas                        versions, at most `schema.search.max.limit` at a time
+GET /schemas/types                  the formats
+GET /schemas/ids/I[/schema]         a schema; its text alone. `?subject` says in which context the id is
+                                    meant, and has the subject and version told; `?fetchMaxId` has the
+                                    highest id told
+GET /schemas/ids/I/subjects         names that have a version of this id
+GET /schemas/ids/I/versions         the same with versions
+GET /schemas/guids/G[/ids]          a schema by its guid; its id in each context
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ottla.registry.core.contexts import context_of
+from ottla.registry.core.image import StoredSchema
+from ottla.registry.registry import Registry
+from ottla.registry.routes.answers import formatted, id_answer, version_answer
+from ottla.registry.routes.operation import Operation, answer, text_answer
+from ottla.registry.routes.parameters import flag, id_of, page, path_text, query_subject
+from ottla.registry.settings import SEARCH_DEFAULT_LIMIT, SEARCH_MAX_LIMIT
+from ottla.schemas.model import SchemaType
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRoutes:
+    """The family's endpoints."""
+
+    registry: Registry
+
+    def operations(self) -> Sequence[Operation]:
+        one = "/schemas/ids/{id}"
+        return (
+            Operation("GET", one, self.by_id),
+            Operation("GET", f"{one}/schema", self.text_by_id),
+            Operation("GET", f"{one}/subjects", self.subjects_of_id),
+            Operation("GET", f"{one}/versions", self.versions_of_id),
+            Operation("GET", "/schemas", self.schemas),
+            Operation("GET", "/schemas/types", self.types),
+            Operation("GET", "/schemas/guids/{guid}", self.by_guid),
+            Operation("GET", "/schemas/guids/{guid}/ids", self.ids_of_guid),
+        )
+
+    async def schemas(self, request: Request) -> Response:
+        query = request.query_params
+        aliases = flag(request, "aliases")
+        found = self.registry.reads.schemas(
+            query.get("subjectPrefix", ""),
+            aliases,
+            flag(request, "deleted"),
+            flag(request, "latestOnly"),
+            query.get("ruleType") or None,
+        )
+        settings = self.registry.settings
+        limit = settings[SEARCH_MAX_LIMIT]
+        if not query.get("limit"):
+            limit = min(limit, settings[SEARCH_DEFAULT_LIMIT])
+        answers: list[dict[str, Any]] = []
+        for stored, names in page(request, found, limit):
+            told = version_answer(stored, stored.schema)
+            if aliases:
+                told["aliases"] = list(names)
+            answers.append(told)
+        return answer(request, answers)
+
+    async def types(self, request: Request) -> Response:
+        return answer(request, [SchemaType.JSON, SchemaType.PROTOBUF, SchemaType.AVRO])
+
+    async def by_id(self, request: Request) -> Response:
+        subject = query_subject(request)
+        stored = self._stored(request)
+        told = id_answer(stored, await formatted(request, self.registry, stored))
+        if subject is not None:
+            told = {"subject": stored.subject, "version": stored.version, "id": stored.id, **told}
+        if flag(request, "fetchMaxId"):
+            told["maxId"] = self.registry.reads.max_id(context_of(subject or ""))
+        return answer(request, told)
+
+    async def text_by_id(self, request: Request) -> Response:
+        schema = await formatted(request, self.registry, self._stored(request))
+        return text_answer(request, schema.text)
+
+    async def subjects_of_id(self, request: Request) -> Response:
+        names = dict.fromkeys(stored.subject for stored in self._uses(request))
+        return answer(request, page(request, list(names)))
+
+    async def versions_of_id(self, request: Request) -> Response:
+        pairs = [{"subject": stored.subject, "version": stored.version} for stored in self._uses(request)]
+        return answer(request, page(request, pairs))
+
+    async def by_guid(self, request: Request) -> Response:
+        stored = self.registry.reads.by_guid(path_text(request, "guid"))
+        return answer(request, id_answer(stored, await formatted(request, self.registry, stored)))
+
+    async def ids_of_guid(self, request: Request) -> Response:
+        found = self.registry.reads.ids_of_guid(path_text(request, "guid"))
+        return answer(request, [{"context": context, "id": schema_id} for context, schema_id in found])
+
+    def _stored(self, request: Request) -> StoredSchema:
+        return self.registry.reads.by_id(id_of(request), query_subject(request))
+
+    def _uses(self, request: Request) -> Sequence[StoredSchema]:
+        return self.registry.reads.uses_of_id(
+            id_of(request), query_subject(request), flag(request, "deleted")
+        )

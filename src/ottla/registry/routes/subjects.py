@@ -1,0 +1,162 @@
+"""Subjects and their versions.
+
+GET    /subjects                              names; without a prefix, those of all contexts
+POST   /subjects/S                            under which version is this schema registered (a read)
+DELETE /subjects/S                            the versions that were deleted
+GET    /subjects/S/metadata                   the newest version with these properties (`key` and `value`)
+GET    /subjects/S/versions                   numbers; with `deletedAsNegative` the deleted ones are negative
+POST   /subjects/S/versions                   register; what is registered already any instance answers itself
+GET    /subjects/S/versions/V[/schema]        a version; its text alone
+DELETE /subjects/S/versions/V                 the number that was deleted
+GET    /subjects/S/versions/V/referencedby    ids of the schemas that refer to it
+POST   /subjects/S/versions/V/tags            register it again with other tags
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ottla.registry.core.contexts import ALL_CONTEXTS
+from ottla.registry.core.image import StoredSchema
+from ottla.registry.core.reading import SchemaRequest
+from ottla.registry.forwarding import on_primary
+from ottla.registry.registry import Registry
+from ottla.registry.routes.answers import formatted, registered_answer, version_answer
+from ottla.registry.routes.bodies import reread, schema_request
+from ottla.registry.routes.operation import Operation, answer, text_answer
+from ottla.registry.routes.parameters import flag, page, shown, subject_of, version_of
+from ottla.web.bodies import hung_up
+from ottla.web.errors import ApiError
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectRoutes:
+    """The family's endpoints."""
+
+    registry: Registry
+
+    def operations(self) -> Sequence[Operation]:
+        subject = "/subjects/{subject}"
+        versions = f"{subject}/versions"
+        version = f"{versions}/{{version}}"
+        return (
+            Operation("POST", subject, self.look_up),
+            Operation("POST", versions, self.register),
+            Operation("GET", version, self.version),
+            Operation("GET", versions, self.versions),
+            Operation("GET", "/subjects", self.subjects),
+            Operation("GET", f"{version}/schema", self.text),
+            Operation("GET", f"{version}/referencedby", self.referenced_by),
+            Operation("GET", f"{subject}/metadata", self.latest_with_metadata),
+            Operation("DELETE", version, self.delete_version, writes=True),
+            Operation("DELETE", subject, self.delete_subject, writes=True),
+            Operation("POST", f"{version}/tags", self.change_tags, writes=True),
+        )
+
+    async def subjects(self, request: Request) -> Response:
+        prefix = request.query_params.get("subjectPrefix", ALL_CONTEXTS)
+        return answer(request, page(request, self.registry.reads.subjects(prefix, shown(request))))
+
+    async def look_up(self, request: Request) -> Response:
+        wanted = await schema_request(request, self.registry)
+        normalize, deleted = flag(request, "normalize"), flag(request, "deleted")
+        subject = subject_of(request)
+        found = await self.registry.consider(
+            lambda: self.registry.reads.lookup(subject, wanted, normalize, deleted),
+            partial(hung_up, request),
+        )
+        return await self._version(request, found)
+
+    async def delete_subject(self, request: Request) -> Response:
+        subject, permanent = subject_of(request), flag(request, "permanent")
+        deleted = await self.registry.write(lambda: self.registry.writes.delete_subject(subject, permanent))
+        return answer(request, list(deleted))
+
+    async def latest_with_metadata(self, request: Request) -> Response:
+        query = request.query_params
+        properties = dict(zip(query.getlist("key"), query.getlist("value"), strict=False))
+        deleted = flag(request, "deleted")
+        return await self._version(
+            request, self.registry.reads.latest_with_metadata(subject_of(request), properties, deleted)
+        )
+
+    async def versions(self, request: Request) -> Response:
+        negative = flag(request, "deletedAsNegative")
+        found = self.registry.reads.versions(subject_of(request), shown(request), negative)
+        return answer(request, page(request, found))
+
+    async def register(self, request: Request) -> Response:
+        """Producers register what is there whenever they start: that needs neither primary nor topic."""
+        if self.registry.is_primary and self.registry.state.problem is None:
+            return await self._register(request)
+        request = await reread(request, self.registry)
+        found = await self._registered_already(request)
+        if found is not None:
+            return await self._registered(request, found)
+        return await on_primary(self.registry, self._register)(request)
+
+    async def _register(self, request: Request) -> Response:
+        subject, normalize = subject_of(request), flag(request, "normalize")
+        wanted = await schema_request(request, self.registry)
+        stored = await self.registry.write(
+            lambda: self.registry.writes.register(subject, wanted, normalize), partial(hung_up, request)
+        )
+        return await self._registered(request, stored)
+
+    async def _registered_already(self, request: Request) -> StoredSchema | None:
+        """As far as this instance knows. Whatever is wrong with the request is for the primary to say."""
+        try:
+            subject = subject_of(request)
+            wanted = await schema_request(request, self.registry)
+            if wanted != SchemaRequest(wanted.schema):
+                return None
+            normalize = flag(request, "normalize")
+            found = await self.registry.consider(
+                lambda: self.registry.reads.lookup(subject, wanted, normalize),
+                partial(hung_up, request),
+            )
+        except ApiError:
+            return None
+        return found if found.subject == subject else None
+
+    async def version(self, request: Request) -> Response:
+        return await self._version(request, self._stored(request))
+
+    async def text(self, request: Request) -> Response:
+        schema = await formatted(request, self.registry, self._stored(request))
+        return text_answer(request, schema.text)
+
+    async def delete_version(self, request: Request) -> Response:
+        subject, version, permanent = subject_of(request), version_of(request), flag(request, "permanent")
+        deleted = await self.registry.write(
+            lambda: self.registry.writes.delete_version(subject, version, permanent)
+        )
+        return answer(request, deleted)
+
+    async def referenced_by(self, request: Request) -> Response:
+        version, deleted = version_of(request), flag(request, "deleted")
+        found = self.registry.reads.referenced_by(subject_of(request), version, deleted)
+        return answer(request, page(request, found))
+
+    async def change_tags(self, request: Request) -> Response:
+        subject, version = subject_of(request), version_of(request)
+        wanted = await schema_request(request, self.registry)
+        stored = await self.registry.write(
+            lambda: self.registry.writes.change_tags(subject, version, wanted), partial(hung_up, request)
+        )
+        return answer(request, registered_answer(stored, stored.schema))
+
+    def _stored(self, request: Request) -> StoredSchema:
+        deleted = flag(request, "deleted")
+        return self.registry.reads.version(subject_of(request), version_of(request), deleted)
+
+    async def _registered(self, request: Request, stored: StoredSchema) -> Response:
+        return answer(request, registered_answer(stored, await formatted(request, self.registry, stored)))
+
+    async def _version(self, request: Request, stored: StoredSchema) -> Response:
+        return answer(request, version_answer(stored, await formatted(request, self.registry, stored)))

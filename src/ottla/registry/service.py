@@ -1,0 +1,68 @@
+"""`ottla registry` as a service: its settings, its instance and its application, put together."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ottla.client.kafka_access import KafkaAccess
+from ottla.registry import settings as names
+from ottla.registry.app import registry_application
+from ottla.registry.instance import RegistryInstance
+from ottla.registry.membership import Identity
+from ottla.web.server import HttpAddress
+from ottla.web.settings import Settings, warn_of_unknown
+
+_CLIENT_PREFIX = "kafkastore."
+_ANYWHERE = frozenset({"", "0.0.0.0", "::"})
+
+
+class RegistryService:
+    """Satisfies `Service`."""
+
+    name = "registry"
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._instance: RegistryInstance | None = None
+        self._application: ASGIApp | None = None
+
+    @classmethod
+    def from_given(cls, given: Mapping[str, str]) -> RegistryService:
+        """The service of these settings. Raises ServiceError."""
+        settings = Settings(names.SETTINGS, given)
+        warn_of_unknown("registry", given, names.SETTINGS, (_CLIENT_PREFIX,))
+        return cls(settings)
+
+    async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers once started."""
+        assert self._application is not None
+        await self._application(scope, receive, send)
+
+    async def start(self, address: HttpAddress) -> None:
+        """Ready when all schemas were read. Raises ServiceError."""
+        host = self._settings[names.HOST_NAME] or address.host
+        if host in _ANYWHERE:
+            host = socket.gethostname()
+        identity = Identity(host, address.port, self._settings[names.LEADER_ELIGIBILITY])
+        self._instance = RegistryInstance(self._settings, self._access(), identity)
+        self._application = registry_application(self._instance)
+        await self._instance.start()
+
+    def _access(self) -> KafkaAccess:
+        own = {setting.name for setting in names.SETTINGS}
+        given = self._settings.with_prefix(_CLIENT_PREFIX)
+        properties = {name: text for name, text in given.items() if _CLIENT_PREFIX + name not in own}
+        return KafkaAccess(self._settings[names.BOOTSTRAP_SERVERS], properties)
+
+    async def failed(self) -> str:
+        """See `Service`."""
+        assert self._instance is not None
+        return await self._instance.failed()
+
+    async def stop(self) -> None:
+        """See `Service`."""
+        if self._instance is not None:
+            await self._instance.stop()

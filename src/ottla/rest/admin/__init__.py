@@ -1,0 +1,1 @@
+"""What the proxy reads and changes of a cluster."""

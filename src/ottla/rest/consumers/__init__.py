@@ -1,0 +1,1 @@
+"""Consumer instances of the REST API."""

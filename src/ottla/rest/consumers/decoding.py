@@ -1,0 +1,364 @@
+"""Records of a read -> the JSON of its answer, in every format: binary, JSON, Avro, JSON Schema, Protobuf.
+
+Keys and values are of the same format; null stays null. JSON is passed on as it was written, once it has been
+checked, so numbers keep all of their digits. Avro is told in its own JSON encoding (a union's value under its
+branch's name, bytes as characters, logical types as what they are made of; NaN as a string, as Java does),
+Protobuf in its JSON mapping, defaults included, as Confluent does.
+
+A record that can't be decoded ends its partition's part of the answer; nothing is left out silently.
+"""
+
+from __future__ import annotations
+
+import binascii
+import io
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, cast
+
+import orjson
+from confluent_kafka import Message
+
+from ottla.rest.consumers.consumer_settings import DataFormat
+from ottla.rest.records.encoding import HasMessages
+from ottla.rest.records.schema_registry import (
+    RegisteredSchema,
+    RegistryRefusal,
+    RegistryUnreachable,
+    SchemaRegistry,
+)
+from ottla.schemas import framing
+from ottla.schemas.model import SchemaType
+from ottla.web.errors import ApiError
+
+KEPT_DECODERS: Final = 500
+MAX_REASON_CHARACTERS: Final = 500
+
+Decode = Callable[[memoryview], bytes]
+"""What follows a payload's schema id -> JSON. May raise whatever its library raises."""
+
+
+class UndecodablePayload(Exception):
+    """Bytes that are not of the format; says why."""
+
+
+class _SchemaNeeded(Exception):
+    """The schema of this id is not known here yet."""
+
+    def __init__(self, schema_id: int) -> None:
+        super().__init__(schema_id)
+        self.schema_id = schema_id
+
+
+@dataclass(frozen=True, slots=True)
+class Undecodable:
+    """A record that does not fit the format, and why."""
+
+    topic: str
+    partition: int
+    offset: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Decoded:
+    """The JSON of records, one part each, and those records; the first that could not be decoded, if any."""
+
+    parts: list[bytes] = field(default_factory=list)
+    answered: list[Message] = field(default_factory=list)
+    problem: Undecodable | None = None
+
+
+class RunInThread(Protocol):
+    """Runs a function where it holds nobody up."""
+
+    async def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any: ...
+
+
+class SchemaDecoders:
+    """Decoders of the schemas that are in use, by their ids, bounded in number."""
+
+    def __init__(self, schemas: SchemaRegistry) -> None:
+        self._schemas = schemas
+        self._kept: OrderedDict[int, tuple[SchemaType, Decode]] = OrderedDict()
+
+    def known(self, schema_id: int) -> tuple[SchemaType, Decode] | None:
+        """If it was looked up before and is still kept; for threads too."""
+        return self._kept.get(schema_id)
+
+    async def find(self, schema_id: int) -> tuple[SchemaType, Decode]:
+        """Raises UndecodablePayload where there is no such schema, ApiError 408 without a registry."""
+        try:
+            schema = await self._schemas.by_id(schema_id)
+        except RegistryRefusal as refusal:
+            if refusal.status == 404:
+                raise UndecodablePayload(f"There is no schema {schema_id}: {refusal.message}") from None
+            raise ApiError(408, 40801, f"Schema registration or lookup failed: {refusal.message}") from None
+        except RegistryUnreachable as problem:
+            raise ApiError(408, 40801, f"Schema registration or lookup failed: {problem}") from None
+        try:
+            found = schema.parsed.schema_type, _MAKERS[schema.parsed.schema_type](schema)
+        except Exception as problem:
+            raise UndecodablePayload(f"Schema {schema_id} can't be read with: {_reason(problem)}") from None
+        self._kept[schema_id] = found
+        self._kept.move_to_end(schema_id)
+        if len(self._kept) > KEPT_DECODERS:
+            self._kept.popitem(last=False)
+        return found
+
+
+class RecordDecoder:
+    """Decodes records of one format."""
+
+    def __init__(self, data_format: DataFormat, decoders: SchemaDecoders) -> None:
+        self._decoders = decoders
+        self._schema_type = _SCHEMA_TYPES.get(data_format)
+        self._payload = self._framed if self._schema_type else _PLAIN[data_format]
+
+    async def decode(self, messages: Sequence[Message], in_thread: RunInThread) -> Decoded:
+        """All records up to the first of each partition that can't be decoded.
+
+        Raises ApiError 408 40801 when the registry can't be asked.
+        """
+        decoded = Decoded()
+        stopped: set[tuple[str | None, int | None]] = set()
+        # Found for this read, should there be more schemas than are kept.
+        found: dict[int, tuple[SchemaType, Decode] | UndecodablePayload] = {}
+        at = 0
+        while at < len(messages):
+            at, needed = await in_thread(self._decode_some, messages, at, decoded, stopped, found)
+            if needed is not None:
+                try:
+                    found[needed] = await self._decoders.find(needed)
+                except UndecodablePayload as problem:
+                    found[needed] = problem
+        return decoded
+
+    def _decode_some(
+        self,
+        messages: Sequence[Message],
+        start: int,
+        decoded: Decoded,
+        stopped: set[tuple[str | None, int | None]],
+        found: dict[int, tuple[SchemaType, Decode] | UndecodablePayload],
+    ) -> tuple[int, int | None]:
+        """Until all are done or a schema is needed: where to go on, and its id."""
+        for at in range(start, len(messages)):
+            message = messages[at]
+            topic, partition = message.topic(), message.partition()
+            if (topic, partition) in stopped:
+                continue
+            try:
+                part = orjson.dumps(
+                    {
+                        "topic": topic,
+                        "key": self._payload(message.key(), found),
+                        "value": self._payload(message.value(), found),
+                        "partition": partition,
+                        "offset": message.offset(),
+                    }
+                )
+            except _SchemaNeeded as needed:
+                return at, needed.schema_id
+            except Exception as problem:
+                # the libraries of the formats raise many kinds for bytes that are not theirs
+                stopped.add((topic, partition))
+                if decoded.problem is None:
+                    decoded.problem = Undecodable(
+                        topic or "", partition or 0, message.offset() or 0, _reason(problem)
+                    )
+                continue
+            decoded.parts.append(part)
+            decoded.answered.append(message)
+        return len(messages), None
+
+    def _framed(
+        self, payload: bytes | None, found: dict[int, tuple[SchemaType, Decode] | UndecodablePayload]
+    ) -> orjson.Fragment | None:
+        if payload is None:
+            return None
+        schema_id, data = framing.split_frame(payload)
+        if self._schema_type is SchemaType.JSON:
+            return checked_json(bytes(data))
+        known = found.get(schema_id) or self._decoders.known(schema_id)
+        if known is None:
+            raise _SchemaNeeded(schema_id)
+        if isinstance(known, UndecodablePayload):
+            raise known
+        schema_type, decode = known
+        if schema_type is not self._schema_type:
+            raise UndecodablePayload(
+                f"Schema {schema_id} is of the type {schema_type}, not {self._schema_type}"
+            )
+        return orjson.Fragment(decode(data))
+
+
+def base64_text(payload: bytes | None, _: Any = None) -> str | None:
+    """Binary data as JSON can say it."""
+    return None if payload is None else binascii.b2a_base64(payload, newline=False).decode()
+
+
+def checked_json(payload: bytes | None, _: Any = None) -> orjson.Fragment | None:
+    """JSON as it was written. Raises orjson.JSONDecodeError for bytes that are none."""
+    if payload is None:
+        return None
+    orjson.loads(payload)
+    return orjson.Fragment(payload)
+
+
+_SCHEMA_TYPES: Final = {
+    DataFormat.AVRO: SchemaType.AVRO,
+    DataFormat.JSON_SCHEMA: SchemaType.JSON,
+    DataFormat.PROTOBUF: SchemaType.PROTOBUF,
+}
+_PLAIN: Final[dict[DataFormat, Callable[..., Any]]] = {
+    DataFormat.BINARY: base64_text,
+    DataFormat.JSON: checked_json,
+}
+
+
+def _avro(schema: RegisteredSchema) -> Decode:
+    from fastavro import _read_py, json_writer, parse_schema, schemaless_reader
+
+    text = orjson.loads(schema.parsed.formatted("resolved"))
+    plain = _without_logical_types(text)
+    parsed = parse_schema(plain)
+    shape = _AvroShape()
+    shape.walk(plain, "")
+    if shape.bytes_for_nothing:
+        raise UndecodablePayload("an array's items take no bytes, so a few bytes could be any number of them")
+    # The reader in C overflows its stack on data that are nested deep enough; the one in Python raises.
+    read = _read_py.schemaless_reader if shape.recursive else schemaless_reader
+
+    def decode(data: memoryview) -> bytes:
+        # names of branches are kept, for a union may have several records of one shape
+        datum = read(io.BytesIO(data), parsed, None, return_record_name=True, return_named_type=True)
+        written = io.StringIO()
+        json_writer(written, parsed, [datum])
+        told = written.getvalue()
+        try:
+            orjson.loads(told)
+        except orjson.JSONDecodeError:
+            told = json.dumps(json.loads(told, parse_constant=str))
+        return told.encode()
+
+    return decode
+
+
+def _without_logical_types(schema: Any) -> Any:
+    """What readers would make of them (dates, decimals) has narrower bounds than what they are made of."""
+    match schema:
+        case dict():
+            return {
+                name: value if name in ("default", "symbols") else _without_logical_types(value)
+                for name, value in schema.items()
+                if name != "logicalType"
+            }
+        case list():
+            return [_without_logical_types(each) for each in schema]
+    return schema
+
+
+class _AvroShape:
+    """Whether a schema's data may be nested without end, or be many items in no bytes."""
+
+    def __init__(self) -> None:
+        self.recursive = False
+        self.bytes_for_nothing = False
+        self._open: set[str] = set()
+        self._empty: dict[str, bool] = {}
+
+    def walk(self, schema: Any, namespace: str) -> bool:
+        """Whether a value may take no bytes."""
+        if isinstance(schema, list):
+            for branch in schema:
+                self.walk(branch, namespace)
+            return False
+        if isinstance(schema, str):
+            return self._named(schema, namespace)
+        kind = schema["type"]
+        if kind in ("record", "error"):
+            return self._record(schema, namespace)
+        if kind == "fixed":
+            name = _full_name(schema, namespace)
+            self._empty[name] = schema["size"] == 0
+            return self._empty[name]
+        if kind == "enum":
+            self._empty[_full_name(schema, namespace)] = False
+            return False
+        if kind == "array":
+            self.bytes_for_nothing |= self.walk(schema["items"], namespace)
+            return False
+        if kind == "map":
+            self.walk(schema["values"], namespace)
+            return False
+        return self.walk(kind, namespace)
+
+    def _record(self, schema: Any, namespace: str) -> bool:
+        name = _full_name(schema, namespace)
+        inner = name.rpartition(".")[0]
+        self._open.add(name)
+        # all of them, not up to the first: each has to be looked at
+        fields = [self.walk(each["type"], inner) for each in schema["fields"]]
+        self._open.discard(name)
+        self._empty[name] = all(fields)
+        return self._empty[name]
+
+    def _named(self, name: str, namespace: str) -> bool:
+        if name == "null":
+            return True
+        for full in (name if "." in name or not namespace else f"{namespace}.{name}", name):
+            if full in self._open:
+                self.recursive = True
+                return False
+            if full in self._empty:
+                return self._empty[full]
+        return False
+
+
+def _full_name(schema: Any, namespace: str) -> str:
+    name: str = schema["name"]
+    if "." in name:
+        return name
+    space = schema.get("namespace", namespace)
+    return f"{space}.{name}" if space else name
+
+
+def _json_schema(_schema: RegisteredSchema) -> Decode:
+    def decode(data: memoryview) -> bytes:
+        orjson.loads(data)
+        return bytes(data)
+
+    return decode
+
+
+def _protobuf(schema: RegisteredSchema) -> Decode:
+    from google.protobuf.json_format import MessageToDict
+
+    messages = cast(HasMessages, schema.parsed)
+
+    def decode(data: memoryview) -> bytes:
+        path, rest = framing.split_message_index(data)
+        message = messages.message_class(path)()
+        message.ParseFromString(bytes(rest))
+        return orjson.dumps(MessageToDict(message, always_print_fields_with_no_presence=True))
+
+    return decode
+
+
+_MAKERS: Final[dict[SchemaType, Callable[[RegisteredSchema], Decode]]] = {
+    SchemaType.AVRO: _avro,
+    SchemaType.JSON: _json_schema,
+    SchemaType.PROTOBUF: _protobuf,
+}
+
+
+def _reason(problem: Exception) -> str:
+    text = str(problem)
+    if isinstance(problem, EOFError):
+        text = "the payload ends too soon"
+    elif not isinstance(problem, UndecodablePayload | framing.UnframedPayload | orjson.JSONDecodeError):
+        text = f"{type(problem).__name__}: {text}"
+    return text[:MAX_REASON_CHARACTERS]

@@ -1,0 +1,1 @@
+"""Records of requests: from JSON to bytes, into the cluster."""

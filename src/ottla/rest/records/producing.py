@@ -1,0 +1,349 @@
+"""Gives records to the cluster for both APIs, and tells what became of each.
+
+Theory of operation. One librdkafka producer serves all requests. Its delivery reports are taken on the event
+loop, by a poll of no length every POLL_SECONDS while records are under way: measured, that is faster than a
+thread that polls (0.70 to 0.51 million records a second), which fights the loop for the interpreter at every
+report. A report is a method call that notes partition and offset; the last of a request's wakes its waiter.
+
+What waits is bounded: records by MAX_IN_FLIGHT and by librdkafka's own queue, which both make `send` wait;
+bytes of requests by `work`. A record is acknowledged or given up within api.v3.produce.response.timeout.ms,
+librdkafka's own delivery.timeout.ms, so nobody is told of a failure that is a success later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from ottla.client.kafka_access import KafkaAccess
+from ottla.rest import kafka_errors
+from ottla.rest.records.bytes_in_work import BytesInWork
+from ottla.rest.records.schema_registry import SchemaRegistry
+from ottla.rest.settings import MAX_BODY_BYTES, RESPONSE_TIMEOUT_MS
+from ottla.web.errors import ApiError, ServiceError
+from ottla.web.settings import Settings
+
+log = logging.getLogger("ottla.services.rest")
+
+T = TypeVar("T")
+
+POLL_SECONDS: Final = 0.001
+IDLE_POLL_SECONDS: Final = 0.5
+MAX_IN_FLIGHT: Final = 50_000
+SLICE: Final = 1_000
+"""Records that are given to the producer between two looks at how much is under way."""
+METADATA_SECONDS: Final = 10.0
+KNOWN_TOPIC_SECONDS: Final = 30.0
+KNOWN_TOPICS: Final = 10_000
+CREATION_PAUSES: Final = (0.0, 0.1, 0.3)
+"""Before each look for a topic that the cluster may be creating because somebody asks for it."""
+STOP_SECONDS: Final = 5.0
+LINGER_MS: Final = 2
+WORK_BYTES: Final = 128 << 20
+"""Of requests, as they came; parsed, encoded and under way they take some five times that."""
+
+_DEFAULTS: Final[dict[str, Any]] = {
+    "partitioner": "murmur2_random",  # where Java's clients put keys
+    "acks": "all",
+    "queue.buffering.max.messages": 100_000,
+    "queue.buffering.max.kbytes": 128 << 10,
+}
+_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+class Outgoing(NamedTuple):
+    """A record to produce. `partition` -1 lets the producer choose, `timestamp` 0 (ms) is now."""
+
+    key: bytes | None
+    value: bytes | None
+    partition: int = -1
+    timestamp: int = 0
+    headers: list[tuple[str, str | bytes | None]] | None = None
+
+
+class Deliveries:
+    """What became of the records that one `send` got, by their places there.
+
+    Where `failures` has no entry, the record is at `offsets` of `partitions`, with `timestamps` (ms).
+    """
+
+    __slots__ = ("_left", "_waiter", "failures", "offsets", "partitions", "timestamps")
+
+    def __init__(self, count: int) -> None:
+        self.partitions = [-1] * count
+        self.offsets = [-1] * count
+        self.timestamps = [-1] * count
+        self.failures: dict[int, KafkaError] = {}
+        self._left = count
+        self._waiter: asyncio.Future[None] | None = None
+
+    def reported(self, place: int, error: KafkaError | None, message: Message | None) -> None:
+        """A delivery report, or what kept a record from being sent."""
+        if error is not None:
+            self.failures[place] = error
+        elif message is not None:
+            self.partitions[place] = message.partition()  # type: ignore[assignment]  # never None here
+            self.offsets[place] = message.offset()  # type: ignore[assignment]  # never None here
+            self.timestamps[place] = message.timestamp()[1]
+        self._left -= 1
+        if not self._left and self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def wait(self) -> None:
+        """Until all are told of. One waiter at a time."""
+        if self._left:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+
+
+class Producing:
+    """The producer of a proxy, and what both APIs need to know of topics."""
+
+    def __init__(self, settings: Settings, access: KafkaAccess, schemas: SchemaRegistry) -> None:
+        self.schemas = schemas
+        self.max_body_bytes = settings[MAX_BODY_BYTES]
+        self.work = BytesInWork(max(WORK_BYTES, 2 * self.max_body_bytes))
+        self._send_seconds = settings[RESPONSE_TIMEOUT_MS] / 1_000
+        given = {**access.properties, **settings.with_prefix("producer.")}
+        self._properties = access.confluent({**_DEFAULTS, **given})
+        if "message.timeout.ms" not in given:
+            self._properties.setdefault("delivery.timeout.ms", settings[RESPONSE_TIMEOUT_MS])
+        if "linger.ms" not in given:
+            # librdkafka refuses to linger for as long as a record may take
+            self._properties["linger.ms"] = min(LINGER_MS, settings[RESPONSE_TIMEOUT_MS] / 2)
+        self._may_be_idempotent = "enable.idempotence" not in given
+        self._producer: Producer | None = None
+        self._threads = ThreadPoolExecutor(2, "rest-metadata")
+        self._topics: dict[str, tuple[float, int]] = {}
+        self._cluster_id: str | None = None
+        self._line = asyncio.Lock()
+        self._freed = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._polls_soon = False
+        self._fatal = False
+        self._ending: asyncio.Task[None] | None = None
+        self._problem: asyncio.Future[str] | None = None
+
+    async def start(self) -> None:
+        """Make the producer; the cluster need not be there. Raises ServiceError for impossible settings."""
+        self._problem = asyncio.get_running_loop().create_future()
+        self._producer = self._new_producer()
+        self._poll_in(IDLE_POLL_SECONDS)
+
+    async def failed(self) -> str:
+        """Wait for as long as delivery reports are taken."""
+        assert self._problem is not None, "started"
+        return await asyncio.shield(self._problem)
+
+    async def stop(self) -> None:
+        """Send what is under way, for STOP_SECONDS at most; then give it up."""
+        producer = self._producer
+        if producer is not None:
+            until = time.monotonic() + STOP_SECONDS
+            while len(producer) and time.monotonic() < until:
+                producer.poll(0)
+                await asyncio.sleep(POLL_SECONDS)
+            if self._timer is not None:
+                self._timer.cancel()
+            self._producer = None
+            endings = [asyncio.ensure_future(self._give_up(producer))]
+            if self._ending is not None:
+                endings.append(self._ending)
+            await asyncio.wait(endings, timeout=STOP_SECONDS)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def cluster_id(self) -> str:
+        """The cluster's. Raises ApiError when no broker answers."""
+        if self._cluster_id is None:
+            self._cluster_id = await self._metadata(lambda: self._running().cluster_id(METADATA_SECONDS))
+        if self._cluster_id is None:
+            raise kafka_errors.unreachable("The cluster did not answer in time.")
+        return self._cluster_id
+
+    async def partitions(self, topic: str, at_least: int = 1) -> int | None:
+        """How many a topic has, None when there is no such topic. Looks again when fewer than `at_least`.
+
+        A cluster that creates topics on demand is given a moment to do it. Raises ApiError.
+        """
+        known = self._topics.get(topic)
+        if known is not None and known[0] > time.monotonic() and known[1] >= at_least:
+            return known[1]
+        if not _TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
+            return None
+        for pause in CREATION_PAUSES:
+            await asyncio.sleep(pause)
+            count = await self._metadata(lambda: self._ask_for_topic(topic))
+            if count:
+                if len(self._topics) >= KNOWN_TOPICS:
+                    self._topics.clear()
+                self._topics[topic] = (time.monotonic() + KNOWN_TOPIC_SECONDS, count)
+                return count
+        return None
+
+    async def send(self, topic: str, records: Sequence[Outgoing]) -> Deliveries:
+        """Give records to the producer, in this order; waits for room. `wait` of the answer for the rest.
+
+        Never raises for a record: what keeps one from being sent is its failure.
+        """
+        deliveries = Deliveries(len(records))
+        reported = deliveries.reported
+        until = time.monotonic() + self._send_seconds
+        for start in range(0, len(records), SLICE):
+            if start:
+                await asyncio.sleep(0)  # others have their turns
+            await self._room(until)
+            produce = self._running().produce
+            for place, record in enumerate(records[start : start + SLICE], start):
+                key, value, partition, timestamp, headers = record
+                report = partial(reported, place)
+                try:
+                    produce(topic, value, key, partition, report, None, timestamp, headers)
+                except BufferError:
+                    await self._send_when_room(topic, record, report, until)
+                    produce = self._running().produce
+                except KafkaException as problem:
+                    reported(place, problem.args[0], None)
+            self._poll_soon()
+        return deliveries
+
+    def forget_topic(self, topic: str) -> None:
+        """It may have been deleted: look again."""
+        self._topics.pop(topic, None)
+
+    async def _send_when_room(
+        self, topic: str, record: Outgoing, report: Callable[..., None], until: float
+    ) -> None:
+        """The queue is full: wait for deliveries and try again, until this time."""
+        key, value, partition, timestamp, headers = record
+        while True:
+            self._freed.clear()
+            self._poll_soon()
+            try:
+                async with asyncio.timeout(until - time.monotonic()):
+                    await self._freed.wait()
+                self._running().produce(topic, value, key, partition, report, None, timestamp, headers)
+                return
+            except BufferError:
+                continue
+            except TimeoutError:
+                report(KafkaError(KafkaError._QUEUE_FULL, "The producer's queue was full for too long"), None)
+                return
+            except KafkaException as problem:
+                report(problem.args[0], None)
+                return
+
+    async def _room(self, until: float) -> None:
+        """Wait, in line, while too many records are under way; not beyond this time."""
+        if not self._line.locked() and len(self._running()) < MAX_IN_FLIGHT:
+            return
+        try:
+            async with asyncio.timeout(until - time.monotonic()), self._line:
+                while len(self._running()) >= MAX_IN_FLIGHT:
+                    self._freed.clear()
+                    self._poll_soon()
+                    await self._freed.wait()
+        except TimeoutError:
+            return  # librdkafka's own bound refuses the rest, record by record
+
+    def _running(self) -> Producer:
+        if self._producer is None:
+            raise ApiError(503, 50301, "The proxy is stopping")
+        return self._producer
+
+    def _new_producer(self) -> Producer:
+        """Idempotent unless the user's settings rule that out, as with Java's."""
+        try:
+            if self._may_be_idempotent:
+                with suppress(KafkaException):
+                    return self._make({**self._properties, "enable.idempotence": True})
+            producer = self._make(self._properties)
+            if self._may_be_idempotent:
+                log.warning("the producer is not idempotent: its settings rule that out")
+                self._may_be_idempotent = False
+            return producer
+        except (KafkaException, TypeError, ValueError) as problem:
+            text = problem.args[0].str() if isinstance(problem, KafkaException) else str(problem)
+            raise ServiceError(f"ottla rest: the producer's settings: {text}") from None
+
+    def _make(self, properties: dict[str, Any]) -> Producer:
+        return Producer({**properties, "error_cb": self._complain}, logger=log)
+
+    def _complain(self, error: KafkaError) -> None:
+        """What librdkafka says of the cluster. A fatal error ends this producer: the poll makes another."""
+        log.warning("the producer: %s", error.str())
+        self._fatal |= error.fatal()
+
+    def _replace(self, ended: Producer) -> None:
+        """A producer that had a fatal error sends nothing more; what it still has fails."""
+        self._fatal = False
+        self._producer = self._new_producer()
+        self._ending = asyncio.create_task(self._give_up(ended), name="a producer's end")
+        self._freed.set()
+
+    async def _give_up(self, producer: Producer) -> None:
+        """Fail what it has and end it, in a thread as that waits for its own."""
+        producer.purge()
+        until = time.monotonic() + STOP_SECONDS
+        while len(producer) and time.monotonic() < until:
+            producer.poll(0)
+            await asyncio.sleep(POLL_SECONDS)
+        await asyncio.get_running_loop().run_in_executor(self._threads, producer.close)
+
+    def _poll_soon(self) -> None:
+        if not self._polls_soon:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._poll_in(POLL_SECONDS)
+
+    def _poll_in(self, seconds: float) -> None:
+        self._polls_soon = seconds == POLL_SECONDS
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._poll)
+
+    def _poll(self) -> None:
+        producer = self._producer
+        if producer is None:
+            return
+        try:
+            if producer.poll(0):
+                self._freed.set()
+            if self._ending is not None and self._ending.done():
+                self._ending.result()
+                self._ending = None
+            if self._fatal and self._ending is None:
+                self._replace(producer)
+        except Exception as problem:
+            log.exception("delivery reports can't be taken")
+            if self._problem is not None and not self._problem.done():
+                self._problem.set_result(f"the producer: {problem}")
+            return
+        self._poll_in(POLL_SECONDS if len(self._running()) else IDLE_POLL_SECONDS)
+
+    def _ask_for_topic(self, topic: str) -> int | None:
+        found = self._running().list_topics(topic, METADATA_SECONDS).topics.get(topic)
+        if found is None:
+            return None
+        if found.error is not None and found.error.code() in (
+            KafkaError.TOPIC_AUTHORIZATION_FAILED,
+            KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        ):
+            raise KafkaException(found.error)
+        return len(found.partitions)
+
+    async def _metadata(self, ask: Callable[[], T]) -> T:
+        """What the cluster says, asked in a thread. Raises ApiError."""
+        try:
+            async with asyncio.timeout(METADATA_SECONDS):
+                return await asyncio.get_running_loop().run_in_executor(self._threads, ask)
+        except TimeoutError:
+            raise kafka_errors.unreachable("The cluster did not answer in time.") from None
+        except KafkaException as problem:
+            raise kafka_errors.of_kafka_error(problem.args[0]) from None

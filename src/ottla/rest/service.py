@@ -1,0 +1,112 @@
+"""`ottla rest` as a service: its parts, started and stopped in order, and watched while they run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from starlette.types import ASGIApp
+
+from ottla.client.kafka_access import KafkaAccess
+from ottla.rest.admin.cluster_admin import ClusterAdmin
+from ottla.rest.app import all_routes, rest_application
+from ottla.rest.consumers.consumer_instances import ConsumerInstances
+from ottla.rest.operations import Api
+from ottla.rest.records.producing import Producing
+from ottla.rest.records.schema_registry import SchemaRegistry
+from ottla.rest.settings import (
+    BOOTSTRAP_SERVERS,
+    CLIENT_PREFIXES,
+    HOST_NAME,
+    MAX_BODY_BYTES,
+    SCHEMA_REGISTRY_URL,
+    SETTINGS,
+)
+from ottla.rest.urls import Urls
+from ottla.rest.v2 import consumers, produce
+from ottla.rest.v3 import records
+from ottla.web.server import HttpAddress
+from ottla.web.settings import Settings, warn_of_unknown
+
+log = logging.getLogger("ottla.services.rest")
+
+
+class Part(Protocol):
+    """What runs beside the routes: producers, consumer instances, admin clients."""
+
+    async def start(self) -> None:
+        """Become able to answer. Raises ServiceError."""
+
+    async def stop(self) -> None:
+        """Leave nothing behind; also after a `start` that raised."""
+
+    async def failed(self) -> str:
+        """Wait for as long as all is well; return what is not."""
+
+
+class RestService:
+    """The REST Proxy as one service of a process: `parts` that run, and `routes` that answer."""
+
+    name: Final = "rest"
+
+    def __init__(self, settings: Settings, access: KafkaAccess) -> None:
+        self._schemas = SchemaRegistry(settings[SCHEMA_REGISTRY_URL])
+        self._urls = Urls(settings[HOST_NAME])
+        admin = ClusterAdmin(settings, access)
+        producing = Producing(settings, access, self._schemas)
+        instances = ConsumerInstances(settings, access, self._schemas)
+        self.parts: tuple[Part, ...] = (admin, producing, instances)
+        self._started: list[Part] = []
+        api = Api(admin, self._urls, settings[MAX_BODY_BYTES])
+        others = [*produce.routes(producing), *records.routes(producing), *consumers.routes(instances)]
+        self.routes = all_routes(api, others)
+        self._app = rest_application(self.routes)
+
+    @classmethod
+    def from_given(cls, given: Mapping[str, str]) -> RestService:
+        """By the settings that the user gave. Raises ServiceError for a value that can't be."""
+        settings = Settings(SETTINGS, given)
+        warn_of_unknown("rest", given, SETTINGS, CLIENT_PREFIXES)
+        return cls(
+            settings, KafkaAccess(_hosts(settings[BOOTSTRAP_SERVERS]), settings.with_prefix("client."))
+        )
+
+    @property
+    def app(self) -> ASGIApp:
+        """What answers requests."""
+        return self._app
+
+    async def start(self, address: HttpAddress) -> None:
+        """Start all parts. The cluster need not be there yet. Raises ServiceError."""
+        self._urls.port = address.port
+        for part in self.parts:
+            self._started.append(part)
+            await part.start()
+
+    async def failed(self) -> str:
+        """Wait until one of the parts can't go on; what it says of that."""
+        watched = [asyncio.ensure_future(part.failed()) for part in self.parts]
+        try:
+            done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+            return f"ottla rest: {done.pop().result()}"
+        finally:
+            for task in watched:
+                task.cancel()
+            await asyncio.gather(*watched, return_exceptions=True)
+
+    async def stop(self) -> None:
+        """Stop the parts, the last that was started first."""
+        while self._started:
+            part = self._started.pop()
+            try:
+                await part.stop()
+            except Exception:
+                log.exception("%s did not stop cleanly", type(part).__name__)
+        await self._schemas.close()
+
+
+def _hosts(bootstrap: str) -> str:
+    """Without `PLAINTEXT://`, which Confluent's files put before hosts: security is a setting of its own."""
+    return ",".join(server.strip().rpartition("://")[2] for server in bootstrap.split(","))

@@ -1,0 +1,280 @@
+"""API v2: consumer instances, from their making to their end, over HTTP.
+
+POST /consumers/G makes an instance; below its base_uri are subscription, assignments, positions, offsets
+and records. A request that answers nothing is 204. GET records ends with its time (the smaller of ?timeout
+and consumer.request.timeout.ms), at max_bytes, or with more than fetch.min.bytes; it waits within its time
+for the group to give the instance its partitions, so a first read is not empty for that. v2 has no field for
+headers.
+
+Only what was sent counts as read. A record that does not fit the instance's format ends a read before it; the
+read after that is answered 422 42207, which names it, and it stays the next of its partition until positions
+are moved past it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any, Final
+from urllib.parse import quote
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from ottla.rest.consumers import consumer_errors
+from ottla.rest.consumers.consumer_instance import ConsumerInstance, Reading
+from ottla.rest.consumers.consumer_instances import ConsumerInstances
+from ottla.rest.consumers.consumer_settings import DataFormat
+from ottla.rest.v2 import consumer_bodies as bodies
+from ottla.web.application import json_answer
+from ottla.web.errors import ApiError
+
+MEDIA_TYPE: Final = "application/vnd.kafka.v2+json"
+MAX_GROUP_CHARACTERS: Final = 255
+SEND_BYTES: Final = 256 << 10
+SEND_SECONDS: Final = 30.0
+"""In which a client must take SEND_BYTES of its answer, or it does not count as sent."""
+TURNS_TO_SEE_A_CLIENT_LEAVE: Final = 3
+"""Of the event loop, from the connection's end to the watcher's."""
+_ANY_FORMAT: Final = frozenset(
+    {"*/*", "application/*", "application/json", "application/vnd.kafka+json", MEDIA_TYPE}
+)
+_HOST: Final = re.compile(r"[A-Za-z0-9._~-]+(:[0-9]{1,5})?|\[[0-9a-fA-F:.]+\](:[0-9]{1,5})?")
+
+
+def routes(instances: ConsumerInstances) -> list[BaseRoute]:
+    """The routes below /consumers."""
+    consumers = _Consumers(instances)
+    instance = "/consumers/{group}/instances/{instance}"
+    return [
+        Route("/consumers/{group}", consumers.create, methods=["POST"]),
+        Route(instance, consumers.delete, methods=["DELETE"]),
+        Route(f"{instance}/subscription", consumers.subscribe, methods=["POST"]),
+        Route(f"{instance}/subscription", consumers.subscription, methods=["GET"]),
+        Route(f"{instance}/subscription", consumers.unsubscribe, methods=["DELETE"]),
+        Route(f"{instance}/assignments", consumers.assign, methods=["POST"]),
+        Route(f"{instance}/assignments", consumers.assignments, methods=["GET"]),
+        Route(f"{instance}/positions", consumers.seek, methods=["POST"]),
+        Route(f"{instance}/positions/beginning", consumers.seek_to_beginning, methods=["POST"]),
+        Route(f"{instance}/positions/end", consumers.seek_to_end, methods=["POST"]),
+        Route(f"{instance}/offsets", consumers.commit, methods=["POST"]),
+        Route(f"{instance}/offsets", consumers.committed, methods=["GET"]),
+        Route(f"{instance}/records", consumers.records, methods=["GET"]),
+    ]
+
+
+class _Consumers:
+    """One method a request."""
+
+    def __init__(self, instances: ConsumerInstances) -> None:
+        self._instances = instances
+
+    async def create(self, request: Request) -> Response:
+        group: str = request.path_params["group"]
+        if len(group) > MAX_GROUP_CHARACTERS or not group.isprintable():
+            raise ApiError(422, 422, f"a group's name has {MAX_GROUP_CHARACTERS} characters at most")
+        instance = await self._instances.create(group, await bodies.read_object(request))
+        path = f"/consumers/{quote(group, safe='')}/instances/{quote(instance.name, safe='')}"
+        return _answer({"instance_id": instance.name, "base_uri": f"{self._base(request)}{path}"})
+
+    async def delete(self, request: Request) -> Response:
+        await self._instances.delete(request.path_params["group"], request.path_params["instance"])
+        return _nothing()
+
+    async def subscribe(self, request: Request) -> Response:
+        instance = self._instance(request)
+        body = await bodies.read_object(request, "topics", "topic_pattern")
+        pattern = bodies.topic_pattern(body)
+        topics = bodies.topics(body)
+        if pattern is not None:
+            if topics:
+                raise consumer_errors.illegal_state(
+                    "Subscription to topics, partitions and pattern are mutually exclusive"
+                )
+            await instance.subscribe_pattern(pattern)
+        elif body.get("topics") is None:
+            raise ApiError(422, 422, "topics or topic_pattern must be given")
+        else:
+            await instance.subscribe(topics)
+        return _nothing()
+
+    async def subscription(self, request: Request) -> Response:
+        return _answer({"topics": await self._instance(request).subscription()})
+
+    async def unsubscribe(self, request: Request) -> Response:
+        await self._instance(request).unsubscribe()
+        return _nothing()
+
+    async def assign(self, request: Request) -> Response:
+        instance = self._instance(request)
+        body = await bodies.read_object(request, "partitions")
+        if body.get("partitions") is None:
+            raise ApiError(422, 422, "partitions must be given")
+        await instance.assign(bodies.partitions(body))
+        return _nothing()
+
+    async def assignments(self, request: Request) -> Response:
+        found = await self._instance(request).assignment()
+        return _answer({"partitions": [{"topic": topic, "partition": number} for topic, number in found]})
+
+    async def seek(self, request: Request) -> Response:
+        instance = self._instance(request)
+        body = await bodies.read_object(request, "offsets", "timestamps")
+        await instance.seek(bodies.positions(body), bodies.times(body))
+        return _nothing()
+
+    async def seek_to_beginning(self, request: Request) -> Response:
+        return await self._seek_to_ends(request, beginning=True)
+
+    async def seek_to_end(self, request: Request) -> Response:
+        return await self._seek_to_ends(request, beginning=False)
+
+    async def _seek_to_ends(self, request: Request, *, beginning: bool) -> Response:
+        instance = self._instance(request)
+        body = await bodies.read_object(request, "partitions")
+        await instance.seek_to_ends(bodies.partitions(body), beginning=beginning)
+        return _nothing()
+
+    async def commit(self, request: Request) -> Response:
+        instance = self._instance(request)
+        body = await bodies.read_object(request, "offsets", "partitions")
+        commits = bodies.commits(body)
+        if commits or body.get("offsets") is None:
+            await instance.commit(commits)
+        return _nothing()
+
+    async def committed(self, request: Request) -> Response:
+        instance = self._instance(request)
+        body = await bodies.read_object(request, "partitions")
+        found = await instance.committed(bodies.partitions(body))
+        offsets = [
+            {
+                "topic": each.topic,
+                "partition": each.partition,
+                "offset": each.offset,
+                "metadata": each.metadata,
+            }
+            for each in found
+        ]
+        return _answer({"offsets": offsets})
+
+    async def records(self, request: Request) -> Response:
+        if request.method == "HEAD":  # Starlette adds it to GET, and reading has an effect
+            raise HTTPException(405, headers={"Allow": "GET"})
+        instance = self._instance(request)
+        data_format = instance.settings.data_format
+        if not accepts(request.headers.get("accept", ""), data_format):
+            raise ApiError(
+                406,
+                consumer_errors.FORMAT_MISMATCH,
+                "The requested embedded data format does not match the deserializer for this consumer "
+                f"instance, which is {data_format.media_type}",
+            )
+        bounds = self._instances.bounds(
+            instance, bodies.query_number(request, "timeout"), bodies.query_number(request, "max_bytes")
+        )
+        gone = asyncio.ensure_future(_client_leaves(request.receive))
+        try:
+            return _Records(await instance.read(bounds, gone), data_format)
+        finally:
+            gone.cancel()
+
+    def _instance(self, request: Request) -> ConsumerInstance:
+        return self._instances.find(request.path_params["group"], request.path_params["instance"])
+
+    def _base(self, request: Request) -> str:
+        """Scheme, host and port under which this instance is reached."""
+        server = request.scope.get("server") or ("127.0.0.1", None)
+        port = f":{server[1]}" if server[1] else ""
+        host = request.headers.get("host", "")
+        if self._instances.host_name is not None:
+            host = f"{self._instances.host_name}{port}"
+        elif not _HOST.fullmatch(host):
+            host = f"[{server[0]}]{port}" if ":" in server[0] else f"{server[0]}{port}"
+        return f"{request.scope.get('scheme', 'http')}://{host}"
+
+
+class _Records(Response):
+    """Sends a read's records in pieces, and lets it end with whether the client stayed for all of them."""
+
+    def __init__(self, reading: Reading, data_format: DataFormat) -> None:
+        self._reading = reading
+        super().__init__(None, 200, media_type=data_format.media_type)
+        size = sum(map(len, reading.parts)) + max(0, len(reading.parts) - 1) + 2
+        self.headers["content-length"] = str(size)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        gone = asyncio.ensure_future(_client_leaves(receive))
+        delivered = False
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            delivered = await self._send(send, gone)
+        except TimeoutError:
+            return  # the server ends the connection: its answer is not whole
+        finally:
+            gone.cancel()
+            # to its end whatever happens: the instance serves nobody else before
+            await asyncio.shield(self._reading.end(delivered))
+        if delivered:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send(self, send: Send, gone: asyncio.Future[None]) -> bool:
+        """Whether the client was there until the last piece. After it, one that has all may go at once."""
+        pieces = _pieces(self._reading.parts)
+        for left in range(len(pieces) - 1, -1, -1):
+            async with asyncio.timeout(SEND_SECONDS):
+                await send({"type": "http.response.body", "body": pieces[-1 - left], "more_body": True})
+            pieces[-1 - left] = b""
+            if left:
+                for _ in range(TURNS_TO_SEE_A_CLIENT_LEAVE):  # the server drops what is sent to nobody
+                    await asyncio.sleep(0)
+                if gone.done() or self._reading.instance.closed:
+                    return False
+        return True
+
+
+def _pieces(parts: list[bytes]) -> list[bytes]:
+    """A JSON array of these, in pieces of about SEND_BYTES. Empties `parts` to free them early."""
+    pieces: list[bytes] = []
+    held: list[bytes] = []
+    size = 0
+    for part in parts:
+        held.append(part)
+        size += len(part)
+        if size >= SEND_BYTES:
+            pieces.append(b",".join(held))
+            held, size = [], 0
+    if held:
+        pieces.append(b",".join(held))
+    parts.clear()
+    if not pieces:
+        return [b"[]"]
+    first, last = pieces[0], len(pieces) - 1
+    pieces[0] = b"[" + first
+    for at in range(1, len(pieces)):
+        pieces[at] = b"," + pieces[at]
+    pieces[last] += b"]"
+    return pieces
+
+
+async def _client_leaves(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def accepts(header: str, data_format: DataFormat) -> bool:
+    """Whether an Accept header takes records of this format; one that names no format takes any."""
+    ranges = [each.partition(";") for each in header.lower().split(",") if each.strip()]
+    taken = {name.strip() for name, _, rest in ranges if not re.fullmatch(r".*;?\s*q=0(\.0*)?\s*", rest)}
+    return not ranges or data_format.media_type in taken or not taken.isdisjoint(_ANY_FORMAT)
+
+
+def _answer(content: Any) -> Response:
+    return json_answer(content, 200, MEDIA_TYPE)
+
+
+def _nothing() -> Response:
+    return Response(status_code=204)

@@ -1,0 +1,108 @@
+"""The seven compatibility levels: against which older versions a schema is held, and in which direction."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from ottla.schemas.effort import Effort
+from ottla.schemas.format import Incompatibility, ParsedSchema
+from ottla.schemas.model import CompatibilityLevel, CompatibilityPolicy
+
+T = TypeVar("T")
+
+_BACKWARD: Final = frozenset(
+    (
+        CompatibilityLevel.BACKWARD,
+        CompatibilityLevel.BACKWARD_TRANSITIVE,
+        CompatibilityLevel.FULL,
+        CompatibilityLevel.FULL_TRANSITIVE,
+    )
+)
+_FORWARD: Final = frozenset(
+    (
+        CompatibilityLevel.FORWARD,
+        CompatibilityLevel.FORWARD_TRANSITIVE,
+        CompatibilityLevel.FULL,
+        CompatibilityLevel.FULL_TRANSITIVE,
+    )
+)
+_TRANSITIVE: Final = frozenset(
+    (
+        CompatibilityLevel.BACKWARD_TRANSITIVE,
+        CompatibilityLevel.FORWARD_TRANSITIVE,
+        CompatibilityLevel.FULL_TRANSITIVE,
+    )
+)
+
+_OTHER_SIDE: Final = {
+    "new schema": "old schema",
+    "old schema": "new schema",
+    "old one": "new one",
+    "new one": "old one",
+}
+_SIDES: Final = re.compile("|".join(_OTHER_SIDE))
+
+
+def first_incompatible(
+    level: CompatibilityLevel,
+    new: ParsedSchema,
+    newest_first: Iterable[tuple[T, ParsedSchema]],
+    policy: CompatibilityPolicy = CompatibilityPolicy.STRICT,
+) -> tuple[T, Sequence[Incompatibility]] | None:
+    """The newest of the older versions that the level does not allow `new` to follow, and why; or None.
+
+    Versions come with whatever names them. No more of them are taken than the level asks for.
+    """
+    found = first_with_problems(level, newest_first, lambda each: compared(level, new, each[1], policy))
+    return None if found is None else (found[0][0], found[1])
+
+
+def first_with_problems(
+    level: CompatibilityLevel,
+    newest_first: Iterable[T],
+    problems_with: Callable[[T], Sequence[Incompatibility]],
+) -> tuple[T, Sequence[Incompatibility]] | None:
+    """The first of the versions that a schema can't follow at this level, and why; or None.
+
+    No more of them are looked at than the level asks for.
+    """
+    if level is CompatibilityLevel.NONE:
+        return None
+    for version in newest_first:
+        problems = problems_with(version)
+        if problems:
+            return version, problems
+        if level not in _TRANSITIVE:
+            return None
+    return None
+
+
+def compared(
+    level: CompatibilityLevel,
+    new: ParsedSchema,
+    old: ParsedSchema,
+    policy: CompatibilityPolicy = CompatibilityPolicy.STRICT,
+    effort: Effort | None = None,
+) -> Sequence[Incompatibility]:
+    """Why `new` can't follow `old`: backward, it must read old data; forward, the old one must read its.
+
+    Raises what `ParsedSchema.incompatibilities` raises.
+    """
+    if new.schema_type is not old.schema_type:
+        description = f"a schema of type {new.schema_type} can't follow one of type {old.schema_type}"
+        return [Incompatibility("SCHEMA_TYPE_CHANGED", description)]
+    problems: list[Incompatibility] = []
+    if level in _BACKWARD:
+        problems += new.incompatibilities(old, policy, effort)
+    if level in _FORWARD:
+        problems += [_swapped(each) for each in old.incompatibilities(new, policy, effort)]
+    return problems
+
+
+def _swapped(problem: Incompatibility) -> Incompatibility:
+    """The formats call whoever reads the new schema; forward it is the old one that reads."""
+    swapped = _SIDES.sub(lambda found: _OTHER_SIDE[found.group()], problem.description)
+    return replace(problem, description=swapped)

@@ -1,0 +1,541 @@
+"""Can what was written with one JSON Schema be read with another? A walk over both, by Confluent's rules.
+
+The old schema is seen as all that it asks for together, and each thing that the new one asks for must
+follow from it: its base from the old base, or else from one of the old subschemas that must hold, or from
+each of those of which one must; its own subschemas from the old schema as a whole. Subschemas are paired by a
+maximum matching.
+
+Each pair is compared once. Recursive schemas are compatible unless a difference is found on the way round: a
+pair that is under way already is taken for compatible. What was concluded from that rests on it: it is kept
+as long as the pair is under way, becomes final if that ends compatible, and is forgotten if not. As each such
+end settles a pair for good, the pairs that are compared are at most the square of those that there are.
+What was found incompatible is final at once: fewer assumptions can't make it compatible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Final
+
+from ottla.schemas.effort import Effort
+from ottla.schemas.json_schema.arrays import array_differences
+from ottla.schemas.json_schema.dialects import DRAFT_7, Dialect
+from ottla.schemas.json_schema.differences import EXACT, Difference, Kind
+from ottla.schemas.json_schema.documents import json_key
+from ottla.schemas.json_schema.findings import NOTHING, Entry, Findings, is_bad
+from ottla.schemas.json_schema.objects import object_differences
+from ottla.schemas.json_schema.patterns import Patterns
+from ottla.schemas.json_schema.references import Graph
+from ottla.schemas.json_schema.scalars import (
+    number_differences,
+    string_differences,
+    type_differences,
+    value_differences,
+)
+from ottla.schemas.json_schema.views import SchemaValue, Sum, View, base_of, is_false, view_of
+
+PAIR_STEPS: Final = 25
+"""What comparing a pair of subschemas costs, beside a step for each of their keywords, names and values."""
+FINDING_STEPS: Final = 3
+"""What keeping a difference costs: bounds the memory."""
+_MAX_HOPS: Final = 64
+"""References to references; more are a circle."""
+
+_SCHEMA_MAPS: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "dependencies"})
+_SCHEMA_LISTS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_SCHEMAS: Final = frozenset(
+    {
+        "additionalItems",
+        "additionalProperties",
+        "contains",
+        "else",
+        "if",
+        "items",
+        "not",
+        "propertyNames",
+        "then",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+    }
+)
+_Pair = tuple[int, int]
+"""The ids of two schemas."""
+
+_REFERRING: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
+
+
+@dataclass(slots=True)
+class _Concluded:
+    """What was found for a pair. `rests_on`: a bit for each depth whose pair was taken for compatible."""
+
+    found: Findings
+    rests_on: int
+
+
+class Comparison:
+    """Compares subschemas of two documents, that must live as long as it does.
+
+    Differences in `compatible` count as none where the comparison has alternatives to choose from. All that
+    walks raises what `effort` raises.
+    """
+
+    def __init__(self, graphs: Sequence[Graph], compatible: frozenset[Kind], effort: Effort) -> None:
+        self._targets: dict[int, tuple[Any, ...]] = {}
+        self._dialects: dict[int, Dialect] = {}
+        for graph in graphs:
+            self._targets.update(graph.targets)
+            self._dialects.update(graph.dialects)
+        self._graphs = graphs
+        self._compatible = compatible
+        self._effort = effort
+        self.patterns = Patterns(effort)
+        self._views: dict[int, View] = {}
+        self._made: list[dict[str, Any]] = []
+        """Schemas of our own making: their ids must stay theirs."""
+        self._known: dict[_Pair, _Concluded] = {}
+        self._unsettled: list[_Pair] = []
+        """Those of the known pairs that rest on one that is under way, in the order in which they ended."""
+        self._under_way: dict[_Pair, int] = {}
+        """Pairs being compared, and how deep."""
+        self._resting: list[int] = [0]
+        """For each pair under way, and for who asks: what it rests on by now."""
+        self._resolved_to: dict[int, tuple[SchemaValue, tuple[str, ...]]] = {}
+        self._same: set[_Pair] = set()
+        self._different: set[_Pair] = set()
+        self._anything = self._make({}, DRAFT_7)
+        self._bases: dict[int, dict[str, Any]] = {}
+        self._split: dict[int, tuple[SchemaValue, ...]] = {}
+        self._exact: Comparison | None = None
+        self._pairs = 0
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs of subschemas were compared, each time counted."""
+        return self._pairs
+
+    def spend(self, steps: int = 1) -> None:
+        """Count steps that come next."""
+        self._effort.spend(steps)
+
+    def differences(self, old: SchemaValue, new: SchemaValue) -> Findings:
+        """What differs from `old` to `new`, at places within them."""
+        self.spend()
+        old, _ = self._resolved(old)
+        new, path = self._resolved(new)
+        found = self._pair_differences(old, new)
+        # places are told as the new schema has them
+        return Findings(found.below(*path), found.is_bad) if path else found
+
+    def is_compatible(self, old: SchemaValue, new: SchemaValue) -> bool:
+        """Whether all differences are compatible."""
+        return not self.differences(old, new).is_bad
+
+    def is_unrestricted(self, schema: SchemaValue) -> bool:
+        """Whether everything fits it."""
+        schema, _ = self._resolved(schema)
+        return schema is True or (isinstance(schema, dict) and self.view(schema).is_unrestricted)
+
+    def view(self, schema: Mapping[str, Any]) -> View:
+        """`schema` taken apart."""
+        view = self._views.get(id(schema))
+        if view is None:
+            dialect = self._dialects.get(id(schema), DRAFT_7)
+            view = self._views[id(schema)] = view_of(schema, dialect, self.targets_of(schema))
+        return view
+
+    def targets_of(self, schema: SchemaValue) -> tuple[SchemaValue, ...]:
+        """The schemas that its references mean."""
+        return self._targets.get(id(schema), ()) if isinstance(schema, dict) else ()
+
+    def keyword_differences(self, old: View, new: View, keyword: str) -> Iterator[Entry]:
+        """What differs between the subschemas under a keyword that either may lack."""
+        before, after = old.keywords.get(keyword, True), new.keywords.get(keyword, True)
+        if self.is_unrestricted(after):
+            if not self.is_unrestricted(before):
+                yield Difference(Kind.SCHEMA_REMOVED, (keyword,))
+        elif self.is_unrestricted(before):
+            yield Difference(Kind.SCHEMA_ADDED, (keyword,))
+        else:
+            yield from self.differences(before, after).below(keyword)
+
+    # --- a pair of schemas
+
+    def _resolved(self, schema: SchemaValue) -> tuple[SchemaValue, tuple[str, ...]]:
+        """What `schema` comes to where all it says is that another one must hold."""
+        if not isinstance(schema, dict):
+            return schema, ()
+        found = self._resolved_to.get(id(schema))
+        if found is None:
+            found = self._resolved_to[id(schema)] = self._resolve(schema)
+        return found
+
+    def _resolve(self, schema: SchemaValue) -> tuple[SchemaValue, tuple[str, ...]]:
+        path: tuple[str, ...] = ()
+        for _ in range(_MAX_HOPS):
+            part = self.view(schema).lone_part if isinstance(schema, dict) else None
+            if part is None:
+                return schema, path
+            schema, path = part.schema, (*path, *part.path)
+        return True, path  # it means only itself
+
+    def _pair_differences(self, old: SchemaValue, new: SchemaValue) -> Findings:
+        if old is new or is_false(old):
+            return NOTHING
+        if self.is_unrestricted(new):
+            return NOTHING if self.is_unrestricted(old) else self._told([Difference(Kind.SCHEMA_REMOVED)])
+        if not isinstance(new, dict):
+            return self._told([Difference(Kind.TYPE_CHANGED)])
+        if not isinstance(old, dict):
+            old = self._anything
+        pair = (id(old), id(new))
+        known = self._known.get(pair)
+        if known is not None:
+            self._resting[-1] |= known.rests_on
+            return known.found
+        if pair in self._under_way:
+            self._resting[-1] |= 1 << self._under_way[pair]
+            return NOTHING
+        return self._compare(pair, old, new)
+
+    def _compare(self, pair: _Pair, old: dict[str, Any], new: dict[str, Any]) -> Findings:
+        self._pairs += 1
+        self.spend(PAIR_STEPS + self.view(old).size + self.view(new).size)
+        depth, first = len(self._under_way), len(self._unsettled)
+        self._under_way[pair] = depth
+        self._resting.append(0)
+        found = self._told(self._all_differences(old, new))
+        rests_on = self._resting.pop() & ~(1 << depth)
+        if found.is_bad and self.are_same(old, new):
+            found, rests_on = NOTHING, 0
+        del self._under_way[pair]
+        if found.is_bad:
+            rests_on = 0
+        self._settle(first, depth, rests_on, kept=not found.is_bad)
+        self._known[pair] = _Concluded(found, rests_on)
+        if rests_on:
+            self._unsettled.append(pair)
+            self._resting[-1] |= rests_on
+        return found
+
+    def _settle(self, first: int, depth: int, rests_on: int, *, kept: bool) -> None:
+        """The pair at this depth has ended: what rests on it rests on what that does, or is forgotten."""
+        ended = self._unsettled[first:]
+        self.spend(len(ended) // 4)
+        del self._unsettled[first:]
+        for pair in ended:
+            concluded = self._known[pair]
+            if concluded.rests_on >> depth & 1:
+                if not kept:
+                    del self._known[pair]
+                    continue
+                concluded.rests_on = concluded.rests_on & ~(1 << depth) | rests_on
+            if concluded.rests_on:
+                self._unsettled.append(pair)
+
+    def _told(self, entries: Iterable[Entry]) -> Findings:
+        found = tuple(entries)
+        self.spend(FINDING_STEPS * len(found))
+        return Findings(found, self._is_bad(found))
+
+    def _is_bad(self, found: Iterable[Entry]) -> bool:
+        return is_bad(found, self._compatible)
+
+    def _make(self, schema: dict[str, Any], dialect: Dialect) -> dict[str, Any]:
+        self._made.append(schema)
+        self._dialects[id(schema)] = dialect
+        return schema
+
+    def _all_differences(self, old_schema: dict[str, Any], new_schema: dict[str, Any]) -> Iterator[Entry]:
+        old, new = self.view(old_schema), self.view(new_schema)
+        if new.has_base:
+            found = tuple(self._base_differences(old_schema, old, new))
+            if not self._is_bad(found) or not self._follows_from_subschemas(old, new_schema, new):
+                yield from found
+        yield from self._product_differences(old_schema, old, new)
+        for group in new.sums:
+            yield from self._sum_differences(old_schema, old, group)
+        yield from self._negation_differences(old, new)
+        yield from self._condition_differences(old_schema, old, new)
+
+    # --- the base
+
+    def _base_differences(self, old_schema: dict[str, Any], old: View, new: View) -> Iterator[Entry]:
+        if not old.has_base and old.sums:
+            yield Difference(Kind.SUM_TYPE_NARROWED)
+            return
+        yield from type_differences(old, new)
+        yield from value_differences(old, new)
+        types = old.types & new.types
+        if "string" in types:
+            yield from string_differences(old, new)
+        if types & {"integer", "fraction"}:
+            yield from number_differences(old, new)
+        if "object" in types:
+            yield from object_differences(self, old_schema, old, new)
+        if "array" in types:
+            yield from array_differences(self, old, new)
+
+    def _follows_from_subschemas(self, old: View, new_schema: dict[str, Any], new: View) -> bool:
+        """Whether what the base of the new schema asks for, subschemas of the old one ask for."""
+        if not old.parts and not old.sums:
+            return False
+        if {"unevaluatedProperties", "unevaluatedItems"} & new.keywords.keys():
+            return False  # what is evaluated depends on more than the base
+        base = self._base(new_schema, new)
+        if any(self.is_compatible(part.schema, base) for part in old.parts):
+            return True
+        return any(all(self.is_compatible(member, base) for member in group.members) for group in old.sums)
+
+    def _base(self, schema: dict[str, Any], view: View) -> dict[str, Any]:
+        """A schema of the base alone: the same one each time, as pairs are told by their ids."""
+        if view.is_base:
+            return schema
+        if id(schema) not in self._bases:
+            self._bases[id(schema)] = self._make(base_of(view), view.dialect)
+        return self._bases[id(schema)]
+
+    # --- subschemas that must hold
+
+    def _product_differences(self, old_schema: dict[str, Any], old: View, new: View) -> Iterator[Entry]:
+        if not new.parts:
+            if old.parts:
+                yield Difference(Kind.PRODUCT_TYPE_NARROWED, ("allOf",))
+            return
+        if len(old.parts) == len(new.parts) == 1:
+            part = new.parts[0]
+            found = self.differences(old.parts[0].schema, part.schema).below(*part.path)
+            if not self._is_bad(found) or not self.is_compatible(old_schema, part.schema):
+                yield from found
+            return
+        if len(new.parts) == 1 and not old.parts:
+            part = new.parts[0]
+            whole = self.differences(old_schema, part.schema)
+            if whole.is_bad:
+                yield from whole.below(*part.path)
+            return
+        befores, afters = [part.schema for part in old.parts], [part.schema for part in new.parts]
+        matching = maximum_matching(
+            len(afters),
+            len(befores),
+            lambda after, before: self.is_compatible(befores[before], afters[after]),
+        )
+        if len(befores) > len(afters):
+            yield Difference(Kind.PRODUCT_TYPE_NARROWED, ("allOf",))
+        left = [
+            index
+            for index in range(len(afters))
+            if index not in matching and not self.is_compatible(old_schema, afters[index])
+        ]
+        if not left:
+            return
+        if len(afters) > len(befores):
+            yield Difference(Kind.PRODUCT_TYPE_EXTENDED, ("allOf",))
+        else:
+            yield Difference(Kind.COMBINED_TYPE_SUBSCHEMAS_CHANGED, ("allOf",))
+        for index in left:
+            if index < len(befores):
+                yield from self.differences(befores[index], afters[index]).below(*new.parts[index].path)
+
+    # --- subschemas of which one must hold
+
+    def _sum_differences(self, old_schema: dict[str, Any], old: View, group: Sum) -> Iterator[Entry]:
+        befores = (*old.sums, *self._types_as_sum(old_schema, old, group.keyword))
+        attempts = [self._group_differences(before, group) for before in befores]
+        for found in attempts:
+            if not self._is_bad(found):
+                yield from found
+                return
+        is_sure = group.keyword == "anyOf" or self._compatible is not EXACT
+        if is_sure and any(self.is_compatible(old_schema, member) for member in group.members):
+            yield Difference(
+                Kind.COMBINED_TYPE_EXTENDED if old.parts else Kind.SUM_TYPE_EXTENDED, (group.keyword,)
+            )
+        elif attempts:
+            yield from attempts[0]
+        else:
+            kind = Kind.COMBINED_TYPE_CHANGED if old.parts else Kind.TYPE_CHANGED
+            yield Difference(kind, (group.keyword,))
+
+    def _types_as_sum(self, schema: dict[str, Any], view: View, keyword: str) -> list[Sum]:
+        """`type: [a, b]` asks for what a sum with a schema for each of the types does."""
+        if view.type_words < 2:
+            return []
+        if id(schema) not in self._split:
+            base = base_of(view)
+            self._split[id(schema)] = tuple(
+                self._make({**base, "type": name}, view.dialect) for name in base["type"]
+            )
+        return [Sum(keyword, self._split[id(schema)])]
+
+    def _group_differences(self, before: Sum, after: Sum) -> tuple[Entry, ...]:
+        path = (after.keyword,)
+        found: list[Entry] = []
+        if before.keyword != after.keyword:
+            if after.keyword == "oneOf":
+                return (Difference(Kind.COMBINED_TYPE_CHANGED, path),)
+            found.append(Difference(Kind.COMBINED_TYPE_EXTENDED, path))
+        matching = maximum_matching(
+            len(before.members),
+            len(after.members),
+            lambda old, new: self._may_pair(after, before.members[old], after.members[new]),
+        )
+        left = [index for index in range(len(before.members)) if index not in matching]
+        if after.keyword == "anyOf":  # two may come to the same one
+            left = [
+                index
+                for index in left
+                if not any(self.is_compatible(before.members[index], member) for member in after.members)
+            ]
+        elif self._compatible is EXACT and len(after.members) != len(before.members):
+            return (Difference(Kind.COMBINED_TYPE_SUBSCHEMAS_CHANGED, path),)
+        if len(after.members) > len(before.members):
+            found.append(Difference(Kind.SUM_TYPE_EXTENDED, path))
+        elif left and len(after.members) < len(before.members):
+            found.append(Difference(Kind.SUM_TYPE_NARROWED, path))
+        if left and len(after.members) >= len(before.members):
+            found.append(Difference(Kind.COMBINED_TYPE_SUBSCHEMAS_CHANGED, path))
+            # What is left on both sides: most likely one became the other.
+            free = (index for index in range(len(after.members)) if index not in matching.values())
+            for index, other in zip(left, free, strict=False):
+                below = self.differences(before.members[index], after.members[other])
+                found += below.below(after.keyword, str(other))
+        return tuple(found)
+
+    def _may_pair(self, after: Sum, old: SchemaValue, new: SchemaValue) -> bool:
+        if after.keyword == "oneOf" and self._compatible is EXACT:
+            # A wider member may fit what another one fits too; only Confluent's rules let that pass.
+            return self.are_same(old, new)
+        return self.is_compatible(old, new)
+
+    # --- negations and conditions
+
+    def _negation_differences(self, old: View, new: View) -> Iterator[Entry]:
+        if new.negated is None:
+            if old.negated is not None:
+                yield Difference(Kind.NOT_TYPE_NARROWED, ("not",))
+            return
+        views = (old, *(self.view(part.schema) for part in old.parts if isinstance(part.schema, dict)))
+        excluded = [view.negated for view in views if view.negated is not None]
+        if any(self._exactly().is_compatible(new.negated, each) for each in excluded):
+            if not any(self.are_same(new.negated, each) for each in excluded):
+                yield Difference(Kind.NOT_TYPE_NARROWED, ("not",))
+        else:
+            yield Difference(Kind.NOT_TYPE_EXTENDED, ("not",))
+
+    def _exactly(self) -> Comparison:
+        """Under a negation every difference that is let pass by courtesy would be a gap."""
+        if self._compatible is EXACT:
+            return self
+        if self._exact is None:
+            self._exact = Comparison(self._graphs, EXACT, self._effort)
+        return self._exact
+
+    def _condition_differences(self, old_schema: dict[str, Any], old: View, new: View) -> Iterator[Entry]:
+        if new.condition is None or not new.is_conditional:
+            if old.is_conditional:
+                yield Difference(Kind.SCHEMA_REMOVED, ("if",))
+            return
+        test, then, otherwise = new.condition
+        if old.condition is not None and self.are_same(old.condition[0], test):
+            for keyword, before, after in (
+                ("then", old.condition[1], then),
+                ("else", old.condition[2], otherwise),
+            ):
+                found = self.differences(before, after).below(keyword)
+                if self._is_bad(found) and self.is_compatible(old_schema, after):
+                    continue
+                yield from found
+        elif not (self.is_compatible(old_schema, then) and self.is_compatible(old_schema, otherwise)):
+            yield Difference(Kind.TYPE_CHANGED if old.is_conditional else Kind.SCHEMA_ADDED, ("if",))
+
+    # --- sameness
+
+    def are_same_sums(self, left: Sum, right: Sum) -> bool:
+        """Whether two sums have the same subschemas, one by one."""
+        return (
+            left.keyword == right.keyword
+            and len(left.members) == len(right.members)
+            and all(map(self.are_same, left.members, right.members))
+        )
+
+    def are_same(self, left: SchemaValue, right: SchemaValue) -> bool:
+        """Whether two schemas say the same in the same words, annotations and order of keywords apart."""
+        assumed: set[tuple[int, int]] = set()
+        if not self._agree(left, right, assumed):
+            return False
+        self._same.update(assumed)  # they hold together
+        return True
+
+    def _agree(self, left: SchemaValue, right: SchemaValue, assumed: set[tuple[int, int]]) -> bool:
+        """The same, where the pairs in `assumed` are: those that are under way already."""
+        if left is right:
+            return True
+        if not isinstance(left, dict) or not isinstance(right, dict):
+            return False
+        self.spend()
+        pair = (id(left), id(right))
+        if pair in self._same or pair in assumed:
+            return True
+        if pair in self._different:
+            return False
+        assumed.add(pair)
+        if self._say_the_same(left, right, assumed):
+            return True
+        self._different.add(pair)  # for good: what is assumed is only ever too favourable
+        return False
+
+    def _say_the_same(
+        self, left: dict[str, Any], right: dict[str, Any], assumed: set[tuple[int, int]]
+    ) -> bool:
+        dialect = self._dialects.get(id(left), DRAFT_7)
+        if dialect is not self._dialects.get(id(right), DRAFT_7):
+            return False
+        targets, others = self.targets_of(left), self.targets_of(right)
+        if len(targets) != len(others):
+            return False
+        if not all(self._agree(*pair, assumed) for pair in zip(targets, others, strict=True)):
+            return False
+        if targets and dialect.ref_hides_siblings:
+            return True
+        self.spend(self.view(left).size)
+        known = dialect.keywords | {"exclusiveMinimum", "exclusiveMaximum"}
+        mine = {name: value for name, value in left.items() if name in known}
+        theirs = {name: value for name, value in right.items() if name in known}
+        return mine.keys() == theirs.keys() and all(
+            self._same_value(name, value, theirs[name], assumed) for name, value in mine.items()
+        )
+
+    def _same_value(self, keyword: str, left: Any, right: Any, assumed: set[tuple[int, int]]) -> bool:
+        match left, right:
+            case dict(), dict() if keyword in _SCHEMA_MAPS:
+                return left.keys() == right.keys() and all(
+                    self._same_value("items", below, right[name], assumed) for name, below in left.items()
+                )
+            case list(), list() if keyword in _SCHEMA_LISTS or keyword == "items":
+                return len(left) == len(right) and all(
+                    self._same_value("items", *pair, assumed) for pair in zip(left, right, strict=True)
+                )
+            case dict(), dict() if keyword in _SCHEMAS:
+                return self._agree(left, right, assumed)
+        return keyword in _REFERRING or json_key(left) == json_key(right)
+
+
+def maximum_matching(left: int, right: int, fits: Callable[[int, int], bool]) -> dict[int, int]:
+    """Pairs of `left` with `right` items that fit, as many as there can be: Kuhn's algorithm."""
+    taken: dict[int, int] = {}
+
+    def place(item: int, tried: set[int]) -> bool:
+        # Its own place first, so that what is in the same order stays together.
+        for other in chain((item,) if item < right else (), range(right)):
+            if other not in tried and fits(item, other):
+                tried.add(other)
+                if other not in taken or place(taken[other], tried):
+                    taken[other] = item
+                    return True
+        return False
+
+    for item in range(left):
+        place(item, set())
+    return {item: other for other, item in taken.items()}

@@ -1,0 +1,233 @@
+"""Protobuf schemas: .proto texts, or descriptors in base64 as Python's serializer registers them.
+
+Either form becomes a descriptor of protoc's making, and that the canonical text: the same schema is the same
+text whether it came as a text, however it is laid out, or as a descriptor. Each parsed schema has a pool of
+descriptors of its own, freed with it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from google.protobuf import message_factory
+from google.protobuf.descriptor import Descriptor, FileDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError, Message
+
+from ottla.schemas.effort import Effort
+from ottla.schemas.format import Incompatibility, InvalidSchema, ParsedSchema
+from ottla.schemas.model import CompatibilityPolicy, SchemaType
+from ottla.schemas.protobuf import compatibility
+from ottla.schemas.protobuf.compiler import can_be_imported, compile_files
+from ottla.schemas.protobuf.known_types import comes_with_protoc
+from ottla.schemas.protobuf.names import ShortNames
+from ottla.schemas.protobuf.normal_form import in_normal_order, without_extensions
+from ottla.schemas.protobuf.printer import proto_text
+from ottla.schemas.protobuf.source_limits import SourceBudget
+from ottla.schemas.protobuf.text_values import OptionReader, quoted
+
+MAX_DESCRIPTOR_CHARACTERS: Final = 512 << 10
+"""Of a descriptor in base64: it is printed before its cost as a text is known."""
+_MAIN: Final = "default"
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/\r\n]+={0,2}\s*")
+
+
+class ProtobufFormat:
+    """The format, for `formats.py`."""
+
+    __slots__ = ()
+
+    @property
+    def schema_type(self) -> SchemaType:
+        return SchemaType.PROTOBUF
+
+    def parse(self, text: str, references: Mapping[str, str], *, new: bool = False) -> ProtobufSchema:
+        """Parse a text or a descriptor in base64. Raises InvalidSchema.
+
+        References are files that imports name; those that protoc brings itself (google/protobuf/…) are never
+        taken from a reference. `new` changes nothing: what protoc compiles once it always compiles.
+        """
+        if not text.strip():
+            raise InvalidSchema("the schema is empty")
+        sources = _Sources()
+        for name, reference in references.items():
+            if can_be_imported(name) and not comes_with_protoc(name):
+                sources.add(name, reference)
+        main = sources.unused_path(_MAIN)
+        sources.add(main, text)
+        return ProtobufSchema(main, sources.compile(main))
+
+
+class ProtobufSchema:
+    """A Protobuf file with all that it imports. Immutable."""
+
+    __slots__ = ("_canonical_text", "_file", "_names", "_pool", "_proto")
+
+    def __init__(self, path: str, files: Sequence[bytes]) -> None:
+        """`files` are serialized descriptors, each after those that it imports, that of `path` the last.
+
+        Raises InvalidSchema.
+        """
+        packages: list[str] = []
+        pool = _pool_of(files, packages)
+        self._pool = pool
+        self._file: FileDescriptor = pool.FindFileByName(path)
+        try:
+            self._proto = FileDescriptorProto.FromString(files[-1])
+        except DecodeError:
+            raise InvalidSchema("the schema is nested too deep") from None
+        self._names = ShortNames(pool, self._file.package, packages)
+        options = OptionReader(pool, self._names, left_out=None)
+        self._canonical_text = proto_text(self._proto, options, self._names)
+
+    @property
+    def schema_type(self) -> SchemaType:
+        return SchemaType.PROTOBUF
+
+    @property
+    def canonical_text(self) -> str:
+        """The .proto text without comments, in our layout."""
+        return self._canonical_text
+
+    @property
+    def name(self) -> str | None:
+        """The full name of the file's first message."""
+        messages = self._file.message_types_by_name
+        return next(iter(messages.values())).full_name if messages else None
+
+    @property
+    def file_descriptor(self) -> FileDescriptor:
+        """The file, in a pool of its own."""
+        return self._file
+
+    def normalized(self) -> str:
+        """The text of the file in normal order, with types by their full names."""
+        options = OptionReader(self._pool, None, left_out=None)
+        return proto_text(in_normal_order(self._proto), options)
+
+    def formatted(self, format_name: str) -> str:
+        """`serialized`: a FileDescriptorProto in base64; `ignore_extensions`: the text without extensions."""
+        match format_name:
+            case "serialized":
+                return base64.b64encode(self._proto.SerializeToString()).decode()
+            case "ignore_extensions":
+                options = OptionReader(self._pool, self._names, left_out=self._file.name)
+                return proto_text(without_extensions(self._proto), options, self._names)
+            case _:
+                return self._canonical_text
+
+    def incompatibilities(
+        self,
+        written: ParsedSchema,
+        policy: CompatibilityPolicy = CompatibilityPolicy.STRICT,
+        effort: Effort | None = None,
+    ) -> Sequence[Incompatibility]:
+        """Why data that was written with `written` can't be read with this schema; the policy has no say."""
+        if not isinstance(written, ProtobufSchema):
+            raise TypeError(f"a Protobuf schema can't be compared with one of {written.schema_type}")
+        return compatibility.incompatibilities(written.file_descriptor, self._file, effort)
+
+    def message_class(self, path: Sequence[int]) -> type[Message]:
+        """The class of the message at an index path: (0,) the file's first, (1, 0) the second's first nested.
+
+        Raises LookupError if there is no such message.
+        """
+        messages = list(self._file.message_types_by_name.values())
+        found: Descriptor | None = None
+        for index in path:
+            if not 0 <= index < len(messages):
+                raise LookupError(f"the schema has no message at the index path {list(path)}")
+            found = messages[index]
+            messages = list(found.nested_types)
+        if found is None:
+            raise LookupError("an index path has at least one index")
+        return message_factory.GetMessageClass(found)
+
+    def index_path(self, full_name: str) -> tuple[int, ...]:
+        """Where the message of that name is in the file. Raises LookupError if it is not there."""
+        try:
+            found: Descriptor | None = self._pool.FindMessageTypeByName(full_name)
+        except KeyError:
+            found = None
+        if found is None or found.file.name != self._file.name:
+            raise LookupError(f"the schema has no message {full_name!r}")
+        path: list[int] = []
+        while found is not None:
+            outer = found.containing_type
+            siblings = outer.nested_types if outer else self._file.message_types_by_name.values()
+            path.insert(0, [message.name for message in siblings].index(found.name))
+            found = outer
+        return tuple(path)
+
+
+class _Sources:
+    """The texts of one schema by their import paths; descriptors become texts as they are added."""
+
+    __slots__ = ("_budget", "_texts", "_without_syntax")
+
+    def __init__(self) -> None:
+        self._budget = SourceBudget()
+        self._texts: dict[str, str] = {}
+        self._without_syntax: set[str] = set()
+
+    def add(self, path: str, text: str) -> None:
+        """Take a text or a descriptor. Raises InvalidSchema."""
+        source = text.removeprefix("\ufeff")
+        if _BASE64.fullmatch(source) is not None:
+            if len(source) > MAX_DESCRIPTOR_CHARACTERS:
+                raise InvalidSchema(f"a descriptor in base64 is over {MAX_DESCRIPTOR_CHARACTERS} characters")
+            self._budget.spend_bytes(source)
+            source = self._text_of(_descriptor_from(source))
+        if not self._budget.spend(source):
+            self._without_syntax.add(path)
+        self._texts[path] = source
+
+    def compile(self, path: str) -> list[bytes]:
+        """The serialized descriptors of a file and its imports. Raises InvalidSchema."""
+        return compile_files(path, self._texts, frozenset(self._without_syntax))
+
+    def unused_path(self, wish: str) -> str:
+        """An import path that no reference has, nor a part of one."""
+        taken = {path.partition("/")[0] for path in self._texts}
+        while wish in taken:
+            wish += "_"
+        return wish
+
+    def _text_of(self, file: FileDescriptorProto) -> str:
+        """A descriptor's text, for protoc to judge; with its imports it tells what its own options are."""
+        pool: DescriptorPool | None = None
+        if file.dependency:
+            path = self.unused_path("imports")
+            imports = "".join(f"import {quoted(name)};\n" for name in file.dependency)
+            texts = self._texts | {path: f'syntax = "proto3";\n{imports}'}
+            imported = compile_files(path, texts, frozenset(self._without_syntax))[:-1]
+            named = FileDescriptorProto()
+            named.CopyFrom(file)
+            named.name = path
+            pool = _pool_of([*imported, named.SerializeToString()], [])
+        return proto_text(file, OptionReader(pool, None, left_out=None))
+
+
+def _descriptor_from(text: str) -> FileDescriptorProto:
+    try:
+        return FileDescriptorProto.FromString(
+            base64.b64decode(text.strip().replace("\n", "").replace("\r", ""))
+        )
+    except (binascii.Error, DecodeError):
+        raise InvalidSchema("neither a .proto text nor a FileDescriptorProto in base64") from None
+
+
+def _pool_of(files: Sequence[bytes], packages: list[str]) -> DescriptorPool:
+    """A pool of the files; adds their packages to the list."""
+    pool = DescriptorPool()
+    for serialized in files:
+        try:
+            packages.append(pool.AddSerializedFile(serialized).package)
+        except TypeError as refused:  # protobuf's runtime is stricter than protoc in places
+            raise InvalidSchema(str(refused)) from None
+    return pool

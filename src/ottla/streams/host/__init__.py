@@ -1,0 +1,1 @@
+"""Operators in Python on Spark: state in pages, values, event time."""

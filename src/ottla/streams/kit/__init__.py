@@ -1,0 +1,1 @@
+"""Topologies without a broker: the test kit and previews."""

@@ -1,0 +1,210 @@
+"""Run an operator in Python inside the test's own process, batch by batch, in place of Spark's state.
+
+Spark starts a Python of its own for each query with such an operator, and asks its state over a socket:
+seconds a test. Here the very processor that Spark would run (keyed_processor.py) runs in this process over
+the very rows that Spark would give it, with its pages in a dictionary. What is not tested is Spark's own
+part: its state store and its workers. What is gained, beside the time: breakpoints and coverage in the
+functions of a topology, and a clock that stands still.
+
+    sources -> events, as text, to the sink  ==>  operator, here  ==>  records, as text, from the source -> on
+
+Event time is kept as Spark keeps it: the watermark that a batch sees is that of the batches before; it is
+the least of its inputs'; when a batch has moved it, timers that are due fire before the next.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ottla.streams.operators.operator import KeyedOperator
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
+
+    from ottla.streams.host.keyed_processor import KeyedProcessor
+
+EVENTS = "__ottla_events"
+"""The topic by which events are told from what a query writes."""
+
+
+class InProcessHost:
+    """One query's operator. `run_keyed` is what `Environment.keyed_host` returns."""
+
+    def __init__(self, records: Callable[[], DataFrame]) -> None:
+        """records: a stream of one column `record`, that what `batch` returns is put into."""
+        self._records = records
+        self._processor: KeyedProcessor | None = None
+        self._delay_ms: int | None = None
+        self._event_time_ms: list[int] = []
+        self._watermark_ms = 0
+        self._alarm = _Alarm()
+        self.events: DataFrame | None = None
+        """The operator's events as rows of a sink; None for a query without an operator."""
+
+    def run_keyed(
+        self,
+        inputs: Sequence[DataFrame],
+        operator: KeyedOperator,
+        *,
+        name: str,
+        key_type: DataType,
+        value_type: DataType,
+        grace_ms: int | None = None,
+        heartbeats: DataFrame | None = None,
+    ) -> DataFrame:
+        """As keyed_host.run_keyed."""
+        from pyspark import cloudpickle
+
+        from ottla.streams.host import keyed_host
+        from ottla.streams.host.keyed_processor import KeyedProcessor
+        from ottla.streams.host.keyed_values import decoder, encoder
+
+        types = [(frame.schema["key"].dataType, frame.schema["value"].dataType) for frame in inputs]
+        # As Spark's workers get it: what can't be pickled is found, what is shared with the test is not.
+        copied = cloudpickle.loads(cloudpickle.dumps(operator))  # type: ignore[no-untyped-call]
+        self._processor = KeyedProcessor(
+            name,
+            copied,
+            decoder(types[0][0]),
+            [decoder(value) for _, value in types],
+            encoder(key_type, f"{name}: the key"),
+            encoder(value_type, f"{name}: the value"),
+            grace_ms,
+        )
+        self._processor.init(self._alarm)  # type: ignore[arg-type]
+        self._delay_ms = grace_ms
+        self._event_time_ms = [0] * len(inputs)
+        (bucket,) = keyed_host.bucket_ids(1, 1)
+        frames = [keyed_host._events(frame, number, [bucket]) for number, frame in enumerate(inputs)]
+        events = frames[0]
+        for frame in frames[1:]:
+            events = events.unionByName(frame)
+        self.events = _as_sink_rows(events)
+        return keyed_host._columns(self._records(), key_type, value_type)
+
+    def batch(self, events: Iterable[bytes], heartbeat_ms: int | None, now_ms: int) -> list[str]:
+        """Run one batch; what the operator sends on. Raises what its functions raise."""
+        import pandas
+
+        assert self._processor is not None, "the query has an operator"
+        rows = [json.loads(event) for event in events]
+        times = _Times(self._watermark_ms, now_ms)
+        sent: list[str] = []
+        if rows:
+            frame = pandas.DataFrame(rows).assign(now=now_ms)
+            sent += _records(self._processor.handleInputRows((0,), iter([frame]), times))
+        sent += self._expired(times)
+        for number in range(len(self._event_time_ms)):
+            seen = [row["timestamp"] for row in rows if row["input"] == number]
+            seen += [heartbeat_ms] if heartbeat_ms is not None else []
+            self._event_time_ms[number] = max(self._event_time_ms[number], *seen, 0)
+        if self._delay_ms is not None:
+            moved_ms = min(self._event_time_ms) - self._delay_ms
+            if moved_ms > self._watermark_ms:
+                self._watermark_ms = moved_ms
+                sent += self._expired(_Times(moved_ms, now_ms))
+        return sent
+
+    def _expired(self, times: _Times) -> list[str]:
+        assert self._processor is not None
+        # With timers of the clock Spark asks in every batch, and time has gone on since the last one.
+        due_ms = self._alarm.due(times.now_ms + 1 if self._by_clock else times.watermark_ms)
+        if due_ms is None:
+            return []
+        return _records(self._processor.handleExpiredTimer((0,), times, _Expired(due_ms)))
+
+    @property
+    def _by_clock(self) -> bool:
+        from ottla.streams.operators.operator import TimerKind
+
+        assert self._processor is not None
+        return TimerKind.PROCESSING_TIME in self._processor._operator.timers
+
+
+def _as_sink_rows(events: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    return events.select(
+        F.lit(EVENTS).alias("topic"),
+        F.lit(None).cast("BINARY").alias("key"),
+        F.to_json(F.struct(*(name for name in events.columns if name != "now")))
+        .cast("BINARY")
+        .alias("value"),
+        F.lit(0).cast("TIMESTAMP").alias("timestamp"),
+        F.lit(None).cast("ARRAY<STRUCT<key: STRING, value: BINARY>>").alias("headers"),
+        F.lit(None).cast("INT").alias("partition"),
+    )
+
+
+def _records(frames: Iterator[Any]) -> list[str]:
+    return [record for frame in frames for record in frame["record"] if record is not None]
+
+
+class _Times:
+    """Spark's TimerValues."""
+
+    def __init__(self, watermark_ms: int, now_ms: int) -> None:
+        self.watermark_ms = watermark_ms
+        self.now_ms = now_ms
+
+    def getCurrentWatermarkInMs(self) -> int:
+        return self.watermark_ms
+
+    def getCurrentProcessingTimeInMs(self) -> int:
+        return self.now_ms
+
+
+class _Expired:
+    """Spark's ExpiredTimerInfo."""
+
+    def __init__(self, expiry_ms: int) -> None:
+        self._expiry_ms = expiry_ms
+
+    def getExpiryTimeInMs(self) -> int:
+        return self._expiry_ms
+
+
+class _Alarm:
+    """Spark's StatefulProcessorHandle: its map states, and the one timer that the processor sets."""
+
+    def __init__(self) -> None:
+        self._timers: set[int] = set()
+
+    def getMapState(self, name: str, key_schema: str, value_schema: str) -> _Map:
+        return _Map()
+
+    def registerTimer(self, at_ms: int) -> None:
+        self._timers.add(at_ms)
+
+    def deleteTimer(self, at_ms: int) -> None:
+        self._timers.discard(at_ms)
+
+    def due(self, now_ms: int) -> int | None:
+        """The timer if its time has come, as Spark sees it. It is gone then."""
+        due = [at_ms for at_ms in self._timers if at_ms <= now_ms]
+        if not due:
+            return None
+        self._timers.remove(min(due))
+        return min(due)
+
+
+class _Map:
+    """Spark's map state, of rows of one field."""
+
+    def __init__(self) -> None:
+        self._entries: dict[bytes, bytes] = {}
+
+    def containsKey(self, key: tuple[bytes]) -> bool:
+        return key[0] in self._entries
+
+    def getValue(self, key: tuple[bytes]) -> tuple[bytes] | None:
+        return (self._entries[key[0]],) if key[0] in self._entries else None
+
+    def updateValue(self, key: tuple[bytes], value: tuple[bytes]) -> None:
+        self._entries[key[0]] = value[0]
+
+    def removeKey(self, key: tuple[bytes]) -> None:
+        self._entries.pop(key[0], None)

@@ -1,0 +1,298 @@
+"""Look at what a stream, a table or a whole application makes of a few records: for notebooks and trials.
+
+    preview(words, {"lines": ["the cat", "and the hat"]})        # data of your own, no broker
+    preview(words, bootstrap="127.0.0.1:9092", records=50)       # the last 50 records of each topic
+
+It runs what leads up to the stream over the sample, as one batch, on the test kit: nothing is written to
+the cluster, no offset is committed. What stands for a topic's data is a list: values, pairs (key, value),
+triples (key, value, timestamp), in the types of the topic's formats. A stateful part sees the sample and
+nothing else, so a count is one of the sample. At the end event time goes on, so that windows close and are
+seen.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ottla.streams.dsl import Previewed, Streams
+from ottla.streams.kit.kit_environment import KitError, RawRecord, reads
+from ottla.streams.kit.testing import DeadLetter, OutputRecord, TopologyTestDriver
+from ottla.streams.plan.topology import GlobalTable, Materialized, Source, Topology, ToTopic
+
+if TYPE_CHECKING:
+    import pandas
+    from confluent_kafka import Message
+    from pyspark.sql import SparkSession
+
+    from ottla.pipeline.kafka import KafkaCluster
+
+DEFAULT_RECORDS = 20
+MAX_RECORDS = 100_000
+SHOWN_ROWS = 100
+_PREVIEWED = "previewed"
+_MAX_CELL_CHARACTERS = 200
+_STYLE = (
+    "border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums",
+    "text-align:left;padding:3px 10px;border-bottom:1px solid #8888",
+    "text-align:left;padding:3px 10px;border-bottom:1px solid #8883;vertical-align:top",
+)
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What came out of a sample. A notebook shows it as a table; `frame` is it as a pandas DataFrame."""
+
+    title: str
+    records: Sequence[OutputRecord]
+    dead_letters: Sequence[DeadLetter]
+
+    @property
+    def frame(self) -> pandas.DataFrame:
+        """A row a record: key, value, timestamp, headers."""
+        import pandas
+
+        rows = [(each.key, each.value, each.timestamp, dict(each.headers)) for each in self.records]
+        return pandas.DataFrame(rows, columns=["key", "value", "timestamp", "headers"])
+
+    @property
+    def dead_letter_frame(self) -> pandas.DataFrame:
+        """A row a record that was not processed: topic, partition, offset, key, value, node, error."""
+        import pandas
+
+        rows = [
+            (each.topic, each.partition, each.offset, each.key, each.value, each.node, _why(each))
+            for each in self.dead_letters
+        ]
+        names = ["topic", "partition", "offset", "key", "value", "node", "error"]
+        return pandas.DataFrame(rows, columns=names)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __repr__(self) -> str:
+        lines = [self._summary(), *(f"  {_cell(each.key)}  {_cell(each.value)}" for each in self._shown())]
+        lines += [
+            f"  not processed: {each.topic}-{each.partition} at offset {each.offset}: {_why(each)}"
+            for each in self.dead_letters[:SHOWN_ROWS]
+        ]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        parts = [f"<div><b>{html.escape(self._summary())}</b></div>"]
+        parts.append(
+            _html_table(
+                ("key", "value", "timestamp"),
+                [(_cell(each.key), _cell(each.value), str(each.timestamp)) for each in self._shown()],
+            )
+        )
+        if self.dead_letters:
+            rows = [
+                (f"{each.topic}-{each.partition}@{each.offset}", _cell(each.value), each.node, _why(each))
+                for each in self.dead_letters[:SHOWN_ROWS]
+            ]
+            parts.append(f"<div><b>not processed: {len(self.dead_letters)}</b></div>")
+            parts.append(_html_table(("record", "value", "node", "error"), rows))
+        return "".join(parts)
+
+    def _shown(self) -> Sequence[OutputRecord]:
+        return self.records[:SHOWN_ROWS]
+
+    def _summary(self) -> str:
+        text = f"{self.title}: {len(self.records)} records"
+        if len(self.records) > SHOWN_ROWS:
+            text += f", the first {SHOWN_ROWS} shown"
+        return text
+
+
+@dataclass(frozen=True)
+class ApplicationPreview:
+    """What an application writes for a sample, by topic."""
+
+    outputs: Mapping[str, Preview]
+    dead_letters: Sequence[DeadLetter]
+
+    def __getitem__(self, topic: str) -> Preview:
+        return self.outputs[topic]
+
+    def __repr__(self) -> str:
+        return "\n".join(map(repr, self._all()))
+
+    def _repr_html_(self) -> str:
+        return "".join(each._repr_html_() for each in self._all())
+
+    def _all(self) -> list[Preview]:
+        found = list(self.outputs.values())
+        return [*found, Preview("dead letters", (), self.dead_letters)] if self.dead_letters else found
+
+
+def preview(
+    of: Previewed,
+    data: Mapping[str, Iterable[Any]] | None = None,
+    *,
+    bootstrap: str | None = None,
+    records: int = DEFAULT_RECORDS,
+    first: bool = False,
+    close_windows: bool = True,
+    client_options: Mapping[str, str] | None = None,
+    spark: SparkSession | None = None,
+) -> Preview:
+    """What a stream or a table holds after a sample: `data` by topic, or records of a cluster's topics.
+
+    records: how many of each topic, the last ones, or the `first`. Raises KitError, TopologyError, and
+    ClusterError for a cluster that does not answer.
+    """
+    if not isinstance(of, Previewed):
+        raise KitError("preview() shows a stream or a table, preview_application() a whole application")
+    topology = Topology(f"{of._app.name}-preview", (), (Materialized(_PREVIEWED, of._node),))
+    with TopologyTestDriver._of(topology, spark) as driver:
+        _feed(driver, _sample(driver, data, bootstrap, records, first, client_options))
+        if close_windows:
+            driver.close_windows()
+        (sink,) = driver._plan.materialized.values()
+        found = driver._internal(sink.topic)
+        return Preview(of._node.name, found, driver.dead_letters())
+
+
+def preview_application(
+    app: Streams,
+    data: Mapping[str, Iterable[Any]] | None = None,
+    *,
+    bootstrap: str | None = None,
+    records: int = DEFAULT_RECORDS,
+    first: bool = False,
+    close_windows: bool = True,
+    client_options: Mapping[str, str] | None = None,
+    spark: SparkSession | None = None,
+) -> ApplicationPreview:
+    """What an application would write to its topics for a sample; Spark's own sinks are left out."""
+    whole = app.topology()
+    sinks = tuple(sink for sink in whole.sinks if isinstance(sink, ToTopic))
+    with TopologyTestDriver._of(Topology(whole.name, sinks, ()), spark) as driver:
+        _feed(driver, _sample(driver, data, bootstrap, records, first, client_options))
+        if close_windows:
+            driver.close_windows()
+        dead = driver.dead_letters()
+        outputs: dict[str, Preview] = {}
+        for sink in sinks:
+            topics = [sink.topic] if isinstance(sink.topic, str) else driver._chosen_topics()
+            for topic in topics:
+                found = driver.output(topic, key=sink.key, value=sink.value).read_all()
+                outputs.setdefault(topic, Preview(topic, found, ()))
+        return ApplicationPreview(outputs, dead)
+
+
+def _feed(driver: TopologyTestDriver, sample: Mapping[str, Any]) -> None:
+    for topic, given in sample.items():
+        source = driver._source_of(topic)
+        typed = driver.input(topic, key=source.key, value=source.value)
+        for each in given:
+            if isinstance(each, RawRecord):
+                driver._put_raw(each)
+            else:
+                typed.pipe_all([each])
+
+
+def _sample(
+    driver: TopologyTestDriver,
+    data: Mapping[str, Iterable[Any]] | None,
+    bootstrap: str | None,
+    records: int,
+    first: bool,
+    client_options: Mapping[str, str] | None,
+) -> Mapping[str, Any]:
+    if (data is None) == (bootstrap is None):
+        raise KitError('a preview needs data={"topic": [records]} or bootstrap="host:port", one of both')
+    if data is not None:
+        return data
+    if not 0 < records <= MAX_RECORDS:
+        raise KitError(f"records must be 1 to {MAX_RECORDS}, not {records}")
+    from ottla.pipeline.kafka import KafkaCluster
+
+    assert bootstrap is not None
+    cluster = KafkaCluster(bootstrap, client_options)
+    return {topic: _read(cluster, topic, records, first) for topic in _topics_of(driver, cluster)}
+
+
+def _topics_of(driver: TopologyTestDriver, cluster: KafkaCluster) -> list[str]:
+    topics: dict[str, None] = {}
+    for source in driver._sources:
+        match source:
+            case GlobalTable():
+                topics[source.topic] = None
+            case Source(pattern=None):
+                topics.update(dict.fromkeys(source.topics))
+            case Source():
+                found = [name for name in cluster.topic_names() if reads(source, name)]
+                topics.update(dict.fromkeys(found))
+    written = {sink.topic for sink in driver._sinks}
+    missing = [name for name in cluster.missing_topics(list(topics)) if name not in written]
+    if missing:
+        raise KitError(f"topic {missing[0]} does not exist on {cluster.bootstrap}")
+    return [topic for topic in topics if topic not in written]
+
+
+def _read(cluster: KafkaCluster, topic: str, records: int, first: bool) -> list[RawRecord]:
+    """The first or last records of a topic, in the order of their timestamps."""
+    ends = cluster.end_positions(topic)
+    since = {} if first else {partition: end - records for partition, end in ends.items()}
+    taken: dict[int, int] = dict.fromkeys(ends, 0)
+    found: list[RawRecord] = []
+    reading = cluster.read(topic, since)
+    try:
+        for message in reading:
+            partition, offset = message.partition(), message.offset()
+            assert partition is not None and offset is not None, "a record that was read has a place"
+            if taken[partition] < records:
+                taken[partition] += 1
+                found.append(
+                    RawRecord(
+                        _bytes(message.key()),
+                        _bytes(message.value()),
+                        topic,
+                        partition,
+                        offset,
+                        message.timestamp()[1] * 1000,
+                        tuple((name, _bytes(value)) for name, value in _headers(message)),
+                    )
+                )
+            elif all(count >= records for count in taken.values()):
+                break
+    finally:
+        reading.close()  # type: ignore[attr-defined]
+    found.sort(key=lambda each: (each.timestamp_us, each.partition, each.offset))
+    return found[:records] if first else found[-records:]
+
+
+def _headers(message: Message) -> list[tuple[str, Any]]:
+    return list(message.headers() or ())  # type: ignore[arg-type]
+
+
+def _bytes(given: bytes | str | None) -> bytes | None:
+    return given.encode() if isinstance(given, str) else given
+
+
+def _why(dead: DeadLetter) -> str:
+    return f"{dead.error}: {dead.message}" if dead.error else dead.message
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, dict):
+        text = ", ".join(f"{name}: {_cell(each)}" for name, each in value.items())
+    else:
+        text = "null" if value is None else str(value)
+    return text if len(text) <= _MAX_CELL_CHARACTERS else text[: _MAX_CELL_CHARACTERS - 1] + "…"
+
+
+def _html_table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    table, head, body = _STYLE
+    header = "".join(f'<th style="{head}">{html.escape(name)}</th>' for name in names)
+    lines = (
+        "<tr>" + "".join(f'<td style="{body}">{html.escape(cell)}</td>' for cell in row) + "</tr>"
+        for row in rows
+    )
+    return f'<table style="{table}"><thead><tr>{header}</tr></thead><tbody>{"".join(lines)}</tbody></table>'

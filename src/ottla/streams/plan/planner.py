@@ -1,0 +1,145 @@
+"""Cut a topology into Spark queries, joined by internal topics.
+
+A Spark query holds at most one stateful operator here, with whatever is stateless before and behind it.
+So a stateful node is *materialized*, that is written to an internal topic that others read, when
+- something that is stateful reads it, at whatever distance,
+- more than one node reads it, or a merge does, or
+- it can be asked by key while the application runs.
+Any other stateful node is one query up to its sink. Each sink is a query: several in one would read their
+source as often, because Spark scans a source once for each way that leads to it.
+
+What Kafka Streams calls a repartition topic is not needed: Spark shuffles. Internal topics are named
+`<application>-<node>-changelog` and compacted for tables, `<application>-<node>-repartition` for streams.
+A cut is made by replacing nodes with `Boundary`: nodes are rebuilt, never changed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import cast
+
+from ottla.streams.plan.topology import (
+    STATEFUL,
+    Boundary,
+    GlobalJoin,
+    GlobalTable,
+    Keyed,
+    Merge,
+    Node,
+    Sink,
+    Source,
+    StreamJoin,
+    ToInternalTopic,
+    Topology,
+    consumers,
+    in_order,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedQuery:
+    """One Spark query: what it writes, and by that all of it. Its name is unique in the application."""
+
+    name: str
+    sinks: tuple[Sink, ...]
+
+    @property
+    def nodes(self) -> list[Node]:
+        return in_order(list(self.sinks))
+
+    @property
+    def stateful(self) -> Node | None:
+        """The one stateful node, or None."""
+        return next((node for node in self.nodes if isinstance(node, STATEFUL)), None)
+
+    @property
+    def sources(self) -> list[Source | Boundary]:
+        return [node for node in self.nodes if isinstance(node, Source | Boundary)]
+
+    @property
+    def topics_read(self) -> list[str]:
+        """Names of topics; patterns are not among them."""
+        names: list[str] = []
+        for node in self.sources:
+            names += [node.topic] if isinstance(node, Boundary) else node.topics
+        return list(dict.fromkeys(names))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All queries of an application, those that write before those that read it."""
+
+    application: str
+    queries: tuple[PlannedQuery, ...]
+    materialized: dict[str, ToInternalTopic]
+    """By the name of a materialized table: the internal topic it is read from."""
+
+    @property
+    def internal_topics(self) -> list[ToInternalTopic]:
+        return [sink for query in self.queries for sink in query.sinks if isinstance(sink, ToInternalTopic)]
+
+
+def plan(topology: Topology) -> Plan:
+    """The queries of a topology."""
+    nodes = topology.nodes()
+    readers = consumers(nodes)
+    asked = {id(each.node): each.name for each in topology.materialized}
+    cut: dict[int, Boundary] = {}
+    for node in nodes:
+        reading = readers[id(node)]
+        if (
+            isinstance(node, STATEFUL)
+            and (len(reading) > 1 or _leads_to_state(node, readers) or id(node) in asked)
+        ) or id(node) in asked:
+            cut[id(node)] = _boundary(topology.name, node)
+    rebuilt: dict[int, Node] = {}
+
+    def behind(node: Node) -> Node:
+        """The node as others read it."""
+        return cut[id(node)] if id(node) in cut else inside(node)
+
+    def inside(node: Node) -> Node:
+        """The node with its inputs cut."""
+        if id(node) not in rebuilt:
+            rebuilt[id(node)] = _with_inputs(node, tuple(behind(each) for each in node.inputs))
+        return rebuilt[id(node)]
+
+    queries: list[PlannedQuery] = []
+    internal: dict[int, ToInternalTopic] = {}
+    for node in nodes:
+        if (boundary := cut.get(id(node))) is not None:
+            sink = ToInternalTopic(boundary.topic, inside(node), boundary.topic)
+            internal[id(node)] = sink
+            queries.append(PlannedQuery(node.name, (sink,)))
+    queries += [PlannedQuery(sink.name, (cast(Sink, inside(sink)),)) for sink in topology.sinks]
+    materialized = {each.name: internal[id(each.node)] for each in topology.materialized}
+    return Plan(topology.name, tuple(queries), materialized)
+
+
+def _leads_to_state(node: Node, readers: dict[int, list[Node]]) -> bool:
+    return any(
+        isinstance(reader, (*STATEFUL, Merge)) or _leads_to_state(reader, readers)
+        for reader in readers[id(node)]
+    )
+
+
+def _boundary(application: str, node: Node) -> Boundary:
+    kind = "changelog" if node.table else "repartition"
+    return Boundary(f"{node.name}-{kind}", f"{application}-{node.name}-{kind}", node)
+
+
+def _with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
+    if all(new is old for new, old in zip(inputs, node.inputs, strict=True)):
+        return node
+    match node:
+        case Source() | GlobalTable() | Boundary():
+            return node
+        case Merge() | Keyed():
+            return dataclasses.replace(node, inputs=inputs)
+        case StreamJoin():
+            return dataclasses.replace(node, left=inputs[0], right=inputs[1])
+        case GlobalJoin():
+            return dataclasses.replace(node, stream=inputs[0])
+        case _:
+            return dataclasses.replace(node, input=inputs[0])

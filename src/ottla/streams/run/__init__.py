@@ -1,0 +1,1 @@
+"""Applications on a cluster: found, started, watched, kept small, reset."""

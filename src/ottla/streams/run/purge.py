@@ -1,0 +1,136 @@
+"""Delete from internal topics what nobody will read again.
+
+Of a topic goes what all queries that read it have finished, by the offsets of their groups, which never run
+ahead of their checkpoints (progress.py): a batch that comes again after a crash finds its records. Of
+a windowed table's changelog, only windows behind its retention go (window_history.py), and of these as well
+only what its readers have finished.
+
+A cluster that does not answer is asked again the next time: nothing is wrong when a topic is purged late.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ottla.pipeline.kafka import ClusterError, KafkaCluster, Positions
+from ottla.streams.run.window_history import WindowHistory
+
+PURGE_SECONDS = 30.0
+"""As Kafka Streams' repartition.purge.interval.ms."""
+STOP_TIMEOUT_SECONDS = 30.0
+
+log = logging.getLogger("ottla.streams")
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """What a windowed changelog keeps. watermark_ms: of the query that has the windows. file: the history."""
+
+    retention_ms: int
+    watermark_ms: Callable[[], int | None]
+    file: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """An internal topic. readers: groups of the queries that read it."""
+
+    topic: str
+    readers: tuple[str, ...]
+    windows: Windows | None = None
+
+
+def deletable(start: Positions, read: Sequence[Positions], expired: Positions | None) -> dict[int, int]:
+    """The offsets before which records can go, of the partitions of which some can.
+
+    start: where the partitions begin now; read: how far each reader is, a partition without an offset not
+    having been read; expired: where what must be kept for its own sake begins, None where nothing must.
+    """
+    found = {}
+    for partition, first in start.items():
+        ends = [positions.get(partition, first) for positions in read]
+        if expired is not None:
+            ends.append(expired.get(partition, first))
+        if ends and min(ends) > first:
+            found[partition] = min(ends)
+    return found
+
+
+def purge(cluster: KafkaCluster, topic: Purged) -> dict[int, int]:
+    """Delete what can go of a topic; what was deleted, as offsets. Raises ClusterError."""
+    expired = None
+    if topic.windows is not None:
+        expired = _expired(cluster, topic.topic, topic.windows)
+        if not expired:
+            return {}
+    read = [cluster.committed(group, topic.topic) for group in topic.readers]
+    before = deletable(cluster.start_positions(topic.topic), read, expired)
+    cluster.delete_records(topic.topic, before)
+    return before
+
+
+def _expired(cluster: KafkaCluster, topic: str, windows: Windows) -> Positions:
+    topic_id = cluster.topic_id(topic)
+    if topic_id is None:
+        raise ClusterError(f"there is no topic {topic} at {cluster.bootstrap}")
+    history = WindowHistory.read(windows.file, topic_id, windows.retention_ms)
+    kept = history.notes
+    ends = cluster.end_positions(topic)  # first: the time is to be that of all before them, or later
+    latest_ms = cluster.latest_timestamp_ms(topic)
+    if latest_ms is not None:
+        history.note(latest_ms, ends)
+    watermark_ms = windows.watermark_ms()
+    expired = {} if watermark_ms is None else history.expire(watermark_ms)
+    if history.notes != kept:
+        history.write(windows.file, topic_id)
+    return expired
+
+
+class Purge:
+    """The thread that purges an application's internal topics; anything unforeseen is given to `failed`."""
+
+    def __init__(
+        self, cluster: KafkaCluster, topics: Sequence[Purged], *, failed: Callable[[BaseException], None]
+    ) -> None:
+        self._cluster = cluster
+        self._topics = topics
+        self._failed = failed
+        self._refused: dict[str, str] = {}
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="purge of internal topics", daemon=True)
+
+    def start(self) -> None:
+        """Begin to purge, the first time in PURGE_SECONDS."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Purge no more, and wait for the thread to end. Safe to call twice, and before `start`."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(STOP_TIMEOUT_SECONDS)
+
+    def once(self) -> None:
+        """Purge every topic now."""
+        for topic in self._topics:
+            try:
+                before = purge(self._cluster, topic)
+            except (ClusterError, OSError) as error:
+                if self._refused.get(topic.topic) != str(error):  # told once, not twice a minute
+                    self._refused[topic.topic] = str(error)
+                    log.warning("internal topic not purged topic=%s: %s", topic.topic, error)
+            else:
+                self._refused.pop(topic.topic, None)
+                if before:
+                    log.debug("internal topic purged topic=%s before=%s", topic.topic, before)
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.wait(PURGE_SECONDS):
+                self.once()
+        except BaseException as error:
+            log.exception("internal topics are not purged any more")
+            self._failed(error)

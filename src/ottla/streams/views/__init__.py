@@ -1,0 +1,1 @@
+"""Materialized tables: followed from their topics, stored, asked over HTTP."""

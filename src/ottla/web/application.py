@@ -1,0 +1,56 @@
+"""Makes a Starlette application whose every answer, errors too, is JSON of the service's media type."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from ottla.web.errors import ApiError
+
+log = logging.getLogger("ottla.services")
+
+
+def json_answer(content: Any, status: int = 200, media_type: str = "application/json") -> Response:
+    """`content` as JSON. Keys keep their order; a key that is no str is an error of ours."""
+    return Response(orjson.dumps(content), status, media_type=media_type)
+
+
+def json_application(routes: Sequence[BaseRoute], media_type: str = "application/json") -> Starlette:
+    """The application of these routes; an unknown path or method, and a fault of ours, are JSON too.
+
+    `media_type` is that of errors.
+    """
+
+    async def told(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, ApiError)
+        return error_answer(error.status, error.error_code, error.message, media_type)
+
+    async def of_http(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        phrase = HTTPStatus(error.status_code).phrase
+        answer = error_answer(
+            error.status_code, error.status_code, f"HTTP {error.status_code} {phrase}", media_type
+        )
+        answer.headers.update(error.headers or {})
+        return answer
+
+    async def unexpected(request: Request, error: Exception) -> Response:
+        log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        return error_answer(500, 50001, "Internal Server Error", media_type)
+
+    handlers: dict[Any, Any] = {ApiError: told, HTTPException: of_http, Exception: unexpected}
+    return Starlette(routes=list(routes), exception_handlers=handlers)
+
+
+def error_answer(status: int, error_code: int, message: str, media_type: str) -> Response:
+    """An error as all of Confluent's services tell it."""
+    return json_answer({"error_code": error_code, "message": message}, status, media_type)

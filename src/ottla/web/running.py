@@ -1,0 +1,162 @@
+"""Runs services in this process until SIGTERM or Ctrl-C: one alone, or several of which each ends alone.
+
+A service alone takes the process along when it dies: whoever started it sees that, not a port that answers
+errors for ever. Of several, one that can't start or dies is told of in a line, and started again after a
+pause that grows; the others don't notice. All end with what they can't do without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ottla.web.errors import ServiceError
+from ottla.web.server import HttpAddress, Service, bind, cancel, serve
+
+log = logging.getLogger("ottla.services")
+
+FIRST_PAUSE_SECONDS: Final = 1.0
+LONGEST_PAUSE_SECONDS: Final = 60.0
+"""Between two attempts to start a service; one that has run for as long begins with the first pause again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a service listens: an address without port 0, bound until the service is first started."""
+
+    name: str
+    address: HttpAddress
+    bound: socket.socket
+
+    @classmethod
+    def take(cls, name: str, wanted: HttpAddress) -> Place:
+        """Raises ServiceError for an address that can't be had."""
+        bound = bind(name, wanted)
+        return cls(name, HttpAddress(wanted.host, bound.getsockname()[1]), bound)
+
+    def socket(self) -> socket.socket:
+        """The bound socket, at first and after it was closed. Raises ServiceError."""
+        return self.bound if self.bound.fileno() >= 0 else bind(self.name, self.address)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A service that is started as often as it ends: each time by what `make` returns."""
+
+    place: Place
+    make: Callable[[], Service]
+
+
+async def run_alone(service: Service, wanted: HttpAddress, ready: Callable[[str], None]) -> int:
+    """Run until a signal (0) or the service's death (1). Raises ServiceError when it can't start."""
+    with _signals() as stopped:
+        place = Place.take(service.name, wanted)
+        serving = asyncio.create_task(serve(service, place.bound, place.address, ready))
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(cancel, serving)
+            stack.push_async_callback(cancel, stopped)
+            await asyncio.wait([serving, stopped], return_when=asyncio.FIRST_COMPLETED)
+            if not serving.done():
+                return 0
+            log.error("%s", serving.result())
+            return 1
+
+
+async def run_together(
+    services: Sequence[Kept],
+    ready: Callable[[str], None],
+    needed: Callable[[], Coroutine[Any, Any, str]],
+) -> int:
+    """Run until a signal (0) or the end of what `needed` waits for (1).
+
+    They start in this order, each when the one before it runs or has failed once, and stop in the other.
+    """
+    with _signals() as stopped:
+        async with AsyncExitStack() as stack:
+            missing = asyncio.create_task(needed(), name="needed")
+            stack.push_async_callback(cancel, missing)
+            stack.push_async_callback(cancel, stopped)
+            watched: list[asyncio.Task[Any]] = [stopped, missing]
+            for kept in services:
+                tried = asyncio.Event()
+                watched.append(asyncio.create_task(_keep(kept, ready, tried), name=kept.place.name))
+                stack.push_async_callback(cancel, watched[-1])
+                trying = asyncio.create_task(tried.wait())
+                stack.push_async_callback(cancel, trying)
+                done, _ = await asyncio.wait([*watched, trying], return_when=asyncio.FIRST_COMPLETED)
+                if done != {trying}:
+                    break
+            done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {stopped, missing}:
+                task.result()  # it ends by a fault of ours alone
+            if missing in done:
+                log.error("%s", missing.result())
+                return 1
+            return 0
+
+
+async def _keep(kept: Kept, ready: Callable[[str], None], tried: asyncio.Event) -> None:
+    """Start a service for ever. Sets `tried` when it is ready or has failed."""
+    name = kept.place.name
+    told = ""
+    pause = FIRST_PAUSE_SECONDS
+    clock = asyncio.get_running_loop().time
+
+    def is_ready(line: str) -> None:
+        nonlocal told
+        told = ""
+        ready(line)
+        tried.set()
+
+    while True:
+        begun = clock()
+        try:
+            problem = f"ottla {name} has ended: {await _served(kept, is_ready)}"
+        except ServiceError as refusal:
+            problem = f"ottla {name} can't start: {refusal}"
+        except Exception as fault:
+            log.exception("ottla %s ends by a fault of its own", name)
+            problem = f"ottla {name} has ended: {fault!r}"
+        tried.set()
+        if clock() - begun >= LONGEST_PAUSE_SECONDS:
+            pause = FIRST_PAUSE_SECONDS
+        if problem != told:
+            log.error("%s; everything else runs on, and it is started again until it runs", problem)
+        told = problem
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+
+async def _served(kept: Kept, ready: Callable[[str], None]) -> str:
+    return await serve(kept.make(), kept.place.socket(), kept.place.address, ready)
+
+
+def _unseen(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """An exception that no code of ours met: one line, as aiokafka leaves some behind when it is fenced."""
+    log.warning("%s: %r", context["message"], context.get("exception"))
+    log.debug("unseen", exc_info=context.get("exception"))
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[asyncio.Task[bool]]:
+    """A task that ends with SIGTERM or SIGINT, for the length of the block."""
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_unseen)
+    stop = asyncio.Event()
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number in numbers:
+        # signal.signal and not the loop's handlers: Windows' loops have none
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
+    try:
+        yield asyncio.create_task(stop.wait(), name="stop")
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

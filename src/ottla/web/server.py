@@ -1,0 +1,167 @@
+"""The life of one service: it starts, listens over HTTP, says that it is ready, and stops cleanly.
+
+Theory of operation. A service's address is bound first, for it may have to tell others where it will be
+found; it listens only when the service has started, so who can connect is served. When stopping, requests
+under way are finished (for STOP_REQUESTS_SECONDS at most) before the service itself stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from ottla.web.errors import ServiceError
+from ottla.web.http_protocol import BoundedHttpProtocol
+
+STOP_REQUESTS_SECONDS: Final = 5
+IDLE_CONNECTION_SECONDS: Final = 60
+CONNECTIONS: Final = 4_096
+"""Of one service; above that a request is answered with 503."""
+BACKLOG: Final = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAddress:
+    """Where a service listens."""
+
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        """Where clients on this machine reach it."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+    @classmethod
+    def parse(cls, text: str) -> HttpAddress:
+        """`HOST:PORT`, `[HOST]:PORT` or either behind `http://`. Raises ServiceError."""
+        host, separator, port = text.removeprefix("http://").rstrip("/").rpartition(":")
+        if not separator or not port.isdecimal() or not int(port) <= 65_535 or "/" in host:
+            raise ServiceError(f"{text!r} is not HOST:PORT")
+        return cls(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+class Service(Protocol):
+    """One service: an ASGI application, and what it does beside answering."""
+
+    @property
+    def name(self) -> str:
+        """The word of the `ottla` command that runs it alone."""
+
+    @property
+    def app(self) -> ASGIApp:
+        """What answers requests, once started."""
+
+    async def start(self, address: HttpAddress) -> None:
+        """Become able to answer at `address`, which is bound already. Raises ServiceError."""
+
+    async def failed(self) -> str:
+        """Wait for as long as all is well; return what is not, when it can't go on."""
+
+    async def stop(self) -> None:
+        """Leave nothing behind; also after a `start` that raised."""
+
+
+async def serve(
+    service: Service, bound: socket.socket, address: HttpAddress, ready: Callable[[str], None]
+) -> str:
+    """Start a service and answer at `bound` until it can't go on, which it says; cancelling stops it cleanly.
+
+    `address` is what `bound` was bound to, with the port that it got. `ready` gets a line once it answers.
+    Closes `bound`. Raises ServiceError when the service can't start.
+    """
+    async with AsyncExitStack() as stack:
+        stack.callback(bound.close)
+        stack.push_async_callback(service.stop)
+        await service.start(address)
+        answering = await _listen(stack, service, bound)
+        failing = asyncio.create_task(service.failed(), name=f"{service.name} failed")
+        stack.push_async_callback(cancel, failing)
+        ready(f"ottla {service.name} ready at {address.url}")
+        done, _ = await asyncio.wait([answering, failing], return_when=asyncio.FIRST_COMPLETED)
+        return done.pop().result()
+
+
+def bind(name: str, address: HttpAddress) -> socket.socket:
+    """A socket at this address that does not listen yet, for the service `name`. Raises ServiceError."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((address.host, address.port))
+    except OSError as problem:
+        bound.close()
+        raise ServiceError(
+            f"ottla {name} can't listen on {address.host}:{address.port}: {problem.strerror}"
+        ) from None
+    bound.setblocking(False)
+    return bound
+
+
+async def cancel(task: asyncio.Future[Any]) -> None:
+    """Cancel a task and wait for its end, whatever that is."""
+    task.cancel()
+    await asyncio.wait([task])
+
+
+class _Uvicorn(uvicorn.Server):
+    """Leaves signals to the process, which runs several."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+
+async def _listen(stack: AsyncExitStack, service: Service, bound: socket.socket) -> asyncio.Task[str]:
+    """Answer requests at this socket until the stack ends; the task ends when the server does."""
+    config = uvicorn.Config(
+        service.app,
+        http=BoundedHttpProtocol,
+        interface="asgi3",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        ws="none",
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=IDLE_CONNECTION_SECONDS,
+        timeout_graceful_shutdown=STOP_REQUESTS_SECONDS,
+        limit_concurrency=CONNECTIONS,
+        backlog=BACKLOG,
+    )
+    server = _Uvicorn(config)
+
+    async def serve() -> str:
+        await server.serve([bound])
+        return f"the HTTP server of ottla {service.name} has ended"
+
+    task = asyncio.create_task(serve(), name=f"{service.name} http")
+
+    async def end() -> None:
+        server.should_exit = True
+        await asyncio.wait([task])
+
+    stack.push_async_callback(end)
+    ready = asyncio.create_task(server.ready.wait())
+    await asyncio.wait([ready, task], return_when=asyncio.FIRST_COMPLETED)
+    await cancel(ready)
+    if task.done():
+        raise ServiceError(f"ottla {service.name}: {task.exception() or task.result()}")
+    return task

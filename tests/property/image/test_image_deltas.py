@@ -1,0 +1,103 @@
+"""What lies between two images is what the records in between have changed."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.core.image.image import MetadataDelta, MetadataImage
+from ottla.core.image.image_delta import image_delta
+from ottla.protocol.records.config_record import ConfigRecord
+from ottla.protocol.records.feature_level_record import FeatureLevelRecord
+from ottla.protocol.records.partition_change_record import PartitionChangeRecord
+from ottla.protocol.records.partition_record import PartitionRecord
+from ottla.protocol.records.register_broker_record import RegisterBrokerRecord
+from ottla.protocol.records.remove_topic_record import RemoveTopicRecord
+from ottla.protocol.records.topic_record import TopicRecord
+from ottla.protocol.records.unregister_broker_record import UnregisterBrokerRecord
+from ottla.protocol.schema import Message
+
+NAMES = ["orders", "clicks", "tweets"]
+Step = tuple[str, int, int]
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["topic", "remove", "change", "config", "broker", "feature"]),
+        st.integers(0, 2),
+        st.integers(0, 3),
+    ),
+    max_size=30,
+)
+
+
+def taken(image: MetadataImage, delta: MetadataDelta, steps: Sequence[Step], turn: int) -> None:
+    """Make the steps records that fit, and apply them."""
+    for number, (what, which, value) in enumerate(steps):
+        for record in records_of(
+            image, what, NAMES[which], which, value, uuid.UUID(int=1000 * turn + number)
+        ):
+            image.apply(record, delta)
+
+
+def records_of(
+    image: MetadataImage, what: str, name: str, which: int, value: int, new_id: uuid.UUID
+) -> list[Message]:
+    topic = image.topics.get(name)
+    match what:
+        case "topic" if topic is None:
+            partitions = [
+                PartitionRecord(partition_id=each, topic_id=new_id, replicas=[1, 2], isr=[1], leader=1)
+                for each in range(value)
+            ]
+            return [TopicRecord(name=name, topic_id=new_id), *partitions]
+        case "remove" if topic is not None:
+            return [RemoveTopicRecord(topic_id=topic.topic_id)]
+        case "change" if topic is not None and value in topic.partitions:
+            return [PartitionChangeRecord(partition_id=value, topic_id=topic.topic_id, leader=which)]
+        case "config":
+            text = str(value) if value else None
+            kind, resource = [(2, name), (4, ""), (32, name)][which]
+            return [ConfigRecord(resource_type=kind, resource_name=resource, name="a", value=text)]
+        case "broker" if which in image.brokers:
+            epoch = image.brokers[which].broker_epoch
+            return [UnregisterBrokerRecord(broker_id=which, broker_epoch=epoch)]
+        case "broker":
+            return [RegisterBrokerRecord(broker_id=which, broker_epoch=value, incarnation_id=new_id)]
+        case "feature":
+            return [FeatureLevelRecord(name=name, feature_level=value)]
+    return []
+
+
+@given(steps, steps)
+def test_a_snapshot_tells_what_the_records_would_have_told(
+    before: Sequence[Step], after: Sequence[Step]
+) -> None:
+    old = MetadataImage()
+    taken(old, MetadataDelta(), before, 1)
+    new, told = old.copy(), MetadataDelta()
+    taken(new, told, after, 2)
+    found = image_delta(old, new)
+    # What came and went meanwhile is told by the records alone.
+    came = {each for each in told.created_topics if each[0] in new.topics_by_id}
+    went = {each for each in told.deleted_topics if each[0] in old.topics_by_id}
+    assert set(found.created_topics) == came
+    assert set(found.deleted_topics) == went
+    assert set(found.changed_partitions) <= set(told.changed_partitions)
+    for topic_id, index in set(told.changed_partitions) - set(found.changed_partitions):
+        assert topic_id not in new.topics_by_id or (
+            new.topics_by_id[topic_id].partitions[index] == old.topics_by_id[topic_id].partitions[index]
+        )
+    assert set(found.changed_brokers) <= set(told.changed_brokers)
+    assert set(found.changed_topic_configs) <= set(told.changed_topic_configs) | {n for _, n in went}
+    assert set(found.changed_group_configs) <= set(told.changed_group_configs)
+    assert found.broker_configs_changed <= told.broker_configs_changed
+    assert found.features_changed <= told.features_changed
+
+
+@given(steps)
+def test_nothing_lies_between_an_image_and_its_copy(before: Sequence[Step]) -> None:
+    image = MetadataImage()
+    taken(image, MetadataDelta(), before, 1)
+    assert image_delta(image, image.copy()).empty

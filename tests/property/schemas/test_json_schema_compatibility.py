@@ -1,0 +1,519 @@
+"""JSON Schema compatibility keeps its word: what was valid stays valid, whatever the schemas.
+
+Two of Confluent's rules let pass what a validator then refuses, on purpose; the schemas drawn here keep clear
+of them: `oneOf` (a subschema that is added or widened may fit a value that another one fits too) and a
+property with a `default` that becomes required (readers fill the default in). `format` is an annotation.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from ottla.schemas.format import InvalidSchema
+from ottla.schemas.json_schema.dialects import (
+    DRAFT_2019_09,
+    DRAFT_2020_12,
+    Dialect,
+    check_against_meta_schema,
+)
+from ottla.schemas.json_schema.json_schema_format import JsonSchema, JsonSchemaFormat
+from ottla.schemas.model import CompatibilityPolicy
+
+FORMAT = JsonSchemaFormat()
+LATEST = "https://json-schema.org/draft/2020-12/schema"
+SETTINGS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+
+NAMES = ("a", "b", "ab")
+PATTERNS = ("^a", "b$")
+TYPES = ("string", "integer", "number", "object", "array", "null", "boolean")
+
+small = st.integers(0, 3)
+atoms = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-2, 4),
+    st.sampled_from([0.5, 1.0, 1.5]),
+    st.text("ab", max_size=3),
+)
+json_values = st.recursive(
+    atoms,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(NAMES), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@st.composite
+def schemas(draw: st.DrawFn, depth: int = 2, latest: bool = False) -> Any:
+    """A schema of draft 7, or of 2020-12 if `latest`; `$ref` leads to `#/definitions/d`."""
+    if draw(st.integers(0, 11)) == 0:
+        return draw(st.booleans())
+    inner = (
+        schemas(depth - 1, latest)
+        if depth
+        else st.sampled_from([True, {"type": "string"}, {"type": "integer"}])
+    )
+    groups = ["type", "string", "number", "values"]
+    groups += ["object", "object", "array", "combined", "rest", "ref"] if depth else []
+    schema: dict[str, Any] = {}
+    for group in draw(st.lists(st.sampled_from(groups), min_size=1, max_size=3, unique=True)):
+        schema.update(draw(_keywords(group, inner, latest)))
+    return schema
+
+
+@st.composite
+def _keywords(draw: st.DrawFn, group: str, inner: st.SearchStrategy[Any], latest: bool) -> dict[str, Any]:
+    choices: dict[str, st.SearchStrategy[Any]]
+    match group:
+        case "type":
+            types = st.sampled_from(TYPES)
+            choices = {"type": types | st.lists(types, min_size=1, max_size=3, unique=True)}
+        case "string":
+            choices = {"minLength": small, "maxLength": small, "pattern": st.sampled_from(PATTERNS)}
+        case "number":
+            limit = st.sampled_from([-1, 0, 0.5, 1, 2])
+            choices = {
+                "minimum": limit,
+                "maximum": limit,
+                "exclusiveMinimum": limit,
+                "exclusiveMaximum": limit,
+            }
+            choices["multipleOf"] = st.sampled_from([0.5, 1, 2, 4])
+        case "values":
+            choices = {"enum": st.lists(json_values, min_size=1, max_size=3), "const": json_values}
+        case "object":
+            names = st.lists(st.sampled_from(NAMES), max_size=2, unique=True)
+            choices = {
+                "properties": st.dictionaries(st.sampled_from(NAMES), inner, max_size=3),
+                "additionalProperties": st.booleans() | inner,
+                "patternProperties": st.dictionaries(st.sampled_from(PATTERNS), inner, max_size=2),
+                "required": names,
+                "minProperties": small,
+                "maxProperties": small,
+                "propertyNames": inner,
+            }
+            if latest:
+                choices["dependentRequired"] = st.dictionaries(st.sampled_from(NAMES), names, max_size=2)
+                choices["dependentSchemas"] = st.dictionaries(st.sampled_from(NAMES), inner, max_size=1)
+                choices["unevaluatedProperties"] = st.booleans() | inner
+            else:
+                choices["dependencies"] = st.dictionaries(st.sampled_from(NAMES), names | inner, max_size=2)
+        case "array":
+            tuple_of = st.lists(inner, min_size=1, max_size=2)
+            choices = {"minItems": small, "maxItems": small, "uniqueItems": st.booleans(), "contains": inner}
+            if latest:
+                choices |= {
+                    "items": inner,
+                    "prefixItems": tuple_of,
+                    "minContains": small,
+                    "maxContains": small,
+                }
+                choices["unevaluatedItems"] = st.booleans() | inner
+            else:
+                choices |= {"items": inner | tuple_of, "additionalItems": st.booleans() | inner}
+        case "combined":
+            several = st.lists(inner, min_size=1, max_size=3)
+            choices = {"allOf": several, "anyOf": several, "not": inner}
+        case "rest":
+            choices = {"if": inner, "then": inner, "else": inner}
+        case _:
+            choices = {"$ref": st.just("#/definitions/d")}
+    count = draw(st.integers(1, 3))
+    picked = draw(st.lists(st.sampled_from(sorted(choices)), min_size=1, max_size=count, unique=True))
+    return {keyword: draw(choices[keyword]) for keyword in picked}
+
+
+@st.composite
+def evolved(draw: st.DrawFn, schema: Any, latest: bool) -> Any:
+    """`schema` with a few changes somewhere in it."""
+    new = copy.deepcopy(schema)
+    for _ in range(draw(st.integers(1, 2))):
+        places = [place for place in _places(new, ()) if isinstance(_at(new, place), dict)]
+        if not places:
+            return draw(schemas(1, latest))
+        place = draw(st.sampled_from(places))
+        new = _replaced(new, place, draw(_changed(_at(new, place), latest)))
+    return new
+
+
+@st.composite
+def _changed(draw: st.DrawFn, schema: dict[str, Any], latest: bool) -> Any:
+    match draw(st.sampled_from(["drop", "narrow", "more", "wider", "wrap", "another", "share"])):
+        case "drop" if schema:
+            gone = draw(st.sampled_from(sorted(schema)))
+            return {name: value for name, value in schema.items() if name != gone}
+        case "narrow":
+            group = draw(st.sampled_from(["type", "string", "number", "values", "object", "array"]))
+            return {**schema, **draw(_keywords(group, st.just({"type": "string"}), latest))}
+        case "more":
+            more = draw(schemas(1, latest))
+            return {**schema, **more} if isinstance(more, dict) else schema
+        case "wider":
+            return {name: draw(_wider(name, value, latest)) for name, value in schema.items()}
+        case "wrap":
+            others = draw(st.lists(schemas(1, latest), max_size=2))
+            return {draw(st.sampled_from(["anyOf", "allOf"])): [*others, schema]}
+        case "share":
+            keyword = draw(st.sampled_from(["allOf", "anyOf"]))
+            return {**schema, keyword: [*schema.get(keyword, []), draw(schemas(1, latest))]}
+        case _:
+            return draw(schemas(1, latest))
+
+
+@st.composite
+def _wider(draw: st.DrawFn, keyword: str, value: Any, latest: bool) -> Any:
+    """A value that more data fits, more often than not."""
+    if draw(st.booleans()):
+        return value
+    match keyword, value:
+        case (
+            ("maxLength" | "maxItems" | "maxProperties" | "maximum" | "exclusiveMaximum" | "maxContains"),
+            _,
+        ):
+            return value + 1
+        case (("minLength" | "minItems" | "minProperties" | "minContains"), _):
+            return max(0, value - 1)
+        case (("minimum" | "exclusiveMinimum"), _):
+            return value - 1
+        case (("enum" | "required"), list()):
+            return value[1:] if keyword == "required" else [*value, draw(json_values)]
+        case (("anyOf" | "allOf"), list()):
+            return [*value, draw(schemas(1, latest))] if keyword == "anyOf" else value[1:] or [True]
+        case (("properties" | "patternProperties"), dict()):
+            names = NAMES if keyword == "properties" else PATTERNS
+            if value and draw(st.booleans()):
+                gone = draw(st.sampled_from(sorted(value)))
+                return {name: below for name, below in value.items() if name != gone}
+            return {**value, draw(st.sampled_from(names)): draw(schemas(1, latest))}
+        case (("additionalProperties" | "unevaluatedProperties" | "additionalItems"), _):
+            return draw(st.booleans() | schemas(0, latest))
+        case "type", str():
+            return [value, "null"] if value != "null" else value
+        case _:
+            return value
+
+
+def _places(value: Any, place: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """Where schemas stand in `value`, itself included."""
+    found = [place]
+    if isinstance(value, dict):
+        for name, below in value.items():
+            if name in ("properties", "patternProperties", "dependentSchemas"):
+                for inner, each in below.items():
+                    found += _places(each, (*place, name, inner))
+            elif name in ("allOf", "anyOf", "prefixItems") or (name == "items" and isinstance(below, list)):
+                for index, each in enumerate(below):
+                    found += _places(each, (*place, name, index))
+            elif name not in ("enum", "const", "dependencies", "dependentRequired") and isinstance(
+                below, dict
+            ):
+                found += _places(below, (*place, name))
+    return found
+
+
+def _at(value: Any, place: tuple[Any, ...]) -> Any:
+    for step in place:
+        value = value[step]
+    return value
+
+
+def _replaced(value: Any, place: tuple[Any, ...], new: Any) -> Any:
+    if not place:
+        return new
+    copied = copy.copy(value)
+    copied[place[0]] = _replaced(value[place[0]], place[1:], new)
+    return copied
+
+
+@st.composite
+def values_of(draw: st.DrawFn, schema: Any, depth: int = 3) -> Any:
+    """A value that stands a chance to fit `schema`."""
+    if not isinstance(schema, dict) or depth == 0 or draw(st.integers(0, 9)) == 0:
+        return draw(json_values)
+    if "const" in schema or "enum" in schema:
+        return draw(st.sampled_from(schema.get("enum", [schema.get("const")])))
+    if draw(st.booleans()):
+        for keyword in ("anyOf", "allOf"):
+            if keyword in schema:
+                return draw(values_of(draw(st.sampled_from(schema[keyword])), depth - 1))
+    types = schema.get("type", _likely_types(schema))
+    match draw(st.sampled_from(types if isinstance(types, list) else [types])):
+        case "object":
+            names = [*schema.get("required", []), *draw(st.lists(st.sampled_from(NAMES), max_size=2))]
+            known = schema.get("properties", {})
+            rest = schema.get("additionalProperties", schema.get("unevaluatedProperties", True))
+            return {name: draw(values_of(known.get(name, rest), depth - 1)) for name in names}
+        case "array":
+            items = schema.get("items", True)
+            places = schema.get("prefixItems", items if isinstance(items, list) else [])
+            rest = schema.get("additionalItems", True) if isinstance(items, list) else items
+            count = draw(st.integers(0, 3))
+            return [
+                draw(values_of(places[index] if index < len(places) else rest, depth - 1))
+                for index in range(count)
+            ]
+        case "string":
+            return draw(st.text("ab", max_size=4))
+        case "integer":
+            return draw(st.integers(-2, 4))
+        case "number":
+            return draw(st.sampled_from([-1, 0, 0.5, 1, 1.5, 2, 3, 4.0]))
+        case "boolean":
+            return draw(st.booleans())
+        case _:
+            return None
+
+
+def _likely_types(schema: dict[str, Any]) -> list[str]:
+    said = " ".join(schema)
+    likely = [
+        name
+        for name, words in (
+            ("object", ("ropert", "required", "depend")),
+            ("array", ("tems", "ontains")),
+            ("string", ("Length", "pattern")),
+            ("number", ("imum", "multiple")),
+        )
+        if any(word in said for word in words)
+    ]
+    return likely or list(TYPES)
+
+
+def rooted(schema: Any, definition: Any, latest: bool) -> dict[str, Any]:
+    """A document of it: what `$ref` leads to may lead to itself, but only through its own properties."""
+    draft = {"$schema": LATEST} if latest else {}
+    return {**draft, "allOf": [schema], "definitions": {"d": definition}}
+
+
+def parsed(schema: Any) -> JsonSchema:
+    return FORMAT.parse(json.dumps(schema), {})
+
+
+POOL: tuple[Any, ...] = (
+    *(None, True, False, -1, 0, 1, 2, 3, 0.5, 1.5, "", "a", "b", "ab", "bba", "aaaa"),
+    *({}, {"a": 1}, {"a": "a"}, {"b": 1}, {"b": "a"}, {"ab": 1}, {"ab": "b"}, {"a": None, "b": 0.5}),
+    *({"a": {}}, {"a": {"a": "x"}, "b": "y"}, {"a": 1, "b": 2, "ab": 3}, {"b": {"a": 1}, "ab": []}),
+    *([], [1], ["a"], [0.5], [1, 1], ["a", 1], [1, "a"], [1, 2, 3], ["a", "a", "a"], [{"a": 1}], [[1]]),
+)
+"""Values that tell most of the schemas drawn here apart."""
+DEFINITIONS = (
+    {"type": "object", "properties": {"a": {"$ref": "#/definitions/d"}}, "additionalProperties": False},
+    {"type": ["object", "null"], "additionalProperties": {"$ref": "#/definitions/d"}},
+    {"properties": {"a": {"$ref": "#/definitions/d"}, "b": {"type": "string"}}, "required": ["b"]},
+    {"type": "array", "items": {"$ref": "#/definitions/d"}},
+)
+
+
+@settings(SETTINGS, max_examples=200)
+@given(st.data(), st.booleans())
+def test_what_fits_the_old_schema_fits_a_compatible_new_one(data: st.DataObject, latest: bool) -> None:
+    definitions = st.sampled_from(DEFINITIONS)
+    old_schema = data.draw(schemas(data.draw(st.integers(0, 2)), latest), "old")
+    new_schema = data.draw(evolved(old_schema, latest), "new")
+    old_definition = data.draw(definitions)
+    new_definition = data.draw(st.just(old_definition) | definitions)
+    old = parsed(rooted(old_schema, old_definition, latest))
+    new = parsed(rooted(new_schema, new_definition, latest))
+    for written, reader, hint in ((old, new, old_schema), (new, old, new_schema)):
+        if reader.incompatibilities(written):
+            continue
+        event("compatible")
+        for value in (*POOL, *data.draw(st.lists(values_of(hint), max_size=4))):
+            if not written.validate(value):
+                event("compatible, with a value that fits")
+                assert reader.validate(value) == []
+
+
+leaves = st.sampled_from(
+    [True, False, {"type": "string"}, {"type": "integer"}, {"type": "number"}, {"minimum": 1}]
+)
+limits = st.integers(0, 2)
+FAMILIES: dict[str, st.SearchStrategy[Any]] = {
+    "numbers": st.fixed_dictionaries(
+        {"type": st.sampled_from(["number", "integer", ["number", "null"]])},
+        optional={
+            "minimum": limits,
+            "maximum": limits,
+            "exclusiveMinimum": limits,
+            "exclusiveMaximum": limits,
+            "multipleOf": st.sampled_from([0.5, 1, 2]),
+        },
+    ),
+    "strings": st.fixed_dictionaries(
+        {"type": st.just("string")},
+        optional={"minLength": limits, "maxLength": limits, "pattern": st.sampled_from(PATTERNS)},
+    ),
+    "objects": st.fixed_dictionaries(
+        {"type": st.just("object")},
+        optional={
+            "properties": st.dictionaries(st.sampled_from(NAMES), leaves, max_size=2),
+            "additionalProperties": leaves,
+            "patternProperties": st.dictionaries(st.sampled_from(PATTERNS), leaves, max_size=1),
+            "required": st.lists(st.sampled_from(NAMES), max_size=1),
+        },
+    ),
+    "arrays": st.fixed_dictionaries(
+        {"type": st.just("array")},
+        optional={
+            "items": leaves | st.lists(leaves, min_size=1, max_size=2),
+            "additionalItems": leaves,
+            "uniqueItems": st.booleans(),
+            "contains": leaves,
+            "maxItems": limits,
+        },
+    ),
+    "combinations": st.fixed_dictionaries(
+        {},
+        optional={
+            "anyOf": st.lists(leaves, min_size=1, max_size=3),
+            "allOf": st.lists(leaves, min_size=1, max_size=2),
+            "not": leaves,
+            "type": st.sampled_from(["string", "number", ["string", "integer"]]),
+            "enum": st.lists(st.sampled_from([1, 1.5, "a"]), min_size=1, unique=True),
+        },
+    ),
+}
+"""Schemas so small that a word or two of another one make a telling change."""
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_fits_a_small_schema_fits_any_compatible_one(family: str) -> None:
+    @settings(SETTINGS, max_examples=250)
+    @given(FAMILIES[family], FAMILIES[family], st.data())
+    def every_value_still_fits(old_schema: Any, other: Any, data: st.DataObject) -> None:
+        words = sorted(old_schema.keys() | other.keys())
+        changed = data.draw(st.sets(st.sampled_from(words), max_size=2)) if words else set()
+        new_schema = {name: value for name, value in old_schema.items() if name not in changed}
+        new_schema |= {name: value for name, value in other.items() if name in changed}
+        old, new = parsed(old_schema), parsed(new_schema)
+        if not new.incompatibilities(old):
+            assert [value for value in POOL if not old.validate(value) and new.validate(value)] == []
+
+    every_value_still_fits()
+
+
+@settings(SETTINGS, max_examples=60)
+@given(st.data(), st.booleans())
+def test_a_schema_is_compatible_with_itself_under_all_policies(data: st.DataObject, latest: bool) -> None:
+    schema = rooted(data.draw(schemas(3, latest)), data.draw(st.sampled_from(DEFINITIONS)), latest)
+    one, other = parsed(schema), parsed({**schema, "title": "other"})
+
+    for policy in CompatibilityPolicy:
+        assert one.incompatibilities(one, policy) == []
+        assert one.incompatibilities(other, policy) == []
+        assert other.incompatibilities(one, policy) == []
+
+
+@settings(SETTINGS, max_examples=40)
+@given(st.data(), st.booleans())
+def test_the_normal_form_is_its_own_and_means_the_same(data: st.DataObject, latest: bool) -> None:
+    schema = parsed(rooted(data.draw(schemas(3, latest)), data.draw(st.sampled_from(DEFINITIONS)), latest))
+
+    normal = FORMAT.parse(schema.normalized(), {})
+
+    assert normal.normalized() == normal.canonical_text == schema.normalized()
+    assert FORMAT.parse(schema.canonical_text, {}).canonical_text == schema.canonical_text
+    assert not normal.incompatibilities(schema)
+    assert not schema.incompatibilities(normal)
+    for value in data.draw(st.lists(json_values, max_size=4)):
+        assert bool(schema.validate(value)) == bool(normal.validate(value))
+
+
+@settings(SETTINGS, max_examples=120)
+@given(st.data())
+def test_parsing_a_spoilt_text_raises_nothing_but_invalid_schema(data: st.DataObject) -> None:
+    latest = data.draw(st.booleans())
+    text = json.dumps(rooted(data.draw(schemas(2, latest)), DEFINITIONS[0], latest))
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, min(len(text), start + 20)))
+    put = data.draw(
+        st.text(max_size=4)
+        | st.sampled_from(
+            ["1e999", "-", "null", "[[[[", '"$ref":"http://[",', '"$id":5,', '{"$ref":{}}', "9" * 5000]
+        )
+    )
+    spoilt = text[:start] + put + text[end:]
+
+    for references in ({}, {"a": spoilt}):
+        try:
+            schema = FORMAT.parse(spoilt if not references else '{"$ref":"a"}', references)
+        except InvalidSchema:
+            continue
+        schema.incompatibilities(parsed(True))
+        schema.validate({"a": [1]})
+
+
+# fmt: off
+keywords = st.sampled_from(
+    ["$ref", "$id", "id", "$schema", "$anchor", "$dynamicRef", "$recursiveRef", "$defs", "definitions", "x",
+     "type", "properties", "items", "allOf", "not", "if", "then", "enum", "const", "required", "dependencies",
+     "title", "unevaluatedProperties", "patternProperties", "minimum", "maximum", "exclusiveMaximum",
+     "multipleOf", "dependentSchemas", "format", "contains", "minContains"]
+)
+# fmt: on
+strings = st.sampled_from(
+    ["#", "#/", "a", "#a", "#/definitions/a", "a#b", "http://[", "%", "\ud800", "(", LATEST]
+)
+anything = st.recursive(
+    atoms | strings | st.just(10**30) | st.just(1e308),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keywords | strings, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(SETTINGS, max_examples=300)
+@given(anything)
+def test_parsing_any_json_raises_nothing_but_invalid_schema(document: Any) -> None:
+    try:
+        schema = FORMAT.parse(json.dumps(document), {"a": json.dumps(document)})
+    except InvalidSchema:
+        return
+    assert schema.incompatibilities(schema) == []
+    schema.incompatibilities(parsed({"type": "string"}))
+    parsed({"type": "string"}).incompatibilities(schema)
+    schema.validate([{"a": "b"}])
+
+
+@settings(SETTINGS, max_examples=300)
+@given(st.dictionaries(keywords, anything, max_size=4), st.sampled_from([DRAFT_2019_09, DRAFT_2020_12]))
+def test_a_meta_schema_in_one_says_what_the_one_in_parts_says(document: Any, dialect: Dialect) -> None:
+    in_parts: Any = dialect.validator
+    document = {name: value for name, value in document.items() if name != "$schema"}
+
+    try:
+        check_against_meta_schema(document, dialect)
+        fits = True
+    except InvalidSchema:
+        fits = False
+
+    assert in_parts(in_parts.META_SCHEMA).is_valid(document) is fits
+
+
+@settings(SETTINGS, max_examples=30)
+@given(
+    st.integers(1, 400),
+    st.sampled_from(["not", "items", "properties", "allOf"]),
+    st.sampled_from([LATEST, ""]),
+)
+def test_parsing_a_deeply_nested_schema_raises_nothing_but_invalid_schema(
+    depth: int, keyword: str, draft: str
+) -> None:
+    opening, closing = {"properties": ('{"properties":{"a":', "}}"), "allOf": ('{"allOf":[', "]}")}.get(
+        keyword, (f'{{"{keyword}":', "}")
+    )
+    text = opening * depth + "{}" + closing * depth
+    if draft:
+        text = f'{{"$schema":"{draft}",{text[1:]}'
+
+    try:
+        schema = FORMAT.parse(text, {})
+    except InvalidSchema:
+        return
+    schema.incompatibilities(parsed(True))

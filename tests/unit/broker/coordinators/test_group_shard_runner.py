@@ -1,0 +1,323 @@
+"""The shell around a group shard: loading, batching of appends, failing appends, change of leadership."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from ottla.broker.coordinators.coordinator_partitions import CoordinatorPartitions
+from ottla.broker.coordinators.group_coordinator import GroupCoordinator
+from ottla.broker.network.context import RequestContext
+from ottla.broker.supervisor import Supervisor
+from ottla.core.groups import coordinator_records
+from ottla.core.groups.coordinator_records import CommittedOffset
+from ottla.core.image.image import MetadataImage
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.errors import (
+    ErrorCode,
+    KafkaError,
+    MessageTooLarge,
+    NotEnoughReplicas,
+    RequestTimedOut,
+)
+from ottla.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.protocol.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.protocol.record_batch import (
+    BatchHeader,
+    NewRecord,
+    Record,
+    decode_records,
+    encode_batch,
+    parse_batch_header,
+)
+from ottla.protocol.records.framing import encode_coordinator_key, encode_coordinator_value
+
+GROUP = "g"
+
+
+class Defaults:
+    """A configuration in which nothing is set."""
+
+    def __getitem__(self, setting: object) -> object:
+        return setting.default  # type: ignore[attr-defined]
+
+
+class FakeLog:
+    """The replica manager's part: one partition's records, and errors on order."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[NewRecord]] = []
+        self.errors: deque[Exception | None] = deque()
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def append_records(self, topic: str, index: int, records: Sequence[NewRecord], **_: object) -> int:
+        assert topic == "__consumer_offsets"
+        await self.gate.wait()
+        error = self.errors.popleft() if self.errors else None
+        if error is not None and not isinstance(error, RequestTimedOut):
+            raise error
+        base_offset = sum(map(len, self.batches))
+        self.batches.append(list(records))
+        if error is not None:
+            raise error
+        return base_offset
+
+    async def until_committed(self, topic: str, index: int) -> None:
+        """All is committed at once."""
+
+    def iterate_batches(self, topic: str, index: int) -> Iterator[tuple[BatchHeader, list[Record]]]:
+        offset = 0
+        for batch in list(self.batches):
+            encoded = encode_batch(batch, base_offset=offset)
+            yield parse_batch_header(encoded), decode_records(encoded)
+            offset += len(batch)
+
+
+class FakeBroker:
+    def __init__(self) -> None:
+        self.config = Defaults()
+        self.image = MetadataImage()
+        self.replicas = FakeLog()
+        self.failures: list[BaseException] = []
+        self.supervisor = Supervisor(lambda name, failure: self.failures.append(failure))
+        self.coordinator_partitions = CoordinatorPartitions(self, lambda: None)  # type: ignore[arg-type]
+        self.groups = GroupCoordinator(self)  # type: ignore[arg-type]
+
+    @staticmethod
+    def now_ms() -> int:
+        return 1_700_000_000_000
+
+    @property
+    def partition(self) -> int:
+        return self.groups.partition_for(GROUP)
+
+    async def commit(self, offset: int, metadata: str = "") -> ErrorCode:
+        answer = self.groups.request(GROUP, commit(offset, metadata), context(ApiKey.OFFSET_COMMIT, 9))
+        answer = answer if hasattr(answer, "topics") else await answer
+        return ErrorCode(answer.topics[0].partitions[0].error_code)
+
+    async def fetch(self) -> int | ErrorCode:
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=None)])
+        answer = self.groups.request(GROUP, request, context(ApiKey.OFFSET_FETCH, 9))
+        group = answer.groups[0]
+        if group.error_code:
+            return ErrorCode(group.error_code)
+        return group.topics[0].partitions[0].committed_offset if group.topics else -1
+
+
+def context(key: ApiKey, version: int) -> RequestContext:
+    return RequestContext(int(key), version, 1, "client", "127.0.0.1", "PLAINTEXT")
+
+
+def commit(offset: int, metadata: str = "") -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=offset, committed_metadata=metadata
+    )
+    return OffsetCommitRequest(
+        group_id=GROUP, topics=[OffsetCommitRequestTopic(name="t", partitions=[partition])]
+    )
+
+
+def stored(offset: int) -> NewRecord:
+    record = coordinator_records.offset_commit(GROUP, "t", 0, CommittedOffset(offset, -1, "", 0))
+    assert record.value is not None
+    return NewRecord(
+        encode_coordinator_key(record.key), encode_coordinator_value(record.value, record.value_version), 0
+    )
+
+
+async def settled() -> None:
+    """Let everything run that needs no more than turns of the loop."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def elected(broker: FakeBroker) -> None:
+    """Give the broker the group's partition and let it load."""
+    broker.groups.on_elected(broker.partition, 0)
+    await settled()
+
+
+async def finished(broker: FakeBroker) -> None:
+    await broker.groups.stop()
+    await broker.supervisor.stop()
+    assert broker.failures == []
+
+
+def test_a_partition_is_loaded_before_it_is_served() -> None:
+    async def scenario() -> None:
+        # given: a log with commits, damage and a record of a later version
+        broker = FakeBroker()
+        broker.replicas.batches.append([stored(4), NewRecord(b"\0\1\0", b"?", 0), NewRecord(None, b"x", 0)])
+        broker.replicas.batches.append([NewRecord(b"\x7f\x7f", b"?", 0), stored(5)])
+        # when
+        assert await broker.fetch() is ErrorCode.NOT_COORDINATOR
+        broker.groups.on_elected(broker.partition, 0)
+        # then
+        assert await broker.fetch() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await settled()
+        assert await broker.fetch() == 5
+        await finished(broker)
+
+    asyncio.run(scenario())
+
+
+def test_commits_that_come_during_an_append_share_the_next() -> None:
+    async def scenario() -> None:
+        broker = FakeBroker()
+        await elected(broker)
+        # given: an append that takes time
+        broker.replicas.gate.clear()
+        first = asyncio.ensure_future(broker.commit(1))
+        await asyncio.sleep(0)
+        # when: more commits come meanwhile
+        others = [asyncio.ensure_future(broker.commit(offset)) for offset in (2, 3, 4)]
+        await asyncio.sleep(0)
+        assert await broker.fetch() == -1, "nothing is committed yet"
+        broker.replicas.gate.set()
+        # then
+        assert await asyncio.gather(first, *others) == [ErrorCode.NONE] * 4
+        assert [len(batch) for batch in broker.replicas.batches] == [1, 3]
+        assert await broker.fetch() == 4
+        await finished(broker)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("error", "answer"),
+    [
+        (NotEnoughReplicas(), ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (MessageTooLarge(), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_an_append_that_wrote_nothing_fails_its_request_alone(error: KafkaError, answer: ErrorCode) -> None:
+    async def scenario() -> None:
+        broker = FakeBroker()
+        await elected(broker)
+        assert await broker.commit(1) is ErrorCode.NONE
+        # when
+        broker.replicas.errors.append(error)
+        assert await broker.commit(2) is answer
+        # then
+        assert await broker.fetch() == 1
+        assert await broker.commit(3) is ErrorCode.NONE
+        assert await broker.fetch() == 3
+        await finished(broker)
+
+    asyncio.run(scenario())
+
+
+def test_of_a_batch_that_is_too_large_only_the_culprit_fails() -> None:
+    async def scenario() -> None:
+        broker = FakeBroker()
+        await elected(broker)
+        # given: three commits that wait for one append
+        broker.replicas.gate.clear()
+        blocker = asyncio.ensure_future(broker.commit(1))
+        await asyncio.sleep(0)
+        three = [asyncio.ensure_future(broker.commit(offset)) for offset in (2, 3, 4)]
+        await asyncio.sleep(0)
+        # when: all of them together are too large, and then the second one by itself
+        broker.replicas.errors.extend([None, MessageTooLarge(), None, MessageTooLarge(), None])
+        broker.replicas.gate.set()
+        # then
+        assert await blocker is ErrorCode.NONE
+        assert await asyncio.gather(*three) == [
+            ErrorCode.NONE,
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            ErrorCode.NONE,
+        ]
+        assert await broker.fetch() == 4
+        await finished(broker)
+
+    asyncio.run(scenario())
+
+
+def test_when_it_is_not_known_how_an_append_ended_the_log_decides() -> None:
+    async def scenario() -> None:
+        broker = FakeBroker()
+        await elected(broker)
+        assert await broker.commit(1) is ErrorCode.NONE
+        # when: the records are written, but the append ends in an error
+        broker.replicas.errors.append(RequestTimedOut())
+        assert await broker.commit(2) is ErrorCode.NOT_COORDINATOR
+        # then: the groups are loaded again, with what the log has
+        await settled()
+        assert await broker.fetch() == 2
+        assert await broker.commit(3) is ErrorCode.NONE
+        await finished(broker)
+
+    asyncio.run(scenario())
+
+
+def test_whoever_waits_when_leadership_is_lost_is_sent_away() -> None:
+    async def scenario() -> None:
+        broker = FakeBroker()
+        await elected(broker)
+        # given: a commit that waits for the log, and a join that waits for more members
+        join = JoinGroupRequest(
+            group_id=GROUP,
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+        )
+        broker.replicas.gate.clear()
+        committing = asyncio.ensure_future(broker.commit(1))
+        await settled()
+        joining = broker.groups.request(GROUP, join, context(ApiKey.JOIN_GROUP, 3))
+        # when
+        broker.groups.on_resigned(broker.partition)
+        # then
+        assert (await joining).error_code == ErrorCode.NOT_COORDINATOR
+        assert await committing is ErrorCode.NOT_COORDINATOR
+        assert await broker.fetch() is ErrorCode.NOT_COORDINATOR
+        broker.replicas.gate.set()
+        await finished(broker)
+
+    asyncio.run(scenario())
+
+
+def test_a_client_that_hung_up_needs_no_answer() -> None:
+    async def scenario() -> None:
+        broker = FakeBroker()
+        await elected(broker)
+        broker.replicas.gate.clear()
+        committing = asyncio.ensure_future(broker.commit(1))
+        await asyncio.sleep(0)
+        # when
+        committing.cancel()
+        await asyncio.sleep(0)
+        broker.replicas.gate.set()
+        # then
+        assert await broker.commit(2) is ErrorCode.NONE
+        assert await broker.fetch() == 2
+        await finished(broker)
+
+    asyncio.run(scenario())
+
+
+def test_topics_deleted_while_the_groups_load_lose_their_offsets_too() -> None:
+    async def scenario() -> None:
+        broker = FakeBroker()
+        broker.replicas.batches.append([stored(4)])
+        broker.groups.on_elected(broker.partition, 0)
+        # when
+        broker.groups.on_topics_deleted([(uuid.UUID(int=7), "t")])
+        # then
+        await settled()
+        assert await broker.fetch() == -1
+        await finished(broker)
+
+    asyncio.run(scenario())

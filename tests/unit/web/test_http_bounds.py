@@ -1,0 +1,182 @@
+"""What a client may send without getting on, and how long it may be silent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ottla.web import http_protocol
+from ottla.web.application import json_answer, json_application
+from ottla.web.bodies import parse_json, read_body
+from ottla.web.errors import ApiError
+from ottla.web.running import run_alone
+from ottla.web.server import HttpAddress
+from support.clients.confluent import TIMEOUT_S
+
+Story = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class EchoService:
+    """Answers a POST with its body, JSON, and ends when it is told to."""
+
+    name = "echo"
+
+    def __init__(self) -> None:
+        async def echo(request: Request) -> Response:
+            body = await read_body(request, 1_000_000)
+            return json_answer(parse_json(body, ApiError(400, 40001, "not JSON")))
+
+        async def long(_request: Request) -> Response:
+            return Response(b"x" * (64 << 20))
+
+        self.app = json_application([Route("/", echo, methods=["POST"]), Route("/long", long)])
+        self.address: asyncio.Future[HttpAddress] = asyncio.get_running_loop().create_future()
+        self.end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def start(self, address: HttpAddress) -> None:
+        self.address.set_result(address)
+
+    async def failed(self) -> str:
+        return await self.end
+
+    async def stop(self) -> None:
+        pass
+
+
+def with_connection(story: Story) -> None:
+    async def run() -> None:
+        service = EchoService()
+        anywhere = HttpAddress("127.0.0.1", 0)
+        running = asyncio.create_task(run_alone(service, anywhere, lambda line: None))
+        address = await service.address
+        while True:
+            try:
+                reader, writer = await asyncio.open_connection(address.host, address.port)
+                break
+            except ConnectionRefusedError:
+                await asyncio.sleep(0.01)
+        async with asyncio.timeout(TIMEOUT_S):
+            await story(reader, writer)
+        writer.close()
+        service.end.set_result("told to")
+        assert await running == 1
+
+    asyncio.run(run())
+
+
+async def status(reader: asyncio.StreamReader) -> int:
+    head = await reader.readuntil(b"\r\n\r\n")
+    return int(head.split()[1])
+
+
+async def require_refusal(reader: asyncio.StreamReader) -> None:
+    """The answer is 431; who goes on sending may find the connection reset before reading it."""
+    try:
+        assert await status(reader) == 431
+    except ConnectionResetError:
+        return
+
+
+@pytest.mark.parametrize(
+    "piece", [b"x: y\r\n", b"z" * 1_000], ids=["headers without an end", "a header without an end"]
+)
+def test_endless_headers_end_the_connection(piece: bytes) -> None:
+    async def story(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"POST / HTTP/1.1\r\nHost: h\r\n")
+        writer.write(piece * (2 * http_protocol.HEAD_BYTES // len(piece)))
+        await require_refusal(reader)
+
+    with_connection(story)
+
+
+def test_an_endless_url_and_endless_trailers_end_the_connection() -> None:
+    async def story(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"GET /" + b"a" * (2 * http_protocol.HEAD_BYTES))
+        await require_refusal(reader)
+
+    async def trailers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n7\r\n")
+        writer.write(b"0\r\n")
+        await writer.drain()
+        for _ in range(100):
+            writer.write(b"t: u\r\n" * 1_000)
+            await asyncio.sleep(0)
+        await require_refusal(reader)
+
+    with_connection(story)
+    with_connection(trailers)
+
+
+def test_what_is_no_http_is_told_in_json() -> None:
+    async def story(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"\x16\x03\x01 hello\r\n\r\n")
+        assert await status(reader) == 400
+        assert b'"error_code":400' in await reader.read()
+
+    with_connection(story)
+
+
+def test_requests_that_go_on_meet_no_bound() -> None:
+    async def story(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        body = b"[" + b",".join(b"1" for _ in range(400_000)) + b"]"
+        for _ in range(3):
+            writer.write(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            assert await status(reader) == 200
+            assert await reader.readexactly(len(body)) == body
+
+    with_connection(story)
+
+
+@pytest.mark.parametrize(
+    "claimed",
+    [b"Content-Length: 1000001\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n"],
+    ids=["said", "unsaid"],
+)
+def test_a_body_that_is_too_large_is_refused(claimed: bytes) -> None:
+    async def story(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"POST / HTTP/1.1\r\nHost: h\r\n" + claimed)
+        for _ in range(20):
+            writer.write(b"%x\r\n" % 100_000 + b" " * 100_000 + b"\r\n")
+        assert await status(reader) == 413
+
+    with_connection(story)
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [b"", b"POST / HT", b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n[1"],
+    ids=["nothing", "a part of a head", "a part of a body"],
+)
+def test_silence_ends_the_connection(begun: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_protocol, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(http_protocol, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(http_protocol, "BODY_SECONDS", 0.1)
+
+    async def story(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(begun)
+        with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+            await reader.readexactly(1)
+
+    with_connection(story)
+
+
+def test_who_takes_no_answer_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_protocol, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(http_protocol, "UNREAD_SECONDS", 0.2)
+
+    async def story(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.pause_reading()
+        writer.write(b"GET /long HTTP/1.1\r\nHost: h\r\n\r\n")
+        # a write fails once the other side has gone
+        with pytest.raises(ConnectionError):
+            while True:
+                writer.write(b"\r\n")
+                await writer.drain()
+                await asyncio.sleep(0.01)
+
+    with_connection(story)
