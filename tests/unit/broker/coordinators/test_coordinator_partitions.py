@@ -9,17 +9,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.wire import wait_for
 
-from ottla.broker import coordinator_partitions
+from ottla.broker.coordinators import coordinator_partitions
 from ottla.broker.coordinators.coordinator_partitions import CHECKPOINT, KAFKAS_API, CoordinatorPartitions
-from ottla.broker.peers import PeerUnreachable
+from ottla.broker.peers.peers import PeerUnreachable
 from ottla.broker.supervisor import Supervisor
 from ottla.core.coordination.partitioning import older_partition_for, partition_for
 from ottla.core.image.features import REGISTERED_FEATURES, SUPPORTED_FEATURES
 from ottla.core.image.image import BrokerImage, MetadataDelta, MetadataImage
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.messages.api_versions_response import ApiVersion, ApiVersionsResponse
+from support.clients.wire import wait_for
 
 SELF, OTHER = 1, 2
 NAME = "billing"
