@@ -28,8 +28,11 @@ install-dev: .venv/.dev
 run: install
 	$(BIN)/ottla demo
 
+# As many processes as there are cores; fewer with PROCESSES=1, none but pytest's own with PROCESSES=0.
+PROCESSES ?= auto
+
 test: install-dev lint types contracts
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(PROCESSES) --maxprocesses 8
 
 lint: install-dev
 	$(BIN)/ruff check src tests bench tools conformance

@@ -6,6 +6,7 @@ import functools
 import itertools
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
     from ottla.pipeline.spark.session import SparkPipelineSession
 
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-_LEFT_OUT: dict[str, set[str]] = {}
+TAKES_MINUTES = "takes minutes: `make conformance` or `make drills` runs it"
+
+# The processes of a run, and the seconds it took.
+pytest_plugins = ("support.suite.processes", "support.suite.budgets")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if any(config.getoption(name) for name in ("--oracle", "--oracle-only", "--long")):
         return
-    later = pytest.mark.skip(reason="takes minutes: `make conformance` or `make drills` runs it")
+    later = pytest.mark.skip(reason=TAKES_MINUTES)
     for item in items:
         if "long" in item.keywords:
             item.add_marker(later)
@@ -137,25 +141,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         command = mark.args[0] if mark.args else None
         package = mark.args[1] if len(mark.args) > 1 else command
         if command is not None and shutil.which(command) is None:
-            _LEFT_OUT.setdefault(f"apt-get install {package}", set()).add(item.nodeid)
             pytest.skip(f"{command} is not installed: apt-get install {package}")
 
 
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Tests marked `system` that skip themselves are named at the end too, by their own reason."""
-    outcome = yield
-    report = outcome.get_result()  # type: ignore[attr-defined]
-    marked = report.skipped and item.get_closest_marker("system") and isinstance(report.longrepr, tuple)
-    if marked and not any(item.nodeid in items for items in _LEFT_OUT.values()):
-        reason = str(report.longrepr[2]).removeprefix("Skipped: ")
-        _LEFT_OUT.setdefault(reason, set()).add(item.nodeid)
-
-
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line that says what this machine could not run, and the command that adds it."""
-    if _LEFT_OUT:
-        parts = [f"{len(items)} tests ({how})" for how, items in sorted(_LEFT_OUT.items())]
+    """One line that says what this machine could not run, and the command that adds it.
+
+    Tests marked `system` that skip themselves are named too, by their own reason.
+    """
+    left_out: Counter[str] = Counter()
+    for report in terminalreporter.getreports("skipped"):
+        if "system" in report.keywords and isinstance(report.longrepr, tuple):
+            reason = str(report.longrepr[2]).removeprefix("Skipped: ")
+            left_out[reason] += reason != TAKES_MINUTES
+    if parts := [f"{count} tests ({reason})" for reason, count in sorted(left_out.items()) if count]:
         terminalreporter.write_line(
             f"ottla: left out for want of a package of the system: {', '.join(parts)}", yellow=True
         )

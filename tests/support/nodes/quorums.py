@@ -28,6 +28,7 @@ from ottla.protocol.records.topic_record import TopicRecord
 from ottla.protocol.schema import Message
 from ottla.storage.log_directory import LogDirectory
 from support.core.metadata import directory_of
+from support.servers.cluster import free_port
 
 CLUSTER_ID = "J8aAPcfLQt2bqs1JT_rMgQ"
 WAIT_S = 30
@@ -173,7 +174,7 @@ async def running_quorum(
     """
     controllers = tuple(controllers)
     first = controllers if first_voters is None else tuple(first_voters)
-    ports = _free_ports(len(controllers))
+    ports = [free_port() for _ in controllers]
     addresses = {node_id: (HOST, port) for node_id, port in zip(controllers, ports, strict=True)}
     if dynamic:
         servers = ",".join(f"{host}:{port}" for host, port in addresses.values())
@@ -269,11 +270,3 @@ async def wait_until(condition: Callable[[], bool]) -> None:
 def now_ms() -> int:
     """The time for records."""
     return time.time_ns() // 1_000_000
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [bind("free", HOST, 0) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import queue
+import random
 import signal
 import socket
 import subprocess
@@ -34,6 +36,11 @@ CONFORMANCE_SETTINGS: Mapping[str, str] = {
     "log.initial.task.delay.ms": "86400000",
 }
 
+# Each process of pytest-xdist (gw0, gw1, ...) has a range of ports; a run beside it begins elsewhere within.
+_PORTS_A_PROCESS = 2_700
+_FIRST_PORT = 10_000 + _PORTS_A_PROCESS * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 8)
+_PORT_NUMBERS = itertools.count(random.randrange(_PORTS_A_PROCESS))
+
 
 class Cluster(Protocol):
     """What a conformance test may know of the cluster it talks to."""
@@ -52,10 +59,16 @@ class ServerError(Exception):
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A TCP port of 127.0.0.1 that no socket holds, and that no other process of this test run is given.
+
+    It lies below the ephemeral ports, so no connection's own end takes it while its server is down.
+    """
+    for number in _PORT_NUMBERS:
+        port = _FIRST_PORT + number % _PORTS_A_PROCESS
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("the numbers have no end")
 
 
 def wait_until_closed(port: int, timeout_s: float = 10) -> None:

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -34,7 +32,7 @@ from ottla.protocol.messages.describe_quorum_request import DescribeQuorumReques
 from ottla.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from support.clients.wire import ConnectionClosed, WireClient
 from support.servers.apache_kafka import READY_TEXT, format_directory, server_command
-from support.servers.cluster import CONFORMANCE_SETTINGS, ServerError, ServerProcess
+from support.servers.cluster import CONFORMANCE_SETTINGS, ServerError, ServerProcess, free_port
 
 OTTLA, APACHE_KAFKA = "ottla", "apache-kafka"
 KINDS = (OTTLA, APACHE_KAFKA)
@@ -489,7 +487,7 @@ def end_cluster(cluster: NodeCluster) -> None:
 
 def prepare_cluster(kind: str, directory: Path, plan: ClusterPlan) -> NodeCluster:
     """Choose ports, write every node's server.properties, format Kafka's directories; start nothing."""
-    ports = {each.node_id: (_lasting_port(), _lasting_port()) for each in plan.nodes}
+    ports = {each.node_id: (free_port(), free_port()) for each in plan.nodes}
     controllers = [each.node_id for each in plan.nodes if CONTROLLER in each.roles]
     addresses = {number: f"{plan.host_of(number)}:{ports[number][1]}" for number in controllers}
 
@@ -511,18 +509,6 @@ def prepare_cluster(kind: str, directory: Path, plan: ClusterPlan) -> NodeCluste
     with ThreadPoolExecutor(len(nodes)) as threads:
         list(threads.map(lambda node: _format(node, plan, controllers), to_format))
     return NodeCluster(kind, plan, directory, nodes)
-
-
-def _lasting_port() -> int:
-    """A free port that no connection's own end takes while its node is dead: below the ephemeral ones."""
-    while True:
-        port = random.randrange(10_000, 32_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind((LOCALHOST, port))
-            except OSError:
-                continue
-            return port
 
 
 def _properties(directory: Path, plan: ClusterPlan, node: NodePlan, ports: tuple[int, int]) -> dict[str, str]:

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
@@ -246,6 +245,9 @@ def test_checkpoints_are_kept_by_name(tmp_path: Path) -> None:
 # --- names ------------------------------------------------------------------------------------------------
 
 
+UUID_HEX = "52e3dcb9de9c425c8b429a7bb573f373"
+
+
 @pytest.mark.parametrize(
     ("name", "parsed"),
     [
@@ -257,9 +259,9 @@ def test_checkpoints_are_kept_by_name(tmp_path: Path) -> None:
         ("-1", None),
         ("t", None),
         ("t 1-0", None),
-        (f"t-0.{uuid4().hex}-delete", None),
-        (f"t-0.{uuid4().hex}-future", None),
-        (f"t-0.{uuid4().hex}-stray", None),
+        (f"t-0.{UUID_HEX}-delete", None),
+        (f"t-0.{UUID_HEX}-future", None),
+        (f"t-0.{UUID_HEX}-stray", None),
     ],
 )
 def test_partition_directory_names(name: str, parsed: tuple[str, int] | None) -> None:
