@@ -1,4 +1,4 @@
-"""How many examples a stateful test explores: few in `make test`, ten times as many in `make simulate`."""
+"""How many examples a test explores: few in `make test`, twenty-five times as many in `make simulate`."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ DEEP = os.environ.get("OTTLA_EXPLORE") == "deep"
 
 
 def examples(number: int) -> int:
-    """`number` examples, ten times as many when exploring deeply."""
-    return number * 10 if DEEP else number
+    """`number` examples, twenty-five times as many when exploring deeply."""
+    return number * 25 if DEEP else number

@@ -69,7 +69,11 @@ def test_topic_command(cluster: Cluster, unique_name: str) -> None:
     assert "does not exist" in failing_tool(cluster, "TopicCommand", "--describe", "--topic", topic)
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+REPEATED = [pytest.param(codec, marks=pytest.mark.long) for codec in ("gzip", "snappy", "lz4")]
+
+
+# Both brokers' files have batches of every codec in test_compaction_beside_kafka.py too.
+@pytest.mark.parametrize("codec", ["none", "zstd", *REPEATED])
 def test_console_producer_and_consumer(cluster: Cluster, unique_name: str, codec: str) -> None:
     topic = create_topic(cluster.bootstrap, unique_name)
     lines = [f"h:{number}|key-{number}|value {number}" for number in range(300)]
@@ -101,7 +105,9 @@ def test_console_consumer_reads_what_comes_later(cluster: Cluster, unique_name: 
             assert consumer.stdout.readline() == f"message {number}\n"
 
 
-@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+@pytest.mark.parametrize(
+    "isolation", [pytest.param("read_uncommitted", marks=pytest.mark.long), "read_committed"]
+)
 def test_console_consumer_isolation_levels(cluster: Cluster, unique_name: str, isolation: str) -> None:
     topic = create_topic(cluster.bootstrap, unique_name)
     produce(cluster.bootstrap, topic, ({"value": b"%d" % n} for n in range(5)), enable_idempotence=True)

@@ -42,8 +42,8 @@ TOPIC_CONFIG = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("compression", [pytest.param("none", marks=pytest.mark.long), "lz4"])
+@pytest.mark.long
+@pytest.mark.parametrize("compression", ["none", "lz4"])
 def test_log_compaction_tester(start_own: StartOwn, compression: str) -> None:
     with start_own(settings=CLEANING) as broker:
         run = run_java(

@@ -31,7 +31,7 @@ PAGE = (
 )
 DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot")
 
-FEW = settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @dataclass(frozen=True)

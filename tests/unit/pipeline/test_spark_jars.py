@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from pathlib import Path
 
 import pyspark
 import pytest
 
 from ottla.pipeline.spark import spark_jars
-from ottla.pipeline.spark.maven import Jar
+from ottla.pipeline.spark.maven import Jar, fetch_jars
 from ottla.pipeline.spark.spark_jars import (
     KAFKA_CONNECTOR_JARS,
     SparkJarsError,
@@ -71,6 +72,7 @@ def test_a_jar_that_only_saves_time_is_done_without(monkeypatch: pytest.MonkeyPa
     jar = Jar("org.example", "files", "1", hashlib.sha256(b"remote").hexdigest())
     monkeypatch.setattr(spark_jars, "LOCAL_FILES_JAR", jar)
     monkeypatch.setenv("OTTLA_MAVEN_BASE", "http://127.0.0.1:1")
+    monkeypatch.setattr(spark_jars, "fetch_jars", partial(fetch_jars, retry_delays_seconds=(0.0,)))
     assert local_files_jar() is None
 
     with http_files() as repository:
