@@ -209,7 +209,7 @@ class Drill:
                 leader = self.cluster.partition(topic, partition).leader_id
                 with self.cluster.wire(leader) as client:
                     return read_to_the_end(client, topic, partition)
-            except (NotYet, AssertionError, ConnectionClosed, OSError, ServerError, IndexError) as problem:
+            except (NotYet, AssertionError, ConnectionClosed, OSError, ServerError, LookupError) as problem:
                 assert time.monotonic() < deadline, f"{topic}-{partition} can't be read: {problem!r}"
                 time.sleep(0.05)
 
