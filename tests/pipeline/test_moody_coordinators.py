@@ -22,7 +22,8 @@ ENTRY = LedgerEntry(7, "copy", "query-1", "run-1", Identity.SOURCE, 0, "2")
 CALL = """
 import sys
 from ottla.pipeline.sink.exactly_once import SinkError, check_sink
-from ottla.pipeline.kafka import ClusterError, KafkaCluster
+from ottla.client.errors import ClusterError
+from ottla.pipeline.kafka import KafkaCluster
 call, bootstrap, topic, group = sys.argv[1:]
 cluster = KafkaCluster(bootstrap)
 calls = {

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from ottla.client.errors import ClusterError
 from ottla.pipeline.file_lock import FileLock
-from ottla.pipeline.kafka import ClusterError, KafkaCluster, Topic
+from ottla.pipeline.kafka import KafkaCluster, Topic
 from ottla.streams.dsl import Streams
 from ottla.streams.run import reset as module
 from ottla.streams.run.reset import (

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ottla.client import kafka_requests
-from ottla.client.kafka_access import KafkaAccess
+from ottla.client.access import ClusterAccess
 from ottla.protocol.apis import ApiKey
 from ottla.registry import topic as schemas_topic
 from ottla.registry.core.records import Record
@@ -49,7 +49,7 @@ class Topic:
         self.name = name
         self.bootstrap = broker.bootstrap
         self.admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        self.access = KafkaAccess(broker.bootstrap)
+        self.access = ClusterAccess(broker.bootstrap)
         self.values: list[bytes | None] = []
         self.topic = SchemasTopic(
             self.access, name, f"{name}-primary", 5_000, lambda _key, value, _time: self.values.append(value)

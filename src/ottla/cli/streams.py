@@ -290,7 +290,7 @@ def _reset(options: argparse.Namespace) -> int:
     if app is None and options.app is not None:
         return EXIT_FAILURE
     application = options.application if app is None else app.name
-    from ottla.pipeline.kafka import ClusterError
+    from ottla.client.errors import ClusterError
     from ottla.streams.plan.topology import TopologyError
     from ottla.streams.run.application import StreamsSettings
     from ottla.streams.run.reset import ResetError, plan_reset, reset

@@ -14,7 +14,8 @@ from typing import Any, Final, TypeVar
 from aiokafka.conn import AIOKafkaConnection, create_conn
 from aiokafka.errors import KafkaError, SaslAuthenticationFailed, UnsupportedSaslMechanismError
 
-from ottla.client.kafka_access import KafkaAccess
+from ottla.client.access import ClusterAccess
+from ottla.client.errors import ClientOptionError
 from ottla.protocol.apis import APIS, ApiKey
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.headers import decode_response, encode_request
@@ -23,6 +24,7 @@ from ottla.protocol.schema import Message
 T = TypeVar("T")
 
 IDLE_MS: Final = 540_000
+DEFAULT_TIMEOUT_MS: Final = 30_000
 NEWEST: Final = {ApiKey.OFFSET_FETCH: 9}
 """Versions behind which a response is not what we read: offsets are of topics' ids from 10 on."""
 
@@ -40,16 +42,15 @@ class UnsupportedRequest(Exception):
 
 
 class NodeConnections:
-    """Connections to nodes, at most one to each address. Requests end within `timeout_seconds`.
+    """Connections to nodes, at most one to each address. Requests end within the access's timeout.
 
     A node answers the requests of a connection in their order: what may wait there, a fetch above all, needs
     connections of its own.
     """
 
-    def __init__(self, access: KafkaAccess, client_id: str, timeout_seconds: float) -> None:
+    def __init__(self, access: ClusterAccess) -> None:
         self._access = access
-        self._client_id = client_id
-        self._timeout_seconds = timeout_seconds
+        self._timeout_seconds = (access.request_timeout_ms or DEFAULT_TIMEOUT_MS) / 1_000
         self._connections: dict[tuple[str, int], AIOKafkaConnection] = {}
         self._opening: dict[tuple[str, int], asyncio.Lock] = {}
 
@@ -87,7 +88,7 @@ class NodeConnections:
             raise NodeUnreachable(f"The broker at {host}:{port} did not answer in time.") from None
         except (SaslAuthenticationFailed, UnsupportedSaslMechanismError) as problem:
             raise NodeRefusesUser(str(problem)) from None
-        except (KafkaError, OSError, ProtocolError) as problem:
+        except (KafkaError, OSError, ProtocolError, ClientOptionError) as problem:
             raise NodeUnreachable(f"The broker at {host}:{port} cannot be reached: {problem}") from None
 
     def _hang_up(self, host: str, port: int) -> None:
@@ -102,14 +103,7 @@ class NodeConnections:
             if connection is None or not connection.connected():
                 arguments = self._access.aiokafka()
                 arguments.pop("bootstrap_servers")
-                connection = await create_conn(
-                    host,
-                    port,
-                    client_id=self._client_id,
-                    request_timeout_ms=int(self._timeout_seconds * 1_000),
-                    max_idle_ms=IDLE_MS,
-                    **arguments,
-                )
+                connection = await create_conn(host, port, max_idle_ms=IDLE_MS, **arguments)
                 self._forget_closed()
                 self._connections[address] = connection
             return connection

@@ -29,6 +29,9 @@ from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
 from confluent_kafka.admin._topic import TopicDescription
 from confluent_kafka.cimpl import NewTopic
 
+from ottla.client.access import ClusterAccess
+from ottla.client.errors import ClusterError
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -52,10 +55,6 @@ _COORDINATOR_STARTS = frozenset(
 
 Positions = Mapping[int, int]
 """Offsets of one topic by partition: the next offset to read or to be written."""
-
-
-class ClusterError(Exception):
-    """The cluster does not answer, or not as asked; the message says what was tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +127,9 @@ class KafkaCluster:
 
     def __init__(self, bootstrap: str, client_options: Mapping[str, str] | None = None) -> None:
         self.bootstrap = bootstrap
-        self._options: dict[str, Any] = {
-            "bootstrap.servers": bootstrap,
-            "log_level": 0,
-            **(client_options or {}),
-        }
-        self._admin = AdminClient({**self._options, "client.id": "ottla-pipeline"})
+        access = ClusterAccess(bootstrap, {"log_level": "0", **(client_options or {})})
+        self._options = access.librdkafka()
+        self._admin = AdminClient(access.with_client_id("ottla-pipeline").librdkafka())
 
     def producer_options(self) -> dict[str, Any]:
         """Options of an idempotent producer that puts a key where Java clients and Spark put it.

@@ -30,7 +30,7 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 
-from ottla.client.kafka_access import KafkaAccess
+from ottla.client.access import ClusterAccess
 from ottla.registry.membership import (
     PROTOCOL,
     PROTOCOL_TYPE,
@@ -46,6 +46,7 @@ log = logging.getLogger("ottla.registry")
 
 RETRY_SECONDS: Final = 0.1
 LEAVE_SECONDS: Final = 5.0
+CLIENT_ID: Final = "ottla-registry"
 _FATAL: Final = (
     GroupAuthorizationFailedError,
     InconsistentGroupProtocolError,
@@ -78,13 +79,13 @@ class Election:
 
     def __init__(
         self,
-        access: KafkaAccess,
+        access: ClusterAccess,
         group_id: str,
         identity: Identity,
         times: ElectionTimes,
         on_primary: Callable[[Identity | None], None],
     ) -> None:
-        self._client = AIOKafkaClient(**access.aiokafka(), client_id=f"ottla-registry-{identity.port}")
+        self._client = AIOKafkaClient(**access.with_client_id(f"{CLIENT_ID}-{identity.port}").aiokafka())
         self._group_id = group_id
         self._identity = identity
         self._times = times

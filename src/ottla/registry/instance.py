@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ottla.client.kafka_access import KafkaAccess
+from ottla.client.access import ClusterAccess
 from ottla.registry import settings as names
 from ottla.registry.core.image import RegistryImage
 from ottla.registry.core.reading import Reads
@@ -42,7 +42,7 @@ THREADS_AHEAD: Final = 2
 class RegistryInstance:
     """Satisfies `Registry`. Started once, stopped once."""
 
-    def __init__(self, settings: Settings, access: KafkaAccess, identity: Identity) -> None:
+    def __init__(self, settings: Settings, access: ClusterAccess, identity: Identity) -> None:
         self.settings = settings
         self.image = RegistryImage()
         self.workbench = Workbench(TURN_STEPS)

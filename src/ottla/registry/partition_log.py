@@ -20,7 +20,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.structs import TopicPartition
 
-from ottla.client.kafka_access import KafkaAccess
+from ottla.client.access import ClusterAccess
 from ottla.client.kafka_requests import (
     NodeConnections,
     NodeRefusesUser,
@@ -38,7 +38,7 @@ from ottla.protocol.messages.metadata_request import MetadataRequest, MetadataRe
 from ottla.protocol.schema import Message
 from ottla.registry.loss import Loss, TopicLost
 
-REQUEST_SECONDS: Final = 5.0
+REQUEST_TIMEOUT_MS: Final = 5_000
 FETCH_BYTES: Final = 1 << 20
 """Replayed from one answer; a larger batch comes alone."""
 CONSUMER: Final = -1
@@ -79,10 +79,11 @@ class Fetched:
 class PartitionLog:
     """Partition 0 of `topic`. Connections are opened when they are needed; a fetch has one of its own."""
 
-    def __init__(self, access: KafkaAccess, topic: str, client_id: str) -> None:
+    def __init__(self, access: ClusterAccess, topic: str) -> None:
         self._topic = topic
-        self._fetches = NodeConnections(access, client_id, REQUEST_SECONDS)
-        self._questions = NodeConnections(access, client_id, REQUEST_SECONDS)
+        access = access.with_request_timeout_ms(REQUEST_TIMEOUT_MS)
+        self._fetches = NodeConnections(access)
+        self._questions = NodeConnections(access)
         self._bootstrap: list[Address] = [(host, port) for host, port, _ in collect_hosts(access.bootstrap)]
         self._nodes: list[Address] = []
         self._leader: Address | None = None

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-expor
     ResourceType,
 )
 
-from ottla.client.kafka_access import KafkaAccess
+from ottla.client.access import ClusterAccess
 from ottla.registry.loss import TopicLost
 from ottla.registry.partition_log import FoundTopic, PartitionLog, Unreadable
 from ottla.registry.writer import NEVER_MAKE_TOPICS
@@ -31,12 +31,10 @@ LOOKS: Final = 100
 WANTED_POLICY: Final = "compact"
 
 
-async def prepare(access: KafkaAccess, topic: str, replication_factor: int) -> tuple[str, FoundTopic]:
+async def prepare(access: ClusterAccess, topic: str, replication_factor: int) -> tuple[str, FoundTopic]:
     """Make the topic or check it; the cluster's id and what to read. Raises ServiceError."""
-    partition_log = PartitionLog(access, topic, "ottla-registry")
-    admin = AdminClient(
-        access.confluent({"client.id": "ottla-registry", "log_level": 2, **NEVER_MAKE_TOPICS})
-    )
+    partition_log = PartitionLog(access, topic)
+    admin = AdminClient(access.librdkafka({"log_level": 2, **NEVER_MAKE_TOPICS}))
     preparing = _Preparing(admin, partition_log, topic, access.bootstrap)
     try:
         cluster = await asyncio.wrap_future(admin.describe_cluster(request_timeout=ADMIN_SECONDS))

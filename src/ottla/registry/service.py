@@ -7,11 +7,14 @@ from collections.abc import Mapping
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ottla.client.kafka_access import KafkaAccess
+from ottla.client.access import ClusterAccess
+from ottla.client.errors import ClientOptionError
 from ottla.registry import settings as names
 from ottla.registry.app import registry_application
+from ottla.registry.election import CLIENT_ID
 from ottla.registry.instance import RegistryInstance
 from ottla.registry.membership import Identity
+from ottla.web.errors import ServiceError
 from ottla.web.server import HttpAddress
 from ottla.web.settings import Settings, warn_of_unknown
 
@@ -47,15 +50,18 @@ class RegistryService:
         if host in _ANYWHERE:
             host = socket.gethostname()
         identity = Identity(host, address.port, self._settings[names.LEADER_ELIGIBILITY])
-        self._instance = RegistryInstance(self._settings, self._access(), identity)
+        try:
+            self._instance = RegistryInstance(self._settings, self._access(), identity)
+        except ClientOptionError as problem:
+            raise ServiceError(f"ottla registry: the settings kafkastore.*: {problem}") from None
         self._application = registry_application(self._instance)
         await self._instance.start()
 
-    def _access(self) -> KafkaAccess:
+    def _access(self) -> ClusterAccess:
         own = {setting.name for setting in names.SETTINGS}
         given = self._settings.with_prefix(_CLIENT_PREFIX)
         properties = {name: text for name, text in given.items() if _CLIENT_PREFIX + name not in own}
-        return KafkaAccess(self._settings[names.BOOTSTRAP_SERVERS], properties)
+        return ClusterAccess(self._settings[names.BOOTSTRAP_SERVERS], properties, CLIENT_ID)
 
     async def failed(self) -> str:
         """See `Service`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.client.kafka_access import DEFAULT_BOOTSTRAP
+from ottla.client.access import DEFAULT_BOOTSTRAP
 from ottla.schemas.model import CompatibilityLevel
 from ottla.web.settings import Setting, boolean, integer, one_of, optional_text, text
 

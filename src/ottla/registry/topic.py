@@ -22,7 +22,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from ottla.client.kafka_access import KafkaAccess
+from ottla.client.access import ClusterAccess
 from ottla.registry.core.records import Record, noop
 from ottla.registry.loss import Loss, TopicLost, way_out
 from ottla.registry.partition_log import FoundTopic, PartitionLog, Unreadable
@@ -49,7 +49,7 @@ class SchemasTopic:
 
     def __init__(
         self,
-        access: KafkaAccess,
+        access: ClusterAccess,
         topic: str,
         writers_id: str,
         timeout_ms: int,
@@ -60,7 +60,7 @@ class SchemasTopic:
         self._writers_id = writers_id
         self._timeout_ms = timeout_ms
         self._on_record = on_record
-        self._log = PartitionLog(access, topic, "ottla-registry")
+        self._log = PartitionLog(access, topic)
         self._applied_offset = -1
         self._moved = asyncio.Condition()
         self.standstill = asyncio.Lock()

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from ottla.client.kafka_access import KafkaAccess
+from ottla.client.access import ClusterAccess
 from ottla.registry.core.records import Record, noop
 
 TRANSACTION_TIMEOUT_MS: Final = 10_000
@@ -45,13 +45,12 @@ class Unstored(Exception):
 class Writer:
     """The right to write, as long as nobody else takes it. Of no use any more once a call has raised."""
 
-    def __init__(self, access: KafkaAccess, topic: str, writers_id: str, timeout_ms: int) -> None:
+    def __init__(self, access: ClusterAccess, topic: str, writers_id: str, timeout_ms: int) -> None:
         """Fence who wrote before under `writers_id`. Raises Unstored."""
         self._topic = topic
         self._producer = Producer(
-            access.confluent(
+            access.librdkafka(
                 {
-                    "client.id": "ottla-registry",
                     "transactional.id": writers_id,
                     "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
                     "message.max.bytes": MAX_REQUEST_BYTES,
@@ -93,10 +92,10 @@ class Writer:
             self._producer.abort_transaction(ABORT_SECONDS)
 
 
-def append_noop(access: KafkaAccess, topic: str, timeout_ms: int) -> int:
+def append_noop(access: ClusterAccess, topic: str, timeout_ms: int) -> int:
     """Add a NOOP, as an instance that is not the primary may; its offset. Raises Unstored."""
-    properties = {"client.id": "ottla-registry", "linger.ms": 0, "log_level": 0, **NEVER_MAKE_TOPICS}
-    producer = Producer(access.confluent(properties))
+    properties = {"linger.ms": 0, "log_level": 0, **NEVER_MAKE_TOPICS}
+    producer = Producer(access.librdkafka(properties))
     try:
         return _produce(producer, topic, [noop()], time.monotonic() + timeout_ms / 1000)[0]
     except KafkaException as problem:

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from starlette.types import ASGIApp
 
-from ottla.client.kafka_access import KafkaAccess
+from ottla.client.access import ClusterAccess
 from ottla.rest.admin.cluster_admin import ClusterAdmin
 from ottla.rest.app import all_routes, rest_application
 from ottla.rest.consumers.consumer_instances import ConsumerInstances
@@ -51,7 +51,7 @@ class RestService:
 
     name: Final = "rest"
 
-    def __init__(self, settings: Settings, access: KafkaAccess) -> None:
+    def __init__(self, settings: Settings, access: ClusterAccess) -> None:
         self._schemas = SchemaRegistry(settings[SCHEMA_REGISTRY_URL])
         self._urls = Urls(settings[HOST_NAME])
         admin = ClusterAdmin(settings, access)
@@ -70,7 +70,7 @@ class RestService:
         settings = Settings(SETTINGS, given)
         warn_of_unknown("rest", given, SETTINGS, CLIENT_PREFIXES)
         return cls(
-            settings, KafkaAccess(_hosts(settings[BOOTSTRAP_SERVERS]), settings.with_prefix("client."))
+            settings, ClusterAccess(_hosts(settings[BOOTSTRAP_SERVERS]), settings.with_prefix("client."))
         )
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.client.kafka_access import DEFAULT_BOOTSTRAP
+from ottla.client.access import DEFAULT_BOOTSTRAP
 from ottla.web.settings import Setting, integer, optional_text, text
 
 BOOTSTRAP_SERVERS: Final = Setting("bootstrap.servers", text, DEFAULT_BOOTSTRAP, "the cluster")

@@ -11,7 +11,7 @@ import httpx
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 from starlette.applications import Starlette
 
-from ottla.client.kafka_access import KafkaAccess
+from ottla.client.access import ClusterAccess
 from ottla.rest.app import rest_application
 from ottla.rest.consumers import group_consumer
 from ottla.rest.consumers.consumer_instances import ConsumerInstances
@@ -192,7 +192,7 @@ class Proxy:
         settings = Settings(SETTINGS, {"consumer.request.timeout.ms": "20", **(given or {})})
         self.clock = ManualClock()
         self.registry = SchemaRegistry("http://127.0.0.1:1")
-        self.instances = ConsumerInstances(settings, KafkaAccess("127.0.0.1:1"), self.registry, self.clock)
+        self.instances = ConsumerInstances(settings, ClusterAccess("127.0.0.1:1"), self.registry, self.clock)
         self.app: Starlette = rest_application(routes(self.instances))
         self.client = httpx.AsyncClient(
             transport=httpx.ASGITransport(self.app, raise_app_exceptions=False), base_url="http://proxy:8082"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from ottla.client.errors import ClusterError
 from ottla.demo import tweets as tweets_module
 from ottla.demo.agreement import Agreement
 from ottla.demo.messages import (
@@ -25,7 +26,6 @@ from ottla.demo.page import Picture, Rate, page, plain_line
 from ottla.demo.producer import TopicTweets, _tweet_id, missing_tweets
 from ottla.demo.query import checkpoint_name
 from ottla.demo.tweets import Tweet, TweetsError, load_tweets, parse_tweets
-from ottla.pipeline.kafka import ClusterError
 
 SCORED = ScoredTweet("7", 'so "happy" 🙂', 2.5, 1_700_000_000_123, 0.875, "positive")
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from ottla.client.errors import ClusterError
 from ottla.pipeline import kafka
-from ottla.pipeline.kafka import ClusterError, CommittedOffset, KafkaCluster
+from ottla.pipeline.kafka import CommittedOffset, KafkaCluster
 
 
 class _Coordinator:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.pipeline.kafka import ClusterError
+from ottla.client.errors import ClusterError
 from ottla.pipeline.query.progress import ProgressPublisher, checkpointed_positions, mark, marked_query
 from support.clients.confluent import eventually
 from support.pipeline.spark_checkpoints import write_checkpoint

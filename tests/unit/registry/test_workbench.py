@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.client.kafka_access import KafkaAccess
+from ottla.client.access import ClusterAccess
 from ottla.registry.core.decision import Decision
 from ottla.registry.instance import RegistryInstance
 from ottla.registry.membership import Identity
@@ -44,7 +44,7 @@ class Endless:
 def instance(**given: str) -> RegistryInstance:
     """One that has not been started: it has an image and turns, and no cluster."""
     settings = Settings(SETTINGS, {name.replace("_", "."): value for name, value in given.items()})
-    return RegistryInstance(settings, KafkaAccess("127.0.0.1:9", {}), Identity("h", 1, False))
+    return RegistryInstance(settings, ClusterAccess("127.0.0.1:9", {}), Identity("h", 1, False))
 
 
 async def until(condition: Callable[[], bool]) -> None:

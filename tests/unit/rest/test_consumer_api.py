@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.client.kafka_access import KafkaAccess
+from ottla.client.access import ClusterAccess
 from ottla.rest.consumers.consumer_instances import ConsumerInstances
 from ottla.rest.consumers.consumer_settings import DataFormat
 from ottla.rest.records.schema_registry import SchemaRegistry
@@ -102,7 +102,7 @@ def test_a_setting_that_clients_do_not_have_stops_the_start() -> None:
         with pytest.raises(ServiceError, match="nonsense"):
             await ConsumerInstances(
                 Settings(SETTINGS, {"consumer.nonsense": "1"}),
-                KafkaAccess("127.0.0.1:1"),
+                ClusterAccess("127.0.0.1:1"),
                 SchemaRegistry("http://127.0.0.1:1"),
             ).start()
 

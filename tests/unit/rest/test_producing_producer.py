@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from confluent_kafka import KafkaError
 
-from ottla.client.kafka_access import KafkaAccess
+from ottla.client.access import ClusterAccess
 from ottla.rest.records import producing as producing_module
 from ottla.rest.records.producing import Outgoing, Producing
 from ottla.rest.settings import SETTINGS
@@ -25,7 +25,7 @@ def run(settings: dict[str, str], story: Callable[[Producing], Awaitable[None]])
 
     async def told() -> None:
         given = Settings(SETTINGS, {**QUICK, **settings})
-        producing = Producing(given, KafkaAccess(f"127.0.0.1:{free_port()}"), FakeRegistry().client())
+        producing = Producing(given, ClusterAccess(f"127.0.0.1:{free_port()}"), FakeRegistry().client())
         try:
             await producing.start()
             await story(producing)

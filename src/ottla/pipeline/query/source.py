@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from ottla.client.client_options import ClientOptionError, java_client_options
-from ottla.pipeline.kafka import LEDGER_SUFFIX, ClusterError, KafkaCluster
+from ottla.client.access import ClusterAccess
+from ottla.client.errors import ClientOptionError, ClusterError
+from ottla.pipeline.kafka import LEDGER_SUFFIX, KafkaCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,7 +69,7 @@ class KafkaSource:
     partitions. min_partitions: at least so many tasks, where there are fewer partitions. read_committed:
     leave out what aborted transactions wrote. fail_on_data_loss: end the query when records are gone
     (retention, a deleted topic) rather than go on behind the gap. client_options: librdkafka's names, for our
-    clients and, translated (client_options.py), for Spark's. spark_options: further ones of Spark's source.
+    clients and, translated, for Spark's. spark_options: further ones of Spark's source.
     Raises SourceError when made with values that contradict each other.
     """
 
@@ -193,12 +194,10 @@ def read_batch(
 def spark_source_options(source: KafkaSource, topics: Sequence[str], cluster: KafkaCluster) -> dict[str, str]:
     """What Spark's Kafka source is told of a source, but for where it starts and ends."""
     try:
-        translated = java_client_options(source.client_options)
+        options = ClusterAccess(source.bootstrap, source.client_options).spark()
     except ClientOptionError as error:
         raise SourceError(str(error)) from error
-    options = {f"kafka.{name}": value for name, value in translated.items()}
     options |= {
-        "kafka.bootstrap.servers": source.bootstrap,
         "kafka.isolation.level": "read_committed" if source.read_committed else "read_uncommitted",
         "failOnDataLoss": str(source.fail_on_data_loss).lower(),
         "includeHeaders": "true",

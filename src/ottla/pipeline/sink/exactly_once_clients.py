@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 
+from ottla.client.access import ClusterAccess
+
 if TYPE_CHECKING:
     from ottla.pipeline.sink.exactly_once_writer import SinkSettings
 
@@ -17,13 +19,13 @@ MAX_LEDGER_READERS = 64
 
 def client_options(settings: SinkSettings) -> dict[str, Any]:
     """What every client of the sink gets."""
-    return {
-        "bootstrap.servers": settings.bootstrap,
+    properties = {
         "allow.auto.create.topics": "false",
         # librdkafka's own lines go past Spark's logs; what matters comes back as errors.
         "log_level": "2",
         **{name: value for name, value in settings.client_options.items() if name not in _PRODUCER_ONLY},
     }
+    return ClusterAccess(settings.bootstrap, properties).librdkafka()
 
 
 _PRODUCER_DEFAULTS: dict[str, str | bool] = {

@@ -23,7 +23,8 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from ottla.pipeline.kafka import ClusterError, KafkaCluster, Positions
+from ottla.client.errors import ClusterError
+from ottla.pipeline.kafka import KafkaCluster, Positions
 
 DELIVERY_TIMEOUT_MS = 60_000
 

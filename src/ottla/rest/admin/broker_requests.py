@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable
 from typing import Any, Final, TypeVar
 
-from ottla.client.kafka_access import KafkaAccess
+from ottla.client.access import ClusterAccess
 from ottla.client.kafka_requests import (
     NodeConnections,
     NodeRefusesUser,
@@ -26,10 +26,10 @@ TRY_SECONDS: Final = 3.0
 
 
 class BrokerRequests:
-    """Requests to nodes, each of which ends within `timeout_seconds`."""
+    """Requests to nodes, each of which ends within the access's timeout."""
 
-    def __init__(self, access: KafkaAccess, timeout_seconds: float) -> None:
-        self._connections = NodeConnections(access, CLIENT_ID, timeout_seconds)
+    def __init__(self, access: ClusterAccess) -> None:
+        self._connections = NodeConnections(access.with_client_id(CLIENT_ID))
 
     async def reach(self, nodes: Iterable[Node]) -> Node:
         """The first of these that takes a connection. Raises ApiError when none does."""

@@ -23,7 +23,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
-from ottla.client.kafka_access import KafkaAccess
+from ottla.client.access import ClusterAccess
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.schema import Message
@@ -61,11 +61,11 @@ GRACE_SECONDS: Final = 2.0
 class ClusterAdmin:
     """The proxy's view of its cluster. All methods that ask it raise ApiError."""
 
-    def __init__(self, settings: Settings, access: KafkaAccess) -> None:
+    def __init__(self, settings: Settings, access: ClusterAccess) -> None:
         self._timeout_seconds = settings[ADMIN_TIMEOUT_MS] / 1_000
-        access = KafkaAccess(access.bootstrap, {**access.properties, **settings.with_prefix("admin.")})
-        self._properties = access.confluent()
-        self._requests = BrokerRequests(access, self._timeout_seconds)
+        access = access.with_properties(settings.with_prefix("admin."))
+        self._properties = access.librdkafka()
+        self._requests = BrokerRequests(access.with_request_timeout_ms(settings[ADMIN_TIMEOUT_MS]))
         self._threads = ThreadPoolExecutor(BLOCKING_CALLS, thread_name_prefix="rest-admin")
         self._client: AdminClient | None = None
         self._cluster_id: str | None = None

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException
 
-from ottla.client.kafka_access import KafkaAccess
+from ottla.client.access import ClusterAccess
 from ottla.rest.consumers import consumer_errors
 from ottla.rest.consumers.consumer_instance import ConsumerInstance, Threads
 from ottla.rest.consumers.consumer_settings import (
@@ -61,7 +61,7 @@ class ConsumerInstances:
     def __init__(
         self,
         settings: Settings,
-        access: KafkaAccess,
+        access: ClusterAccess,
         schemas: SchemaRegistry,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

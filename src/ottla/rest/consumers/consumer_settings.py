@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ottla.client.kafka_access import KafkaAccess
+from ottla.client.access import ClusterAccess
 from ottla.rest.settings import (
     CONSUMER_INSTANCE_TIMEOUT_MS,
     CONSUMER_REQUEST_TIMEOUT_MS,
@@ -101,7 +101,7 @@ _FIELDS: Final = frozenset(
 
 
 def client_properties(
-    settings: Settings, access: KafkaAccess, group: str, wanted: InstanceSettings
+    settings: Settings, access: ClusterAccess, group: str, wanted: InstanceSettings
 ) -> dict[str, Any]:
     """librdkafka's properties: ours, then those of `client.` and `consumer.`, then what the API promises."""
     own = {setting.name for setting in SETTINGS} | OF_CONFLUENTS_PROXY
@@ -132,7 +132,7 @@ def client_properties(
     }
     if wanted.auto_offset_reset is not None:
         properties["auto.offset.reset"] = wanted.auto_offset_reset
-    return access.confluent(properties)
+    return access.librdkafka(properties)
 
 
 def _name(value: Any, field: str) -> str | None:

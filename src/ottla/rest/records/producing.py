@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from ottla.client.kafka_access import KafkaAccess
+from ottla.client.access import ClusterAccess
 from ottla.rest import kafka_errors
 from ottla.rest.records.bytes_in_work import BytesInWork
 from ottla.rest.records.schema_registry import SchemaRegistry
@@ -108,13 +108,13 @@ class Deliveries:
 class Producing:
     """The producer of a proxy, and what both APIs need to know of topics."""
 
-    def __init__(self, settings: Settings, access: KafkaAccess, schemas: SchemaRegistry) -> None:
+    def __init__(self, settings: Settings, access: ClusterAccess, schemas: SchemaRegistry) -> None:
         self.schemas = schemas
         self.max_body_bytes = settings[MAX_BODY_BYTES]
         self.work = BytesInWork(max(WORK_BYTES, 2 * self.max_body_bytes))
         self._send_seconds = settings[RESPONSE_TIMEOUT_MS] / 1_000
         given = {**access.properties, **settings.with_prefix("producer.")}
-        self._properties = access.confluent({**_DEFAULTS, **given})
+        self._properties = access.librdkafka({**_DEFAULTS, **given})
         if "message.timeout.ms" not in given:
             self._properties.setdefault("delivery.timeout.ms", settings[RESPONSE_TIMEOUT_MS])
         if "linger.ms" not in given:

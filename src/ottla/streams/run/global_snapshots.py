@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ottla.pipeline.kafka import ClusterError
+from ottla.client.errors import ClusterError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

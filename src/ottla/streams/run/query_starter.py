@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.client.client_options import java_client_options
+from ottla.client.java_options import java_client_options
 from ottla.pipeline.query.checkpoints import Checkpoint, local_path
 from ottla.pipeline.query.query import PipelineQuery, QueryRunner
 from ottla.pipeline.query.query_spec import (

@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-
-class ClientOptionError(ValueError):
-    """An option with no counterpart, or a value that Java's client cannot be given; says which."""
+from ottla.client.errors import ClientOptionError
+from ottla.client.security import mechanism_of
 
 
 def _same(name: str) -> Callable[[str], dict[str, str]]:
@@ -68,7 +67,7 @@ JAVA_COUNTERPARTS: Mapping[str, Callable[[str], dict[str, str]]] = MappingProxyT
         "client.id": _same("client.id"),
         "client.rack": _same("client.rack"),
         "security.protocol": _security_protocol,
-        "sasl.mechanism": _same("sasl.mechanism"),
+        "sasl.mechanism": _same("sasl.mechanism"),  # of two spellings the last one wins, as in librdkafka
         "sasl.mechanisms": _same("sasl.mechanism"),
         "sasl.username": _nothing,  # both go into sasl.jaas.config
         "sasl.password": _nothing,
@@ -145,7 +144,7 @@ def _jaas(client_options: Mapping[str, str]) -> dict[str, str]:
     name, password = client_options.get("sasl.username"), client_options.get("sasl.password")
     if name is None and password is None:
         return {}
-    mechanism = client_options.get("sasl.mechanism") or client_options.get("sasl.mechanisms") or "none"
+    mechanism = mechanism_of(client_options) or "none"
     module = _JAAS_MODULES.get(mechanism)
     if module is None or name is None or password is None:
         raise ClientOptionError(

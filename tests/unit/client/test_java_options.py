@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.client_options import ClientOptionError, java_client_options
+from ottla.client.errors import ClientOptionError
+from ottla.client.java_options import java_client_options
 
 
 def test_names_and_values_that_differ_are_translated() -> None:

@@ -1,0 +1,11 @@
+"""Errors of those who reach a cluster: settings that cannot be, answers that did not come."""
+
+from __future__ import annotations
+
+
+class ClientOptionError(ValueError):
+    """A property that a client cannot be given, by its name or for its value; the message says which."""
+
+
+class ClusterError(Exception):
+    """The cluster does not answer, or not as asked; the message says what was tried."""
