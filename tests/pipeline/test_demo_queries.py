@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
 
+from ottla.client.cluster import KafkaCluster, Topic
 from ottla.demo.messages import SCORED, ScoredTweet, tweet_to_json
 from ottla.demo.query import LandBatch, counts_by_window, scored
-from ottla.pipeline.kafka import KafkaCluster, Topic
 from ottla.pipeline.stores import Document, Outputs, StoreError
 from ottla.pipeline.stores.sqlite import SqliteDocuments
 from ottla.pipeline.stores.tantivy_index import TantivyIndex

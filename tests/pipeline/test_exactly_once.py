@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ottla.pipeline.kafka import KafkaCluster, Topic, stream_from
+from ottla.client.cluster import KafkaCluster, Topic
+from ottla.pipeline.query.topics import stream_from
 from ottla.pipeline.sink.exactly_once import (
     Identity,
     SinkError,

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
-from ottla.pipeline.kafka import KafkaCluster
+from ottla.client.cluster import KafkaCluster
 from ottla.pipeline.sink import exactly_once_clients, exactly_once_writer
 from ottla.pipeline.sink.exactly_once import check_sink, reset_sink
 from ottla.pipeline.sink.exactly_once_clients import UNIT_PRODUCERS, UnitProducer, client_options

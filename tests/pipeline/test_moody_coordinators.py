@@ -23,7 +23,7 @@ CALL = """
 import sys
 from ottla.pipeline.sink.exactly_once import SinkError, check_sink
 from ottla.client.errors import ClusterError
-from ottla.pipeline.kafka import KafkaCluster
+from ottla.client.cluster import KafkaCluster
 call, bootstrap, topic, group = sys.argv[1:]
 cluster = KafkaCluster(bootstrap)
 calls = {

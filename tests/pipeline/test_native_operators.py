@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ottla.pipeline.kafka import KafkaCluster, Topic
+from ottla.client.cluster import KafkaCluster, Topic
 from ottla.pipeline.query.source import KafkaSource, read_batch, read_stream
 from ottla.streams.compile import native
 from ottla.streams.operators.windows import JoinWindows, SlidingWindows, TumblingWindows, Windows

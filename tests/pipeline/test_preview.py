@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from ottla.pipeline.kafka import KafkaCluster, Topic
+from ottla.client.cluster import KafkaCluster, Topic
 from ottla.streams import Emit, Streams, tumbling
 from ottla.streams.kit.kit_environment import KitError
 from ottla.streams.kit.preview import Preview, preview, preview_application

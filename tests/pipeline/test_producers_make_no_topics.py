@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import Producer
 
-from ottla.pipeline.kafka import KafkaCluster
+from ottla.client.cluster import KafkaCluster
 from support.servers.cluster import Cluster
 
 

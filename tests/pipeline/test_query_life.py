@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from ottla.pipeline.kafka import KafkaCluster, Topic, stream_to
+from ottla.client.cluster import KafkaCluster, Topic
 from ottla.pipeline.query.metrics import QueryMetrics
 from ottla.pipeline.query.progress import marked_query
 from ottla.pipeline.query.query import PipelineQuery, QueryRunner, QueryState
@@ -29,6 +29,7 @@ from ottla.pipeline.query.query_spec import (
     reset_query,
 )
 from ottla.pipeline.query.source import KafkaSource, SourceError, read_stream
+from ottla.pipeline.query.topics import stream_to
 from support.clients.confluent import eventually, produce
 from support.servers.cluster import Cluster
 

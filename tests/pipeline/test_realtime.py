@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.pipeline.kafka import KafkaCluster, Topic
+from ottla.client.cluster import KafkaCluster, Topic
 from support.pipeline.real_time import RECORDS
 from support.servers.cluster import Cluster
 

@@ -25,7 +25,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ottla.pipeline.kafka import KafkaCluster, Topic
+from ottla.client.cluster import KafkaCluster, Topic
 from ottla.streams.views.serving import AGE_HEADER, LAG_HEADER, QueryServer
 from ottla.streams.views.views import View, ViewError, ViewSettings, ViewState
 from support.servers.ottla_broker import OttlaBroker

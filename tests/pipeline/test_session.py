@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from ottla.pipeline.kafka import KafkaCluster, Topic
+from ottla.client.cluster import KafkaCluster, Topic
 from ottla.pipeline.spark.session import SparkError, SparkSettings
 from ottla.pipeline.spark.spark_connect import connect
 from ottla.pipeline.spark.spark_jars import LOCAL_FILES_CLASS

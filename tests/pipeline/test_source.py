@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
-from ottla.pipeline.kafka import KafkaCluster, Topic
+from ottla.client.cluster import KafkaCluster, Topic
 from ottla.pipeline.query.source import (
     LATEST,
     RECORD_COLUMNS,

@@ -8,9 +8,10 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
+from ottla.client.cluster import KafkaCluster, Topic
 from ottla.client.errors import ClusterError
-from ottla.pipeline.kafka import KafkaCluster, Topic, stream_from, stream_to, table_from
 from ottla.pipeline.query.progress import ProgressPublisher
+from ottla.pipeline.query.topics import stream_from, stream_to, table_from
 from ottla.pipeline.spark.session import SparkError, SparkSettings, start_session
 from support.clients.confluent import eventually
 from support.servers.cluster import Cluster

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import functions as F
 
-from ottla.pipeline.kafka import KafkaCluster, Topic
+from ottla.client.cluster import KafkaCluster, Topic
 from ottla.pipeline.spark.session import SparkPipelineSession
 from ottla.streams import PythonRecord, Streams, StreamsError, StreamsSettings, python, tumbling
 from ottla.streams.run import internal_topics

@@ -16,7 +16,7 @@ import httpx
 import pytest
 from confluent_kafka import Producer
 
-from ottla.pipeline.kafka import KafkaCluster, Topic
+from ottla.client.cluster import KafkaCluster, Topic
 from support.servers.ottla_broker import OttlaBroker
 
 BOUND_SECONDS = 120.0

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from ottla.client.cluster import KafkaCluster, Topic
 from ottla.client.errors import ClusterError
 from ottla.pipeline.file_lock import FileLock
-from ottla.pipeline.kafka import KafkaCluster, Topic
 from ottla.streams.dsl import Streams
 from ottla.streams.run import reset as module
 from ottla.streams.run.reset import (
@@ -185,6 +185,6 @@ def test_where_the_next_start_begins(left: Left) -> None:
 def test_a_cluster_that_does_not_answer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = Streams("shop")
     app.stream("orders").to("totals")
-    monkeypatch.setattr("ottla.pipeline.kafka.REQUEST_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr("ottla.client.answers.REQUEST_TIMEOUT_SECONDS", 0.2)
     with pytest.raises(ClusterError):
         plan_reset("shop", app.topology(), "127.0.0.1:1", tmp_path)

@@ -21,8 +21,8 @@ import threading
 import time
 from pathlib import Path
 
+from ottla.client.cluster import KafkaCluster
 from ottla.pipeline.file_lock import FileLock
-from ottla.pipeline.kafka import KafkaCluster
 
 START_TIMEOUT_SECONDS = 60.0
 STOP_TIMEOUT_SECONDS = 30.0

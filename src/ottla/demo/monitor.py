@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import Message
 
+from ottla.client.cluster import KafkaCluster
 from ottla.client.errors import ClusterError
 from ottla.demo.agreement import Agreement
 from ottla.demo.messages import (
@@ -24,7 +25,6 @@ from ottla.demo.messages import (
     scored_from_json,
 )
 from ottla.demo.query import COUNTING_GROUP, SCORING_GROUP
-from ottla.pipeline.kafka import KafkaCluster
 
 LAST_TWEETS = 8
 LAST_WINDOWS = 12

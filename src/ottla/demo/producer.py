@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from ottla.client.cluster import KafkaCluster
 from ottla.client.errors import ClusterError
 from ottla.demo.messages import TWEETS, tweet_to_json
 from ottla.demo.tweets import Tweet
-from ottla.pipeline.kafka import KafkaCluster
 
 DELIVERY_TIMEOUT_MS = 60_000
 QUEUE_MESSAGES = 10_000

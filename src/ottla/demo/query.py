@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ottla.client.cluster import KafkaCluster
 from ottla.demo.messages import (
     COUNTS,
     SCORED,
@@ -37,8 +38,8 @@ from ottla.demo.messages import (
     TWEETS,
     ScoredTweet,
 )
-from ottla.pipeline.kafka import KafkaCluster, stream_from, stream_to
 from ottla.pipeline.query.progress import ProgressPublisher
+from ottla.pipeline.query.topics import stream_from, stream_to
 from ottla.pipeline.sink.topic_output import KeyedRecord, TopicOutput
 from ottla.pipeline.stores import Document, DocumentStore, SearchIndex
 

@@ -26,6 +26,7 @@ from pathlib import Path
 
 from rich.live import Live
 
+from ottla.client.cluster import KafkaCluster, Topic
 from ottla.client.errors import ClusterError
 from ottla.demo.broker import BrokerError, OwnBroker
 from ottla.demo.messages import COUNTS, SCORED, TWEETS
@@ -38,7 +39,6 @@ from ottla.demo.signals import StopSignals
 from ottla.demo.tweets import Tweet, TweetsError, load_tweets
 from ottla.demo.verify import Verification, verify
 from ottla.pipeline.file_lock import FileLock
-from ottla.pipeline.kafka import KafkaCluster, Topic
 from ottla.pipeline.spark.java_runtime import JavaError
 from ottla.pipeline.spark.maven import MavenError
 from ottla.pipeline.spark.session import SparkError, SparkPipelineSession, SparkSettings, start_session

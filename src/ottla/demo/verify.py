@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ottla.client.cluster import KafkaCluster
 from ottla.demo.agreement import Agreement
 from ottla.demo.messages import COUNTS, SCORED, SENTIMENTS, TWEETS, count_from_json, scored_from_json
 from ottla.demo.producer import tweets_in_topic
 from ottla.demo.query import SCORING_GROUP
-from ottla.pipeline.kafka import KafkaCluster
 from ottla.pipeline.stores import DocumentStore, SearchIndex
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.pipeline.kafka import KafkaCluster, Topic
+from ottla.client.cluster import KafkaCluster, Topic
 from ottla.pipeline.spark.java_runtime import find_java
 from ottla.pipeline.spark.session import SparkPipelineSession
 from ottla.streams.dsl import find_app

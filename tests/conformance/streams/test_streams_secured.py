@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import functions as F
 
-from ottla.pipeline.kafka import KafkaCluster, Topic
+from ottla.client.cluster import KafkaCluster, Topic
 from ottla.pipeline.spark.session import SparkPipelineSession
 from ottla.streams import Streams, StreamsError, StreamsSettings
 from ottla.streams.run.application import start

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.pipeline.kafka import KafkaCluster, Topic
+from ottla.client.cluster import KafkaCluster, Topic
 from support.clients.confluent import eventually
 from support.pipeline.pipeline_kills import EXECUTORS, STATEFUL, STATELESS, KilledPipeline
 from support.servers.apache_kafka import ApacheKafka

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.pipeline.kafka import KafkaCluster, Topic
+from ottla.client.cluster import KafkaCluster, Topic
 from support.clients.confluent import eventually
 from support.pipeline import unit_kills
 from support.servers.apache_kafka import ApacheKafka

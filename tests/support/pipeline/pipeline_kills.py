@@ -23,7 +23,7 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from ottla.pipeline.kafka import KafkaCluster
+from ottla.client.cluster import KafkaCluster
 from support.servers.processes import descendants, wait_until_gone
 
 RUN_TIMEOUT_SECONDS = 240
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     from pyspark.sql import functions as f
 
-    from ottla.pipeline.kafka import stream_from
+    from ottla.pipeline.query.topics import stream_from
     from ottla.pipeline.sink.exactly_once import source_column, write_exactly_once
     from ottla.pipeline.spark.session import SparkSettings, start_session
 

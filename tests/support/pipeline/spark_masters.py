@@ -92,7 +92,7 @@ def _accepts(port: int, server: subprocess.Popen[bytes]) -> bool:
 def main(master: str, directory: Path, bootstrap: str, topic: str) -> dict[str, Any]:
     from pyspark.sql import functions as F
 
-    from ottla.pipeline.kafka import KafkaCluster
+    from ottla.client.cluster import KafkaCluster
     from ottla.pipeline.query.query import QueryRunner
     from ottla.pipeline.query.query_spec import AvailableNow, QuerySpec
     from ottla.pipeline.query.source import KafkaSource, read_stream

@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
+from ottla.client.cluster import KafkaCluster
 from ottla.client.errors import ClusterError
-from ottla.pipeline.kafka import KafkaCluster
 from ottla.pipeline.sink.topic_output import KeyedRecord, TopicOutput
 from support.pipeline.fake_topic import FakeTopic
 

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ottla.client.cluster import KafkaCluster
 from ottla.client.errors import ClusterError
-from ottla.pipeline.kafka import KafkaCluster
 from ottla.pipeline.query.checkpoints import Checkpoint, Offsets, local_path, parse_source_offset
 
 if TYPE_CHECKING:

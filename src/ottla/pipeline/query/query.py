@@ -31,8 +31,8 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ottla.client.cluster import KafkaCluster
 from ottla.client.errors import ClusterError
-from ottla.pipeline.kafka import KafkaCluster
 from ottla.pipeline.query.checkpoints import Checkpoint, Offsets, local_path
 from ottla.pipeline.query.failures import Failure, failure_of
 from ottla.pipeline.query.progress import ANY_QUERY, ProgressPublisher, mark

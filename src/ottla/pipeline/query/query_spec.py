@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
-from ottla.pipeline.kafka import KafkaCluster
+from ottla.client.cluster import KafkaCluster
 from ottla.pipeline.query.checkpoints import Checkpoint, Offsets, local_path
 from ottla.pipeline.query.failures import Failure
 from ottla.pipeline.query.progress import ANY_QUERY, marked_query

@@ -18,8 +18,9 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from ottla.client.access import ClusterAccess
+from ottla.client.cluster import KafkaCluster
 from ottla.client.errors import ClientOptionError, ClusterError
-from ottla.pipeline.kafka import LEDGER_SUFFIX, KafkaCluster
+from ottla.pipeline.sink.exactly_once_ledger import LEDGER_SUFFIX
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -42,8 +42,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from confluent_kafka import KafkaException
 
+from ottla.client.cluster import KafkaCluster
 from ottla.client.errors import ClusterError
-from ottla.pipeline.kafka import KafkaCluster
 from ottla.pipeline.sink.exactly_once_clients import client_options as client_options_of
 from ottla.pipeline.sink.exactly_once_ledger import (
     Identity,

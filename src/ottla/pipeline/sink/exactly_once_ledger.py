@@ -34,12 +34,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
-from ottla.pipeline.kafka import LEDGER_SUFFIX
 from ottla.pipeline.sink.exactly_once_clients import LEDGER_READERS
 
 REQUEST_TIMEOUT_SECONDS: Final = 15.0
 POLL_SECONDS: Final = 0.1
 FORMAT_VERSION: Final = 1
+LEDGER_SUFFIX: Final = "-sink-ledger"
+"""What the names of topics end with in which exactly-once sinks keep their books; a pattern reads none."""
 
 # What a group's coordinator says while it moves, starts, or completes a transaction.
 _PASSING_CODES: Final = frozenset(

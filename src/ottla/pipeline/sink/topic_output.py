@@ -23,8 +23,8 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from ottla.client.cluster import KafkaCluster, Positions
 from ottla.client.errors import ClusterError
-from ottla.pipeline.kafka import KafkaCluster, Positions
 
 DELIVERY_TIMEOUT_MS = 60_000
 

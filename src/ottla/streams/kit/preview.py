@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
     from pyspark.sql import SparkSession
 
-    from ottla.pipeline.kafka import KafkaCluster
+    from ottla.client.cluster import KafkaCluster
 
 DEFAULT_RECORDS = 20
 MAX_RECORDS = 100_000
@@ -209,7 +209,7 @@ def _sample(
         return data
     if not 0 < records <= MAX_RECORDS:
         raise KitError(f"records must be 1 to {MAX_RECORDS}, not {records}")
-    from ottla.pipeline.kafka import KafkaCluster
+    from ottla.client.cluster import KafkaCluster
 
     assert bootstrap is not None
     cluster = KafkaCluster(bootstrap, client_options)

@@ -25,9 +25,9 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING
 
+from ottla.client.cluster import KafkaCluster
 from ottla.client.errors import ClientOptionError, ClusterError
 from ottla.pipeline.formats.format import FormatError
-from ottla.pipeline.kafka import KafkaCluster
 from ottla.pipeline.query.failures import Failure
 from ottla.pipeline.query.metrics import MetricsError, QueryMetrics
 from ottla.pipeline.query.query import PipelineQuery, QueryRunner

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
-    from ottla.pipeline.kafka import KafkaCluster
+    from ottla.client.cluster import KafkaCluster
     from ottla.streams.run.application import StreamsSettings
 
 

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Producer
 
-from ottla.pipeline.kafka import KafkaCluster, Topic
+from ottla.client.cluster import KafkaCluster, Topic
 from ottla.pipeline.query.source import LATEST, KafkaSource, read_stream
 from ottla.streams.host.watermarks import watermark_of
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.pipeline.kafka import Topic
+from ottla.client.cluster import Topic
 from ottla.streams.compile.query_facts import event_time_of
 from ottla.streams.plan.topology import Node, ToInternalTopic
 from ottla.streams.plan.windowed_tables import windowed_aggregate

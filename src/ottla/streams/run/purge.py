@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ottla.client.cluster import KafkaCluster, Positions
 from ottla.client.errors import ClusterError
-from ottla.pipeline.kafka import KafkaCluster, Positions
 from ottla.streams.run.window_history import WindowHistory
 
 PURGE_SECONDS = 30.0

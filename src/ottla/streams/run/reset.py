@@ -31,9 +31,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from ottla.client.cluster import KafkaCluster
 from ottla.pipeline.file_lock import FileLock
-from ottla.pipeline.kafka import LEDGER_SUFFIX, KafkaCluster
 from ottla.pipeline.sink.exactly_once import SinkError, remove_sink
+from ottla.pipeline.sink.exactly_once_ledger import LEDGER_SUFFIX
 from ottla.streams.plan.planner import plan
 from ottla.streams.plan.topology import Topology
 

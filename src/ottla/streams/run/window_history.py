@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from ottla.pipeline.kafka import Positions
+from ottla.client.cluster import Positions
 
 NOTES_A_RETENTION: Final = 24
 MAX_NOTES: Final = 240

@@ -30,9 +30,9 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from ottla.client.cluster import KafkaCluster
 from ottla.client.errors import ClusterError
 from ottla.pipeline.file_lock import FileLock
-from ottla.pipeline.kafka import KafkaCluster
 from ottla.streams.views.view_codec import Stored, TableCodec, TableKey
 from ottla.streams.views.view_store import Change, Row, ViewStore
 

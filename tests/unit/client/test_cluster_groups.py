@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from ottla.client import answers, offsets
+from ottla.client.cluster import KafkaCluster
 from ottla.client.errors import ClusterError
-from ottla.pipeline import kafka
-from ottla.pipeline.kafka import CommittedOffset, KafkaCluster
+from ottla.client.offsets import CommittedOffset
 
 
 class _Coordinator:
@@ -30,7 +31,7 @@ class _Coordinator:
 
 def _cluster(monkeypatch: pytest.MonkeyPatch, coordinator: _Coordinator) -> KafkaCluster:
     cluster = KafkaCluster("127.0.0.1:1")
-    monkeypatch.setattr(kafka, "Consumer", lambda options: coordinator)
+    monkeypatch.setattr(offsets, "Consumer", lambda options: coordinator)
     monkeypatch.setattr(cluster, "partitions", lambda topic: [0])
     return cluster
 
@@ -50,7 +51,7 @@ def test_what_does_not_pass_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_coordinator_that_never_starts_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka, "REQUEST_TIMEOUT_SECONDS", 0.0)
+    monkeypatch.setattr(answers, "REQUEST_TIMEOUT_SECONDS", 0.0)
     coordinator = _Coordinator([KafkaError.COORDINATOR_LOAD_IN_PROGRESS] * 2)
     with pytest.raises(ClusterError, match="COORDINATOR_LOAD_IN_PROGRESS"):
         _cluster(monkeypatch, coordinator).commits("g", "orders")

@@ -1,0 +1,320 @@
+"""A cluster as its clients see it: its topics with their settings and positions, its groups, its records."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
+from confluent_kafka.admin._topic import TopicDescription
+from confluent_kafka.cimpl import NewTopic
+
+from ottla.client.access import ClusterAccess
+from ottla.client.answers import Answers
+from ottla.client.errors import ClusterError
+from ottla.client.offsets import CommittedOffset, GroupOffsets
+from ottla.client.reading import read, reader
+
+TOPIC_GONE_SECONDS: Final = 30.0
+_INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+Positions = Mapping[int, int]
+"""Offsets of one topic by partition: the next offset to read or to be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic that a pipeline needs, and what it is created with when it is missing."""
+
+    name: str
+    partitions: int = 1
+    replication_factor: int = -1
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+class KafkaCluster:
+    """A cluster as its clients see it. Every call is bounded in time; ClusterError says what failed.
+
+    `client_options` are librdkafka properties (security, for one) that every client made here gets.
+    """
+
+    def __init__(self, bootstrap: str, client_options: Mapping[str, str] | None = None) -> None:
+        self.bootstrap = bootstrap
+        self._access = ClusterAccess(bootstrap, {"log_level": "0", **(client_options or {})})
+        self._admin = AdminClient(self._access.with_client_id("ottla-pipeline").librdkafka())
+        self._answers = Answers(bootstrap)
+        self._timeout_seconds = self._answers.timeout_seconds
+        self._offsets = GroupOffsets(self._access, self._admin, self._answers)
+
+    def producer_options(self) -> dict[str, Any]:
+        """Options of an idempotent producer that puts a key where Java clients and Spark put it.
+
+        It makes no topic: one that was deleted would come back with other partitions and settings.
+        """
+        return {
+            "allow.auto.create.topics": "false",
+            **self._access.librdkafka(),
+            "enable.idempotence": True,
+            "partitioner": "murmur2_random",
+        }
+
+    def wait_until_answering(self, timeout_seconds: float) -> None:
+        """Return when a broker answers a Metadata request. Raises ClusterError after `timeout_seconds`."""
+        deadline = time.monotonic() + timeout_seconds
+        while not self.answers(min(1.0, timeout_seconds)):
+            if time.monotonic() > deadline:
+                raise ClusterError(f"no Kafka broker answers at {self.bootstrap}")
+
+    def answers(self, timeout_seconds: float) -> bool:
+        """Whether a broker answers a Metadata request within `timeout_seconds`."""
+        try:
+            return bool(self._admin.list_topics(timeout=timeout_seconds).brokers)
+        except KafkaException:
+            return False
+
+    def cluster_id(self) -> str:
+        """The cluster's own id."""
+        described = self._answers.value(
+            self._admin.describe_cluster(request_timeout=self._timeout_seconds),
+            "describe the cluster",
+        )
+        return str(described.cluster_id)
+
+    def ensure_topics(self, topics: Sequence[Topic]) -> dict[str, str]:
+        """Create the topics that are missing; return the id of each. An existing topic is left as it is."""
+        wanted = [
+            NewTopic(topic.name, topic.partitions, topic.replication_factor, config=dict(topic.config))
+            for topic in topics
+        ]
+        created = self._admin.create_topics(wanted, request_timeout=self._timeout_seconds)
+        for name, future in created.items():
+            try:
+                self._answers.awaited(future)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise self._answers.failure(f"create topic {name}", error) from error
+        names = [topic.name for topic in topics]
+        deadline = time.monotonic() + self._timeout_seconds
+        while True:
+            ids = self._topic_ids(names)
+            if ids is not None:
+                return ids
+            if time.monotonic() > deadline:
+                raise ClusterError(f"topics {', '.join(names)} have no leader at {self.bootstrap}")
+            time.sleep(0.05)
+
+    def _topic_ids(self, names: Sequence[str]) -> dict[str, str] | None:
+        ids = {}
+        for name in names:
+            topic = self._describe(name)
+            if topic is None or not topic.partitions or any(p.leader is None for p in topic.partitions):
+                return None
+            ids[name] = str(topic.topic_id)
+        return ids
+
+    def partitions(self, topic: str) -> list[int]:
+        """The partitions of a topic; asking creates none. Raises ClusterError when it does not exist."""
+        described = self._describe(topic)
+        if described is None:
+            raise ClusterError(f"there is no topic {topic} at {self.bootstrap}")
+        return sorted(partition.id for partition in described.partitions)
+
+    def topic_id(self, topic: str) -> str | None:
+        """The id that tells a topic from another of its name; None when there is no such topic."""
+        described = self._describe(topic)
+        return None if described is None else str(described.topic_id)
+
+    def topic_settings(self, topic: str) -> dict[str, str]:
+        """What a topic's configuration says, defaults included. Raises ClusterError."""
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        future = self._admin.describe_configs([resource], request_timeout=self._timeout_seconds)[resource]
+        found = self._answers.value(future, f"read the settings of topic {topic}")
+        return {name: entry.value for name, entry in found.items() if entry.value is not None}
+
+    def delete_topic(self, topic: str) -> bool:
+        """Delete a topic with all that is in it; False when there is none. Raises ClusterError."""
+        future = self._admin.delete_topics([topic], request_timeout=self._timeout_seconds)[topic]
+        try:
+            return self._answers.deleted(future, KafkaError.UNKNOWN_TOPIC_OR_PART)
+        except (KafkaException, TimeoutError) as error:
+            raise self._answers.failure(f"delete topic {topic}", error) from error
+
+    def remove_topic(self, topic: str) -> bool:
+        """Delete a topic and wait until it is gone; False when there was none. Raises ClusterError."""
+        deleted = self.delete_topic(topic)
+        deadline = time.monotonic() + TOPIC_GONE_SECONDS
+        while self.topic_id(topic) is not None:
+            if time.monotonic() > deadline:
+                raise ClusterError(f"topic {topic} is still there at {self.bootstrap} after its deletion")
+            time.sleep(0.05)
+        return deleted
+
+    def offsets_retention_ms(self) -> int | None:
+        """For how long the offsets of a group without members are kept; None when nobody may know."""
+        brokers = self._answers.value(
+            self._admin.describe_cluster(request_timeout=self._timeout_seconds),
+            "describe the cluster",
+        ).nodes
+        resource = ConfigResource(ConfigResource.Type.BROKER, str(brokers[0].id))
+        future = self._admin.describe_configs([resource], request_timeout=self._timeout_seconds)[resource]
+        try:
+            minutes = self._answers.awaited(future)["offsets.retention.minutes"].value
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
+                return None
+            raise ClusterError(f"cannot read the settings of {self.bootstrap}: {error}") from error
+        return int(minutes) * 60_000
+
+    def _describe(self, name: str) -> TopicDescription | None:
+        described = self._admin.describe_topics(
+            TopicCollection([name]), request_timeout=self._timeout_seconds
+        )
+        try:
+            found: TopicDescription = self._answers.awaited(described[name])
+            return found
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return None
+            raise self._answers.failure(f"describe topic {name}", error) from error
+        except TimeoutError as error:
+            raise self._answers.failure(f"describe topic {name}", "no answer") from error
+
+    def topic_names(self) -> list[str]:
+        """The topics of the cluster, without Kafka's internal ones. Raises ClusterError."""
+        try:
+            topics = self._admin.list_topics(timeout=self._timeout_seconds).topics
+        except KafkaException as error:
+            raise self._answers.failure("list the topics", error) from error
+        return sorted(name for name in topics if name not in _INTERNAL_TOPICS)
+
+    def missing_topics(self, names: Sequence[str]) -> list[str]:
+        """Those of `names` that do not exist; asking creates none. Raises ClusterError."""
+        return [name for name in names if self._describe(name) is None]
+
+    def start_positions(self, topic: str) -> dict[int, int]:
+        """The first offset of each partition."""
+        return self._offsets_at(
+            topic,
+            OffsetSpec.earliest(),  # type: ignore[no-untyped-call]
+        )
+
+    def end_positions(self, topic: str) -> dict[int, int]:
+        """The offset after the last committed record of each partition."""
+        return self._offsets_at(
+            topic,
+            OffsetSpec.latest(),  # type: ignore[no-untyped-call]
+        )
+
+    def positions_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
+        """The first offset of each partition with that time or a later one; the end where there is none."""
+        spec = OffsetSpec.for_timestamp(timestamp_ms)
+        ends = self.end_positions(topic)  # first: what comes meanwhile is not before the time
+        found = self._offsets_at(topic, spec)
+        return {partition: offset if offset >= 0 else ends[partition] for partition, offset in found.items()}
+
+    def latest_timestamp_ms(self, topic: str) -> int | None:
+        """A time that no record of a topic is younger than; None when it has no records.
+
+        Apache Kafka counts the markers of transactions in, whose time is the broker's clock.
+        """
+        spec = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
+        times = [found.timestamp for found in self._list_offsets(topic, spec).values() if found.offset >= 0]
+        return max(times, default=None)
+
+    def delete_records(self, topic: str, before: Positions) -> None:
+        """Delete the records before these offsets. Raises ClusterError, also where the topic forbids it."""
+        wanted = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
+        if not wanted:
+            return
+        deleted = self._admin.delete_records(wanted, request_timeout=self._timeout_seconds)
+        for future in deleted.values():
+            self._answers.value(future, f"delete records of topic {topic}")
+
+    def _offsets_at(self, topic: str, spec: OffsetSpec) -> dict[int, int]:
+        return {partition: found.offset for partition, found in self._list_offsets(topic, spec).items()}
+
+    def _list_offsets(self, topic: str, spec: OffsetSpec) -> dict[int, ListOffsetsResultInfo]:
+        wanted = {TopicPartition(topic, partition): spec for partition in self.partitions(topic)}
+        found = self._admin.list_offsets(
+            wanted,
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=self._timeout_seconds,
+        )
+        return {
+            partition.partition: self._answers.value(future, f"list offsets of {topic}")
+            for partition, future in found.items()
+        }
+
+    def groups(self, prefix: str = "") -> list[str]:
+        """The consumer groups whose names begin with `prefix`: those of all brokers. Raises ClusterError."""
+        return self._offsets.groups(prefix)
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        """The offsets a group has committed for a topic; a partition without a commit is left out."""
+        return {partition: found.offset for partition, found in self.commits(group, topic).items()}
+
+    def commits(self, group: str, topic: str) -> dict[int, CommittedOffset]:
+        """What a group has committed for a topic, with the metadata; a partition without is left out."""
+        found = self.commits_of(group, [(topic, partition) for partition in self.partitions(topic)])
+        return {partition: committed for (_, partition), committed in found.items()}
+
+    def commits_of(
+        self, group: str, partitions: Sequence[tuple[str, int]]
+    ) -> dict[tuple[str, int], CommittedOffset]:
+        """The same for partitions of any topics."""
+        return self._offsets.committed(group, partitions)
+
+    def commit(self, group: str, topic: str, positions: Positions, metadata: str = "") -> None:
+        """Commit offsets for a group that has no members; `metadata` is kept with each of them."""
+        if positions:
+            self._offsets.commit(group, topic, positions, metadata)
+
+    def delete_group(self, group: str) -> bool:
+        """Remove a group and its offsets; False when there is none. Raises ClusterError, also for members."""
+        return self._offsets.delete_group(group)
+
+    def lag(self, group: str, topic: str) -> int:
+        """Records of a topic that a group has not committed yet, as lag tools count them."""
+        committed = self.committed(group, topic)
+        start = self.start_positions(topic)
+        end = self.end_positions(topic)
+        return sum(max(0, end[p] - max(committed.get(p, start[p]), start[p])) for p in end)
+
+    def read(self, topic: str, since: Positions | None = None) -> Iterator[Message]:
+        """The committed records of a topic from `since` (or its start) to what its end is now.
+
+        Raises ClusterError, also when nothing arrives for a while.
+        """
+        start, end = self.start_positions(topic), self.end_positions(topic)
+        begin = {p: max(start[p], (since or {}).get(p, start[p])) for p in end}
+        return read(self._access, topic, begin, end)
+
+    def consumer(self) -> Consumer:
+        """A consumer outside any group that reads committed records, from where it is told to."""
+        return reader(self._access)
+
+    def follow(self, topics: Sequence[str]) -> Consumer:
+        """A consumer of all that is in some topics and all that comes. The caller closes it."""
+        consumer = self.consumer()
+        consumer.assign(
+            [
+                TopicPartition(topic, partition, OFFSET_BEGINNING)
+                for topic in topics
+                for partition in self.partitions(topic)
+            ]
+        )
+        return consumer

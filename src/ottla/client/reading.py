@@ -1,0 +1,79 @@
+"""Reads a topic's committed records up to an end, with a consumer outside any group."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from ottla.client.access import ClusterAccess
+from ottla.client.errors import ClusterError
+
+READ_STALL_SECONDS: Final = 30.0
+
+
+def reader(access: ClusterAccess) -> Consumer:
+    """A consumer outside any group that reads committed records, from where it is told to."""
+    return Consumer(
+        access.librdkafka(
+            {
+                "group.id": "ottla-pipeline-reader",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "isolation.level": "read_committed",
+                "fetch.wait.max.ms": 100,
+                # By default the client rests for a second whenever 100,000 records wait in it.
+                "fetch.queue.backoff.ms": 5,
+            }
+        )
+    )
+
+
+def read(
+    access: ClusterAccess, topic: str, begin: Mapping[int, int], end: Mapping[int, int]
+) -> Iterator[Message]:
+    """The committed records of each partition from its offset in `begin` to the one before `end`.
+
+    Raises ClusterError when nothing arrives for READ_STALL_SECONDS.
+    """
+    begun = [partition for partition in end if begin[partition] < end[partition]]
+    if not begun:
+        return
+    left: set[int | None] = set(begun)
+    where = f"{topic} at {access.bootstrap}"
+    consumer = reader(access)
+    try:
+        consumer.assign([TopicPartition(topic, partition, begin[partition]) for partition in begun])
+        last_arrival = time.monotonic()
+        while left:
+            messages = consumer.consume(1000, timeout=0.5)
+            if messages:
+                last_arrival = time.monotonic()
+            elif time.monotonic() - last_arrival > READ_STALL_SECONDS:
+                raise ClusterError(f"nothing arrives from {where} any more")
+            for message in messages:
+                if _is_before_end(message, end, left, where):
+                    yield message
+    finally:
+        consumer.close()
+
+
+def _is_before_end(message: Message, end: Mapping[int, int], left: set[int | None], where: str) -> bool:
+    """Whether it is a record to be read; takes a partition that is at its end out of `left`."""
+    partition, offset, error = message.partition(), message.offset(), message.error()
+    if error is not None:
+        if error.code() == KafkaError._PARTITION_EOF:
+            # Control records at the very end leave no message to reach `end` with, only this event.
+            left.discard(partition)
+        elif not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
+            raise ClusterError(f"cannot read {where}: {error}")
+        return False
+    if partition is None or partition not in left or offset is None or offset >= end[partition]:
+        left.discard(partition)
+        return False
+    if offset + 1 >= end[partition]:
+        left.discard(partition)
+    return True
