@@ -10,12 +10,14 @@ from typing import Final, Protocol
 from starlette.types import ASGIApp
 
 from ottla.client.access import ClusterAccess
+from ottla.client.errors import ClientOptionError
+from ottla.client.registry.async_client import RegistryClient
+from ottla.client.registry.wire import RegistryAccess
 from ottla.rest.admin.cluster_admin import ClusterAdmin
 from ottla.rest.app import all_routes, rest_application
 from ottla.rest.consumers.consumer_instances import ConsumerInstances
 from ottla.rest.operations import Api
 from ottla.rest.records.producing import Producing
-from ottla.rest.records.schema_registry import SchemaRegistry
 from ottla.rest.settings import (
     BOOTSTRAP_SERVERS,
     CLIENT_PREFIXES,
@@ -27,6 +29,7 @@ from ottla.rest.settings import (
 from ottla.rest.urls import Urls
 from ottla.rest.v2 import consumers, produce
 from ottla.rest.v3 import records
+from ottla.web.errors import ServiceError
 from ottla.web.server import HttpAddress
 from ottla.web.settings import Settings, warn_of_unknown
 
@@ -52,7 +55,7 @@ class RestService:
     name: Final = "rest"
 
     def __init__(self, settings: Settings, access: ClusterAccess) -> None:
-        self._schemas = SchemaRegistry(settings[SCHEMA_REGISTRY_URL])
+        self._schemas = RegistryClient(_registry(settings[SCHEMA_REGISTRY_URL]))
         self._urls = Urls(settings[HOST_NAME])
         admin = ClusterAdmin(settings, access)
         producing = Producing(settings, access, self._schemas)
@@ -105,6 +108,14 @@ class RestService:
             except Exception:
                 log.exception("%s did not stop cleanly", type(part).__name__)
         await self._schemas.close()
+
+
+def _registry(urls: str) -> RegistryAccess:
+    """Asked once for a request, whose client may come again. Raises ServiceError."""
+    try:
+        return RegistryAccess(urls, attempts=1)
+    except ClientOptionError as problem:
+        raise ServiceError(f"ottla rest: {SCHEMA_REGISTRY_URL.name}: {problem}") from None
 
 
 def _hosts(bootstrap: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import unquote
@@ -10,9 +11,10 @@ from urllib.parse import unquote
 import httpx
 from confluent_kafka import KafkaError
 
+from ottla.client.registry.async_client import RegistryClient
+from ottla.client.registry.wire import RegistryAccess
 from ottla.rest.records.bytes_in_work import BytesInWork
 from ottla.rest.records.producing import Deliveries, Outgoing
-from ottla.rest.records.schema_registry import SchemaRegistry
 
 CLUSTER_ID = "cluster-of-tests"
 
@@ -43,8 +45,11 @@ class FakeRegistry:
     asked: list[str] = field(default_factory=list)
     answer: Callable[[httpx.Request], httpx.Response | None] = lambda _request: None
 
-    def client(self, urls: str = "http://registry") -> SchemaRegistry:
-        return SchemaRegistry(urls, httpx.MockTransport(self._handle))
+    def client(
+        self, urls: str = "http://registry", clock: Callable[[], float] = time.monotonic
+    ) -> RegistryClient:
+        access = RegistryAccess(urls, attempts=1)
+        return RegistryClient(access, httpx.MockTransport(self._handle), clock)
 
     def _handle(self, request: httpx.Request) -> httpx.Response:
         self.asked.append(f"{request.method} {request.url}")
@@ -104,7 +109,7 @@ class FakeProducing:
     """Takes records as `Producing` does. With `held`, deliveries wait until `report` is called."""
 
     def __init__(
-        self, schemas: SchemaRegistry, topics: dict[str, int], max_body_bytes: int = 1 << 20
+        self, schemas: RegistryClient, topics: dict[str, int], max_body_bytes: int = 1 << 20
     ) -> None:
         self.schemas = schemas
         self.max_body_bytes = max_body_bytes

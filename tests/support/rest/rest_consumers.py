@@ -12,10 +12,11 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPar
 from starlette.applications import Starlette
 
 from ottla.client.access import ClusterAccess
+from ottla.client.registry.async_client import RegistryClient
+from ottla.client.registry.wire import RegistryAccess
 from ottla.rest.app import rest_application
 from ottla.rest.consumers import group_consumer
 from ottla.rest.consumers.consumer_instances import ConsumerInstances
-from ottla.rest.records.schema_registry import SchemaRegistry
 from ottla.rest.settings import SETTINGS
 from ottla.rest.v2.consumers import routes
 from ottla.web.settings import Settings
@@ -191,7 +192,7 @@ class Proxy:
     def __init__(self, given: Mapping[str, str] | None = None) -> None:
         settings = Settings(SETTINGS, {"consumer.request.timeout.ms": "20", **(given or {})})
         self.clock = ManualClock()
-        self.registry = SchemaRegistry("http://127.0.0.1:1")
+        self.registry = RegistryClient(RegistryAccess("http://127.0.0.1:1", attempts=1))
         self.instances = ConsumerInstances(settings, ClusterAccess("127.0.0.1:1"), self.registry, self.clock)
         self.app: Starlette = rest_application(routes(self.instances))
         self.client = httpx.AsyncClient(

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from ottla.client.access import ClusterAccess
+from ottla.client.registry.async_client import RegistryClient
+from ottla.client.registry.wire import RegistryAccess
 from ottla.rest.consumers.consumer_instances import ConsumerInstances
 from ottla.rest.consumers.consumer_settings import DataFormat
-from ottla.rest.records.schema_registry import SchemaRegistry
 from ottla.rest.settings import SETTINGS
 from ottla.rest.v2.consumers import accepts
 from ottla.web.errors import ServiceError
@@ -103,7 +104,7 @@ def test_a_setting_that_clients_do_not_have_stops_the_start() -> None:
             await ConsumerInstances(
                 Settings(SETTINGS, {"consumer.nonsense": "1"}),
                 ClusterAccess("127.0.0.1:1"),
-                SchemaRegistry("http://127.0.0.1:1"),
+                RegistryClient(RegistryAccess("http://127.0.0.1:1", attempts=1)),
             ).start()
 
     run(story())

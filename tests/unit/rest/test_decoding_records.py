@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from ottla.client.registry.wire import RegistryRefusal, RegistryUnreachable
 from ottla.rest.consumers.consumer_settings import DataFormat
 from ottla.rest.consumers.decoding import Decoded, RecordDecoder, SchemaDecoders
-from ottla.rest.records.schema_registry import RegistryRefusal, RegistryUnreachable
 from ottla.schemas import framing
 from ottla.web.errors import ApiError
 from support.rest.rest_consumers import FakeRecord, in_line

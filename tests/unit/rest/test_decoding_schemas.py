@@ -12,9 +12,9 @@ import fastavro
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+from ottla.client.registry.lookups import RegisteredSchema
 from ottla.rest.consumers.consumer_settings import DataFormat
 from ottla.rest.consumers.decoding import Decoded, RecordDecoder, SchemaDecoders
-from ottla.rest.records.schema_registry import RegisteredSchema
 from ottla.schemas import framing
 from ottla.schemas.avro.avro_format import AvroFormat
 from ottla.schemas.model import SchemaType

@@ -12,8 +12,8 @@ import orjson
 import pytest
 from google.protobuf.wrappers_pb2 import Int64Value
 
+from ottla.client.registry.lookups import RegisteredSchema
 from ottla.rest.records.encoding import PLAIN, EmbeddedFormat, Encode, SchemaEncoders, UnencodablePayload
-from ottla.rest.records.schema_registry import RegisteredSchema
 from ottla.schemas.formats import format_of
 from ottla.schemas.model import SchemaType
 

@@ -9,7 +9,6 @@ request. When no registry answers, those who ask are told at once for DOWN_SECON
 from __future__ import annotations
 
 import asyncio
-import base64
 import http.client
 import json
 import re
@@ -19,7 +18,17 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
+
+from ottla.client.registry.wire import (
+    MAX_ANSWER_BYTES,
+    MEDIA_TYPE,
+    RegistryRefusal,
+    UnusableAnswer,
+    authorization_in,
+    judged,
+    shown,
+)
 
 if TYPE_CHECKING:
     from ottla.broker.replication.schema_validation import PartRule
@@ -32,10 +41,8 @@ HTTP_TIMEOUT_SECONDS: Final = 2.0
 THREADS: Final = 4
 MAX_REMEMBERED: Final = 10_000
 MAX_UNDER_WAY: Final = 256
-MAX_ANSWER_BYTES: Final = 16 << 20
 _NOT_FOUND: Final = 404
-_OK: Final = 200
-_ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
+_NO_ANSWER: Final = (OSError, http.client.HTTPException, ValueError, RecursionError, UnusableAnswer)
 _PROTOBUF_NOISE: Final = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'', re.DOTALL)
 _PROTOBUF_TOKEN: Final = re.compile(r"[A-Za-z_][\w.]*|[{};]")
 
@@ -138,8 +145,8 @@ def fetch_schema(urls: Sequence[str], schema_id: int, with_names: bool) -> Known
     for url in urls:
         try:
             return _fetch_from(url, schema_id, with_names)
-        except (OSError, http.client.HTTPException, ValueError, RecursionError) as problem:
-            problems.append(f"{_shown(url)}: {str(problem) or type(problem).__name__}")
+        except _NO_ANSWER as problem:
+            problems.append(f"{shown(url)}: {str(problem) or type(problem).__name__}")
     raise RegistryUnavailable("; ".join(problems))
 
 
@@ -158,41 +165,32 @@ def _fetch_from(url: str, schema_id: int, with_names: bool) -> KnownSchema | Non
 
 
 def _get(url: str, path: str) -> Any:
-    """The JSON at a path of the registry; None if it says that there is none."""
+    """The JSON at a path of the registry; None if it says that there is none. Raises _NO_ANSWER."""
     parts = urlsplit(url if "://" in url else f"http://{url}")
     if not parts.hostname:
         raise ValueError("the URL has no host")
     connect = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = connect(parts.hostname, parts.port, timeout=HTTP_TIMEOUT_SECONDS)
-    headers = {"Accept": _ACCEPT}
-    if parts.username is not None:
-        user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        headers["Authorization"] = "Basic " + base64.b64encode(user.encode()).decode()
+    headers = {"Accept": f"{MEDIA_TYPE}, application/json"}
+    authorization = authorization_in(parts)
+    if authorization is not None:
+        headers["Authorization"] = authorization
     try:
         connection.request("GET", parts.path.rstrip("/") + path, headers=headers)
         response = connection.getresponse()
         body = response.read(MAX_ANSWER_BYTES + 1)
     finally:
         connection.close()
-    if response.status == _NOT_FOUND:
-        return _nothing_if_not_found(body)
-    if response.status != _OK:
-        raise ValueError(f"status {response.status} for {path}")
     if len(body) > MAX_ANSWER_BYTES:
         raise ValueError(f"more than {MAX_ANSWER_BYTES} bytes for {path}")
-    return json.loads(body)
-
-
-def _nothing_if_not_found(body: bytes) -> None:
-    """A registry says in JSON that it has no such schema; anybody else's 404 means that it is none."""
-    answer = json.loads(body)
-    if not isinstance(answer, dict) or "error_code" not in answer:
-        raise ValueError("status 404, and not of a schema registry")
-
-
-def _shown(url: str) -> str:
-    """The URL without the password that it may have."""
-    return re.sub(r"//[^/@]*@", "//", url)
+    try:
+        return judged(response.status, body, url, path)
+    except RegistryRefusal as refusal:
+        if refusal.status != _NOT_FOUND:
+            raise ValueError(f"status {refusal.status} for {path}") from None
+        if not refusal.is_told:  # anybody else's 404 means that it is no registry
+            raise ValueError("status 404, and not of a schema registry") from None
+        return None
 
 
 def record_names(schema: dict[str, Any]) -> tuple[str, ...]:

@@ -26,12 +26,13 @@ import orjson
 import pyarrow as pa
 from pyspark.sql.types import DataType, StructType
 
+from ottla.client.registry.lookups import RegisteredSchema
 from ottla.pipeline.formats.arrow_udf import decode_column, encode_column
 from ottla.pipeline.formats.avro_types import AvroShape, Convert, avro_schema_of, shape_of
 from ottla.pipeline.formats.format import FormatError, in_one_line
 from ottla.pipeline.formats.framed import DecodeBodies, Poison, decode_framed, to_arrow
 from ottla.pipeline.formats.python_types import TypeLike, spark_type
-from ottla.pipeline.formats.registry import RegisteredSchema, SchemaRegistry
+from ottla.pipeline.formats.registry import SchemaRegistry
 from ottla.pipeline.formats.subjects import BoundSchema, SchemaChoice, SubjectStrategy
 from ottla.pipeline.formats.transport import transport_text
 from ottla.schemas import framing

@@ -9,16 +9,11 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 from pyspark.sql.types import DataType
 
+from ottla.client.registry.cache import Cache
+from ottla.client.registry.lookups import RegisteredSchema
 from ottla.pipeline.formats.arrow_udf import nullable_throughout
 from ottla.pipeline.formats.format import FormatError, in_one_line
-from ottla.pipeline.formats.registry import (
-    Kept,
-    RegisteredSchema,
-    RegistryError,
-    SchemaRegistry,
-    UnknownSchema,
-    client_of,
-)
+from ottla.pipeline.formats.registry import RegistryError, SchemaRegistry, UnknownSchema, schema_by_id
 from ottla.schemas import framing
 from ottla.schemas.model import SchemaType
 
@@ -39,7 +34,7 @@ class DecodeBodies(Protocol):
         """The value of one body. Raises what says why there is none."""
 
 
-_readers: Kept[DecodeBodies] = Kept(KEPT_READERS)
+_readers: Cache[DecodeBodies] = Cache(KEPT_READERS)
 
 
 def decode_framed(
@@ -86,10 +81,12 @@ def _reader(
     reader_key: str,
     reader_of: Callable[[RegisteredSchema], DecodeBodies],
 ) -> DecodeBodies:
-    def make() -> DecodeBodies:
-        return reader_of(client_of(registry).by_id(schema_id, schema_type))
-
-    return _readers.get((registry, schema_type, schema_id, reader_key), make)
+    key = registry, schema_type, schema_id, reader_key
+    kept = _readers.recall(key)
+    if kept is None:
+        kept = reader_of(schema_by_id(registry, schema_id, schema_type))
+        _readers.keep(key, kept)
+    return kept
 
 
 def _decode_group(

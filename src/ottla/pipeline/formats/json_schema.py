@@ -18,13 +18,14 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, DataType
 
+from ottla.client.registry.lookups import RegisteredSchema
 from ottla.pipeline.formats.arrow_udf import decode_column
 from ottla.pipeline.formats.format import ERROR, VALUE, FormatError, decoded
 from ottla.pipeline.formats.framed import Poison, decode_framed
 from ottla.pipeline.formats.json_format import JsonFormat
 from ottla.pipeline.formats.json_schema_types import json_schema_of, spark_type_of_json_schema
 from ottla.pipeline.formats.python_types import TypeLike, spark_type
-from ottla.pipeline.formats.registry import RegisteredSchema, SchemaRegistry
+from ottla.pipeline.formats.registry import SchemaRegistry
 from ottla.pipeline.formats.subjects import BoundSchema, SchemaChoice, SubjectStrategy
 from ottla.schemas import framing
 from ottla.schemas.json_schema.json_schema_format import JsonSchema

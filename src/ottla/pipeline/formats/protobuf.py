@@ -21,11 +21,12 @@ import pyarrow as pa
 from google.protobuf.descriptor import Descriptor
 from pyspark.sql.types import DataType
 
+from ottla.client.registry.lookups import RegisteredSchema
 from ottla.pipeline.formats.arrow_udf import decode_column, encode_column
 from ottla.pipeline.formats.format import FormatError, in_one_line
 from ottla.pipeline.formats.framed import Poison, decode_framed, reason_of, spark_arrow_type
 from ottla.pipeline.formats.protobuf_types import MessageShape, shape_of
-from ottla.pipeline.formats.registry import RegisteredSchema, SchemaRegistry
+from ottla.pipeline.formats.registry import SchemaRegistry
 from ottla.pipeline.formats.subjects import BoundSchema, SchemaChoice, SubjectStrategy, parse_schema
 from ottla.pipeline.formats.transport import transport_text
 from ottla.schemas import framing

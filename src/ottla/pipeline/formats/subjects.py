@@ -9,8 +9,9 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from ottla.client.registry.lookups import RegisteredSchema
 from ottla.pipeline.formats.format import FormatError
-from ottla.pipeline.formats.registry import RegisteredSchema, SchemaRegistry, UnknownSchema, client_of
+from ottla.pipeline.formats.registry import SchemaRegistry, UnknownSchema, latest_schema, registered_schema
 from ottla.schemas.format import InvalidSchema, ParsedSchema
 from ottla.schemas.formats import format_of
 from ottla.schemas.model import SchemaType
@@ -46,7 +47,7 @@ class SchemaChoice:
             return BoundSchema(self_contained(parsed), None, None)
         subject = self.subject_for(topic, is_key, None)
         try:
-            latest = client_of(self.registry).latest(subject, self.schema_type)
+            latest = latest_schema(self.registry, subject, self.schema_type)
         except UnknownSchema:
             raise FormatError(
                 f"there is no schema under the subject {subject} in the registry at {self.registry.shown}: "
@@ -62,8 +63,8 @@ class SchemaChoice:
         parsed = parse_schema(self.schema_type, self.text)
         subject = self.subject_for(topic, is_key, parsed.name)
         try:
-            found = client_of(self.registry).registered(
-                subject, self.schema_type, self.text, register=self.auto_register
+            found = registered_schema(
+                self.registry, subject, self.schema_type, self.text, register=self.auto_register
             )
         except UnknownSchema as unknown:
             raise FormatError(

@@ -23,6 +23,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaException
 
 from ottla.client.access import ClusterAccess
+from ottla.client.registry.async_client import RegistryClient
 from ottla.rest.consumers import consumer_errors
 from ottla.rest.consumers.consumer_instance import ConsumerInstance, Threads
 from ottla.rest.consumers.consumer_settings import (
@@ -33,7 +34,6 @@ from ottla.rest.consumers.consumer_settings import (
 )
 from ottla.rest.consumers.decoding import RecordDecoder, SchemaDecoders
 from ottla.rest.consumers.group_consumer import GroupConsumer, ReadBounds, Room
-from ottla.rest.records.schema_registry import SchemaRegistry
 from ottla.rest.settings import (
     CONSUMER_INSTANCE_TIMEOUT_MS,
     CONSUMER_INSTANCES,
@@ -62,7 +62,7 @@ class ConsumerInstances:
         self,
         settings: Settings,
         access: ClusterAccess,
-        schemas: SchemaRegistry,
+        schemas: RegistryClient,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings

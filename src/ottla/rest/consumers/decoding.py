@@ -21,14 +21,11 @@ from typing import Any, Final, Protocol, cast
 import orjson
 from confluent_kafka import Message
 
+from ottla.client.registry.async_client import RegistryClient
+from ottla.client.registry.lookups import RegisteredSchema
+from ottla.client.registry.wire import RegistryRefusal, RegistryUnreachable
 from ottla.rest.consumers.consumer_settings import DataFormat
 from ottla.rest.records.encoding import HasMessages
-from ottla.rest.records.schema_registry import (
-    RegisteredSchema,
-    RegistryRefusal,
-    RegistryUnreachable,
-    SchemaRegistry,
-)
 from ottla.schemas import framing
 from ottla.schemas.model import SchemaType
 from ottla.web.errors import ApiError
@@ -80,7 +77,7 @@ class RunInThread(Protocol):
 class SchemaDecoders:
     """Decoders of the schemas that are in use, by their ids, bounded in number."""
 
-    def __init__(self, schemas: SchemaRegistry) -> None:
+    def __init__(self, schemas: RegistryClient) -> None:
         self._schemas = schemas
         self._kept: OrderedDict[int, tuple[SchemaType, Decode]] = OrderedDict()
 

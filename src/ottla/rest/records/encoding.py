@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, cast
 
 import orjson
 
-from ottla.rest.records.schema_registry import RegisteredSchema
+from ottla.client.registry.lookups import RegisteredSchema
 from ottla.schemas import framing
 from ottla.schemas.format import ParsedSchema
 from ottla.schemas.model import SchemaType

@@ -25,9 +25,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from ottla.client.access import ClusterAccess
+from ottla.client.registry.async_client import RegistryClient
 from ottla.rest import kafka_errors
 from ottla.rest.records.bytes_in_work import BytesInWork
-from ottla.rest.records.schema_registry import SchemaRegistry
 from ottla.rest.settings import MAX_BODY_BYTES, RESPONSE_TIMEOUT_MS
 from ottla.web.errors import ApiError, ServiceError
 from ottla.web.settings import Settings
@@ -108,7 +108,7 @@ class Deliveries:
 class Producing:
     """The producer of a proxy, and what both APIs need to know of topics."""
 
-    def __init__(self, settings: Settings, access: ClusterAccess, schemas: SchemaRegistry) -> None:
+    def __init__(self, settings: Settings, access: ClusterAccess, schemas: RegistryClient) -> None:
         self.schemas = schemas
         self.max_body_bytes = settings[MAX_BODY_BYTES]
         self.work = BytesInWork(max(WORK_BYTES, 2 * self.max_body_bytes))

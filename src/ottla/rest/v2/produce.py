@@ -19,6 +19,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from ottla.client.registry.lookups import RegisteredSchema
+from ottla.client.registry.wire import RegistryRefusal, RegistryUnreachable
 from ottla.rest import kafka_errors
 from ottla.rest.records.bytes_in_work import Held
 from ottla.rest.records.encoding import (
@@ -31,7 +33,6 @@ from ottla.rest.records.encoding import (
 )
 from ottla.rest.records.json_bounds import MAX_VALUES, has_too_many_values
 from ottla.rest.records.producing import Deliveries, Outgoing, Producing
-from ottla.rest.records.schema_registry import RegisteredSchema, RegistryRefusal, RegistryUnreachable
 from ottla.web.application import json_answer
 from ottla.web.errors import ApiError
 

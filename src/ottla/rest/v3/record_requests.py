@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from ottla.client.registry.lookups import RegisteredSchema
+from ottla.client.registry.wire import RegistryRefusal, RegistryUnreachable
 from ottla.rest.records.encoding import (
     FORMAT_OF_SCHEMA,
     PLAIN,
@@ -23,7 +25,6 @@ from ottla.rest.records.encoding import (
     encode_binary,
 )
 from ottla.rest.records.producing import Outgoing, Producing
-from ottla.rest.records.schema_registry import RegisteredSchema, RegistryRefusal, RegistryUnreachable
 from ottla.schemas.format import InvalidSchema
 from ottla.schemas.formats import format_of
 from ottla.web.errors import ApiError

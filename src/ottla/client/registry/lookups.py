@@ -1,0 +1,318 @@
+"""A Schema Registry's client without I/O: what to send for a question, and what the answers come to.
+
+A question is a generator. It yields steps (`Send`, `Wait`, `Parse`) and is sent what they came to; the
+failure of a step is thrown in. It returns what was asked for. The clients beside this module do the steps,
+one in threads and one on an event loop.
+
+What never changes (the schema of an id, a version, what was registered) is kept, bounded in number and in
+size of text; the latest version for a few seconds. Instances are tried in turn, the one that answered last
+first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias, TypeVar
+
+from ottla.client.registry.cache import Cache
+from ottla.client.registry.wire import (
+    RegistryAccess,
+    RegistryRefusal,
+    RegistryUnreachable,
+    UnusableAnswer,
+    judged,
+    quoted,
+    shown,
+)
+from ottla.schemas.format import InvalidSchema, ParsedSchema
+from ottla.schemas.model import SchemaType
+
+T = TypeVar("T")
+
+KEPT_SCHEMAS: Final = 1_000
+KEPT_TEXT_CHARACTERS: Final = 32 << 20
+LATEST_SECONDS: Final = 3.0
+MAX_REFERENCES: Final = 200
+"""Schemas that one schema may refer to, directly or not."""
+INVALID_SCHEMA: Final = (422, 42201)
+"""The status and the code with which a registry refuses a schema that is none."""
+_FIRST_WAIT_SECONDS: Final = 0.4
+_LONGEST_WAIT_SECONDS: Final = 3.0
+
+
+class Unanswered(Exception):
+    """A request got no answer; says why. is_final: to ask again is of no use."""
+
+    def __init__(self, reason: str, *, is_final: bool = False) -> None:
+        super().__init__(reason)
+        self.is_final = is_final
+
+
+class UnusableSchema(RegistryRefusal):
+    """The registry has the schema, and it can't be used. is_text: because its text is no schema."""
+
+    def __init__(self, message: str, *, is_text: bool = False) -> None:
+        super().__init__(*INVALID_SCHEMA, message)
+        self.is_text = is_text
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A request to one instance; comes to its status and its body, or fails as Unanswered."""
+
+    method: str
+    url: str
+    path: str
+    body: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing, for a while."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Parse:
+    """A text with those that it refers to; comes to a ParsedSchema, or fails as InvalidSchema."""
+
+    schema_type: SchemaType
+    text: str
+    references: Mapping[str, str]
+
+
+Step: TypeAlias = Send | Wait | Parse
+Question: TypeAlias = Generator[Step, Any, T]
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """A schema with its id. `subject` and `version` where it was asked for by them."""
+
+    id: int
+    parsed: ParsedSchema
+    subject: str | None = None
+    version: int | None = None
+
+
+class Lookups:
+    """The questions to one registry, and what is kept of the answers.
+
+    All raise RegistryRefusal and RegistryUnreachable. unknown_seconds: for how long it is kept that there is
+    no schema of an id.
+    """
+
+    def __init__(
+        self,
+        access: RegistryAccess,
+        unknown_seconds: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._attempts = access.attempts
+        self._urls = access.urls
+        self._unknown_seconds = unknown_seconds
+        self._cache: Cache[RegisteredSchema] = Cache(KEPT_SCHEMAS, KEPT_TEXT_CHARACTERS, clock)
+
+    def by_id(self, schema_id: int) -> Question[RegisteredSchema]:
+        """The schema of an id."""
+        key = ("id", schema_id)
+        kept = self._cache.recall(key)
+        if kept is not None:
+            return kept
+        try:
+            answer = yield from self._asked("GET", f"/schemas/ids/{schema_id}")
+        except RegistryRefusal as refusal:
+            if self._unknown_seconds and refusal.is_told and refusal.status == 404:
+                self._cache.keep(key, refusal, self._unknown_seconds)
+            raise
+        found = RegisteredSchema(schema_id, (yield from self._parsed(answer)))
+        self._keep(key, found)
+        return found
+
+    def latest(self, subject: str) -> Question[RegisteredSchema]:
+        """The newest version; kept for a few seconds only."""
+        return (yield from self._of_subject(subject, "latest"))
+
+    def version(self, subject: str, version: int) -> Question[RegisteredSchema]:
+        """One version of a subject."""
+        return (yield from self._of_subject(subject, str(version)))
+
+    def register(self, subject: str, schema_type: SchemaType, text: str) -> Question[RegisteredSchema]:
+        """Register a schema, or find it registered."""
+        key = _text_key(subject, schema_type, text)
+        kept = self._cache.recall(key)
+        if kept is not None:
+            return kept
+        body = {"schema": text, "schemaType": schema_type.value}
+        schema_id = _whole(
+            (yield from self._asked("POST", f"/subjects/{quoted(subject)}/versions", body)), "id"
+        )
+        # looked up, as the answer to a registration has no version before 8.0
+        found = replace((yield from self.registered(subject, schema_type, text)), id=schema_id)
+        self._keep(key, found)
+        self._keep(("id", schema_id), replace(found, subject=None, version=None))
+        return found
+
+    def registered(self, subject: str, schema_type: SchemaType, text: str) -> Question[RegisteredSchema]:
+        """The schema of a text that is registered under a subject."""
+        key = _text_key(subject, schema_type, text)
+        kept = self._cache.recall(key)
+        if kept is not None:
+            return kept
+        body = {"schema": text, "schemaType": schema_type.value}
+        answer = yield from self._asked("POST", f"/subjects/{quoted(subject)}", body)
+        parsed = yield from self._parsed(answer)
+        found = RegisteredSchema(_whole(answer, "id"), parsed, subject, _whole(answer, "version"))
+        self._keep(key, found)
+        return found
+
+    def version_under(self, schema: RegisteredSchema, subject: str) -> Question[RegisteredSchema]:
+        """The schema with its version under `subject`, None when it has none there."""
+        key = ("place", schema.id, subject)
+        kept = self._cache.recall(key)
+        if kept is not None:
+            return kept
+        answer = yield from self._said("GET", f"/schemas/ids/{schema.id}/versions")
+        versions = [
+            place["version"]
+            for place in (answer if isinstance(answer, list) else ())
+            if isinstance(place, dict)
+            and place.get("subject") == subject
+            and type(place.get("version")) is int
+        ]
+        found = replace(schema, subject=subject, version=max(versions, default=None))
+        self._keep(key, found, None if versions else LATEST_SECONDS)
+        return found
+
+    def _of_subject(self, subject: str, version: str) -> Question[RegisteredSchema]:
+        key = ("version", subject, version)
+        kept = self._cache.recall(key)
+        if kept is not None:
+            return kept
+        answer = yield from self._asked("GET", _version_path(subject, version))
+        schema_id = _whole(answer, "id")
+        known = self._recall_id(schema_id)
+        parsed = known.parsed if known is not None else (yield from self._parsed(answer))
+        found = RegisteredSchema(schema_id, parsed, subject, _optional_whole(answer, "version"))
+        self._keep(key, found, LATEST_SECONDS if version == "latest" else None)
+        self._keep(("id", schema_id), RegisteredSchema(schema_id, parsed))
+        return found
+
+    def _recall_id(self, schema_id: int) -> RegisteredSchema | None:
+        try:
+            return self._cache.recall(("id", schema_id))
+        except RegistryRefusal:
+            return None  # it was registered since
+
+    def _keep(
+        self, key: tuple[str | int | bytes, ...], found: RegisteredSchema, seconds: float | None = None
+    ) -> None:
+        self._cache.keep(key, found, seconds, len(found.parsed.canonical_text))
+
+    # -- what an answer holds --------------------------------------------------------------------------
+
+    def _parsed(self, answer: Mapping[str, Any]) -> Question[ParsedSchema]:
+        """The schema of an answer, with all that it refers to."""
+        references: dict[str, str] = {}
+        yield from self._collect(answer, references, ())
+        text, name = answer.get("schema"), answer.get("schemaType") or SchemaType.AVRO
+        try:
+            schema_type = SchemaType(name)
+        except ValueError:
+            raise UnusableSchema(f"The schema is of an unknown type: {name}") from None
+        if not isinstance(text, str):
+            raise UnusableAnswer("the registry's answer holds no schema")
+        try:
+            parsed: ParsedSchema = yield Parse(schema_type, text, references)
+        except InvalidSchema as problem:
+            raise UnusableSchema(f"The registry's schema can't be read: {problem}", is_text=True) from None
+        return parsed
+
+    def _collect(
+        self, answer: Mapping[str, Any], references: dict[str, str], path: tuple[str, ...]
+    ) -> Question[None]:
+        """Put the texts that this schema refers to into `references`, those first that others need.
+
+        `path`: the names that led here. Versions that were deleted since are still referred to.
+        """
+        for name, subject, version in _references_in(answer):
+            if name in path:
+                raise UnusableSchema(
+                    f"the reference {name} leads back to itself: {' -> '.join((*path, name))}"
+                )
+            if name in references:
+                continue
+            if len(references) + len(path) >= MAX_REFERENCES:
+                raise UnusableSchema(f"The schema refers to more than {MAX_REFERENCES} others")
+            found = yield from self._asked("GET", f"{_version_path(subject, version)}?deleted=true")
+            yield from self._collect(found, references, (*path, name))
+            references[name] = str(found.get("schema"))
+
+    # -- an answer -------------------------------------------------------------------------------------
+
+    def _asked(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None
+    ) -> Question[dict[str, Any]]:
+        """The object that is answered; none has no fields."""
+        said = yield from self._said(method, path, body)
+        return said if isinstance(said, dict) else {}
+
+    def _said(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None
+    ) -> Question[dict[str, Any] | list[Any]]:
+        """The answer of the first instance that gives one; what fails at one may go well at another."""
+        refusal: RegistryRefusal | None = None
+        reason = "no instance is known"
+        for attempt in range(self._attempts):
+            if attempt:
+                yield Wait(min(_FIRST_WAIT_SECONDS * 2 ** (attempt - 1), _LONGEST_WAIT_SECONDS))
+            for url in list(self._urls):
+                try:
+                    status, answer = yield Send(method, url, path, body)
+                    said = judged(status, answer, url, path)
+                except Unanswered as failure:
+                    reason = f"{shown(url)} does not answer: {failure}"
+                    if failure.is_final:
+                        raise RegistryUnreachable(reason) from None
+                except RegistryRefusal as problem:
+                    if not problem.is_passing:
+                        raise
+                    refusal = problem
+                else:
+                    self._urls = [url, *(other for other in self._urls if other != url)]
+                    return said
+        raise refusal or RegistryUnreachable(reason)
+
+
+def _references_in(answer: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Name, subject and version of each. Raises UnusableAnswer."""
+    try:
+        return [
+            (str(reference["name"]), str(reference["subject"]), str(reference["version"]))
+            for reference in answer.get("references") or ()
+        ]
+    except (KeyError, TypeError):
+        raise UnusableAnswer("the registry's answer has references of another shape") from None
+
+
+def _version_path(subject: str, version: str) -> str:
+    return f"/subjects/{quoted(subject)}/versions/{version}"
+
+
+def _text_key(subject: str, schema_type: SchemaType, text: str) -> tuple[str | bytes, ...]:
+    return "text", subject, schema_type.value, hashlib.sha256(text.encode(errors="replace")).digest()
+
+
+def _whole(answer: Mapping[str, Any], name: str) -> int:
+    value = answer.get(name)
+    if not isinstance(value, int):
+        raise UnusableAnswer(f"the registry's answer has no {name}")
+    return value
+
+
+def _optional_whole(answer: Mapping[str, Any], name: str) -> int | None:
+    return _whole(answer, name) if name in answer else None
