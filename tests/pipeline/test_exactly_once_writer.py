@@ -20,15 +20,14 @@ from ottla.pipeline.sink import exactly_once_clients, exactly_once_writer
 from ottla.pipeline.sink.exactly_once import check_sink, reset_sink
 from ottla.pipeline.sink.exactly_once_clients import UNIT_PRODUCERS, UnitProducer, client_options
 from ottla.pipeline.sink.exactly_once_ledger import (
-    Identity,
     LedgerEntry,
-    SinkError,
     ledger_topic,
     read_ledger,
     read_ledger_topic,
     unit_group,
 )
-from ottla.pipeline.sink.exactly_once_writer import SinkSettings, TaskPlace, UnitResult, write_task
+from ottla.pipeline.sink.exactly_once_settings import Identity, SinkError, SinkSettings
+from ottla.pipeline.sink.exactly_once_writer import TaskPlace, UnitResult, write_task
 from support.clients.confluent import create_topic, produce
 from support.servers.cluster import Cluster
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 import ottla
-from ottla.pipeline.sink.exactly_once_ledger import Identity, LedgerEntry
+from ottla.pipeline.sink.exactly_once_ledger import LedgerEntry
+from ottla.pipeline.sink.exactly_once_settings import Identity
 from support.clients.moody_coordinator import GROUP, TOPIC, Mood, moody_coordinator
 
 LOADING, NOT_AVAILABLE, NOT_COORDINATOR = 14, 15, 16

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ottla.pipeline.sink.exactly_once_ledger import Identity, SinkError
-from ottla.pipeline.sink.exactly_once_writer import SinkSettings, TaskPlace, write_task
+from ottla.pipeline.sink.exactly_once_settings import Identity, SinkError, SinkSettings
+from ottla.pipeline.sink.exactly_once_writer import TaskPlace, write_task
 
 UNITS = 3
 ROWS_A_CHUNK = 20

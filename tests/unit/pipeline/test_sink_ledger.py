@@ -11,13 +11,8 @@ from hypothesis import strategies as st
 
 from ottla.pipeline.query.checkpoints import Checkpoint
 from ottla.pipeline.query.source import KafkaSource, SourceError, spark_source_options
-from ottla.pipeline.sink.exactly_once_ledger import (
-    Identity,
-    LedgerEntry,
-    SinkError,
-    is_forgotten,
-    ledger_topic,
-)
+from ottla.pipeline.sink.exactly_once_ledger import LedgerEntry, is_forgotten, ledger_topic
+from ottla.pipeline.sink.exactly_once_settings import Identity, SinkError
 from support.pipeline.spark_checkpoints import write_checkpoint
 
 WEEK_MS = 7 * 86_400_000

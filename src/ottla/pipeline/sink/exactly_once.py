@@ -46,9 +46,7 @@ from ottla.client.cluster import KafkaCluster
 from ottla.client.errors import ClusterError
 from ottla.pipeline.sink.exactly_once_clients import client_options as client_options_of
 from ottla.pipeline.sink.exactly_once_ledger import (
-    Identity,
     LedgerEntry,
-    SinkError,
     create_ledger_topic,
     is_forgotten,
     ledger_topic,
@@ -56,19 +54,21 @@ from ottla.pipeline.sink.exactly_once_ledger import (
     unit_group,
 )
 from ottla.pipeline.sink.exactly_once_rows import flattened, restored
-from ottla.pipeline.sink.exactly_once_writer import (
+from ottla.pipeline.sink.exactly_once_settings import (
+    DEFAULT_TRANSACTION_TIMEOUT_MS,
+    FORMAT,
+    Identity,
+    SinkError,
     SinkSettings,
-    TaskPlace,
-    other_query,
-    require_end_of_input,
-    write_task,
+    check_columns,
+    options_of,
 )
+from ottla.pipeline.sink.exactly_once_writer import other_query, write_here
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
-    from pyspark.sql.types import DataType, StructType
 
 __all__ = [
     "FORMAT",
@@ -80,12 +80,6 @@ __all__ = [
     "write_batch_exactly_once",
     "write_exactly_once",
 ]
-
-FORMAT = "ottla-kafka"
-CLIENT_OPTION_PREFIX = "kafka."
-DEFAULT_TRANSACTION_TIMEOUT_MS = 300_000
-COLUMNS = "value BINARY; optional key BINARY, topic STRING, headers ARRAY<STRUCT<key STRING, value BINARY>>,"
-COLUMNS += " partition INT, timestamp TIMESTAMP, source STRUCT<topic STRING, partition INT>"
 
 # Plans with one of these spread their rows by key over a number of partitions that the checkpoint fixes.
 _SHUFFLED = frozenset(
@@ -152,7 +146,7 @@ def write_exactly_once(
         if output_mode == "update":
             raise SinkError("Spark writes no data source in update mode: leave as_data_source out")
         _register(frame)
-        writer = frame.writeStream.format(FORMAT).options(**_to_options(settings))
+        writer = frame.writeStream.format(FORMAT).options(**options_of(settings))
     else:
         # The tasks write, and nothing is left for a sink. So a batch is planned once and its workers stay:
         # foreachBatch would plan it a second time, a Python data source start three processes for it.
@@ -209,7 +203,7 @@ def write_batch_exactly_once(
         frame, bootstrap, query_name, topic, identity, transaction_timeout_ms, client_options or {}
     )
     _register(frame)
-    options = _to_options(settings) | {"batch_id": str(batch_id), "query_id": query_id}
+    options = options_of(settings) | {"batch_id": str(batch_id), "query_id": query_id}
     frame.write.format(FORMAT).mode("append").options(**options).save()
 
 
@@ -384,94 +378,11 @@ def _is_shuffled(plan: Any) -> bool:
 def _write_rows(
     settings: SinkSettings, source_topic: str | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    run_task(settings, (restored(batch, source_topic) for batch in batches))
+    write_here(settings, (restored(batch, source_topic) for batch in batches))
     return iter(())
-
-
-def check_columns(schema: StructType, settings: SinkSettings) -> None:
-    """Raise SinkError unless a frame's columns are the sink's."""
-    from pyspark.sql import types as t
-
-    if not (settings.bootstrap and settings.query_name and settings.topic):
-        raise SinkError("the exactly-once sink needs bootstrap, query_name and topic")
-    if settings.transaction_timeout_ms < 1000:
-        raise SinkError("transaction_timeout_ms must be at least 1000")
-    blob = (t.BinaryType, t.StringType)
-    header = t.ArrayType(
-        t.StructType([t.StructField("key", t.StringType()), t.StructField("value", t.BinaryType())])
-    )
-    wanted: dict[str, tuple[type[DataType], ...]] = {
-        "value": blob,
-        "key": blob,
-        "topic": (t.StringType,),
-        "partition": (t.IntegerType,),
-        "timestamp": (t.TimestampType,),
-    }
-    types = {column.name: column.dataType for column in schema.fields}
-    for name, data_type in types.items():
-        if name == "headers":
-            right = data_type.simpleString() == header.simpleString()
-        elif name == "source":
-            right = isinstance(data_type, t.StructType) and [
-                (column.name, type(column.dataType)) for column in data_type.fields
-            ] == [("topic", t.StringType), ("partition", t.IntegerType)]
-        elif name in wanted:
-            right = isinstance(data_type, wanted[name])
-        else:
-            raise SinkError(f"the exactly-once sink knows no column {name}; it takes {COLUMNS}")
-        if not right:
-            raise SinkError(
-                f"column {name} is {data_type.simpleString().upper()}; the exactly-once sink takes {COLUMNS}"
-            )
-    if len(types) != len(schema.fields):
-        raise SinkError("the exactly-once sink needs columns of different names")
-    if "value" not in types:
-        raise SinkError(f"the exactly-once sink needs a column value; it takes {COLUMNS}")
-    if settings.identity is Identity.SOURCE and "source" not in types:
-        raise SinkError("the exactly-once sink by source needs the column source: select source_column()")
-
-
-def _to_options(settings: SinkSettings) -> dict[str, str]:
-    options = {
-        "bootstrap": settings.bootstrap,
-        "query_name": settings.query_name,
-        "identity": settings.identity.value,
-        "topic": settings.topic,
-        "transaction_timeout_ms": str(settings.transaction_timeout_ms),
-    }
-    # One option each and under their own names, so that Spark's redaction finds the passwords among them.
-    return options | {CLIENT_OPTION_PREFIX + name: value for name, value in settings.client_options.items()}
-
-
-def settings_from_options(options: Mapping[str, str]) -> SinkSettings:
-    """What `_to_options` wrote, or a user of the plain data source. Raises SinkError."""
-    try:
-        return SinkSettings(
-            options["bootstrap"],
-            options["query_name"],
-            Identity(options.get("identity", Identity.SOURCE.value)),
-            options["topic"],
-            int(options.get("transaction_timeout_ms", DEFAULT_TRANSACTION_TIMEOUT_MS)),
-            int(options["batch_id"]) if "batch_id" in options else None,
-            options.get("query_id"),
-            {
-                name.removeprefix(CLIENT_OPTION_PREFIX): value
-                for name, value in options.items()
-                if name.startswith(CLIENT_OPTION_PREFIX)
-            },
-        )
-    except KeyError as error:
-        raise SinkError(f"the exactly-once sink needs the option {error.args[0]}") from None
-    except ValueError as error:
-        raise SinkError(f"the exactly-once sink has an option that is not understood: {error}") from None
 
 
 def _register(frame: DataFrame) -> None:
     from ottla.pipeline.sink.exactly_once_source import ExactlyOnceKafka
 
     frame.sparkSession.dataSource.register(ExactlyOnceKafka)
-
-
-def run_task(settings: SinkSettings, batches: Iterator[pa.RecordBatch]) -> None:
-    """Write the rows of the Spark task in which this is called."""
-    write_task(settings, TaskPlace.here(settings), batches, require_end_of_input)

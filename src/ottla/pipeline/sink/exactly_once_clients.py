@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 
 from ottla.client.access import ClusterAccess
-
-if TYPE_CHECKING:
-    from ottla.pipeline.sink.exactly_once_writer import SinkSettings
+from ottla.pipeline.sink.exactly_once_settings import SinkSettings
 
 MAX_PRODUCERS = 16
 MAX_LEDGER_READERS = 64

@@ -15,7 +15,6 @@ write their record last, right before they commit: that is soon.
 
 from __future__ import annotations
 
-import enum
 import hashlib
 import json
 import re
@@ -35,6 +34,7 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from ottla.pipeline.sink.exactly_once_clients import LEDGER_READERS
+from ottla.pipeline.sink.exactly_once_settings import Identity, SinkError
 
 REQUEST_TIMEOUT_SECONDS: Final = 15.0
 POLL_SECONDS: Final = 0.1
@@ -62,20 +62,6 @@ _NOT_ALLOWED: Final = frozenset(
 _LEDGER_SETTINGS: Final = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20)}
 _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _MAX_TOPIC_NAME: Final = 249
-
-
-class SinkError(Exception):
-    """The exactly-once sink cannot go on; the message says what failed, for which batch and what to do."""
-
-
-class Identity(enum.Enum):
-    """What a unit is, and so what tells that a batch's rows are the ones that are written already."""
-
-    SOURCE = "source"
-    """The source partition, from the column `source`: for plans in which rows stay where they were read."""
-
-    TASK = "task"
-    """The task's number: for plans that end in a shuffle by key into a fixed number of partitions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,13 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from ottla.pipeline.sink.exactly_once import FORMAT, check_columns, run_task, settings_from_options
-from ottla.pipeline.sink.exactly_once_writer import SinkSettings
+from ottla.pipeline.sink.exactly_once_settings import (
+    FORMAT,
+    SinkSettings,
+    check_columns,
+    settings_from_options,
+)
+from ottla.pipeline.sink.exactly_once_writer import write_here
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +37,7 @@ class _BatchWriter(DataSourceArrowWriter):
         self._settings = settings
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        run_task(self._settings, iterator)
+        write_here(self._settings, iterator)
         return WriterCommitMessage()
 
 
@@ -69,7 +74,7 @@ class _StreamWriterBody:
         self._settings = settings
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        run_task(self._settings, iterator)
+        write_here(self._settings, iterator)
         return WriterCommitMessage()
 
     def commit(self, messages: list[Any], batchId: int) -> None:

@@ -25,8 +25,8 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -48,14 +48,13 @@ from ottla.pipeline.sink.exactly_once_ledger import (
     NO_SUCH_TOPIC,
     POLL_SECONDS,
     REQUEST_TIMEOUT_SECONDS,
-    Identity,
     LedgerEntry,
-    SinkError,
     ledger_topic,
     read_ledger,
     read_ledger_topic,
     unit_group,
 )
+from ottla.pipeline.sink.exactly_once_settings import Identity, SinkError, SinkSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,24 +65,6 @@ MAX_TOPICS_A_TASK = 10_000
 _FENCED_CODES = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 # What befalls records because of something else, which is the one to name.
 _CONSEQUENCES = _FENCED_CODES | {KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
-
-
-@dataclass(frozen=True, slots=True)
-class SinkSettings:
-    """What every task of a query gets.
-
-    topic: where rows go that name no other; its partition 0 is also what the units' groups have offsets of.
-    client_options: librdkafka properties; they have the last word.
-    """
-
-    bootstrap: str
-    query_name: str
-    identity: Identity
-    topic: str
-    transaction_timeout_ms: int = 300_000
-    batch_id: int | None = None
-    query_id: str | None = None
-    client_options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -593,3 +574,8 @@ def _worker_input() -> Any:
             return stream if hasattr(stream, "peek") else None
         frame = frame.f_back
     return None
+
+
+def write_here(settings: SinkSettings, batches: Iterator[pa.RecordBatch]) -> None:
+    """Write the rows of the Spark task in which this is called."""
+    write_task(settings, TaskPlace.here(settings), batches, require_end_of_input)
