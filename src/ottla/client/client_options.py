@@ -11,8 +11,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from ottla.config.errors import UserError
 
-class ClientOptionError(ValueError):
+
+class ClientOptionError(UserError):
     """An option with no counterpart, or a value that Java's client cannot be given; says which."""
 
 

@@ -29,6 +29,8 @@ from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
 from confluent_kafka.admin._topic import TopicDescription
 from confluent_kafka.cimpl import NewTopic
 
+from ottla.config.errors import UserError
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -54,7 +56,7 @@ Positions = Mapping[int, int]
 """Offsets of one topic by partition: the next offset to read or to be written."""
 
 
-class ClusterError(Exception):
+class ClusterError(UserError):
     """The cluster does not answer, or not as asked; the message says what was tried."""
 
 

@@ -18,6 +18,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from ottla.client.client_options import ClientOptionError, java_client_options
+from ottla.config.errors import UserError
 from ottla.pipeline.kafka import LEDGER_SUFFIX, ClusterError, KafkaCluster
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _TOPIC_NAME = re.compile(r"(?!\.\.?$)[A-Za-z0-9._-]{1,249}")
 _EARLIEST = -2  # what Spark's JSON of offsets calls a partition's start
 
 
-class SourceError(Exception):
+class SourceError(UserError):
     """A source that cannot be read as it is described; the message says what to do."""
 
 

@@ -34,6 +34,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
+from ottla.config.errors import UserError
 from ottla.pipeline.kafka import LEDGER_SUFFIX
 from ottla.pipeline.sink.exactly_once_clients import LEDGER_READERS
 
@@ -63,7 +64,7 @@ _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _MAX_TOPIC_NAME: Final = 249
 
 
-class SinkError(Exception):
+class SinkError(UserError):
     """The exactly-once sink cannot go on; the message says what failed, for which batch and what to do."""
 
 

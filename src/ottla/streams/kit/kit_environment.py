@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.config.errors import UserError
 from ottla.pipeline.query.failures import failure_of
 from ottla.streams.compile.compiler import Compiled, compile_query
 from ottla.streams.compile.stateless import SINK_COLUMNS
@@ -49,7 +50,7 @@ _SENT = -2
 _numbers = itertools.count(1)
 
 
-class KitError(Exception):
+class KitError(UserError):
     """A test asked for something that can't be, or a query of the topology failed; the message says which."""
 
 

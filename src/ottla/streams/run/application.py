@@ -25,31 +25,27 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING
 
-from ottla.client.client_options import ClientOptionError
-from ottla.pipeline.formats.format import FormatError
-from ottla.pipeline.kafka import ClusterError, KafkaCluster
+from ottla.config.errors import UserError
+from ottla.pipeline.kafka import KafkaCluster
 from ottla.pipeline.query.failures import Failure
-from ottla.pipeline.query.metrics import MetricsError, QueryMetrics
+from ottla.pipeline.query.metrics import QueryMetrics
 from ottla.pipeline.query.query import PipelineQuery, QueryRunner
 from ottla.pipeline.query.query_progress import QueryProgress
 from ottla.pipeline.query.query_spec import (
     QueryError,
 )
-from ottla.pipeline.query.realtime import Mode, ModeError, Wanted
+from ottla.pipeline.query.realtime import Mode, Wanted
 from ottla.pipeline.query.source import SourceError, check_source
-from ottla.pipeline.sink.exactly_once import SinkError
-from ottla.pipeline.spark.session import SparkError, SparkPipelineSession, SparkSettings, start_session
+from ottla.pipeline.spark.session import SparkPipelineSession, SparkSettings, start_session
 from ottla.streams.plan.planner import Plan, plan
-from ottla.streams.plan.topology import GlobalTable, Source, Topology, TopologyError, ToSpark
+from ottla.streams.plan.topology import GlobalTable, Source, Topology, ToSpark
 from ottla.streams.plan.windowed_tables import windowed_aggregate
 from ottla.streams.run.cluster_environment import ClusterEnvironment, kafka_source
-from ottla.streams.run.fingerprints import StateChanged
 from ottla.streams.run.internal_topics import retention_ms, topic_of
 from ottla.streams.run.purge import Purge, Purged, Windows
 from ottla.streams.run.query_starter import QueryStarter
-from ottla.streams.run.reset import ResetError, beginning_after_reset, forget_beginning
+from ottla.streams.run.reset import beginning_after_reset, forget_beginning
 from ottla.streams.run.spark_settings import STATE_SETTINGS
-from ottla.streams.views.views import ViewError
 
 if TYPE_CHECKING:
     from ottla.streams.views.serving import QueryServer
@@ -62,7 +58,7 @@ LOOK_SECONDS = 1.0
 log = logging.getLogger("ottla.streams")
 
 
-class StreamsError(Exception):
+class StreamsError(UserError):
     """An application can't start, or has ended by a failure; the message is for the user."""
 
 
@@ -111,24 +107,6 @@ class StreamsSettings:
         )
 
 
-STARTING_ERRORS = (
-    TopologyError,
-    FormatError,
-    SparkError,
-    SourceError,
-    SinkError,
-    QueryError,
-    ClusterError,
-    StateChanged,
-    MetricsError,
-    ModeError,
-    ClientOptionError,
-    ResetError,
-    ViewError,
-)
-"""What a start may end with; each message is one line for the user."""
-
-
 def start(
     topology: Topology,
     settings: StreamsSettings,
@@ -144,7 +122,7 @@ def start(
     running = RunningStreams(topology, planned, settings, session, on_progress)
     try:
         running.begin()
-    except STARTING_ERRORS as error:
+    except UserError as error:
         running.close()
         failure = error.failure if isinstance(error, QueryError) else None
         raise StreamsError(with_trace(f"{topology.name}: {error}", failure)) from error

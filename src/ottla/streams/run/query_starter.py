@@ -69,7 +69,7 @@ class QueryStarter:
     def start(self, query: PlannedQuery, names: set[str]) -> None:
         """Start a query. `names`: the nodes whose poison records it reports.
 
-        Raises what STARTING_ERRORS of application.py lists.
+        Raises UserError.
         """
         name = f"{self.application}-{query.name}"
         mode = self.modes[name] = self._mode(query)

@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from ottla.config.errors import UserError
 from ottla.pipeline.file_lock import FileLock
 from ottla.pipeline.kafka import LEDGER_SUFFIX, KafkaCluster
 from ottla.pipeline.sink.exactly_once import SinkError, remove_sink
@@ -44,7 +45,7 @@ _DEAD_LETTERS: Final = "-dead-letters"
 _TOPIC_ENDINGS: Final = ("changelog", "repartition", "heartbeats", LEDGER_SUFFIX.removeprefix("-"))
 
 
-class ResetError(Exception):
+class ResetError(UserError):
     """The application can't be reset now; the message says why, and what to do."""
 
 

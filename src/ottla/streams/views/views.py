@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from ottla.config.errors import UserError
 from ottla.pipeline.file_lock import FileLock
 from ottla.pipeline.kafka import ClusterError, KafkaCluster
 from ottla.streams.views.view_codec import Stored, TableCodec, TableKey
@@ -56,7 +57,7 @@ _CURRENT_AT = "current at"
 log = logging.getLogger("ottla.streams")
 
 
-class ViewError(Exception):
+class ViewError(UserError):
     """A view can't start; the message is for the user."""
 
 
