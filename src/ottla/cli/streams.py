@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from ottla.pipeline.query.query import PipelineQuery
     from ottla.pipeline.query.query_progress import QueryProgress
     from ottla.streams.plan.topology import Topology
-    from ottla.streams.run.application import RunningStreams, StreamsSettings
+    from ottla.streams.run.application import RunningStreams
     from ottla.streams.run.reset import ResetPlan
+    from ottla.streams.run.settings import StreamsSettings
 
 EXIT_FAILURE: Final = 1
 EXIT_INTERRUPTED: Final = 130
@@ -213,7 +214,7 @@ def _tell_started(running: RunningStreams) -> None:
 
 def _settings(options: argparse.Namespace) -> StreamsSettings:
     from ottla.pipeline.query.realtime import Wanted
-    from ottla.streams.run.application import StreamsSettings
+    from ottla.streams.run.settings import StreamsSettings
 
     given: dict[str, Any] = {
         "bootstrap": options.bootstrap,
@@ -278,8 +279,8 @@ def _reset(options: argparse.Namespace) -> int:
     if (options.app is None) == (options.application is None):
         raise UsageError("reset needs APP or --application, one of both")
     from ottla.streams.run.app_file import load_app
-    from ottla.streams.run.application import StreamsSettings
     from ottla.streams.run.reset import plan_reset, reset
+    from ottla.streams.run.settings import StreamsSettings
 
     app = None if options.app is None else load_app(options.app, options.name)
     application = options.application if app is None else app.name

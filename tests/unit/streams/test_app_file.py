@@ -14,6 +14,7 @@ import pytest
 
 from ottla.cli.main import main as ottla
 from ottla.streams.run.app_file import AppError, load_app, module_of, ship_with_functions
+from ottla.streams.run.settings import StreamsSettings
 
 ONE = """
 from ottla.streams import Streams
@@ -193,9 +194,9 @@ def test_options_become_settings_and_the_rest_stays_as_the_environment_says(
 ) -> None:
     from ottla.streams.run import application
 
-    seen: list[application.StreamsSettings] = []
+    seen: list[StreamsSettings] = []
 
-    def start(topology: object, settings: application.StreamsSettings, **_: object) -> None:
+    def start(topology: object, settings: StreamsSettings, **_: object) -> None:
         seen.append(settings)
         raise application.StreamsError("one: topic in does not exist")
 
@@ -206,9 +207,9 @@ def test_options_become_settings_and_the_rest_stays_as_the_environment_says(
     options += ["--set", "sasl.username=me", "--spark", "spark.ui.enabled=true", "--state", "there"]
     assert streams(["run", path, "--plain", "--partitions", "7", "--dead-letters", "dead", *options]) == 1
     assert capsys.readouterr().err == "ottla streams: one: topic in does not exist\n"
-    default = application.StreamsSettings()
+    default = StreamsSettings()
     assert seen == [
-        application.StreamsSettings(
+        StreamsSettings(
             bootstrap="far:9092",
             state=Path("there"),
             dead_letters="dead",
@@ -233,7 +234,6 @@ def test_an_application_runs_until_a_signal_and_says_what_it_does(
 
     def begin(running: RunningStreams) -> None:  # all but Spark
         running.modes["one-to-0002"] = Mode(ModeKind.MICRO_BATCH, "asked for")
-        running.queries_url = "http://127.0.0.1:8090"
         waiting = running.stopping_on_signals
 
         @contextlib.contextmanager
@@ -245,6 +245,7 @@ def test_an_application_runs_until_a_signal_and_says_what_it_does(
         monkeypatch.setattr(running, "stopping_on_signals", signalled)
 
     monkeypatch.setattr(RunningStreams, "begin", begin)
+    monkeypatch.setattr(RunningStreams, "queries_url", "http://127.0.0.1:8090")
     monkeypatch.setattr(RunningStreams, "close", lambda running: closed.append(running.topology.name))
     path = write(tmp_path / "app.py", ONE)
     assert streams(["run", path, "--plain", "--bootstrap", "far:9092", "--state", "there"]) == 0
