@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ottla.broker.controller.metadata_formatting import format_directory
+from ottla.config.errors import UserError
 from ottla.core.quorum.api import ListenerEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.storage.checkpoints import uuid_from_text, uuid_to_text
 from ottla.storage.files import replace_file, sync_directory
@@ -45,7 +46,7 @@ LOCAL_HOST: Final = "127.0.0.1"
 """Where controllers listen: all of them are on this machine."""
 
 
-class LayoutError(Exception):
+class LayoutError(UserError):
     """The directory does not fit what was asked for; one line that says what to do."""
 
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from ottla.cli.launched import STOP
+from ottla.config.errors import UserError
 
 READY_PREFIX: Final = "ottla broker ready:"
 PROBLEM_PREFIX: Final = "ottla broker: "
@@ -21,7 +22,7 @@ STOP_SECONDS: Final = 70.0
 """Longer than a broker takes at most to hand over what it leads."""
 
 
-class ChildBrokerError(Exception):
+class ChildBrokerError(UserError):
     """The broker did not start; one line that says why."""
 
 

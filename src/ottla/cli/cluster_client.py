@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 from ottla.broker.listeners import parse_address
 from ottla.broker.peers.peers import PeerAddress, PeerConnections, PeerUnreachable
+from ottla.config.errors import UserError
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.schema import Message
 
@@ -20,7 +20,7 @@ DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 DEFAULT_TIMEOUT_MS: Final = 30_000
 
 
-class CommandError(Exception):
+class CommandError(UserError):
     """The command can't do what was asked; one line that says why."""
 
 
@@ -75,10 +75,8 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="write the result as one line of JSON")
 
 
-def run_command(
-    name: str, options: argparse.Namespace, command: Callable[[ClusterClient, Any], Awaitable[Any]]
-) -> int:
-    """Run a command; its exit code."""
+def run_command(options: argparse.Namespace, command: Callable[[ClusterClient, Any], Awaitable[Any]]) -> int:
+    """Run a command; its exit code. Raises UserError."""
 
     async def run() -> None:
         client = ClusterClient(options.bootstrap)
@@ -89,11 +87,7 @@ def run_command(
         if options.json:
             print(json.dumps(result))
 
-    try:
-        asyncio.run(run())
-    except CommandError as problem:
-        print(f"ottla {name}: {problem}", file=sys.stderr)
-        return 1
+    asyncio.run(run())
     return 0
 
 

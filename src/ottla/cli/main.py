@@ -1,7 +1,7 @@
 """The `ottla` command: finds the subcommand and hands it the rest of the line.
 
 Each subcommand is a module with `main(argv) -> exit code`, imported only when it is called: `ottla broker`
-must not wait for PySpark.
+must not wait for PySpark. An error that the user has caused is told here, in one place for all commands.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from ottla import __version__
+from ottla.config.errors import UsageError, UserError
 
 #: Name -> (module, what it does)
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -24,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("ottla.cli.demo", "run the sample pipeline: real tweets through a broker and Spark"),
 }
 
+EXIT_FAILURE = 1
 EXIT_USAGE = 2
 
 
@@ -49,8 +51,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"ottla: `ottla {words[0]}` needs the package {missing.name}: pip install 'ottla[all]'",
             file=sys.stderr,
         )
-        return 1
-    code: int = module.main(words[1:])
+        return EXIT_FAILURE
+    try:
+        code: int = module.main(words[1:])
+    except UserError as error:
+        sys.stderr.write(error.trace)
+        print(f"ottla {words[0]}: {error}", file=sys.stderr)
+        return EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILURE
     return code
 
 

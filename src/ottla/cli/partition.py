@@ -45,7 +45,7 @@ ELECTION_TYPES: Final = {"preferred": 0, "unclean": 1}
 def main(argv: Sequence[str]) -> int:
     """Run one of the subcommands; its exit code."""
     options = _parser().parse_args(list(argv))
-    return run_command("partition", options, options.command)
+    return run_command(options, options.command)
 
 
 def _parser() -> argparse.ArgumentParser:

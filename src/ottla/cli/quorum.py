@@ -48,7 +48,7 @@ ADD_TIMEOUT_MS: Final = 30_000
 def main(argv: Sequence[str]) -> int:
     """Run one of the subcommands; its exit code."""
     options = _parser().parse_args(list(argv))
-    return run_command("quorum", options, options.command)
+    return run_command(options, options.command)
 
 
 def _parser() -> argparse.ArgumentParser:

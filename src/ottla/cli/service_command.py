@@ -6,13 +6,11 @@ import argparse
 import asyncio
 import gc
 import logging
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ottla.cli.event_loop import loop_factory
 from ottla.cli.options import add_log_level, add_pairs, log_to_stderr
-from ottla.web.errors import ServiceError
 from ottla.web.running import run_alone
 from ottla.web.server import HttpAddress, Service
 from ottla.web.settings import given_values
@@ -28,21 +26,17 @@ def run_service(
 ) -> int:
     """Parse a service's options, run it until SIGTERM or Ctrl-C; 0 after a clean stop, 1 after a failure.
 
-    `make` gets what the user set, by name; --bootstrap stands in it as `bootstrap_key`.
+    `make` gets what the user set, by name; --bootstrap stands in it as `bootstrap_key`. Raises UserError.
     """
     options = _parser(prog, description, default_listen, bootstrap_key).parse_args(list(argv))
     log_service_to_stderr(options.log_level)
-    try:
-        given = given_values(options.config, options.set)
-        if options.bootstrap is not None:
-            given[bootstrap_key] = options.bootstrap
-        listen = options.listen or given.get("listeners", default_listen).split(",")[0].strip()
-        service, address = make(given), HttpAddress.parse(listen)
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(run_alone(service, address, told_ready))
-    except ServiceError as problem:
-        print(f"{prog}: {problem}", file=sys.stderr)
-        return 1
+    given = given_values(options.config, options.set)
+    if options.bootstrap is not None:
+        given[bootstrap_key] = options.bootstrap
+    listen = options.listen or given.get("listeners", default_listen).split(",")[0].strip()
+    service, address = make(given), HttpAddress.parse(listen)
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(run_alone(service, address, told_ready))
 
 
 def told_ready(line: str) -> None:

@@ -18,22 +18,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.cli.options import add_log_level, add_pairs, log_to_stderr
+from ottla.config.errors import UsageError, UserError
 
 if TYPE_CHECKING:
     from ottla.pipeline.query.query import PipelineQuery
     from ottla.pipeline.query.query_progress import QueryProgress
-    from ottla.streams.dsl import Streams
-    from ottla.streams.run.application import RunningStreams, StreamsSettings
+    from ottla.streams.plan.topology import Topology
+    from ottla.streams.run.application import RunningStreams
     from ottla.streams.run.reset import ResetPlan
+    from ottla.streams.run.settings import StreamsSettings
 
 EXIT_FAILURE: Final = 1
-EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 PROG: Final = "ottla streams"
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run one of the subcommands; its exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    """Run one of the subcommands; its exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+
+    Raises UserError, which the command's entry tells.
+    """
     options = _parser().parse_args(list(argv))
     try:
         code: int = options.command(options)
@@ -148,34 +152,23 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    app = _loaded(options)
-    if app is None:
-        return EXIT_FAILURE
-    from ottla.streams.plan.topology import TopologyError
-    from ottla.streams.run.app_file import module_of, ship_with_functions
-    from ottla.streams.run.application import StreamsError, start
-    from ottla.streams.run.reset import ResetError
+    from ottla.streams.run.app_file import load_app, module_of, ship_with_functions
+    from ottla.streams.run.application import start
 
+    app = load_app(options.app, options.name)
     log_to_stderr(options.log_level)
     ship_with_functions(module_of(options.app))
-    try:
-        settings = _settings(options)
-        shown = _Shown()
-        with _live(shown, options), start(app.topology(), settings, on_progress=shown.saw) as running:
-            shown.running = running
-            if not settings.until_caught_up:
-                _tell_started(running)
-            with running.stopping_on_signals():
-                running.await_end()
-            _tell(f"{app.name} is stopping: the batch that runs is finished first")
-        _tell(f"{app.name} has {'caught up' if settings.until_caught_up else 'stopped'}")
-    except (StreamsError, TopologyError, ResetError, UsageError) as error:
-        return _failed(str(error), EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILURE)
+    settings = _settings(options)
+    shown = _Shown()
+    with _live(shown, options), start(app.topology(), settings, on_progress=shown.saw) as running:
+        shown.running = running
+        if not settings.until_caught_up:
+            _tell_started(running)
+        with running.stopping_on_signals():
+            running.await_end()
+        _tell(f"{app.name} is stopping: the batch that runs is finished first")
+    _tell(f"{app.name} has {'caught up' if settings.until_caught_up else 'stopped'}")
     return 0
-
-
-class UsageError(Exception):
-    """An option that can't be; the message says which and why."""
 
 
 class _Shown:
@@ -221,7 +214,7 @@ def _tell_started(running: RunningStreams) -> None:
 
 def _settings(options: argparse.Namespace) -> StreamsSettings:
     from ottla.pipeline.query.realtime import Wanted
-    from ottla.streams.run.application import StreamsSettings
+    from ottla.streams.run.settings import StreamsSettings
 
     given: dict[str, Any] = {
         "bootstrap": options.bootstrap,
@@ -251,33 +244,32 @@ def _settings(options: argparse.Namespace) -> StreamsSettings:
 
 
 def _describe(options: argparse.Namespace) -> int:
-    app = _loaded(options)
-    if app is None:
-        return EXIT_FAILURE
-    from ottla.streams.plan.topology import TopologyError
+    from ottla.streams.run.app_file import load_app
     from ottla.streams.show import describe
 
-    try:
-        topology = app.topology()
-        if options.svg is not None:
-            from ottla.streams.show.picture import picture
-
-            drawn = picture(topology)
-            if str(options.svg) == "-":
-                sys.stdout.write(drawn)
-            else:
-                options.svg.write_text(drawn, encoding="utf-8")
-        elif options.mermaid:
-            sys.stdout.write(describe.mermaid(topology))
-        elif options.json:
-            sys.stdout.write(describe.as_json(topology))
-        else:
-            sys.stdout.write(describe.describe(topology))
-    except TopologyError as error:
-        return _failed(str(error))
-    except OSError as error:
-        return _failed(f"can't write {options.svg}: {error.strerror}")
+    topology = load_app(options.app, options.name).topology()
+    if options.svg is not None:
+        _draw(topology, options.svg)
+    elif options.mermaid:
+        sys.stdout.write(describe.mermaid(topology))
+    elif options.json:
+        sys.stdout.write(describe.as_json(topology))
+    else:
+        sys.stdout.write(describe.describe(topology))
     return 0
+
+
+def _draw(topology: Topology, path: Path) -> None:
+    from ottla.streams.show.picture import picture
+
+    drawn = picture(topology)
+    if str(path) == "-":
+        sys.stdout.write(drawn)
+        return
+    try:
+        path.write_text(drawn, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"can't write {path}: {error.strerror}") from None
 
 
 # -- reset -------------------------------------------------------------------------------------------------
@@ -285,22 +277,18 @@ def _describe(options: argparse.Namespace) -> int:
 
 def _reset(options: argparse.Namespace) -> int:
     if (options.app is None) == (options.application is None):
-        return _failed("reset needs APP or --application, one of both", EXIT_USAGE)
-    app = None if options.app is None else _loaded(options)
-    if app is None and options.app is not None:
-        return EXIT_FAILURE
-    application = options.application if app is None else app.name
-    from ottla.client.errors import ClusterError
-    from ottla.streams.plan.topology import TopologyError
-    from ottla.streams.run.application import StreamsSettings
-    from ottla.streams.run.reset import ResetError, plan_reset, reset
+        raise UsageError("reset needs APP or --application, one of both")
+    from ottla.streams.run.app_file import load_app
+    from ottla.streams.run.reset import plan_reset, reset
+    from ottla.streams.run.settings import StreamsSettings
 
+    app = None if options.app is None else load_app(options.app, options.name)
+    application = options.application if app is None else app.name
     default = StreamsSettings.from_environment()
     try:
-        topology = None if app is None else app.topology()
         planned = plan_reset(
             application,
-            topology,
+            None if app is None else app.topology(),
             options.bootstrap or default.bootstrap,
             options.state or default.state,
             begin_ms=_beginning(options),
@@ -313,12 +301,9 @@ def _reset(options: argparse.Namespace) -> int:
             return EXIT_FAILURE
         for line in reset(planned):
             print(f"removed {line}")
-    except UsageError as error:
-        return _failed(str(error), EXIT_USAGE)
-    except (ResetError, ClusterError, TopologyError) as error:
-        return _failed(str(error))
     except OSError as error:
-        return _failed(f"{error.strerror}: {error.filename}; the reset is not complete, call it again")
+        problem = f"{error.strerror}: {error.filename}"
+        raise UserError(f"{problem}; the reset is not complete, call it again") from None
     print(f"{application} is reset")
     return 0
 
@@ -351,30 +336,11 @@ def _told(planned: ResetPlan) -> str:
 
 def _confirmed() -> bool:
     if not sys.stdin.isatty():
-        _failed("nobody is there to ask: --yes goes on without")
-        return False
+        raise UserError("nobody is there to ask: --yes goes on without")
     return input("go on? [y/N] ").strip().lower() in ("y", "yes")
 
 
 # -- common ------------------------------------------------------------------------------------------------
-
-
-def _loaded(options: argparse.Namespace) -> Streams | None:
-    """The application, or None after its problem was told."""
-    from ottla.streams.run.app_file import AppError, load_app
-
-    try:
-        return load_app(options.app, options.name)
-    except AppError as error:
-        if error.trace:
-            sys.stderr.write(error.trace)
-        _failed(str(error))
-        return None
-
-
-def _failed(message: str, code: int = EXIT_FAILURE) -> int:
-    print(f"{PROG}: {message}", file=sys.stderr)
-    return code
 
 
 def _tell(line: str) -> None:

@@ -10,12 +10,11 @@ import argparse
 import asyncio
 import contextlib
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from ottla.cli.broker import DEFAULT_LISTEN as BROKER_LISTEN
-from ottla.cli.child_broker import ChildBroker, ChildBrokerError
+from ottla.cli.child_broker import ChildBroker
 from ottla.cli.event_loop import loop_factory
 from ottla.cli.options import add_log_level, add_pairs
 from ottla.cli.registry import DEFAULT_LISTEN as REGISTRY_LISTEN
@@ -23,21 +22,16 @@ from ottla.cli.rest import DEFAULT_LISTEN as REST_LISTEN
 from ottla.cli.service_command import log_service_to_stderr, told_ready
 from ottla.registry.service import RegistryService
 from ottla.rest.service import RestService
-from ottla.web.errors import ServiceError
 from ottla.web.running import Kept, Place, run_together
 from ottla.web.server import HttpAddress
 
 
 def main(argv: Sequence[str]) -> int:
-    """Parse the options and run all; 0 after a clean stop, 1 after a failure."""
+    """Parse the options and run all; 0 after a clean stop, 1 after a failure. Raises UserError."""
     options = _parser().parse_args(list(argv))
     log_service_to_stderr(options.log_level)
-    try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(_run(options))
-    except (ServiceError, ChildBrokerError) as problem:
-        print(f"ottla up: {problem}", file=sys.stderr)
-        return 1
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(_run(options))
 
 
 async def _run(options: argparse.Namespace) -> int:

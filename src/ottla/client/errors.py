@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from ottla.config.errors import UserError
 
-class ClientOptionError(ValueError):
+
+class ClientOptionError(UserError):
     """A property that a client cannot be given, by its name or for its value; the message says which."""
 
 
-class ClusterError(Exception):
+class ClusterError(UserError):
     """The cluster does not answer, or not as asked; the message says what was tried."""

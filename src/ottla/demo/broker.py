@@ -22,6 +22,7 @@ import time
 from pathlib import Path
 
 from ottla.client.cluster import KafkaCluster
+from ottla.config.errors import UserError
 from ottla.pipeline.file_lock import FileLock
 
 START_TIMEOUT_SECONDS = 60.0
@@ -29,7 +30,7 @@ STOP_TIMEOUT_SECONDS = 30.0
 PREDECESSOR_TIMEOUT_SECONDS = 30.0
 
 
-class BrokerError(Exception):
+class BrokerError(UserError):
     """The demo's own broker cannot be started; the message says why and what to do."""
 
 

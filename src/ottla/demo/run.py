@@ -28,7 +28,8 @@ from rich.live import Live
 
 from ottla.client.cluster import KafkaCluster, Topic
 from ottla.client.errors import ClusterError
-from ottla.demo.broker import BrokerError, OwnBroker
+from ottla.config.errors import UserError
+from ottla.demo.broker import OwnBroker
 from ottla.demo.messages import COUNTS, SCORED, TWEETS
 from ottla.demo.monitor import Monitor
 from ottla.demo.output import Output
@@ -36,14 +37,11 @@ from ottla.demo.page import Picture, Rate, page, plain_line
 from ottla.demo.producer import TweetProducer, missing_tweets, tweets_in_topic
 from ottla.demo.query import COUNTING_GROUP, SCORING_GROUP, Queries, checkpoint_name, start_queries
 from ottla.demo.signals import StopSignals
-from ottla.demo.tweets import Tweet, TweetsError, load_tweets
+from ottla.demo.tweets import Tweet, load_tweets
 from ottla.demo.verify import Verification, verify
 from ottla.pipeline.file_lock import FileLock
-from ottla.pipeline.spark.java_runtime import JavaError
-from ottla.pipeline.spark.maven import MavenError
-from ottla.pipeline.spark.session import SparkError, SparkPipelineSession, SparkSettings, start_session
-from ottla.pipeline.spark.spark_jars import SparkJarsError
-from ottla.pipeline.stores import DocumentStore, SearchIndex, StoreError
+from ottla.pipeline.spark.session import SparkPipelineSession, SparkSettings, start_session
+from ottla.pipeline.stores import DocumentStore, SearchIndex
 from ottla.pipeline.stores.elasticsearch import ElasticsearchIndex
 from ottla.pipeline.stores.postgres import PostgresDocuments
 from ottla.pipeline.stores.sqlite import SqliteDocuments
@@ -63,19 +61,8 @@ LINE_SECONDS = 2.0
 
 log = logging.getLogger("ottla.pipeline")
 
-EXPECTED_ERRORS = (
-    BrokerError,
-    ClusterError,
-    JavaError,
-    MavenError,
-    SparkError,
-    SparkJarsError,
-    StoreError,
-    TweetsError,
-)
 
-
-class DemoError(Exception):
+class DemoError(UserError):
     """The demo cannot go on; the message says why and what to do."""
 
 
@@ -104,16 +91,13 @@ class DemoOptions:
 
 
 def run_demo(options: DemoOptions) -> int:
-    """Run the demo; the exit code: 0 when it did what it was asked for."""
+    """Run the demo; the exit code: 0 when it did what it was asked for. Raises UserError."""
     # With --once the standard output is for the one line of JSON.
     output = Output(sys.stderr if options.once else sys.stdout)
     with StopSignals() as signals, contextlib.ExitStack() as stack:
         try:
             directory = _directory(options, stack)
             return Demo(options, output, signals, directory, stack).run()
-        except (DemoError, *EXPECTED_ERRORS) as error:
-            print(f"ottla demo: {error}", file=sys.stderr)
-            return 1
         except Stopped:
             output.line("stopped")
             return 0 if not options.once else 1

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ottla.config.errors import UserError
 from ottla.pipeline.spark.cache import cache_directory
 
 PACKAGE = "vaderSentiment==3.3.2"
@@ -29,7 +30,7 @@ PIP_TIMEOUT_SECONDS = 180
 MAX_MEMBER_BYTES = 16 << 20
 
 
-class TweetsError(Exception):
+class TweetsError(UserError):
     """The tweets could not be had; the message says why and what to do."""
 
 

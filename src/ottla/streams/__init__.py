@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from ottla.streams.operators.windows import hopping, session, sliding, tumbling, within
     from ottla.streams.plan.records import PythonRecord, Record, python, record, vectorized
     from ottla.streams.plan.topology import Emit, TopologyError
-    from ottla.streams.run.application import RunningStreams, StreamsError, StreamsSettings
+    from ottla.streams.run.application import RunningStreams, StreamsError
+    from ottla.streams.run.settings import StreamsSettings
 
 __all__ = [
     "Emit",
@@ -65,7 +66,7 @@ _HOMES = {
     "Stream": "ottla.streams.dsl",
     "Streams": "ottla.streams.dsl",
     "StreamsError": "ottla.streams.run.application",
-    "StreamsSettings": "ottla.streams.run.application",
+    "StreamsSettings": "ottla.streams.run.settings",
     "Table": "ottla.streams.dsl",
     "TopologyError": "ottla.streams.plan.topology",
     "Wanted": "ottla.pipeline.query.realtime",

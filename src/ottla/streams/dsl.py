@@ -65,7 +65,8 @@ if TYPE_CHECKING:
 
     from ottla.pipeline.formats.format import Format
     from ottla.streams.kit.preview import ApplicationPreview, Preview
-    from ottla.streams.run.application import RunningStreams, StreamsSettings
+    from ottla.streams.run.application import RunningStreams
+    from ottla.streams.run.settings import StreamsSettings
 
     FormatOrType: TypeAlias = Format | type
     Returns: TypeAlias = DataType | str | type
@@ -140,7 +141,8 @@ class Streams:
 
     def start(self, settings: StreamsSettings | None = None) -> RunningStreams:
         """Start all queries and return at once. Raises StreamsError with a message for the user."""
-        from ottla.streams.run.application import StreamsSettings, start
+        from ottla.streams.run.application import start
+        from ottla.streams.run.settings import StreamsSettings
 
         return start(self.topology(), settings or StreamsSettings.from_environment())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ottla.config.errors import UserError
+
 
 class ApiError(Exception):
     """Answered as `{"error_code": …, "message": …}` with `status`.
@@ -16,5 +18,5 @@ class ApiError(Exception):
         self.message = message
 
 
-class ServiceError(Exception):
+class ServiceError(UserError):
     """A service can't start or go on; one line that says why and what to do."""

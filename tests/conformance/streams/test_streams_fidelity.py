@@ -22,7 +22,8 @@ from ottla.client.cluster import KafkaCluster, Topic
 from ottla.pipeline.spark.java_runtime import find_java
 from ottla.pipeline.spark.session import SparkPipelineSession
 from ottla.streams.dsl import find_app
-from ottla.streams.run.application import StreamsSettings, start
+from ottla.streams.run.application import start
+from ottla.streams.run.settings import StreamsSettings
 from support.java.streams_fidelity import (
     EXAMPLES,
     MINUTE_MS,

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.streams import main
+from ottla.cli.main import main as ottla
 from ottla.streams.run.app_file import AppError, load_app, module_of, ship_with_functions
+from ottla.streams.run.settings import StreamsSettings
 
 ONE = """
 from ottla.streams import Streams
@@ -25,6 +26,11 @@ if __name__ == "__main__":
     raise AssertionError("run as a program")
 """
 TWO = ONE + '\nother = Streams("two")\nother.stream("in").to("out")\nnothing = 3\n'
+
+
+def streams(words: list[str]) -> int:
+    """The command's exit code."""
+    return ottla(["streams", *words])
 
 
 @pytest.fixture(autouse=True)
@@ -86,13 +92,13 @@ def test_a_mistake_in_the_topology_is_told_with_its_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write(tmp_path / "app.py", ONE + 'app.stream("in", name="a")\napp.stream("in", name="a")\n')
-    assert main(["describe", path]) == 1
+    assert streams(["describe", path]) == 1
     assert capsys.readouterr().err == f"ottla streams: {path}, line 10: two nodes are named a\n"
 
 
 def test_a_failing_file_shows_its_own_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "app.py", "def of():\n    return 1 / 0\n\nof()\n")
-    assert main(["describe", path]) == 1
+    assert streams(["describe", path]) == 1
     told = capsys.readouterr().err.splitlines()
     assert told[0] == "Traceback (most recent call last):"
     assert told[1] == f'  File "{path}", line 4, in <module>'
@@ -101,7 +107,7 @@ def test_a_failing_file_shows_its_own_traceback(tmp_path: Path, capsys: pytest.C
 
 def test_a_file_with_wrong_syntax_says_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "app.py", "app = = 3\n")
-    assert main(["describe", path]) == 1
+    assert streams(["describe", path]) == 1
     told = capsys.readouterr().err
     assert f'File "{path}", line 1' in told
     assert "SyntaxError" in told
@@ -109,7 +115,7 @@ def test_a_file_with_wrong_syntax_says_where(tmp_path: Path, capsys: pytest.Capt
 
 def test_a_file_that_runs_itself_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "app.py", ONE + "app.run()\n")
-    assert main(["describe", path]) == 1
+    assert streams(["describe", path]) == 1
     assert "one is run while it is loaded" in capsys.readouterr().err
 
 
@@ -126,7 +132,7 @@ def test_a_file_that_runs_itself_is_refused(tmp_path: Path, capsys: pytest.Captu
 def test_what_is_not_there_is_one_line(
     capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, told: str
 ) -> None:
-    assert main(arguments) == code
+    assert streams(arguments) == code
     assert capsys.readouterr().err.endswith(told)
 
 
@@ -144,7 +150,7 @@ def test_what_is_not_there_is_one_line(
 )
 def test_wrong_usage_ends_with_2(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(arguments)
+        streams(arguments)
     assert ended.value.code == 2
     assert capsys.readouterr().err
 
@@ -154,7 +160,7 @@ def test_a_pair_without_a_value_is_wrong_usage(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
 ) -> None:
     path = write(tmp_path / "app.py", ONE)
-    assert main(["run", path, option, "nonsense", "--plain"]) == 2
+    assert streams(["run", path, option, "nonsense", "--plain"]) == 2
     assert f"{option} nonsense: write KEY=VALUE" in capsys.readouterr().err
 
 
@@ -162,24 +168,24 @@ def test_an_application_that_writes_nowhere_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write(tmp_path / "app.py", 'from ottla.streams import Streams\napp = Streams("one")\n')
-    assert main(["describe", path]) == 1
+    assert streams(["describe", path]) == 1
     assert capsys.readouterr().err.startswith("ottla streams: one writes nowhere")
 
 
 def test_describe_in_all_its_forms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "app.py", ONE)
-    assert main(["describe", path]) == 0
+    assert streams(["describe", path]) == 0
     assert capsys.readouterr().out.startswith("one: 1 query\n")
-    assert main(["describe", path, "--json"]) == 0
+    assert streams(["describe", path, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["application"] == "one"
-    assert main(["describe", path, "--mermaid"]) == 0
+    assert streams(["describe", path, "--mermaid"]) == 0
     assert capsys.readouterr().out.startswith("flowchart TB\n")
-    assert main(["describe", path, "--svg", "-"]) == 0
+    assert streams(["describe", path, "--svg", "-"]) == 0
     drawn = capsys.readouterr().out
     assert drawn.startswith("<svg ")
-    assert main(["describe", path, "--svg", str(tmp_path / "one.svg")]) == 0
+    assert streams(["describe", path, "--svg", str(tmp_path / "one.svg")]) == 0
     assert (tmp_path / "one.svg").read_text(encoding="utf-8") == drawn
-    assert main(["describe", path, "--svg", str(tmp_path / "nowhere" / "one.svg")]) == 1
+    assert streams(["describe", path, "--svg", str(tmp_path / "nowhere" / "one.svg")]) == 1
     assert "No such file or directory" in capsys.readouterr().err
 
 
@@ -188,9 +194,9 @@ def test_options_become_settings_and_the_rest_stays_as_the_environment_says(
 ) -> None:
     from ottla.streams.run import application
 
-    seen: list[application.StreamsSettings] = []
+    seen: list[StreamsSettings] = []
 
-    def start(topology: object, settings: application.StreamsSettings, **_: object) -> None:
+    def start(topology: object, settings: StreamsSettings, **_: object) -> None:
         seen.append(settings)
         raise application.StreamsError("one: topic in does not exist")
 
@@ -199,11 +205,11 @@ def test_options_become_settings_and_the_rest_stays_as_the_environment_says(
     path = write(tmp_path / "app.py", ONE)
     options = ["--heartbeat", "1.5", "--replay-from", "2026-01-31T12:00:00Z", "--queries-port", "0"]
     options += ["--set", "sasl.username=me", "--spark", "spark.ui.enabled=true", "--state", "there"]
-    assert main(["run", path, "--plain", "--partitions", "7", "--dead-letters", "dead", *options]) == 1
+    assert streams(["run", path, "--plain", "--partitions", "7", "--dead-letters", "dead", *options]) == 1
     assert capsys.readouterr().err == "ottla streams: one: topic in does not exist\n"
-    default = application.StreamsSettings()
+    default = StreamsSettings()
     assert seen == [
-        application.StreamsSettings(
+        StreamsSettings(
             bootstrap="far:9092",
             state=Path("there"),
             dead_letters="dead",
@@ -228,7 +234,6 @@ def test_an_application_runs_until_a_signal_and_says_what_it_does(
 
     def begin(running: RunningStreams) -> None:  # all but Spark
         running.modes["one-to-0002"] = Mode(ModeKind.MICRO_BATCH, "asked for")
-        running.queries_url = "http://127.0.0.1:8090"
         waiting = running.stopping_on_signals
 
         @contextlib.contextmanager
@@ -240,9 +245,10 @@ def test_an_application_runs_until_a_signal_and_says_what_it_does(
         monkeypatch.setattr(running, "stopping_on_signals", signalled)
 
     monkeypatch.setattr(RunningStreams, "begin", begin)
+    monkeypatch.setattr(RunningStreams, "queries_url", "http://127.0.0.1:8090")
     monkeypatch.setattr(RunningStreams, "close", lambda running: closed.append(running.topology.name))
     path = write(tmp_path / "app.py", ONE)
-    assert main(["run", path, "--plain", "--bootstrap", "far:9092", "--state", "there"]) == 0
+    assert streams(["run", path, "--plain", "--bootstrap", "far:9092", "--state", "there"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "one runs on far:9092: 0 queries, state in there/one; Ctrl-C stops it",
         "  one-to-0002: micro-batch: asked for",
@@ -264,7 +270,7 @@ def test_a_start_that_is_refused_is_one_line(
         raise SourceError("topic in does not exist")
 
     monkeypatch.setattr(RunningStreams, "begin", begin)
-    assert main(["run", write(tmp_path / "app.py", ONE), "--plain"]) == 1
+    assert streams(["run", write(tmp_path / "app.py", ONE), "--plain"]) == 1
     assert capsys.readouterr().err == "ottla streams: one: topic in does not exist\n"
 
 

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol, Self, runtime_checkable
 
+from ottla.config.errors import UserError
+
 if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import DataType
@@ -27,7 +29,7 @@ ERROR: Final = "error"
 MAX_ERROR_CHARACTERS: Final = 500
 
 
-class FormatError(Exception):
+class FormatError(UserError):
     """A format that can't be used as asked; one line that says what to do. It stops the start of a query."""
 
 

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
+from ottla.config.errors import UserError
+
 if TYPE_CHECKING:
     from ottla.pipeline.query.query_progress import QueryProgress
 
@@ -24,7 +26,7 @@ _QUERY = ("query",)
 _PARTITION = ("query", "topic", "partition")
 
 
-class MetricsError(Exception):
+class MetricsError(UserError):
     """The metrics cannot be served; the message says why."""
 
 

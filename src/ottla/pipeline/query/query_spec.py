@@ -23,6 +23,7 @@ from enum import Enum
 from pathlib import Path
 
 from ottla.client.cluster import KafkaCluster
+from ottla.config.errors import UserError
 from ottla.pipeline.query.checkpoints import Checkpoint, Offsets, local_path
 from ottla.pipeline.query.failures import Failure
 from ottla.pipeline.query.progress import ANY_QUERY, marked_query
@@ -31,7 +32,7 @@ from ottla.pipeline.query.source import Boundary, FromOffsets, FromTimestamp, Ka
 log = logging.getLogger("ottla.pipeline")
 
 
-class QueryError(Exception):
+class QueryError(UserError):
     """A query that cannot start, or has failed: one line that says why and what to do.
 
     failure: what Spark said, where Spark said something; it has the Python traceback of a user's function.

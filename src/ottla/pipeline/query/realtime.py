@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from ottla.config.errors import UserError
 from ottla.pipeline.query.query_spec import ProcessingTime, RealTime, Trigger
 
 REAL_TIME_SINCE = (4, 1)
@@ -23,7 +24,7 @@ REAL_TIME_OUTPUT_MODE = "update"
 _FILE_MANAGER = "FileSystemBasedCheckpointFileManager"
 
 
-class ModeError(Exception):
+class ModeError(UserError):
     """Real-time mode was asked for by name and the query cannot have it; the message says why."""
 
 

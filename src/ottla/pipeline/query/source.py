@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from ottla.client.access import ClusterAccess
 from ottla.client.cluster import KafkaCluster
 from ottla.client.errors import ClientOptionError, ClusterError
+from ottla.config.errors import UserError
 from ottla.pipeline.sink.exactly_once_ledger import LEDGER_SUFFIX
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _TOPIC_NAME = re.compile(r"(?!\.\.?$)[A-Za-z0-9._-]{1,249}")
 _EARLIEST = -2  # what Spark's JSON of offsets calls a partition's start
 
 
-class SourceError(Exception):
+class SourceError(UserError):
     """A source that cannot be read as it is described; the message says what to do."""
 
 

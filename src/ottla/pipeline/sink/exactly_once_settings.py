@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ottla.config.errors import UserError
+
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
@@ -17,7 +19,7 @@ COLUMNS = "value BINARY; optional key BINARY, topic STRING, headers ARRAY<STRUCT
 COLUMNS += " partition INT, timestamp TIMESTAMP, source STRUCT<topic STRING, partition INT>"
 
 
-class SinkError(Exception):
+class SinkError(UserError):
     """The exactly-once sink cannot go on; the message says what failed, for which batch and what to do."""
 
 

@@ -22,6 +22,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from ottla.config.errors import UserError
 from ottla.pipeline.spark.cache import cache_directory
 
 JAVA_ENVIRONMENT = "OTTLA_JAVA"
@@ -31,7 +32,7 @@ _VECTOR_MODULE = "jdk.incubator.vector"
 _VECTOR_ARGUMENT = f"--add-modules={_VECTOR_MODULE}"
 
 
-class JavaError(Exception):
+class JavaError(UserError):
     """No usable Java; the message says what was looked at and what to do."""
 
 

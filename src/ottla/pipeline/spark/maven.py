@@ -29,6 +29,7 @@ from pathlib import Path
 
 import requests
 
+from ottla.config.errors import UserError
 from ottla.pipeline.spark.cache import CACHE_ENVIRONMENT, cache_directory
 
 BASE_ENVIRONMENT = "OTTLA_MAVEN_BASE"
@@ -43,7 +44,7 @@ _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-class MavenError(Exception):
+class MavenError(UserError):
     """A jar could not be had; the message says which, why, and what to do."""
 
 

@@ -35,6 +35,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ottla.config.errors import UserError
 from ottla.config.java_properties import MalformedProperties, parse_properties
 from ottla.pipeline.query.checkpoints import local_path
 from ottla.pipeline.query.realtime import low_latency_properties
@@ -76,7 +77,7 @@ appender.file.strategy.max = 3
 """
 
 
-class SparkError(Exception):
+class SparkError(UserError):
     """Spark could not be started; the message says why and where its log is."""
 
 

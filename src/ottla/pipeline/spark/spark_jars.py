@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from ottla.config.errors import UserError
 from ottla.pipeline.spark.maven import Jar, JarProgress, MavenError, fetch_jars
 
 JARS_ENVIRONMENT = "OTTLA_SPARK_JARS"
@@ -92,7 +93,7 @@ LOCAL_FILES_JAR = Jar(
 LOCAL_FILES_CLASS = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
 
 
-class SparkJarsError(Exception):
+class SparkJarsError(UserError):
     """No set of connector jars for this Spark, or an override that cannot be read."""
 
 

@@ -11,8 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from ottla.config.errors import UserError
 
-class StoreError(Exception):
+
+class StoreError(UserError):
     """A store cannot be opened, written or read; the message says which and what to do."""
 
 

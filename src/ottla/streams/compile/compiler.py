@@ -4,18 +4,18 @@ What is stateless is in `stateless.py`, native aggregates, stream joins and glob
 `native.py`, operators in Python in `keyed_host.py`. Frames between nodes have RECORD_COLUMNS; those that are
 written have the sink's: topic, key, value, timestamp, headers, partition.
 
-`Environment` is what differs between an application on a cluster and the test kit: where records come from
-and what an internal topic's records look like.
+`QueryInputs` is what differs between an application on a cluster and the test kit: where records come from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from ottla.pipeline.formats.python_types import spark_type
 from ottla.streams.compile import native, stateless
+from ottla.streams.compile.inputs import QueryInputs
 from ottla.streams.compile.query_facts import may_meet_poison
 from ottla.streams.compile.stateless import ERROR, ORIGIN, PATH, DeadLetters, naming
 from ottla.streams.plan.internal_formats import internal_formats
@@ -44,45 +44,11 @@ from ottla.streams.plan.topology import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
     from ottla.pipeline.formats.format import Format
     from ottla.streams.plan.planner import PlannedQuery
-
-
-class Environment(Protocol):
-    """Where a query's records come from."""
-
-    @property
-    def spark(self) -> SparkSession: ...
-
-    @property
-    def dead_letter_topic(self) -> str | None:
-        """Where records go that can't be read; None: they fail the query."""
-        ...
-
-    @property
-    def heartbeats(self) -> DataFrame | None:
-        """A stream of one column `timestamp` that moves event time on when input pauses; None: no such."""
-        ...
-
-    def read(self, source: Source | Boundary) -> DataFrame:
-        """The records of a source as bytes: key, value, topic, partition, offset, timestamp, headers."""
-        ...
-
-    def read_whole(self, table: GlobalTable) -> DataFrame:
-        """All that is in a topic now, as `read` gives it; asked again for every batch."""
-        ...
-
-    def types_of(self, boundary: Boundary) -> tuple[DataType, DataType]:
-        """Key and value type of what was written to an internal topic."""
-        ...
-
-    @property
-    def keyed_host(self) -> Callable[..., DataFrame] | None:
-        """What runs operators in Python, called as `keyed_host.run_keyed` is, which it is for None."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +70,7 @@ class Compiled:
 
 
 def compile_query(
-    query: PlannedQuery, environment: Environment, reported: Collection[str] | None = None
+    query: PlannedQuery, inputs: QueryInputs, reported: Collection[str] | None = None
 ) -> Compiled:
     """The query as a frame. Raises TopologyError with the node's name where Spark refuses an expression.
 
@@ -112,10 +78,10 @@ def compile_query(
     queries may have a node in common; None for all of its own.
     """
     (sink,) = query.sinks
-    topic = None if isinstance(sink, ToSpark) else environment.dead_letter_topic
+    topic = None if isinstance(sink, ToSpark) else inputs.dead_letters
     names = {node.name for node in query.nodes} if reported is None else reported
     poison = None if topic is None else DeadLetters(topic, tuple(sorted(names)))
-    run = _Compilation(environment, poison)
+    run = _Compilation(inputs, poison)
     for node in query.nodes:
         if not isinstance(node, ToTopic | ToInternalTopic | ToSpark | GlobalTable):
             run.frames[id(node)] = run.compile(node)
@@ -142,8 +108,8 @@ def compile_query(
 class _Compilation:
     """The frames of one query, node by node."""
 
-    def __init__(self, environment: Environment, poison: DeadLetters | None) -> None:
-        self.environment = environment
+    def __init__(self, given: QueryInputs, poison: DeadLetters | None) -> None:
+        self.given = given
         self.poison = poison
         self.frames: dict[int, DataFrame] = {}
         self.dead: list[DataFrame] = []
@@ -159,7 +125,7 @@ class _Compilation:
             case Source():
                 return self._read(node, node.key, node.value)
             case Boundary():
-                return self._read(node, *internal_formats(*self.environment.types_of(node)))
+                return self._read(node, *internal_formats(*self.given.types_of(node)))
             case Filter() | Map() | FlatMap() | Merge() | Peek():
                 return stateless.apply(node, inputs)
             case GlobalJoin():
@@ -168,11 +134,11 @@ class _Compilation:
                 with naming(node):
                     self.output_mode = native.output_mode(node)
                     (frame,) = self._well(node, inputs)
-                    return self._clean(native.aggregate(frame, node, self.environment.heartbeats))
+                    return self._clean(native.aggregate(frame, node, self.given.heartbeats))
             case StreamJoin():
                 with naming(node):
                     left, right = self._well(node, inputs)
-                    return self._clean(native.stream_join(left, right, node, self.environment.heartbeats))
+                    return self._clean(native.stream_join(left, right, node, self.given.heartbeats))
             case Keyed():
                 with naming(node):
                     return self._clean(self._keyed(node, self._well(node, inputs)))
@@ -180,7 +146,7 @@ class _Compilation:
 
     def _read(self, source: Source | Boundary, key: Format, value: Format) -> DataFrame:
         with naming(source):
-            raw = self.environment.read(source)
+            raw = self.given.frames[source]
             return stateless.read_source(source, raw, key, value, dead_letters=self.poison is not None)
 
     def _global_join(self, node: GlobalJoin, frame: DataFrame) -> DataFrame:
@@ -188,7 +154,7 @@ class _Compilation:
 
         table = node.global_table
         with naming(node):
-            raw = self.environment.read_whole(table)
+            raw = self.given.frames[node]
             key, value = table.key.bind(table.topic, True), table.value.bind(table.topic, False)
             rows = raw.select(
                 key.decode(F.col("key"), F.col("topic"), True).alias("_key"),
@@ -234,7 +200,7 @@ class _Compilation:
             )
         self.output_mode = "update"  # what transformWithState is run with
         grace_ms = node.watermark_grace_ms if node.windows is None else node.windows.grace_ms
-        run = self.environment.keyed_host or run_keyed
+        run = self.given.keyed_host or run_keyed
         return run(
             frames,
             node.operator,
@@ -242,7 +208,7 @@ class _Compilation:
             key_type=output_type(node.key_type, types),
             value_type=output_type(node.value_type, types),
             grace_ms=grace_ms,
-            heartbeats=self.environment.heartbeats,
+            heartbeats=self.given.heartbeats,
         )
 
 

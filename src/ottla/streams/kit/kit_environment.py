@@ -19,23 +19,26 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.config.errors import UserError
 from ottla.pipeline.query.failures import failure_of
 from ottla.streams.compile.compiler import Compiled, compile_query
+from ottla.streams.compile.inputs import QueryInputs
 from ottla.streams.compile.stateless import SINK_COLUMNS
 from ottla.streams.kit.kit_host import EVENTS, InProcessHost
 from ottla.streams.plan.planner import Plan, PlannedQuery
-from ottla.streams.plan.topology import Boundary, GlobalTable, Source, TopologyError, ToSpark
+from ottla.streams.plan.topology import Boundary, GlobalJoin, Node, Source, ToSpark
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-    from pyspark.sql.types import DataType
+
+    from ottla.streams.compile.inputs import Types
 
 MAX_ROUNDS = 1_000
 """So often may what a run writes make another batch: more is a topology that feeds itself."""
@@ -49,7 +52,7 @@ _SENT = -2
 _numbers = itertools.count(1)
 
 
-class KitError(Exception):
+class KitError(UserError):
     """A test asked for something that can't be, or a query of the topology failed; the message says which."""
 
 
@@ -114,68 +117,42 @@ def reads(source: Source | Boundary, topic: str) -> bool:
     return topic in source.topics
 
 
-class MemoryEnvironment:
-    """Where one query's records come from: see `compiler.Environment`. `types` is shared by all queries."""
+class MemoryFeed:
+    """One query's memory stream, and the files of its global tables: what feeds the query with records."""
 
     def __init__(
-        self,
-        spark: SparkSession,
-        topics: MemoryTopics,
-        directory: Path,
-        dead_letter_topic: str | None,
-        types: dict[str, tuple[DataType, DataType]],
-        *,
-        in_process: bool,
+        self, spark: SparkSession, query: PlannedQuery, topics: MemoryTopics, directory: Path
     ) -> None:
         self.spark = spark
-        self.dead_letter_topic = dead_letter_topic
-        self.host = InProcessHost(self._records) if in_process else None
-        self.feeds: list[_Feed] = []
-        self.has_heartbeats = False
-        self.global_topics: dict[str, Path] = {}
+        self.query = query
         self._topics = topics
-        self._directory = directory
-        self._types = types
+        self._feeds = [_Feed(source, number) for number, source in enumerate(query.sources)]
         self._stream = _memory_stream(spark)
+        joined = [node.global_table.topic for node in query.nodes if isinstance(node, GlobalJoin)]
+        self._global_files = {
+            topic: directory / f"global-{number}.arrow" for number, topic in enumerate(dict.fromkeys(joined))
+        }
+        self._write_global_tables()
 
-    @property
-    def keyed_host(self) -> Callable[..., DataFrame] | None:
-        """What runs operators in Python: this process, or Spark."""
-        return None if self.host is None else self.host.run_keyed
+    def inputs(
+        self, types: Mapping[str, Types], dead_letter_topic: str | None, host: InProcessHost | None
+    ) -> QueryInputs:
+        """What the query is compiled over. `host`: what runs its operators here, and not in Spark."""
+        frames: dict[Node, DataFrame] = {
+            feed.source: self._fed(feed.number).drop(_FEED) for feed in self._feeds
+        }
+        for node in self.query.nodes:
+            if isinstance(node, GlobalJoin):
+                reader = _Reader(str(self._global_files[node.global_table.topic]))
+                frames[node] = self.spark.range(1).mapInArrow(reader, RAW_SCHEMA)
+        beats = self._fed(_HEARTBEAT).select("timestamp") if self.query.stateful is not None else None
+        return QueryInputs(frames, types, beats, dead_letter_topic, None if host is None else host.run_keyed)
 
-    @property
-    def heartbeats(self) -> DataFrame:
-        """A stream of times from `put_heartbeat`."""
-        self.has_heartbeats = True
-        return self._all().where(f"{_FEED} = {_HEARTBEAT}").select("timestamp")
-
-    def read(self, source: Source | Boundary) -> DataFrame:
-        """A source's own records out of the query's stream."""
-        feed = next((each for each in self.feeds if each.source is source), None)
-        if feed is None:
-            feed = _Feed(source, len(self.feeds))
-            self.feeds.append(feed)
-        return self._all().where(f"{_FEED} = {feed.number}").drop(_FEED)
-
-    def read_whole(self, table: GlobalTable) -> DataFrame:
-        """The topic out of a file, read anew for each batch."""
-        path = self._directory / f"global-{len(self.global_topics)}.arrow"
-        path = self.global_topics.setdefault(table.topic, path)
-        self.write_global_tables()
-        return self.spark.range(1).mapInArrow(_Reader(str(path)), RAW_SCHEMA)
-
-    def types_of(self, boundary: Boundary) -> tuple[DataType, DataType]:
-        """As the query that writes it was compiled."""
-        found = self._types.get(boundary.topic)
-        if found is None:
-            raise TopologyError(f"{boundary.topic} is read before it is written: a cycle?")
-        return found
-
-    def write_global_tables(self) -> None:
+    def _write_global_tables(self) -> None:
         """Put what the global tables' topics hold now where a batch finds it."""
         import pyarrow
 
-        for topic, path in self.global_topics.items():
+        for topic, path in self._global_files.items():
             table = raw_table(self._topics.records.get(topic, ()))
             half = path.with_suffix(".new")
             with pyarrow.OSFile(str(half), "wb") as file, pyarrow.ipc.new_file(file, table.schema) as writer:
@@ -184,14 +161,14 @@ class MemoryEnvironment:
 
     def put_news(self) -> bool:
         """Put what is new in the sources' topics into the stream, as one batch; whether there was any."""
-        fed = [(feed.number, record) for feed in self.feeds for record in feed.news(self._topics)]
-        if fed and self.global_topics:
-            self.write_global_tables()
+        fed = [(feed.number, record) for feed in self._feeds for record in feed.news(self._topics)]
+        if fed:
+            self._write_global_tables()
         return self._put([number for number, _ in fed], [record for _, record in fed])
 
     def put_heartbeat(self, timestamp_us: int) -> bool:
         """Put a heartbeat into the stream, if the query listens to them."""
-        if not self.has_heartbeats:
+        if self.query.stateful is None:
             return False
         return self._put([_HEARTBEAT], [RawRecord(None, None, "", 0, 0, timestamp_us, ())])
 
@@ -200,8 +177,9 @@ class MemoryEnvironment:
         raw = [RawRecord(None, record.encode(), "", 0, 0, 0, ()) for record in records]
         return self._put([_SENT] * len(raw), raw)
 
-    def _records(self) -> DataFrame:
-        return self._all().where(f"{_FEED} = {_SENT}").selectExpr("CAST(value AS STRING) AS record")
+    def sent(self) -> DataFrame:
+        """What `put_sent` puts into the stream."""
+        return self._fed(_SENT).selectExpr("CAST(value AS STRING) AS record")
 
     def _put(self, numbers: Sequence[int], records: Sequence[RawRecord]) -> bool:
         import pyarrow
@@ -214,12 +192,12 @@ class MemoryEnvironment:
         self._stream.addData(converters.asScala(rows).toSeq())
         return True
 
-    def _all(self) -> DataFrame:
-        """The query's stream; names of its own, so that one source may be joined with another."""
+    def _fed(self, number: int) -> DataFrame:
+        """What was put into the stream under a number; names of its own, so that sources may be joined."""
         from pyspark.sql import DataFrame
 
         frame = DataFrame(self._stream.toDF(), self.spark)
-        return frame.toDF(*frame.columns)
+        return frame.toDF(*frame.columns).where(f"{_FEED} = {number}")
 
 
 class _Reader:
@@ -262,23 +240,27 @@ def raw_table(records: Sequence[RawRecord]) -> pyarrow.Table:
 class MemoryQuery:
     """One planned query, running over memory."""
 
-    def __init__(self, query: PlannedQuery, environment: MemoryEnvironment, directory: Path) -> None:
-        self.planned = query
-        self.environment = environment
-        self._directory = directory
+    def __init__(self, feed: MemoryFeed, host: InProcessHost | None) -> None:
+        self.planned = feed.query
+        self._feed = feed
+        self._own_host = host
         self._seen = 0
         self._view = f"ottla_kit_{os.getpid()}_{next(_numbers)}"
         self._started: StreamingQuery | None = None
 
-    def start(self, types: dict[str, tuple[DataType, DataType]], reported: set[str]) -> None:
-        """Compile and start it. `reported`: nodes whose poison records others tell. Raises TopologyError."""
-        names = {node.name for node in self.planned.nodes} - reported
-        compiled = compile_query(self.planned, self.environment, names)
-        reported |= names
-        types.update(compiled.types)
+    def start(
+        self, types: Mapping[str, Types], names: Collection[str], dead_letters: str | None, directory: Path
+    ) -> Mapping[str, Types]:
+        """Compile and start it; the types of what it writes to internal topics. Raises TopologyError.
+
+        names: the nodes whose poison records it tells.
+        """
+        inputs = self._feed.inputs(types, dead_letters, self._own_host)
+        compiled = compile_query(self.planned, inputs, names)
         writer = self._writer(compiled).trigger(processingTime="0 seconds")
-        checkpoint = (self._directory / self._view).as_uri()
+        checkpoint = (directory / self._view).as_uri()
         self._started = writer.option("checkpointLocation", checkpoint).start()
+        return compiled.types
 
     def _writer(self, compiled: Compiled) -> Any:
         if isinstance(self._sink, ToSpark):
@@ -297,10 +279,10 @@ class MemoryQuery:
         always: run also without anything new, because the clock has moved. Raises KitError with the
         query's own error.
         """
-        environment, host = self.environment, self._host
-        news = environment.put_news()
+        feed, host = self._feed, self._host
+        news = feed.put_news()
         if heartbeat_us is not None and host is None:
-            news |= environment.put_heartbeat(heartbeat_us)
+            news |= feed.put_heartbeat(heartbeat_us)
         if not news and (host is None or (heartbeat_us is None and not always)):
             return False
         events = self._work(topics) if news else []
@@ -313,7 +295,7 @@ class MemoryQuery:
             raise KitError(
                 f"the query {self.planned.name} failed: {type(error).__name__}: {error}"
             ) from error
-        if environment.put_sent(sent):
+        if feed.put_sent(sent):
             self._work(topics)
         return True
 
@@ -325,7 +307,7 @@ class MemoryQuery:
     @property
     def _host(self) -> InProcessHost | None:
         """The host of the query's operator, if it has one that runs here."""
-        host = self.environment.host
+        host = self._own_host
         return host if host is not None and host.events is not None else None
 
     def _work(self, topics: MemoryTopics) -> list[bytes]:
@@ -340,7 +322,7 @@ class MemoryQuery:
         if isinstance(self._sink, ToSpark):
             return []
         # Spark's times come as local ones of this process: whole numbers do not.
-        frame = self.environment.spark.table(self._view)
+        frame = self._feed.spark.table(self._view)
         rows = frame.selectExpr("topic", "key", "value", "unix_micros(timestamp)", "headers", "partition")
         found = rows.collect()
         new, self._seen = found[self._seen :], len(found)
@@ -365,7 +347,7 @@ class MemoryQuery:
         if self._started is not None:
             with contextlib.suppress(Exception):  # one that has failed can't be stopped again
                 self._started.stop()
-            self.environment.spark.catalog.dropTempView(self._view)
+            self._feed.spark.catalog.dropTempView(self._view)
 
 
 def _bytes(given: bytearray | None) -> bytes | None:
@@ -381,29 +363,24 @@ class MemoryCluster:
         if not hasattr(spark, "_jsparkSession"):
             raise KitError("the test kit needs a local Spark: over Spark Connect it has no memory streams")
         self.topics = MemoryTopics()
-        self.types: dict[str, tuple[DataType, DataType]] = {}
+        self.types: Mapping[str, Types] = {}
         self._directory = Path(tempfile.mkdtemp(prefix="ottla-kit-", dir=_quick_directory()))
-        self.queries = [
-            MemoryQuery(
-                query,
-                MemoryEnvironment(
-                    spark,
-                    self.topics,
-                    self._directory,
-                    dead_letter_topic,
-                    self.types,
-                    # What ends in a sink of Spark's own has no way back into this process.
-                    in_process=in_process and not isinstance(query.sinks[0], ToSpark),
-                ),
-                self._directory,
-            )
-            for query in plan.queries
-        ]
+        self.queries: list[MemoryQuery] = []
         try:
+            for number, planned in enumerate(plan.queries):
+                files = self._directory / f"query-{number}"
+                files.mkdir()
+                feed = MemoryFeed(spark, planned, self.topics, files)
+                # What ends in a sink of Spark's own has no way back into this process.
+                here = in_process and not isinstance(planned.sinks[0], ToSpark)
+                self.queries.append(MemoryQuery(feed, InProcessHost(feed.sent) if here else None))
             reported: set[str] = set()
             with _quick_settings(spark):
                 for query in self.queries:
-                    query.start(self.types, reported)
+                    names = {node.name for node in query.planned.nodes} - reported
+                    reported |= names
+                    written = query.start(self.types, names, dead_letter_topic, self._directory)
+                    self.types = {**self.types, **written}
         except BaseException:
             self.close()
             raise

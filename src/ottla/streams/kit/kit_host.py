@@ -31,7 +31,7 @@ EVENTS = "__ottla_events"
 
 
 class InProcessHost:
-    """One query's operator. `run_keyed` is what `Environment.keyed_host` returns."""
+    """One query's operator. `run_keyed` is the `keyed_host` of the query's inputs."""
 
     def __init__(self, records: Callable[[], DataFrame]) -> None:
         """records: a stream of one column `record`, that what `batch` returns is put into."""

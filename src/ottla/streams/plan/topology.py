@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from ottla.config.errors import UserError
 from ottla.streams.operators.join_kind import JoinKind
 from ottla.streams.operators.operator import KeyedOperator
 from ottla.streams.operators.windows import JoinWindows, Windows
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from ottla.pipeline.formats.format import Format
 
 
-class TopologyError(Exception):
+class TopologyError(UserError):
     """A topology that can't be: the message says which node and why."""
 
 

@@ -17,16 +17,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+from ottla.config.errors import UserError
 from ottla.streams.dsl import Streams, find_app
 from ottla.streams.plan.topology import TopologyError
 
 
-class AppError(Exception):
+class AppError(UserError):
     """There is no application to be had; one line, and the traceback of the user's code where that failed."""
-
-    def __init__(self, message: str, trace: str = "") -> None:
-        super().__init__(message)
-        self.trace = trace
 
 
 def load_app(given: str, name: str | None = None) -> Streams:

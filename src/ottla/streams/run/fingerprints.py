@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ottla.config.errors import UserError
 from ottla.streams.host.keyed_host import describe_state
 from ottla.streams.plan.topology import Keyed, NativeAggregate, Node, StreamJoin
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 Fingerprint = Mapping[str, str]
 
 
-class StateChanged(Exception):
+class StateChanged(UserError):
     """A checkpoint's state is not what the code keeps now; the message says what changed and what to do."""
 
 

@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Final
 
 from ottla.client.cluster import KafkaCluster
+from ottla.config.errors import UserError
 from ottla.pipeline.file_lock import FileLock
 from ottla.pipeline.sink.exactly_once import SinkError, remove_sink
 from ottla.pipeline.sink.exactly_once_ledger import LEDGER_SUFFIX
@@ -45,7 +46,7 @@ _DEAD_LETTERS: Final = "-dead-letters"
 _TOPIC_ENDINGS: Final = ("changelog", "repartition", "heartbeats", LEDGER_SUFFIX.removeprefix("-"))
 
 
-class ResetError(Exception):
+class ResetError(UserError):
     """The application can't be reset now; the message says why, and what to do."""
 
 

@@ -32,6 +32,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from ottla.client.cluster import KafkaCluster
 from ottla.client.errors import ClusterError
+from ottla.config.errors import UserError
 from ottla.pipeline.file_lock import FileLock
 from ottla.streams.views.view_codec import Stored, TableCodec, TableKey
 from ottla.streams.views.view_store import Change, Row, ViewStore
@@ -57,7 +58,7 @@ _CURRENT_AT = "current at"
 log = logging.getLogger("ottla.streams")
 
 
-class ViewError(Exception):
+class ViewError(UserError):
     """A view can't start; the message is for the user."""
 
 

@@ -1,0 +1,64 @@
+"""What a query is compiled over: frames for what its nodes read, and what is known of topics before it.
+
+An application on a cluster and the test kit each make it in their own way; compilation only reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from ottla.streams.plan.topology import Boundary, Node, TopologyError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
+
+    from ottla.streams.operators.operator import KeyedOperator
+
+    Types: TypeAlias = tuple[DataType, DataType]
+
+
+class KeyedHost(Protocol):
+    """What runs operators in Python; see `keyed_host.run_keyed`."""
+
+    def __call__(
+        self,
+        inputs: Sequence[DataFrame],
+        operator: KeyedOperator,
+        *,
+        name: str,
+        key_type: DataType,
+        value_type: DataType,
+        grace_ms: int | None = None,
+        heartbeats: DataFrame | None = None,
+    ) -> DataFrame: ...
+
+
+@dataclass(frozen=True, slots=True)
+class QueryInputs:
+    """The inputs of one query.
+
+    frames: the bytes that a source, a boundary or a global join reads: key, value, topic, partition, offset,
+    timestamp, headers; for a global join its table's whole topic, read anew for every batch. types: by
+    internal topic, key and value type of what the queries before have written. heartbeats: a stream of one
+    column `timestamp` that moves event time on when input pauses, or None. dead_letters: the topic for
+    records that can't be read; None: they fail the query. keyed_host: what runs operators in Python; None is
+    Spark.
+    """
+
+    frames: Mapping[Node, DataFrame]
+    types: Mapping[str, Types]
+    heartbeats: DataFrame | None = None
+    dead_letters: str | None = None
+    keyed_host: KeyedHost | None = None
+
+    def types_of(self, boundary: Boundary) -> Types:
+        """Key and value type of what was written to an internal topic. Raises TopologyError."""
+        found = self.types.get(boundary.topic)
+        if found is None:
+            raise TopologyError(f"{boundary.topic} is read before it is written: a cycle?")
+        return found

@@ -1,0 +1,98 @@
+"""Admit a query of an application: its mode, its sources on the cluster, its group and its checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ottla.pipeline.query.query_spec import (
+    Admission,
+    AvailableNow,
+    LostCheckpoint,
+    ProcessingTime,
+    QuerySpec,
+    Trigger,
+)
+from ottla.pipeline.query.realtime import Mode, ModeKind, Wanted
+from ottla.pipeline.query.source import EARLIEST, LATEST, FromTimestamp, KafkaSource
+from ottla.pipeline.query.source import Start as SourceStart
+from ottla.streams.compile.query_facts import mode_of
+from ottla.streams.plan.planner import PlannedQuery
+from ottla.streams.plan.topology import Boundary, Source
+from ottla.streams.run.context import RunContext
+from ottla.streams.run.settings import RunSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A query that may start. name: of its checkpoint and its group. mode: None is micro-batches."""
+
+    name: str
+    query: PlannedQuery
+    mode: Mode | None
+    admission: Admission
+
+    @property
+    def sources(self) -> Mapping[Source | Boundary, KafkaSource]:
+        """What is read for each source, as the query was admitted."""
+        return dict(zip(self.query.sources, self.admission.sources, strict=True))
+
+
+def mode_for(context: RunContext, query: PlannedQuery) -> Mode:
+    """How the query runs, by the settings, its plan and its topics. Raises ModeError."""
+    pace = context.settings.pace
+    partitions = None
+    if not any(isinstance(source, Source) and source.pattern for source in query.sources):
+        partitions = sum(len(context.cluster.partitions(topic)) for topic in query.topics_read)
+    return mode_of(
+        query,
+        context.spark.version,
+        Wanted.MICRO_BATCH if pace.until_caught_up else pace.mode,
+        exactly_once=not pace.at_least_once,
+        source_partitions=partitions,
+    )
+
+
+def admit(context: RunContext, name: str, query: PlannedQuery, mode: Mode | None) -> Admitted:
+    """Check that the query may start, and from where. Raises SourceError, QueryError or ClusterError."""
+    settings = context.settings
+    lost = LostCheckpoint.FROM_BEGINNING if settings.beginning.forget_lost_state else LostCheckpoint.REFUSE
+    trigger: Trigger = ProcessingTime(settings.pace.trigger_interval_ms)
+    if settings.pace.until_caught_up:
+        trigger = AvailableNow()
+    elif mode is not None:
+        trigger = mode.trigger(settings.pace.trigger_interval_ms)
+    spec = QuerySpec(
+        name,
+        context.session.checkpoint_of(name),
+        [kafka_source(source, settings, mode) for source in query.sources],
+        trigger,
+        on_lost_checkpoint=lost,
+    )
+    return Admitted(name, query, mode, context.runner.admit(spec))
+
+
+def kafka_source(source: Source | Boundary, settings: RunSettings, mode: Mode | None = None) -> KafkaSource:
+    """What Spark reads for a source."""
+    topics: tuple[str, ...] = ()
+    pattern = None
+    start: SourceStart = EARLIEST
+    if isinstance(source, Boundary):
+        topics = (source.topic,)
+    else:
+        topics, pattern = source.topics, source.pattern
+        if source.start.latest:
+            start = LATEST
+        if source.start.timestamp_ms is not None:
+            start = FromTimestamp(source.start.timestamp_ms)
+        if settings.beginning.replay_from_ms is not None and not source.table:
+            start = FromTimestamp(settings.beginning.replay_from_ms)  # tables are needed whole
+    flowing = mode is not None and mode.kind is ModeKind.REAL_TIME
+    return KafkaSource(
+        settings.place.bootstrap,
+        topics,
+        pattern,
+        start,
+        max_offsets_per_trigger=None if flowing else settings.pace.batch_records,
+        client_options=settings.place.client_options,
+    )

@@ -1,0 +1,102 @@
+"""What a query of an application writes with: exactly once, at least once, or by a sink of Spark's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.client.java_options import java_client_options
+from ottla.pipeline.query.realtime import REAL_TIME_OUTPUT_MODE, ModeKind
+from ottla.pipeline.sink.exactly_once import SinkError, check_sink, write_exactly_once
+from ottla.streams.compile.compiler import Compiled
+from ottla.streams.plan.planner import PlannedQuery
+from ottla.streams.plan.topology import ToSpark, ToTopic
+from ottla.streams.run.admitted import Admitted
+from ottla.streams.run.context import RunContext
+from ottla.streams.run.settings import Place
+from ottla.streams.run.state_check import checkpoint_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+
+def writer_of(context: RunContext, admitted: Admitted, compiled: Compiled) -> DataStreamWriter:
+    """The writer of a query's frame. Raises SinkError when its sink is not this query's."""
+    query, place = admitted.query, context.settings.place
+    (sink,) = query.sinks
+    if isinstance(sink, ToSpark):
+        return sink.writer(compiled.frame)
+    if context.settings.pace.at_least_once and query.stateful is None:
+        return _plain_writer(context, admitted, compiled)
+    _check_sink(context, admitted.name)
+    return write_exactly_once(
+        _without_constants(query, compiled.frame, place.dead_letters),
+        bootstrap=place.bootstrap,
+        query_name=admitted.name,
+        topic=_topic_of_marks(query, place),
+        source_topic=next(iter(query.topics_read), None),
+        output_mode=compiled.output_mode,
+        client_options=place.client_options,
+    )
+
+
+def dead_letter_writer(context: RunContext, admitted: Admitted, compiled: Compiled) -> DataStreamWriter:
+    """The writer of the poison records in front of a stateful node, which a query of their own writes."""
+    place = context.settings.place
+    first, *others = compiled.dead_letters
+    for other in others:
+        first = first.unionByName(other)
+    _check_sink(context, admitted.name)
+    return write_exactly_once(
+        first,
+        bootstrap=place.bootstrap,
+        query_name=admitted.name,
+        topic=_topic_of_marks(admitted.query, place),
+        client_options=place.client_options,
+    )
+
+
+def _plain_writer(context: RunContext, admitted: Admitted, compiled: Compiled) -> DataStreamWriter:
+    """Spark's own sink, which writes at least once and gives records the time of their writing."""
+    place = context.settings.place
+    writer = compiled.frame.drop("timestamp", "source").writeStream.format("kafka")
+    options = {
+        "kafka.bootstrap.servers": place.bootstrap,
+        **{f"kafka.{name}": value for name, value in java_client_options(place.client_options).items()},
+    }
+    if admitted.mode is not None and admitted.mode.kind is ModeKind.REAL_TIME:
+        return writer.options(**options).outputMode(REAL_TIME_OUTPUT_MODE)
+    return writer.options(**options)
+
+
+def _check_sink(context: RunContext, name: str) -> None:
+    place = context.settings.place
+    checkpoint = checkpoint_of(context, name)
+    if checkpoint is not None and not context.settings.beginning.forget_lost_state:
+        check_sink(
+            place.bootstrap,
+            name,
+            checkpoint.query_id,
+            client_options=place.client_options,
+            begun_ms=checkpoint.unfinished_batch_ms,
+        )
+
+
+def _topic_of_marks(query: PlannedQuery, place: Place) -> str:
+    """Where the sink keeps its marks: a topic that stays. Every row names the topic that it goes to."""
+    (sink,) = query.sinks
+    if not isinstance(sink, ToSpark) and isinstance(sink.topic, str):
+        return sink.topic
+    found = [topic for topic in (place.dead_letters, *query.topics_read) if topic is not None]
+    if not found:
+        raise SinkError(f"{query.name} reads a pattern and writes to topics by expression: give dead_letters")
+    return found[0]
+
+
+def _without_constants(query: PlannedQuery, frame: DataFrame, dead_letters: str | None) -> DataFrame:
+    """A frame for the sink without the columns that say what it does anyway: they would cost each row."""
+    (sink,) = query.sinks
+    if dead_letters is not None or isinstance(sink, ToSpark):
+        return frame  # a dead letter has a topic and a partition of its own
+    constant = [] if isinstance(sink, ToTopic) and sink.partition is not None else ["partition"]
+    return frame.drop(*constant, *(["topic"] if isinstance(sink.topic, str) else []))
