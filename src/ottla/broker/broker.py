@@ -38,7 +38,9 @@ from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 from ottla.broker.coordinators.producer_ids import ProducerIdSource
 from ottla.broker.coordinators.share_coordinator import ShareCoordinator
 from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
+from ottla.broker.handlers.table import broker_table, controller_table
 from ottla.broker.listeners import Listener
+from ottla.broker.network.context import RequestContext
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.server import ListenError, Server, bind
 from ottla.broker.peers.peers import PeerAddress, PeerConnections
@@ -48,6 +50,7 @@ from ottla.broker.supervisor import Supervisor
 from ottla.core.image.image import EndpointImage, MetadataDelta, MetadataImage
 from ottla.core.replica.fetch_sessions import FetchSessionCache
 from ottla.core.settings import broker_settings
+from ottla.protocol.schema import Message
 from ottla.storage.errors import StorageError
 from ottla.storage.log_directory import META_PROPERTIES, LogDirectory
 
@@ -81,7 +84,9 @@ class Broker:
         """Owns what the broker does in the background."""
         self.controller_supervisor = Supervisor(self._task_died)
         """Owns the same of the metadata, which ends later."""
-        self.controller_channel = ControllerChannel(self)
+        self._clients_requests = Dispatcher(self, broker_table())
+        self._controllers_requests = Dispatcher(self, controller_table())
+        self.controller_channel = ControllerChannel(self, self.answer_as_controller)
         self.controller_work = ControllerWork(self)
         self.lifecycle = BrokerLifecycle(self)
         self.server = Server(config, self._task_died)
@@ -167,6 +172,10 @@ class Broker:
     def random_session_id(self) -> int:
         """A fetch session id that a client can't guess."""
         return self._random.randrange(1, 2**31)
+
+    def answer_as_controller(self, context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+        """The answer of this node's own controller. Raises KafkaError."""
+        return self._controllers_requests.answer(context, request)
 
     def ready_line(self) -> str:
         """What `ottla broker` prints once others can connect."""
@@ -290,7 +299,7 @@ class Broker:
             await self.lifecycle.unfence()
 
     async def _listen(self, listeners: Iterable[Listener], *, for_controller: bool) -> None:
-        dispatcher = Dispatcher(self, for_controller=for_controller)
+        dispatcher = self._controllers_requests if for_controller else self._clients_requests
         for listener in listeners:
             await self.server.listen(listener.name, self._sockets[listener.name], dispatcher)
 

@@ -23,7 +23,7 @@ from ottla.protocol.errors import KafkaError, NotController
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-    from ottla.broker.network.connection import ClientConnection
+    from ottla.broker.network.context import Connection
 
 log = logging.getLogger("ottla.broker")
 
@@ -48,7 +48,7 @@ class ControllerWork:
         self._tasks: list[asyncio.Task[Any]] = []
         self._heartbeats: BrokerHeartbeats | None = None
         #: Where each broker's last heartbeat to this controller came from; None: from this node itself.
-        self._connections: dict[int, ClientConnection | None] = {}
+        self._connections: dict[int, Connection | None] = {}
         self._active_since_ms = 0
         self._look_for_leaders = asyncio.Event()
 
@@ -92,7 +92,7 @@ class ControllerWork:
                 return False
         return self.heartbeats.is_alive(image, broker_id, now_ms)
 
-    def heard(self, broker_id: int, connection: ClientConnection | None) -> None:
+    def heard(self, broker_id: int, connection: Connection | None) -> None:
         """A heartbeat came this way. A process that ends closes its connection, also when it is killed."""
         self._connections[broker_id] = connection
 

@@ -166,7 +166,7 @@ class CoordinatorRouting:
         from ottla.broker.coordinators.coordinator_shard import random_bits
         from ottla.core.coordination.api import Client
 
-        client = Client(context.client_id or "", f"/{context.client_host}", context.api_version)
+        client = Client(context.client_id or "", f"/{context.session.client_host}", context.api_version)
         return self.ask(partition, request, client, random_bits(self._family, context.api_key))
 
     def ask(

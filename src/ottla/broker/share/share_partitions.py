@@ -26,7 +26,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-    from ottla.broker.network.connection import ClientConnection
+    from ottla.broker.network.context import Connection
     from ottla.broker.share.share_fetching import ShareFetch
     from ottla.core.image.image import MetadataDelta
 
@@ -66,7 +66,7 @@ class SharePartitions:
         self.counters = ShareCounters()
         self._broker = broker
         self._leaders: dict[SharePartitionKey, SharePartitionLeader] = {}
-        self._waiting: dict[ClientConnection, ShareFetch] = {}
+        self._waiting: dict[Connection, ShareFetch] = {}
         self._stopped = False
         broker.controller.add_listener(self._on_metadata)
         broker.server.on_closed = self._connection_closed
@@ -175,14 +175,14 @@ class SharePartitions:
         """A session is over: what its member holds becomes available."""
         self._release(key, self.sessions.end(key) or ())
 
-    def fetch_waits(self, connection: ClientConnection, fetch: ShareFetch | None) -> None:
+    def fetch_waits(self, connection: Connection, fetch: ShareFetch | None) -> None:
         """A connection's fetch waits now, or (None) does so no more."""
         if fetch is None:
             self._waiting.pop(connection, None)
         else:
             self._waiting[connection] = fetch
 
-    def _connection_closed(self, connection: ClientConnection) -> None:
+    def _connection_closed(self, connection: Connection) -> None:
         if self._stopped:
             return
         fetch = self._waiting.pop(connection, None)

@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ottla.broker.handlers.apis import CONTROLLER_FAMILIES, FAMILIES
 from ottla.broker.network.context import RequestContext
-from ottla.broker.network.dispatch import CONTROLLER_FAMILIES, FAMILIES
 from ottla.core.image.features import (
     ELIGIBLE_LEADER_REPLICAS,
     GROUP_VERSION,
@@ -24,7 +24,7 @@ from ottla.core.image.features import (
     TRANSACTION_VERSION,
 )
 from ottla.protocol.apis import ApiKey, advertised_versions
-from ottla.protocol.errors import ErrorCode, InvalidRequest
+from ottla.protocol.errors import InvalidRequest
 from ottla.protocol.messages.api_versions_request import ApiVersionsRequest
 from ottla.protocol.messages.api_versions_response import (
     ApiVersion,
@@ -92,13 +92,6 @@ def _answer(
             for name, level in image.features.items()
             if level > 0 and name in SERVED_FEATURES
         ],
-    )
-
-
-def unsupported_version() -> ApiVersionsResponse:
-    """The answer, in version 0, to an ApiVersions request of a version from the future."""
-    return ApiVersionsResponse(
-        error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_range(ApiKey.API_VERSIONS)]
     )
 
 

@@ -43,7 +43,7 @@ def describe_cluster(
     brokers = []
     reachable = set()
     for broker_id, registered in sorted(broker.image.brokers.items()):
-        endpoint = registered.endpoint(context.listener_name)
+        endpoint = registered.endpoint(context.session.listener_name)
         if endpoint is not None and not registered.fenced:
             reachable.add(broker_id)
         if endpoint is not None and (request.include_fenced_brokers or not registered.fenced):
@@ -83,7 +83,7 @@ def describe_controllers(
         controllers += [
             DescribeClusterBroker(broker_id=controller_id, host=endpoint.host, port=endpoint.port, rack=None)
             for endpoint in registered.endpoints
-            if endpoint.name == context.listener_name
+            if endpoint.name == context.session.listener_name
         ]
     return DescribeClusterResponse(
         error_message=None,

@@ -73,7 +73,7 @@ def _answers(
     broker: Broker, context: RequestContext, request: MetadataRequest, failed: dict[str, ErrorCode]
 ) -> MetadataResponse:
     image = broker.image
-    view = _View(image, context.listener_name, context.api_version)
+    view = _View(image, context.session.listener_name, context.api_version)
     operations = ALL_TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     topics = (
         [view.topic(topic, operations) for topic in image.topics.values()]
@@ -281,7 +281,7 @@ def describe_topic_partitions(
         names = [name for name in names if name >= cursor.topic_name]
     limit = broker.config[broker_settings.MAX_REQUEST_PARTITION_SIZE_LIMIT]
     remaining = max(1, min(limit, request.response_partition_limit))
-    view = _View(image, context.listener_name, context.api_version)
+    view = _View(image, context.session.listener_name, context.api_version)
     response = DescribeTopicPartitionsResponse(next_cursor=None)
     for name in names:
         if remaining == 0:

@@ -32,7 +32,7 @@ async def register_broker(
     """A broker's start."""
     work = broker.controller_work
     # This node's own broker asks without a connection: its last run is over, it has the directory's lock.
-    own = context.connection is None and request.broker_id == broker.node_id
+    own = context.session.connection is None and request.broker_id == broker.node_id
     return await broker.controller.submit(
         lambda image: registration.register_broker(
             image,
@@ -54,7 +54,7 @@ async def heartbeat(
     response = await broker.controller.submit(
         lambda image: heartbeats.on_broker_heartbeat(image, request, work.now_ms(), work.rules(image))
     )
-    work.heard(request.broker_id, context.connection)
+    work.heard(request.broker_id, context.session.connection)
     return response
 
 

@@ -92,7 +92,7 @@ async def _find_leader(
     topic = broker.image.topics.get(shards.topic)
     partition = topic and topic.partitions.get(shards.partition_for(key))
     leader = partition and broker.image.brokers.get(partition.leader)
-    endpoint = leader and not leader.fenced and leader.endpoint(context.listener_name)
+    endpoint = leader and not leader.fenced and leader.endpoint(context.session.listener_name)
     if not leader or not endpoint:
         return _not_found(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")
     return Coordinator(key=key, node_id=leader.broker_id, host=endpoint.host, port=endpoint.port)

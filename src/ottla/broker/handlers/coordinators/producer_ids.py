@@ -53,7 +53,7 @@ async def _initialise(
     refusal = check_initialisation(request, transaction_settings(broker))
     if refusal:
         return _refused(refusal)
-    client = Client(context.client_id or "", f"/{context.client_host}", context.api_version)
+    client = Client(context.client_id or "", f"/{context.session.client_host}", context.api_version)
     answer = broker.transactions.ask(request.transactional_id or "", request, client)
     response = await answer if inspect.isawaitable(answer) else answer
     assert isinstance(response, InitProducerIdResponse)

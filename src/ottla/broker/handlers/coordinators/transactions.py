@@ -127,7 +127,7 @@ async def add_offsets_to_txn(
             )
         ]
     )
-    client = Client(context.client_id or "", f"/{context.client_host}", LAST_VERSION_FROM_CLIENTS)
+    client = Client(context.client_id or "", f"/{context.session.client_host}", LAST_VERSION_FROM_CLIENTS)
     answer = await answer_of(broker.transactions.ask(request.transactional_id, part, client))
     assert isinstance(answer, AddPartitionsToTxnResponse)
     error = answer.results_by_transaction[0].topic_results[0].results_by_partition[0].partition_error_code
@@ -180,7 +180,7 @@ async def list_transactions(
 
 
 def _client(context: RequestContext) -> Client:
-    return Client(context.client_id or "", f"/{context.client_host}", context.api_version)
+    return Client(context.client_id or "", f"/{context.session.client_host}", context.api_version)
 
 
 def _known_to(context: RequestContext, error: ErrorCode, first_version: int) -> ErrorCode:

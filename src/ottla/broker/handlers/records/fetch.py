@@ -149,7 +149,9 @@ def _handle_follower(
 
 
 def _session_error(context: RequestContext, code: ErrorCode) -> Reply:
-    response = FetchResponse(error_code=code, session_id=0, responses=[])
+    response = FetchResponse(
+        error_code=code, session_id=0, responses=[], throttle_time_ms=context.session.throttle_ms
+    )
     return frame_reply_in_parts(ApiKey.FETCH, context.api_version, context.correlation_id, response)
 
 
@@ -236,7 +238,7 @@ class _Fetch:
     def _complete(self) -> None:
         if self._future is None or self._future.done():
             return
-        connection = self._context.connection
+        connection = self._context.session.connection
         if connection is None:
             self._future.set_result(self.reply())
             return
@@ -406,7 +408,8 @@ def _make_reply(
     topics: dict[object, FetchableTopicResponse] = {}
     by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     served: list[PartitionKey] = []
-    if by_id and not failed and len(answers) <= 1:
+    throttle_ms = context.session.throttle_ms
+    if by_id and not failed and len(answers) <= 1 and not throttle_ms:
         reply = _make_short_reply(context, plan, answers)
         if reply is not None:
             return reply
@@ -428,7 +431,12 @@ def _make_reply(
         topic.partitions.append(data)
     if plan.session is not None and served:
         move_served_to_end(plan.session, served)
-    response = FetchResponse(error_code=0, session_id=plan.session_id, responses=list(topics.values()))
+    response = FetchResponse(
+        error_code=0,
+        session_id=plan.session_id,
+        responses=list(topics.values()),
+        throttle_time_ms=throttle_ms,
+    )
     if failed and context.api_version >= FIRST_VERSION_WITH_LEADER_HINTS:
         _name_leaders(broker, context, answers, response)
     return frame_reply_in_parts(ApiKey.FETCH, context.api_version, context.correlation_id, response)

@@ -48,7 +48,7 @@ def leader_hint(
     address = None
     node = image.brokers.get(known.leader)
     if node is not None and not node.fenced:
-        endpoint = node.endpoint(context.listener_name)
+        endpoint = node.endpoint(context.session.listener_name)
         if endpoint is not None:
             address = LeaderAddress(known.leader, endpoint.host, endpoint.port, node.rack)
     return LeaderHint(known.leader, known.leader_epoch, address)

@@ -225,7 +225,7 @@ def _answer(
 ) -> Reply:
     """The answer with an outcome for each partition of the request, in its order."""
     version = context.api_version
-    response = ProduceResponse(responses=[])
+    response = ProduceResponse(responses=[], throttle_time_ms=context.session.throttle_ms)
     failures = 0
     left = iter(outcomes)
     for topic_data in request.topic_data:
@@ -299,14 +299,16 @@ def _answer_single(
     acks, topic, index, _, _ = single
     if acks == 0:
         return _unanswered(not isinstance(outcome, Appended))
-    if isinstance(outcome, Appended):
+    if isinstance(outcome, Appended) and not context.session.throttle_ms:
         return (single_partition_produce.encode_answer(topic, index, context.correlation_id, *outcome),)
+    if isinstance(outcome, Appended):
+        outcome = _succeeded(index, outcome)
     topic_response = TopicProduceResponse(partition_responses=[outcome])
     if isinstance(topic, UUID):
         topic_response.topic_id = topic
     else:
         topic_response.name = topic
-    response = ProduceResponse(responses=[topic_response])
+    response = ProduceResponse(responses=[topic_response], throttle_time_ms=context.session.throttle_ms)
     _name_leaders(broker, context, response)
     return frame_reply(ApiKey.PRODUCE, context.api_version, context.correlation_id, response)
 

@@ -133,7 +133,7 @@ def _session(
                 for topic in request.topics
                 for partition in topic.partitions
             )
-            return shared.sessions.begin(member, named, context.connection, acknowledges=acknowledges)
+            return shared.sessions.begin(member, named, context.session.connection, acknowledges=acknowledges)
         case epoch:
             forgotten = [
                 (topic.topic_id, index)
@@ -149,6 +149,7 @@ async def _refuse_later(context: RequestContext, wait_ms: int, error: KafkaError
 
 
 def _fetch_reply(context: RequestContext, response: ShareFetchResponse) -> Reply:
+    response.throttle_time_ms = context.session.throttle_ms
     return frame_reply_in_parts(ApiKey.SHARE_FETCH, context.api_version, context.correlation_id, response)
 
 
@@ -173,7 +174,7 @@ class _ShareFetchRequest(NamedTuple):
             return self._reply(found, fetch, acknowledged)
         # A future, not a coroutine: if the client hangs up nobody waits for records any more.
         reply: asyncio.Future[Reply] = self.broker.loop.create_future()
-        connection = self.context.connection
+        connection = self.context.session.connection
         waiting = [*acknowledged.waiting.values()]
         if fetch is not None and waits_for_records:
             waiting.append(fetch.wait(self.request.max_wait_ms))
@@ -469,7 +470,7 @@ def _name_leader(
     data.current_leader.leader_id = known.leader
     data.current_leader.leader_epoch = known.leader_epoch
     node = broker.image.brokers.get(known.leader)
-    endpoint = node and node.endpoint(context.listener_name)
+    endpoint = node and node.endpoint(context.session.listener_name)
     if not node or not endpoint or any(each.node_id == known.leader for each in response.node_endpoints):
         return
     module = share_fetch_response if isinstance(response, ShareFetchResponse) else share_acknowledge_response
