@@ -47,6 +47,7 @@ from ottla.broker.peers.peers import PeerAddress, PeerConnections
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.broker.share.share_persister import ShareStatePersister
 from ottla.broker.supervisor import Supervisor
+from ottla.core.decisions.topic_names import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from ottla.core.image.image import EndpointImage, MetadataDelta, MetadataImage
 from ottla.core.replica.fetch_sessions import FetchSessionCache
 from ottla.core.settings import broker_settings
@@ -108,8 +109,7 @@ class Broker:
         self.transactions: TransactionCoordinator
         self.share_coordinator: ShareCoordinator
         self.share_state: ShareStatePersister
-        self.share_partitions: SharePartitions | None = None
-        """Made for the first share consumer, see share_partitions.py."""
+        self._share_partitions: SharePartitions | None = None
         self.producer_ids: ProducerIdSource
 
     @classmethod
@@ -148,6 +148,15 @@ class Broker:
     def image(self) -> MetadataImage:
         """The cluster's metadata as of the last committed record that is applied here."""
         return self.controller.image
+
+    @property
+    def share_partitions(self) -> SharePartitions:
+        """The share partitions that this broker leads; made for the first share consumer."""
+        if self._share_partitions is None:
+            from ottla.broker.share.share_partitions import SharePartitions
+
+            self._share_partitions = SharePartitions(self)
+        return self._share_partitions
 
     @property
     def controller_leader_id(self) -> int:
@@ -239,7 +248,9 @@ class Broker:
             endpoints = self._endpoints(
                 self.config.advertised_controller_listeners or (self.config.controller_listener,)
             )
-            self.controller_supervisor.spawn("register-controller", register_controller(self, endpoints))
+            self.controller_supervisor.spawn(
+                "register-controller", register_controller(self.node_id, self.controller_channel, endpoints)
+            )
         if self.config.is_broker:
             await self._become_broker()
 
@@ -272,6 +283,15 @@ class Broker:
         self.transactions = TransactionCoordinator(self)
         self.share_coordinator = ShareCoordinator(self)
         self.share_state = ShareStatePersister(self)
+        self.replicas.coordinate(
+            {
+                GROUP_TOPIC: self.groups,
+                TRANSACTION_TOPIC: self.transactions,
+                SHARE_TOPIC: self.share_coordinator,
+            },
+            on_transaction_end={GROUP_TOPIC: self.groups.on_transaction_end},
+            on_topics_deleted=(self.groups.on_topics_deleted, self.share_coordinator.on_topics_deleted),
+        )
         self.controller.add_listener(self._follow)
 
     def _follow(self, delta: MetadataDelta) -> None:
@@ -389,8 +409,8 @@ class Broker:
 
     async def _stop_broker(self) -> None:
         await self.lifecycle.shut_down()
-        if self.share_partitions is not None:
-            self.share_partitions.stop()
+        if self._share_partitions is not None:
+            self._share_partitions.stop()
         await self.server.stop({listener.name for listener in self.config.listeners})
         await self.groups.stop()
         await self.transactions.stop()

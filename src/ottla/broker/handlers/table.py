@@ -13,7 +13,7 @@ from ottla.broker.handlers.apis import CONTROLLER_FAMILIES, FAMILIES
 from ottla.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
     from ottla.broker.network.dispatch import Handler, RawHandler
 
 
@@ -23,8 +23,8 @@ class HandlerTable:
     def __init__(self, families: Mapping[ApiKey, str], attribute: str) -> None:
         self._families = families
         self._attribute = attribute
-        self.loaded: dict[int, Handler[Broker]] = {}
-        self.loaded_raw: dict[int, RawHandler[Broker]] = {}
+        self.loaded: dict[int, Handler[Node]] = {}
+        self.loaded_raw: dict[int, RawHandler[Node]] = {}
 
     @property
     def apis(self) -> Iterable[ApiKey]:
@@ -44,7 +44,7 @@ class HandlerTable:
         else:
             raise RuntimeError(f"module {module.__name__} has no {self._attribute} for {api_key.name}")
 
-    def handler(self, key: int) -> Handler[Broker]:
+    def handler(self, key: int) -> Handler[Node]:
         """The handler of an API that takes a decoded request."""
         if key not in self.loaded:
             self.load(key)

@@ -53,7 +53,7 @@ def older(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     started: dict[int, bool] = {}  # by object: what it was when it started
 
     def is_older(part: Any) -> bool:
-        return started.setdefault(id(part._broker), part._broker.node_id in ids)
+        return started.setdefault(id(part._node), part._node.node_id in ids)
 
     def partition(part: CoordinatorPartitions, name: str, count: int) -> int:
         return older_partition_for(name, count) if is_older(part) else real_partition(part, name, count)

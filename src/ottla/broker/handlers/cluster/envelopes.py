@@ -19,14 +19,14 @@ from ottla.protocol.messages.envelope_request import EnvelopeRequest
 from ottla.protocol.messages.envelope_response import EnvelopeResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
 
 #: What both tables have and each listener answers by itself.
 _NOT_PASSED_ON = {ApiKey.FETCH, ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CLUSTER, ApiKey.DESCRIBE_CONFIGS}
 PASSED_ON = frozenset((FAMILIES.keys() & CONTROLLER_FAMILIES.keys()) - _NOT_PASSED_ON)
 
 
-async def envelope(broker: Broker, context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
+async def envelope(node: Node, context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
     """Handle the request inside as if it had come here. Raises KafkaError."""
     header, inside, principal, client_host = unwrap_request(request)
     if header.api_key not in PASSED_ON:
@@ -39,7 +39,7 @@ async def envelope(broker: Broker, context: RequestContext, request: EnvelopeReq
         Session(client_host, context.session.listener_name, principal),
     )
     try:
-        response = broker.answer_as_controller(inner, inside)
+        response = node.answer_as_controller(inner, inside)
         answer = await response if inspect.isawaitable(response) else response
     except NotController:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
