@@ -38,16 +38,20 @@ from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 from ottla.broker.coordinators.producer_ids import ProducerIdSource
 from ottla.broker.coordinators.share_coordinator import ShareCoordinator
 from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
+from ottla.broker.handlers.table import broker_table, controller_table
 from ottla.broker.listeners import Listener
+from ottla.broker.network.context import RequestContext
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.server import ListenError, Server, bind
 from ottla.broker.peers.peers import PeerAddress, PeerConnections
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.broker.share.share_persister import ShareStatePersister
 from ottla.broker.supervisor import Supervisor
+from ottla.core.decisions.topic_names import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from ottla.core.image.image import EndpointImage, MetadataDelta, MetadataImage
 from ottla.core.replica.fetch_sessions import FetchSessionCache
 from ottla.core.settings import broker_settings
+from ottla.protocol.schema import Message
 from ottla.storage.errors import StorageError
 from ottla.storage.log_directory import META_PROPERTIES, LogDirectory
 
@@ -81,7 +85,9 @@ class Broker:
         """Owns what the broker does in the background."""
         self.controller_supervisor = Supervisor(self._task_died)
         """Owns the same of the metadata, which ends later."""
-        self.controller_channel = ControllerChannel(self)
+        self._clients_requests = Dispatcher(self, broker_table())
+        self._controllers_requests = Dispatcher(self, controller_table())
+        self.controller_channel = ControllerChannel(self, self.answer_as_controller)
         self.controller_work = ControllerWork(self)
         self.lifecycle = BrokerLifecycle(self)
         self.server = Server(config, self._task_died)
@@ -103,8 +109,7 @@ class Broker:
         self.transactions: TransactionCoordinator
         self.share_coordinator: ShareCoordinator
         self.share_state: ShareStatePersister
-        self.share_partitions: SharePartitions | None = None
-        """Made for the first share consumer, see share_partitions.py."""
+        self._share_partitions: SharePartitions | None = None
         self.producer_ids: ProducerIdSource
 
     @classmethod
@@ -145,6 +150,15 @@ class Broker:
         return self.controller.image
 
     @property
+    def share_partitions(self) -> SharePartitions:
+        """The share partitions that this broker leads; made for the first share consumer."""
+        if self._share_partitions is None:
+            from ottla.broker.share.share_partitions import SharePartitions
+
+            self._share_partitions = SharePartitions(self)
+        return self._share_partitions
+
+    @property
     def controller_leader_id(self) -> int:
         """The active controller's node id, -1 when it is not known."""
         return self.quorum.leader_id
@@ -167,6 +181,10 @@ class Broker:
     def random_session_id(self) -> int:
         """A fetch session id that a client can't guess."""
         return self._random.randrange(1, 2**31)
+
+    def answer_as_controller(self, context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+        """The answer of this node's own controller. Raises KafkaError."""
+        return self._controllers_requests.answer(context, request)
 
     def ready_line(self) -> str:
         """What `ottla broker` prints once others can connect."""
@@ -230,7 +248,9 @@ class Broker:
             endpoints = self._endpoints(
                 self.config.advertised_controller_listeners or (self.config.controller_listener,)
             )
-            self.controller_supervisor.spawn("register-controller", register_controller(self, endpoints))
+            self.controller_supervisor.spawn(
+                "register-controller", register_controller(self.node_id, self.controller_channel, endpoints)
+            )
         if self.config.is_broker:
             await self._become_broker()
 
@@ -263,6 +283,15 @@ class Broker:
         self.transactions = TransactionCoordinator(self)
         self.share_coordinator = ShareCoordinator(self)
         self.share_state = ShareStatePersister(self)
+        self.replicas.coordinate(
+            {
+                GROUP_TOPIC: self.groups,
+                TRANSACTION_TOPIC: self.transactions,
+                SHARE_TOPIC: self.share_coordinator,
+            },
+            on_transaction_end={GROUP_TOPIC: self.groups.on_transaction_end},
+            on_topics_deleted=(self.groups.on_topics_deleted, self.share_coordinator.on_topics_deleted),
+        )
         self.controller.add_listener(self._follow)
 
     def _follow(self, delta: MetadataDelta) -> None:
@@ -290,7 +319,7 @@ class Broker:
             await self.lifecycle.unfence()
 
     async def _listen(self, listeners: Iterable[Listener], *, for_controller: bool) -> None:
-        dispatcher = Dispatcher(self, for_controller=for_controller)
+        dispatcher = self._controllers_requests if for_controller else self._clients_requests
         for listener in listeners:
             await self.server.listen(listener.name, self._sockets[listener.name], dispatcher)
 
@@ -380,8 +409,8 @@ class Broker:
 
     async def _stop_broker(self) -> None:
         await self.lifecycle.shut_down()
-        if self.share_partitions is not None:
-            self.share_partitions.stop()
+        if self._share_partitions is not None:
+            self._share_partitions.stop()
         await self.server.stop({listener.name for listener in self.config.listeners})
         await self.groups.stop()
         await self.transactions.stop()

@@ -30,7 +30,7 @@ from hypothesis import strategies as st
 
 from ottla.broker.broker import Broker
 from ottla.broker.config import BrokerConfig
-from ottla.broker.network.dispatch import CONTROLLER_FAMILIES, FAMILIES
+from ottla.broker.handlers.apis import CONTROLLER_FAMILIES, FAMILIES
 from ottla.broker.network.flood_log import FloodLog
 from ottla.core.image.image import MetadataImage
 from ottla.protocol.apis import ApiKey, advertised_versions, request_class

@@ -15,6 +15,7 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.controller import Controller
 from ottla.broker.controller.metadata_formatting import format_directory
 from ottla.broker.controller.metadata_quorum import MetadataQuorum
+from ottla.broker.handlers.table import controller_table
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.server import Server, bind
 from ottla.broker.peers.peers import PeerConnections
@@ -81,7 +82,7 @@ class QuorumNode:
         )
         self.controller = await Controller.open(self.quorum, self.config, now_ms=now_ms, spawn=self._spawn)
         if self._address is not None:
-            dispatcher = Dispatcher(cast(Broker, self), for_controller=True)
+            dispatcher = Dispatcher(cast(Broker, self), controller_table())
             await self.server.listen("CONTROLLER", bind("CONTROLLER", *self._address), dispatcher)
         self.quorum.start({})
         self.running = True

@@ -13,12 +13,11 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from ottla.broker.network.context import RequestContext
-from ottla.broker.network.dispatch import CONTROLLER_FAMILIES, HandlerTable
+from ottla.broker.network.context import RequestContext, Session
 from ottla.broker.network.error_answers import error_answer, says_not_controller
-from ottla.broker.peers.peers import PeerAddress, PeerUnreachable
+from ottla.broker.peers.peers import PeerAddress, PeerConnections, PeerUnreachable
 from ottla.core.settings import broker_settings
 from ottla.protocol.apis import ApiKey, advertised_versions
 from ottla.protocol.errors import (
@@ -35,7 +34,8 @@ from ottla.protocol.messages.envelope_response import EnvelopeResponse
 from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.config import BrokerConfig
+    from ottla.broker.controller.controller import Controller
 
 log = logging.getLogger("ottla.broker")
 
@@ -53,13 +53,33 @@ OTHER_PURPOSE: Final = "controller"
 SHORTEST_PATIENCE_MS: Final = 1000
 LOCAL_HOST: Final = "127.0.0.1"
 
+#: The answer of this node's own controller to a request. Raises KafkaError.
+Local = Callable[[RequestContext, Message], Message | Awaitable[Message]]
+
+
+class ChannelNode(Protocol):
+    """What the channel uses of its node."""
+
+    @property
+    def config(self) -> BrokerConfig: ...
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+    @property
+    def controller(self) -> Controller: ...
+    @property
+    def peers(self) -> PeerConnections: ...
+    def controller_address(self) -> PeerAddress | None:
+        """Where the active controller listens; None when that is not known, or when it is this node."""
+        ...
+
 
 class ControllerChannel:
     """This node's requests to the active controller. Used on the event loop only."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._handlers = HandlerTable(CONTROLLER_FAMILIES, "CONTROLLER_HANDLERS")
+    def __init__(self, node: ChannelNode, answer_locally: Local) -> None:
+        self._node = node
+        self._answer_locally = answer_locally
+        self._session = Session(LOCAL_HOST, "")
 
     async def ask(self, request: Message, *, timeout_ms: int | None = None) -> Message:
         """The active controller's answer to a request of this node's own.
@@ -70,7 +90,7 @@ class ControllerChannel:
         key = request.API_KEY
         assert key is not None
         _, version = advertised_versions(key)
-        context = RequestContext(key, version, 0, None, LOCAL_HOST, "")
+        context = RequestContext(key, version, 0, None, self._session)
 
         async def local() -> Message:
             try:
@@ -95,12 +115,13 @@ class ControllerChannel:
         header = RequestHeader(
             context.api_key, context.api_version, context.correlation_id, context.client_id
         )
+        session = context.session
         enveloped: Message | None = None
 
         def wrapped() -> Message:
             nonlocal enveloped
             if enveloped is None:
-                enveloped = envelope.wrap_request(header, request, context.principal, context.client_host)
+                enveloped = envelope.wrap_request(header, request, session.principal, session.client_host)
             return enveloped
 
         async def local() -> Message:
@@ -124,7 +145,7 @@ class ControllerChannel:
             raise UnknownServerError(f"the active controller's answer can't be read: {error}") from error
 
     def _patience_ms(self, request: Message) -> int:
-        limit_ms: int = self._broker.config[broker_settings.REQUEST_TIMEOUT_MS]
+        limit_ms: int = self._node.config[broker_settings.REQUEST_TIMEOUT_MS]
         asked_ms = getattr(request, "timeout_ms", 0)
         return min(limit_ms, max(asked_ms, SHORTEST_PATIENCE_MS)) if asked_ms > 0 else limit_ms
 
@@ -132,7 +153,7 @@ class ControllerChannel:
 
     async def _call(self, context: RequestContext, request: Message) -> Message:
         """This node's own handler of the request."""
-        response = self._handlers.handler(context.api_key)(self._broker, context, request)
+        response = self._answer_locally(context, request)
         return await response if inspect.isawaitable(response) else response
 
     async def _until_answered(
@@ -141,13 +162,13 @@ class ControllerChannel:
         remote: Message | Callable[[], Message],
         timeout_ms: int | None,
     ) -> Message:
-        broker = self._broker
-        budget_ms = broker.config[broker_settings.REQUEST_TIMEOUT_MS] if timeout_ms is None else timeout_ms
-        loop = broker.loop
+        node = self._node
+        budget_ms = node.config[broker_settings.REQUEST_TIMEOUT_MS] if timeout_ms is None else timeout_ms
+        loop = node.loop
         deadline = loop.time() + budget_ms / 1000
         pause = FIRST_LOOK_SECONDS
         while True:
-            if broker.controller.active:
+            if node.controller.active:
                 try:
                     async with asyncio.timeout_at(deadline):
                         answer = await local()
@@ -158,7 +179,7 @@ class ControllerChannel:
                 except TimeoutError:
                     break
             else:
-                leader = broker.controller_address()
+                leader = node.controller_address()
                 if leader is not None:
                     request = remote if isinstance(remote, Message) else remote()
                     remote_answer = await self._ask_leader(leader, request, deadline)
@@ -172,15 +193,15 @@ class ControllerChannel:
 
     async def _ask_leader(self, leader: PeerAddress, request: Message, deadline: float) -> Message | None:
         """The answer of the controller at `leader`; None when it has none or is not the leader (any more)."""
-        broker = self._broker
+        node = self._node
         assert request.API_KEY is not None
         purpose = PURPOSES.get(ApiKey(request.API_KEY), OTHER_PURPOSE)
-        left_ms = max(1, int((deadline - broker.loop.time()) * 1000))
-        asking = asyncio.ensure_future(broker.peers.ask(purpose, leader, request, timeout_ms=left_ms))
+        left_ms = max(1, int((deadline - node.loop.time()) * 1000))
+        asking = asyncio.ensure_future(node.peers.ask(purpose, leader, request, timeout_ms=left_ms))
         try:
             while not asking.done():
                 await asyncio.wait([asking], timeout=LAST_LOOK_SECONDS)
-                if not asking.done() and broker.controller_address() not in (None, leader):
+                if not asking.done() and node.controller_address() not in (None, leader):
                     return None  # a silent leader that has been replaced will not answer
             answer = asking.result()
         except PeerUnreachable as problem:

@@ -19,7 +19,7 @@ from ottla.protocol.messages.controller_registration_request import (
 from ottla.protocol.messages.controller_registration_response import ControllerRegistrationResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.controller.controller_channel import ControllerChannel
 
 log = logging.getLogger("ottla.broker")
 
@@ -27,10 +27,12 @@ FIRST_RETRY_SECONDS: Final = 0.1
 LAST_RETRY_SECONDS: Final = 5.0
 
 
-async def register_controller(broker: Broker, endpoints: Sequence[EndpointImage]) -> None:
+async def register_controller(
+    node_id: int, channel: ControllerChannel, endpoints: Sequence[EndpointImage]
+) -> None:
     """Ask until the active controller has taken it; nothing waits for that, so there is no limit."""
     request = ControllerRegistrationRequest(
-        controller_id=broker.node_id,
+        controller_id=node_id,
         incarnation_id=uuid.uuid4(),
         zk_migration_ready=False,
         listeners=[
@@ -45,7 +47,7 @@ async def register_controller(broker: Broker, endpoints: Sequence[EndpointImage]
     pause = FIRST_RETRY_SECONDS
     while True:
         try:
-            answer = await broker.controller_channel.ask(request)
+            answer = await channel.ask(request)
             assert isinstance(answer, ControllerRegistrationResponse)
             if answer.error_code == ErrorCode.NONE:
                 return

@@ -22,8 +22,8 @@ from ottla.core.settings import broker_settings
 from ottla.protocol.errors import KafkaError, NotController
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
-    from ottla.broker.network.connection import ClientConnection
+    from ottla.broker.controller.node import WorkNode
+    from ottla.broker.network.context import Connection
 
 log = logging.getLogger("ottla.broker")
 
@@ -43,18 +43,18 @@ PUT_OFF_SECONDS: Final = 1.0
 class ControllerWork:
     """The duties of this node while it is the active controller. Used on the event loop only."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, node: WorkNode) -> None:
+        self._node = node
         self._tasks: list[asyncio.Task[Any]] = []
         self._heartbeats: BrokerHeartbeats | None = None
         #: Where each broker's last heartbeat to this controller came from; None: from this node itself.
-        self._connections: dict[int, ClientConnection | None] = {}
+        self._connections: dict[int, Connection | None] = {}
         self._active_since_ms = 0
         self._look_for_leaders = asyncio.Event()
 
     def start(self) -> None:
         """Follow this node's becoming and ending as the active controller."""
-        controller = self._broker.controller
+        controller = self._node.controller
         controller.add_leadership_listener(self._on_active, self._on_inactive)
         controller.add_listener(self._on_metadata)
 
@@ -69,11 +69,11 @@ class ControllerWork:
 
     def rules(self, image: MetadataImage) -> TopicRules:
         """What the topics' settings in `image` say about elections."""
-        return topic_rules(image, self._broker.config.layers, self._broker.node_id)
+        return topic_rules(image, self._node.config.layers, self._node.node_id)
 
     def now_ms(self) -> int:
         """The steady clock that heartbeats are measured by."""
-        return int(self._broker.loop.time() * 1000)
+        return int(self._node.loop.time() * 1000)
 
     def is_alive(self, image: MetadataImage, broker_id: int) -> bool:
         """Whether the broker's last start may still run, so that another one with its id has to wait.
@@ -87,24 +87,24 @@ class ControllerWork:
             if connection is not None and connection.closed:
                 return False
         else:
-            interval_ms = self._broker.config[broker_settings.BROKER_HEARTBEAT_INTERVAL_MS]
+            interval_ms = self._node.config[broker_settings.BROKER_HEARTBEAT_INTERVAL_MS]
             if now_ms - self._active_since_ms > SILENT_INTERVALS * interval_ms:
                 return False
         return self.heartbeats.is_alive(image, broker_id, now_ms)
 
-    def heard(self, broker_id: int, connection: ClientConnection | None) -> None:
+    def heard(self, broker_id: int, connection: Connection | None) -> None:
         """A heartbeat came this way. A process that ends closes its connection, also when it is killed."""
         self._connections[broker_id] = connection
 
     # -- duties ---------------------------------------------------------------------------------------
 
     def _on_active(self, epoch: int) -> None:
-        broker = self._broker
-        session_ms = broker.config[broker_settings.BROKER_SESSION_TIMEOUT_MS]
-        self._heartbeats = BrokerHeartbeats.of_new_controller(broker.image, session_ms, self.now_ms())
+        node = self._node
+        session_ms = node.config[broker_settings.BROKER_SESSION_TIMEOUT_MS]
+        self._heartbeats = BrokerHeartbeats.of_new_controller(node.image, session_ms, self.now_ms())
         self._connections = {}
         self._active_since_ms = self.now_ms()
-        log.info("node is the active controller node=%d epoch=%d", broker.node_id, epoch)
+        log.info("node is the active controller node=%d epoch=%d", node.node_id, epoch)
         self._spawn("fence-brokers", self._fence_for_ever)
         self._spawn("balance-leaders", self._balance_for_ever)
         self._look_for_leaders.set()  # the controller before this one may have ended in the middle of that
@@ -121,18 +121,18 @@ class ControllerWork:
             self._look_for_leaders.set()
 
     def _spawn(self, name: str, duty: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._tasks.append(self._broker.controller_supervisor.spawn(name, _while_active(duty)))
+        self._tasks.append(self._node.controller_supervisor.spawn(name, _while_active(duty)))
 
     async def _fence_for_ever(self) -> None:
-        broker, heartbeats = self._broker, self.heartbeats
+        node, heartbeats = self._node, self.heartbeats
         while True:
-            wake_ms = heartbeats.next_wake_ms(broker.image)
+            wake_ms = heartbeats.next_wake_ms(node.image)
             now_ms = self.now_ms()
             pause = IDLE_SECONDS if wake_ms is None else max(0.0, (wake_ms - now_ms) / 1000) + 0.001
             await asyncio.sleep(pause)
             if self.now_ms() - now_ms > (pause + HELD_UP_SECONDS) * 1000:
                 await asyncio.sleep(HELD_UP_SECONDS)
-            while heartbeats.expired(broker.image, self.now_ms()) is not None:
+            while heartbeats.expired(node.image, self.now_ms()) is not None:
                 fenced = await self._decide(
                     lambda image: heartbeats.fence_expired(image, self.now_ms(), self.rules(image))
                 )
@@ -141,14 +141,14 @@ class ControllerWork:
                 log.warning("broker fenced, it was silent for too long broker=%d", fenced)
 
     async def _balance_for_ever(self) -> None:
-        config = self._broker.config
+        config = self._node.config
         while True:
             await asyncio.sleep(config[broker_settings.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS])
             if config[broker_settings.AUTO_LEADER_REBALANCE_ENABLE]:
                 await self._until_done(lambda image: balance_leaders(image, self.rules(image)))
 
     async def _elect_missing_leaders_for_ever(self) -> None:
-        config = self._broker.config
+        config = self._node.config
         while True:
             seconds = config[broker_settings.UNCLEAN_LEADER_ELECTION_INTERVAL_MS] / 1000
             with contextlib.suppress(TimeoutError):
@@ -165,7 +165,7 @@ class ControllerWork:
     async def _decide(self, decide: Callable[[MetadataImage], Decision[T]]) -> T | None:
         """The decision's answer, None when it could not be made this time. Raises NotController."""
         try:
-            return await self._broker.controller.submit(decide)
+            return await self._node.controller.submit(decide)
         except NotController:
             raise
         except KafkaError as error:

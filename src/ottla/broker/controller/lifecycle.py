@@ -36,7 +36,7 @@ from ottla.protocol.messages.broker_registration_response import BrokerRegistrat
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ottla.broker.broker import Broker
+    from ottla.broker.controller.node import LifecycleNode
     from ottla.core.image.image import EndpointImage, MetadataDelta
 
 log = logging.getLogger("ottla.broker")
@@ -82,8 +82,8 @@ class BrokerState(enum.Enum):
 class BrokerLifecycle:
     """Tells the active controller of this broker and keeps what it answers."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, node: LifecycleNode) -> None:
+        self._node = node
         self._incarnation_id = uuid.uuid4()
         self._endpoints: Sequence[EndpointImage] = ()
         self._heartbeats: asyncio.Task[None] | None = None
@@ -115,19 +115,19 @@ class BrokerLifecycle:
     async def _register(self) -> None:
         """Registered, and the registration applied here: from then on the metadata means this run of it."""
         await self._until_registered()
-        await self._broker.controller.wait_for(self.broker_epoch)
-        self._broker.replicas.take_roles()
+        await self._node.controller.wait_for(self.broker_epoch)
+        self._node.replicas.take_roles()
 
     async def _until_registered(self) -> None:
-        broker = self._broker
-        limit = broker.config[broker_settings.INITIAL_BROKER_REGISTRATION_TIMEOUT_MS] / 1000
-        deadline = broker.loop.time() + limit
-        pause, tell = RETRY_SECONDS, broker.loop.time()
+        node = self._node
+        limit = node.config[broker_settings.INITIAL_BROKER_REGISTRATION_TIMEOUT_MS] / 1000
+        deadline = node.loop.time() + limit
+        pause, tell = RETRY_SECONDS, node.loop.time()
         while True:
             problem = await self._try_to_register()
             if problem is None:
                 return
-            now = broker.loop.time()
+            now = node.loop.time()
             if now >= deadline:
                 raise RegistrationRefused(problem)
             if now >= tell:
@@ -138,9 +138,9 @@ class BrokerLifecycle:
 
     async def _try_to_register(self) -> str | None:
         """None when registered, else why not yet. Raises RegistrationRefused when nothing will help."""
-        broker = self._broker
+        node = self._node
         try:
-            answer = await broker.controller_channel.ask(self._registration())
+            answer = await node.controller_channel.ask(self._registration())
         except KafkaError as error:
             return f"no controller has answered: {error}"
         assert isinstance(answer, BrokerRegistrationResponse)
@@ -154,11 +154,11 @@ class BrokerLifecycle:
         return problem
 
     def _registration(self) -> BrokerRegistrationRequest:
-        broker = self._broker
-        directory = broker.log_directory
+        node = self._node
+        directory = node.log_directory
         return BrokerRegistrationRequest(
-            broker_id=broker.node_id,
-            cluster_id=broker.cluster_id,
+            broker_id=node.node_id,
+            cluster_id=node.cluster_id,
             incarnation_id=self._incarnation_id,
             listeners=[
                 Listener(
@@ -173,23 +173,23 @@ class BrokerLifecycle:
                 Feature(name=name, min_supported_version=smallest, max_supported_version=largest)
                 for name, (smallest, largest) in REGISTERED_FEATURES.items()
             ],
-            rack=broker.config.rack,
+            rack=node.config.rack,
             log_dirs=[directory.directory_id],
             # Only a run that ended cleanly proves that nothing acknowledged was lost (KIP-966).
             previous_broker_epoch=directory.broker_epoch if self.broker_epoch < 0 else self.broker_epoch,
         )
 
     def _explained(self, error: ErrorCode) -> str:
-        broker = self._broker
+        node = self._node
         match error:
             case ErrorCode.DUPLICATE_BROKER_REGISTRATION:
                 return (
-                    f"another broker with node.id={broker.node_id} is alive in the cluster: give each node a "
+                    f"another broker with node.id={node.node_id} is alive in the cluster: give each node a "
                     "number of its own (after a kill the cluster waits for broker.session.timeout.ms)"
                 )
             case ErrorCode.INCONSISTENT_CLUSTER_ID:
                 return (
-                    f"log directory {broker.log_directory.path} belongs to cluster {broker.cluster_id}, the "
+                    f"log directory {node.log_directory.path} belongs to cluster {node.cluster_id}, the "
                     "controllers to another one: name another directory, or the right controllers"
                 )
             case ErrorCode.UNSUPPORTED_VERSION:
@@ -211,20 +211,20 @@ class BrokerLifecycle:
             await asyncio.sleep(pause)
             pause = min(2 * pause, LAST_RETRY_SECONDS)
         self.state = BrokerState.RUNNING
-        self._heartbeats = self._broker.supervisor.spawn("broker-heartbeats", self._beat_for_ever())
+        self._heartbeats = self._node.supervisor.spawn("broker-heartbeats", self._beat_for_ever())
 
     async def _tell_where_replicas_lie(self) -> None:
         """The replicas that the metadata has in another directory, because this one is new (KIP-858).
 
         They could not lead until it is known.
         """
-        broker = self._broker
-        if broker.node_id not in broker.image.brokers:
+        node = self._node
+        if node.node_id not in node.image.brokers:
             return
-        request = wanted_assignment(broker.image, broker.node_id, broker.log_directory.directory_id)
+        request = wanted_assignment(node.image, node.node_id, node.log_directory.directory_id)
         if request is not None:
             try:
-                await broker.controller_channel.ask(request)
+                await node.controller_channel.ask(request)
             except KafkaError as error:  # the next round tells it again
                 log.warning("no controller was told where replicas lie reason=%s", error)
 
@@ -232,14 +232,14 @@ class BrokerLifecycle:
 
     def on_metadata(self, delta: MetadataDelta) -> None:
         """Another broker that stops may go when all know that it leads no more: that is said at once."""
-        brokers = self._broker.image.brokers
+        brokers = self._node.image.brokers
         for broker_id in delta.changed_brokers:
             changed = brokers.get(broker_id)
             if changed is not None and changed.in_controlled_shutdown and not changed.fenced:
                 self._beat_now.set()
 
     async def _beat_for_ever(self) -> None:
-        broker = self._broker
+        node = self._node
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._interval_seconds()):
@@ -248,25 +248,25 @@ class BrokerLifecycle:
             try:
                 await self._beat()
             except RegistrationRefused as refused:
-                broker.fail(str(refused))
+                node.fail(str(refused))
                 return
 
     def _interval_seconds(self) -> float:
-        return self._broker.config[broker_settings.BROKER_HEARTBEAT_INTERVAL_MS] / 1000
+        return self._node.config[broker_settings.BROKER_HEARTBEAT_INTERVAL_MS] / 1000
 
     async def _beat(self) -> BrokerHeartbeatResponse | None:
         """One heartbeat; its answer, None when there is none. Raises RegistrationRefused."""
-        broker = self._broker
+        node = self._node
         request = BrokerHeartbeatRequest(
-            broker_id=broker.node_id,
+            broker_id=node.node_id,
             broker_epoch=self.broker_epoch,
-            current_metadata_offset=broker.image.last_offset,
+            current_metadata_offset=node.image.last_offset,
             want_shut_down=self.wanted_shutdown,
         )
         # A heartbeat that takes longer has missed its purpose: the next one says more.
-        timeout_ms = broker.config[broker_settings.BROKER_SESSION_TIMEOUT_MS] // 2
+        timeout_ms = node.config[broker_settings.BROKER_SESSION_TIMEOUT_MS] // 2
         try:
-            answer = await broker.controller_channel.ask(request, timeout_ms=timeout_ms)
+            answer = await node.controller_channel.ask(request, timeout_ms=timeout_ms)
         except KafkaError as error:
             if self._reachable:
                 log.warning("no controller answers heartbeats, this broker goes on serving reason=%s", error)
@@ -300,12 +300,12 @@ class BrokerLifecycle:
         await self._end_heartbeats()
         if self.state is BrokerState.RUNNING:
             self.state = BrokerState.CONTROLLED_SHUTDOWN
-            if self._broker.config[broker_settings.CONTROLLED_SHUTDOWN_ENABLE]:
+            if self._node.config[broker_settings.CONTROLLED_SHUTDOWN_ENABLE]:
                 await self._ask_to_go()
         self.state = BrokerState.STOPPED
 
     async def _ask_to_go(self) -> None:
-        loop = self._broker.loop
+        loop = self._node.loop
         heard = loop.time()
         deadline = heard + SHUTDOWN_LIMIT_SECONDS
         pause = FIRST_SHUTDOWN_PAUSE_SECONDS

@@ -22,7 +22,7 @@ from ottla.protocol.messages.create_topics_request import (
 from ottla.protocol.messages.create_topics_response import CreateTopicsResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.controller.node import TopicCreator
 
 log = logging.getLogger("ottla.broker")
 
@@ -66,33 +66,33 @@ INTERNAL_TOPIC_MIN_ISR = {
 }
 
 
-async def create_topics(broker: Broker, topics: Sequence[CreatableTopic]) -> CreateTopicsResponse:
+async def create_topics(node: TopicCreator, topics: Sequence[CreatableTopic]) -> CreateTopicsResponse:
     """The controller's answer, topic by topic, once those that it made are known here. Raises KafkaError."""
     request = CreateTopicsRequest(topics=list(topics))
-    answer = await broker.controller_channel.ask(request, timeout_ms=CONTROLLER_TIMEOUT_MS)
+    answer = await node.controller_channel.ask(request, timeout_ms=CONTROLLER_TIMEOUT_MS)
     assert isinstance(answer, CreateTopicsResponse)
     known = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
-    await _applied(broker, [each.name for each in answer.topics if each.error_code in known])
+    await _applied(node, [each.name for each in answer.topics if each.error_code in known])
     return answer
 
 
-async def _applied(broker: Broker, names: Sequence[str]) -> None:
+async def _applied(node: TopicCreator, names: Sequence[str]) -> None:
     """Wait until this node's metadata has the topics; one that was deleted meanwhile costs the whole time."""
     try:
         async with asyncio.timeout(APPLIED_TIMEOUT_SECONDS):
-            while any(name not in broker.image.topics for name in names):
-                await broker.controller.wait_for(broker.image.last_offset + 1)
+            while any(name not in node.image.topics for name in names):
+                await node.controller.wait_for(node.image.last_offset + 1)
     except TimeoutError:
         raise RequestTimedOut("the new topics are not known to this broker yet") from None
 
 
-async def auto_create_topics(broker: Broker, names: Sequence[str]) -> dict[str, ErrorCode]:
+async def auto_create_topics(node: TopicCreator, names: Sequence[str]) -> dict[str, ErrorCode]:
     """Topics with the defaults, unless they exist (by now); the errors of those that can't be made."""
     failed: dict[str, ErrorCode] = {}
     for name in INTERNAL_TOPIC_SIZES:
         if name in names:
             try:
-                await create_internal_topic(broker, name)
+                await create_internal_topic(node, name)
             except KafkaError as error:
                 failed[name] = _told(error)
     wanted = [name for name in dict.fromkeys(names) if name not in INTERNAL_TOPIC_SIZES]
@@ -102,7 +102,7 @@ async def auto_create_topics(broker: Broker, names: Sequence[str]) -> dict[str, 
             for name in wanted[first : first + AUTO_CREATED_AT_ONCE]
         ]
         try:
-            answer = await create_topics(broker, topics)
+            answer = await create_topics(node, topics)
         except KafkaError as error:
             failed |= dict.fromkeys((topic.name for topic in topics), _told(error))
             continue
@@ -117,7 +117,7 @@ def _told(error: KafkaError) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if isinstance(error, RequestTimedOut) else error.code
 
 
-async def create_internal_topic(broker: Broker, name: str) -> None:
+async def create_internal_topic(node: TopicCreator, name: str) -> None:
     """A coordinator's topic with the sizes of its settings, unless it exists (by now). Raises KafkaError.
 
     The replication factor is at most the number of brokers: a small cluster works, a grown one can be given
@@ -125,10 +125,10 @@ async def create_internal_topic(broker: Broker, name: str) -> None:
     the other brokers have registered must wait, or the topic would stay with too few replicas.
     """
     partitions, factor, segment_bytes = INTERNAL_TOPIC_SIZES[name]
-    config = broker.config
+    config = node.config
     replicas = config[factor]
     if config.quorum_alone or factor.name not in config.static:
-        replicas = min(replicas, max(1, len(broker.image.brokers)))
+        replicas = min(replicas, max(1, len(node.image.brokers)))
     configs = {**INTERNAL_TOPIC_CONFIGS[name], "segment.bytes": str(config[segment_bytes])}
     min_isr = INTERNAL_TOPIC_MIN_ISR.get(name)
     if min_isr is not None:
@@ -139,6 +139,6 @@ async def create_internal_topic(broker: Broker, name: str) -> None:
         replication_factor=replicas,
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
     )
-    result = (await create_topics(broker, [topic])).topics[0]
+    result = (await create_topics(node, [topic])).topics[0]
     if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
         raise error_class(result.error_code)(result.error_message or "")

@@ -14,9 +14,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from ottla.broker.peers.broker_requests import ask_broker
+from ottla.broker.parts import Background
+from ottla.broker.peers.broker_requests import PeersNode, ask_broker
 from ottla.broker.peers.peers import PeerUnreachable
 from ottla.core.coordination.agreement import BrokerKind, all_agree
 from ottla.core.coordination.partitioning import older_partition_for, partition_for
@@ -29,8 +30,8 @@ from ottla.storage.checkpoints import read_offsets, write_offsets
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ottla.broker.broker import Broker
     from ottla.core.image.image import BrokerImage, MetadataDelta
+    from ottla.storage.log_directory import LogDirectory
 
 log = logging.getLogger("ottla.broker.coordinators")
 
@@ -42,13 +43,22 @@ KAFKAS_API: Final = ApiKey.DESCRIBE_ACLS
 """Every broker of Apache Kafka serves it; no ottla did before it registered the feature."""
 
 
+class PartitionsNode(PeersNode, Background, Protocol):
+    """What the choice of coordinators' partitions uses of its node."""
+
+    @property
+    def log_directory(self) -> LogDirectory:
+        """Where the data is."""
+        ...
+
+
 class CoordinatorPartitions:
     """The one answer of this broker to: where does a name live? Used on the event loop only."""
 
-    def __init__(self, broker: Broker, on_agreed: Callable[[], None]) -> None:
+    def __init__(self, node: PartitionsNode, on_agreed: Callable[[], None]) -> None:
         self.agreed = True
         """Whether Kafka's partitions hold; see `settle`."""
-        self._broker = broker
+        self._node = node
         self._on_agreed = on_agreed
         self._kinds: dict[tuple[int, int], BrokerKind] = {}
         """What was learned of registrations: (broker id, broker epoch) -> kind."""
@@ -64,7 +74,7 @@ class CoordinatorPartitions:
 
     def is_known_by(self, node_id: int) -> bool:
         """Whether a broker is an ottla that knows Kafka's partitions; Kafka's own say nothing."""
-        broker = self._broker.image.brokers.get(node_id)
+        broker = self._node.image.brokers.get(node_id)
         return broker is not None and _knows(broker)
 
     # -- whether all agree --------------------------------------------------------------------------
@@ -72,7 +82,7 @@ class CoordinatorPartitions:
     async def settle(self) -> None:
         """Decide, before this broker takes any role; asks who runs and doesn't say. Raises StorageError."""
         self._clean = await asyncio.to_thread(read_offsets, self._path)
-        before = self._broker.image.brokers.get(self._broker.node_id)
+        before = self._node.image.brokers.get(self._node.node_id)
         if before is not None and not _knows(before):
             self._forget_clean()  # this very broker was an older one in its last run
         await asyncio.gather(*(self._ask(each) for each in self._silent() if not each.fenced))
@@ -86,13 +96,13 @@ class CoordinatorPartitions:
             registration = each.broker_id, each.broker_epoch
             if not each.fenced and registration not in self._kinds and registration not in self._asking:
                 self._asking.add(registration)
-                self._broker.supervisor.spawn(f"kind-of-broker-{each.broker_id}", self._learn(each))
+                self._node.supervisor.spawn(f"kind-of-broker-{each.broker_id}", self._learn(each))
         self._decide_and_tell()
 
     def _silent(self) -> Iterator[BrokerImage]:
         """The other brokers that don't say that they know Kafka's partitions."""
-        for each in self._broker.image.brokers.values():
-            if each.broker_id != self._broker.node_id and not _knows(each):
+        for each in self._node.image.brokers.values():
+            if each.broker_id != self._node.node_id and not _knows(each):
                 yield each
 
     def _decide(self) -> None:
@@ -123,7 +133,7 @@ class CoordinatorPartitions:
         """Ask one until it has answered or is another."""
         registration = asked.broker_id, asked.broker_epoch
         while not self.agreed:
-            known = self._broker.image.brokers.get(asked.broker_id)
+            known = self._node.image.brokers.get(asked.broker_id)
             if known is None or known.broker_epoch != asked.broker_epoch or known.fenced:
                 break
             await self._ask(asked)
@@ -137,7 +147,7 @@ class CoordinatorPartitions:
     async def _ask(self, asked: BrokerImage) -> None:
         try:
             answer = await ask_broker(
-                self._broker,
+                self._node,
                 PURPOSE,
                 asked.broker_id,
                 ApiVersionsRequest(client_software_name="ottla", client_software_version="1"),
@@ -155,7 +165,7 @@ class CoordinatorPartitions:
 
     @property
     def _path(self) -> Path:
-        return self._broker.log_directory.path / CHECKPOINT
+        return self._node.log_directory.path / CHECKPOINT
 
     def is_clean(self, topic: str, partition: int, partition_count: int) -> bool:
         """Whether the partition is known to hold nothing that an older ottla has left there."""

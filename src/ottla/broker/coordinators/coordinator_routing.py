@@ -20,8 +20,8 @@ from ottla.protocol.records.framing import Coordinator
 from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.coordinators.coordinator_shard import Home, ShardFamily, ShardRunner
+    from ottla.broker.coordinators.node import RoutingNode
     from ottla.core.coordination.api import Client, Moment
 
 
@@ -35,13 +35,13 @@ class CoordinatorRouting:
 
     def __init__(
         self,
-        broker: Broker,
+        node: RoutingNode,
         coordinator: Coordinator,
         partition_count: Setting[int],
         family: Callable[[], ShardFamily],
     ) -> None:
         self.topic = coordinator.value
-        self._broker = broker
+        self._node = node
         self._partition_count = partition_count
         self._make_family = family
         self._made_family: ShardFamily | None = None
@@ -62,10 +62,10 @@ class CoordinatorRouting:
         self.on_resigned(partition)
         family = self._family
         runner = ShardRunner(
-            self._broker, family, partition, leader_epoch, self._reload, self._home_of(partition)
+            self._node, family, partition, leader_epoch, self._reload, self._home_of(partition)
         )
         self._runners[partition] = runner
-        self._broker.supervisor.spawn(f"load-{family.name}-{partition}", runner.load())
+        self._node.supervisor.spawn(f"load-{family.name}-{partition}", runner.load())
 
     def on_resigned(self, partition: int) -> None:
         """This broker leads the partition no more; unknown partitions are no error."""
@@ -113,8 +113,8 @@ class CoordinatorRouting:
         """What a runner does about its counterpart; None where there is nothing to do."""
         from ottla.broker.coordinators.coordinator_shard import Home
 
-        topic = self._broker.image.topics.get(self.topic)
-        if topic is None or not self._broker.coordinator_partitions.agreed:
+        topic = self._node.image.topics.get(self.topic)
+        if topic is None or not self._node.coordinator_partitions.agreed:
             return None
         count = len(topic.partitions)
         away = counterpart_of(partition, count)
@@ -129,7 +129,7 @@ class CoordinatorRouting:
                     return
             from ottla.broker.coordinators.stray_homing import bring_home
 
-            await bring_home(self._broker, self._family, self, runner, away, count)
+            await bring_home(self._node, self._family, self, runner, away, count)
 
         return Home(count, bring)
 
@@ -137,13 +137,13 @@ class CoordinatorRouting:
 
     def partition_for(self, name: str) -> int:
         """The partition of the coordinator's topic that holds `name`."""
-        topic = self._broker.image.topics.get(self.topic)
-        count = len(topic.partitions) if topic is not None else self._broker.config[self._partition_count]
-        return self._broker.coordinator_partitions.partition_for(name, count)
+        topic = self._node.image.topics.get(self.topic)
+        count = len(topic.partitions) if topic is not None else self._node.config[self._partition_count]
+        return self._node.coordinator_partitions.partition_for(name, count)
 
     def leader_of(self, partition: int) -> int | None:
         """The node id of the broker whose shard it is; None without one, or without such a partition."""
-        image = self._broker.image
+        image = self._node.image
         topic = image.topics.get(self.topic)
         known = topic.partitions.get(partition) if topic is not None else None
         return known.leader if known is not None and known.leader in image.brokers else None
@@ -166,7 +166,7 @@ class CoordinatorRouting:
         from ottla.broker.coordinators.coordinator_shard import random_bits
         from ottla.core.coordination.api import Client
 
-        client = Client(context.client_id or "", f"/{context.client_host}", context.api_version)
+        client = Client(context.client_id or "", f"/{context.session.client_host}", context.api_version)
         return self.ask(partition, request, client, random_bits(self._family, context.api_key))
 
     def ask(

@@ -55,7 +55,7 @@ from ottla.protocol.records.framing import (
 from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.coordinators.node import ShardNode
 
 log = logging.getLogger("ottla.broker.coordinators")
 
@@ -145,7 +145,7 @@ class ShardRunner:
 
     def __init__(
         self,
-        broker: Broker,
+        node: ShardNode,
         family: ShardFamily,
         partition: int,
         leader_epoch: int,
@@ -166,7 +166,7 @@ class ShardRunner:
         self._is_stray = (
             None if home is None else stray_test(family.coordinator, partition, home.partition_count)
         )
-        self._broker = broker
+        self._node = node
         self._family = family
         self._loop = asyncio.get_running_loop()
         self._reload = reload
@@ -190,14 +190,14 @@ class ShardRunner:
         Not before all of it is committed: what is answered can't be lost to another leader then.
         """
         try:
-            await self._broker.replicas.until_committed(self._family.topic, self.partition)
+            await self._node.replicas.until_committed(self._family.topic, self.partition)
         except KafkaError:
             return  # led by another broker: this shard resigns
         if self._has_resigned():
             return
         count = 0
         slice_end = self._loop.time() + LOADING_SLICE_SECONDS
-        for header, records in self._broker.replicas.iterate_batches(self._family.topic, self.partition):
+        for header, records in self._node.replicas.iterate_batches(self._family.topic, self.partition):
             self._replay_batch(header, records)
             self._loaded_to_offset = header.next_offset
             count += len(records)
@@ -278,7 +278,7 @@ class ShardRunner:
     # -- effects ------------------------------------------------------------------------------------
 
     def _now(self) -> Moment:
-        return Moment(int(self._loop.time() * 1000), self._broker.now_ms())
+        return Moment(int(self._loop.time() * 1000), self._node.now_ms())
 
     def _step(self, event: Any) -> None:
         if self.resigned:
@@ -299,9 +299,7 @@ class ShardRunner:
                 self._appends.append(effect)
                 if not self._writing:
                     self._writing = True
-                    self._broker.supervisor.spawn(
-                        f"write-{self._family.name}-{self.partition}", self._write()
-                    )
+                    self._node.supervisor.spawn(f"write-{self._family.name}-{self.partition}", self._write())
             case Note(message, arguments):
                 log.info(message, *arguments)
             case _:
@@ -379,10 +377,10 @@ class ShardRunner:
         """Append what the shard has decided, batch after batch, until nothing is left."""
         while self._appends and not self.resigned:
             batch = self._next_batch()
-            timestamp = self._broker.now_ms()
+            timestamp = self._node.now_ms()
             records = [encode_record(record, timestamp) for append in batch for record in append.records]
             try:
-                base_offset = await self._broker.replicas.append_records(
+                base_offset = await self._node.replicas.append_records(
                     self._family.topic,
                     self.partition,
                     records,

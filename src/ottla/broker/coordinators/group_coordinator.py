@@ -14,9 +14,9 @@ from ottla.protocol.schema import Message
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from ottla.broker.broker import Broker
     from ottla.broker.coordinators.coordinator_shard import ShardFamily
     from ottla.broker.coordinators.group_inputs import GroupInputs
+    from ottla.broker.coordinators.node import GroupsNode
     from ottla.core.image.image import MetadataDelta
 
 GROUP_TOPIC = Coordinator.GROUP.value
@@ -25,7 +25,7 @@ GROUP_TOPIC = Coordinator.GROUP.value
 class GroupCoordinator:
     """All groups whose partition this broker leads. Used on the event loop only."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, node: GroupsNode) -> None:
         self._inputs: GroupInputs | None = None
         """Made with the first shard."""
 
@@ -34,11 +34,11 @@ class GroupCoordinator:
             from ottla.broker.coordinators.group_shard import group_family
 
             if self._inputs is None:
-                self._inputs = GroupInputs(broker.config, broker.image)
-            return group_family(broker, self._inputs)
+                self._inputs = GroupInputs(node.config, node.image)
+            return group_family(node, self._inputs)
 
         self.shards = CoordinatorRouting(
-            broker, Coordinator.GROUP, broker_settings.OFFSETS_TOPIC_NUM_PARTITIONS, family
+            node, Coordinator.GROUP, broker_settings.OFFSETS_TOPIC_NUM_PARTITIONS, family
         )
 
     # -- told by the replica manager ----------------------------------------------------------------

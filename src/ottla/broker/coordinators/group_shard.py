@@ -17,43 +17,45 @@ from ottla.protocol.messages.initialize_share_group_state_request import Initial
 from ottla.protocol.records.framing import Coordinator
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.coordinators.group_inputs import GroupInputs
+    from ottla.broker.coordinators.node import GroupShardNode
 
 
-def group_family(broker: Broker, inputs: GroupInputs) -> ShardFamily:
+def group_family(node: GroupShardNode, inputs: GroupInputs) -> ShardFamily:
     """The shards of `__consumer_offsets`."""
     return ShardFamily(
         coordinator=Coordinator.GROUP,
         name="groups",
-        codec=Codec(broker.config[broker_settings.OFFSETS_TOPIC_COMPRESSION_CODEC]),
+        codec=Codec(node.config[broker_settings.OFFSETS_TOPIC_COMPRESSION_CODEC]),
         make=inputs.new_shard,
         replay_bytes=Shard.replay_bytes,
         refuse=coordinator_error,
-        perform=lambda runner, effect: _perform(broker, runner, effect),
+        perform=lambda runner, effect: _perform(node, runner, effect),
         needs_random_bits=frozenset({ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT}),
     )
 
 
-def _perform(broker: Broker, runner: ShardRunner, effect: Any) -> None:
+def _perform(node: GroupShardNode, runner: ShardRunner, effect: Any) -> None:
     """Do what only group shards ask for."""
     match effect:
         case AskShareCoordinator():
             name = f"share-state-of-groups-{runner.partition}"
-            broker.supervisor.spawn(name, _ask_share_coordinator(broker, runner, effect))
+            node.supervisor.spawn(name, _ask_share_coordinator(node, runner, effect))
         case CreateInternalTopics():
-            create_internal_topics(broker, runner, effect)
+            create_internal_topics(node, runner, effect)
         case _:
             raise TypeError(f"nobody performs {effect}")
 
 
-async def _ask_share_coordinator(broker: Broker, runner: ShardRunner, effect: AskShareCoordinator) -> None:
+async def _ask_share_coordinator(
+    node: GroupShardNode, runner: ShardRunner, effect: AskShareCoordinator
+) -> None:
     """Ask, and tell the shard, which may have ended meanwhile: then there is nobody to tell."""
     if runner.resigned:
         return  # What the next shard asks must not be undone by what this one wanted.
     answer: ShareStateResponse
     if isinstance(effect.request, InitializeShareGroupStateRequest):
-        answer = await broker.share_state.initialize(effect.request)
+        answer = await node.share_state.initialize(effect.request)
     else:
-        answer = await broker.share_state.delete(effect.request)
+        answer = await node.share_state.delete(effect.request)
     runner.tell(lambda at: ShareCoordinatorAnswered(at, effect.call_id, answer))

@@ -9,34 +9,50 @@ before the offsets makes it void, and `append_records` refuses them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from ottla.broker.parts import Clock
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.txn_offset_commit_request import TxnOffsetCommitRequest
 from ottla.protocol.records.framing import Coordinator
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.coordinators.transaction_verification import TransactionGate
+    from ottla.broker.replication.replica_manager import ReplicaManager
 
 FIRST_VERSION_WITH_GENERIC_ERRORS = 4
 FIRST_VERSION_OF_TRANSACTIONS_V2 = 5
 NO_SEQUENCE = -1
 
 
+class OffsetVerificationNode(Clock, Protocol):
+    """What the verification of transactional offset commits uses of its node."""
+
+    @property
+    def replicas(self) -> ReplicaManager:
+        """The partitions with a replica here."""
+        ...
+
+    @property
+    def transactions(self) -> TransactionGate:
+        """The way to the transaction coordinators."""
+        ...
+
+
 async def verify_offsets(
-    broker: Broker, request: TxnOffsetCommitRequest, version: int, partition: int
+    node: OffsetVerificationNode, request: TxnOffsetCommitRequest, version: int, partition: int
 ) -> ErrorCode:
     """Whether the request's offsets may be appended to a partition of `__consumer_offsets`."""
     adds_partition = version >= FIRST_VERSION_OF_TRANSACTIONS_V2
-    if not adds_partition and not broker.replicas.verifies_transactions:
+    if not adds_partition and not node.replicas.verifies_transactions:
         return ErrorCode.NONE
     try:
-        producers = broker.replicas.partition(Coordinator.GROUP.value, partition).log.producers
+        producers = node.replicas.partition(Coordinator.GROUP.value, partition).log.producers
         verification = producers.begin_verification(
             request.producer_id,
             request.producer_epoch,
             NO_SEQUENCE,
-            now_ms=broker.now_ms(),
+            now_ms=node.now_ms(),
             transactions_v2=adds_partition,
         )
     except KafkaError as error:
@@ -44,7 +60,7 @@ async def verify_offsets(
     if verification is None:
         return ErrorCode.NONE
     asked = (Coordinator.GROUP.value, partition)
-    answers = await broker.transactions.add_partitions(
+    answers = await node.transactions.add_partitions(
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,

@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from ottla.broker.parts import Cluster
 from ottla.core.transactions.producer_ids import ProducerIdBlock, ProducerIds
 from ottla.protocol.errors import ErrorCode, error_class
 from ottla.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 from ottla.protocol.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.controller.controller_channel import ControllerChannel
+    from ottla.broker.controller.lifecycle import BrokerLifecycle
+
+
+class ProducerIdsNode(Cluster, Protocol):
+    """What the source of producer ids uses of its node."""
+
+    @property
+    def controller_channel(self) -> ControllerChannel:
+        """The way to the active controller."""
+        ...
+
+    @property
+    def lifecycle(self) -> BrokerLifecycle:
+        """The broker's registration and its epoch."""
+        ...
 
 
 class ProducerIdSource:
     """Producer ids for this broker's InitProducerId requests."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, node: ProducerIdsNode) -> None:
+        self._node = node
         self._ids = ProducerIds()
         self._refilling = asyncio.Lock()
 
@@ -35,9 +51,9 @@ class ProducerIdSource:
         return producer_id
 
     async def _block(self) -> ProducerIdBlock:
-        broker = self._broker
-        answer = await broker.controller_channel.ask(
-            AllocateProducerIdsRequest(broker_id=broker.node_id, broker_epoch=broker.lifecycle.broker_epoch)
+        node = self._node
+        answer = await node.controller_channel.ask(
+            AllocateProducerIdsRequest(broker_id=node.node_id, broker_epoch=node.lifecycle.broker_epoch)
         )
         assert isinstance(answer, AllocateProducerIdsResponse)
         if answer.error_code != ErrorCode.NONE:

@@ -24,7 +24,7 @@ from ottla.protocol.record_batch import BatchHeader, Record, decode_records, ite
 from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.peers.broker_requests import PeersNode
 
 TIMEOUT_MS: Final = 30_000
 LAST_FETCH_VERSION_WITH_NAMES: Final = 12
@@ -39,7 +39,7 @@ Ask: TypeAlias = Callable[[Message, int | None], Awaitable[Message]]
 
 
 async def read_remote_log(
-    broker: Broker, purpose: str, leader: int, topic: str, index: int
+    node: PeersNode, purpose: str, leader: int, topic: str, index: int
 ) -> AsyncIterator[tuple[BatchHeader, list[Record]]]:
     """Every batch that is committed when the reading begins, control batches too.
 
@@ -48,10 +48,10 @@ async def read_remote_log(
     """
 
     async def ask(request: Message, version: int | None) -> Message:
-        address = address_of_broker(broker, leader)
+        address = address_of_broker(node, leader)
         if address is None:
             raise PeerUnreachable(f"broker {leader} is not there")
-        return await broker.peers.ask(purpose, address, request, timeout_ms=TIMEOUT_MS, version=version)
+        return await node.peers.ask(purpose, address, request, timeout_ms=TIMEOUT_MS, version=version)
 
     end_offset = await _offset_at(ask, topic, index, LATEST)
     offset = await _offset_at(ask, topic, index, EARLIEST)

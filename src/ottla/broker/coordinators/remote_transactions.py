@@ -24,7 +24,7 @@ from ottla.protocol.messages.add_partitions_to_txn_response import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.coordinators.node import RemoteTransactionsNode
 
 log = logging.getLogger("ottla.broker.transactions")
 
@@ -43,19 +43,19 @@ class _Question(NamedTuple):
 class RemoteTransactions:
     """All questions of this broker to others. Used on the event loop only."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, node: RemoteTransactionsNode) -> None:
+        self._node = node
         self._waiting: dict[int, list[_Question]] = {}
         """By node id; brokers that are being asked have an entry, which may be empty."""
 
     async def add_partitions(self, node_id: int, transaction: AddPartitionsToTxnTransaction) -> Errors:
         """What the coordinator on a broker says of every partition. Raises nothing."""
-        question = _Question(transaction, self._broker.loop.create_future())
+        question = _Question(transaction, self._node.loop.create_future())
         if node_id in self._waiting:
             self._waiting[node_id].append(question)
         else:
             self._waiting[node_id] = [question]
-            self._broker.supervisor.spawn(f"verify-transactions-{node_id}", self._ask(node_id))
+            self._node.supervisor.spawn(f"verify-transactions-{node_id}", self._ask(node_id))
         return await question.answer
 
     async def _ask(self, node_id: int) -> None:
@@ -64,7 +64,7 @@ class RemoteTransactions:
             request = AddPartitionsToTxnRequest(transactions=[each.transaction for each in questions])
             failure, results = ErrorCode.NONE, dict[str, AddPartitionsToTxnResult]()
             try:
-                response = await ask_broker(self._broker, PURPOSE, node_id, request)
+                response = await ask_broker(self._node, PURPOSE, node_id, request)
             except PeerUnreachable as problem:
                 log.info("transaction coordinator not reached broker=%d reason=%s", node_id, problem)
                 failure = ErrorCode.NETWORK_EXCEPTION

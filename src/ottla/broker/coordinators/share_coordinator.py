@@ -22,8 +22,8 @@ from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.framing import Coordinator
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.coordinators.coordinator_shard import ShardFamily, ShardRunner
+    from ottla.broker.coordinators.node import ShareCoordinatorNode
     from ottla.core.share.keys import SharePartitionKey
     from ottla.core.share.responses import StateRequest
     from ottla.protocol.schema import Message
@@ -34,10 +34,10 @@ log = logging.getLogger("ottla.broker.coordinators")
 class ShareCoordinator:
     """All share states whose partition this broker leads. Used on the event loop only."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, node: ShareCoordinatorNode) -> None:
+        self._node = node
         self.shards = CoordinatorRouting(
-            broker,
+            node,
             Coordinator.SHARE,
             broker_settings.SHARE_COORDINATOR_STATE_TOPIC_NUM_PARTITIONS,
             self._family,
@@ -73,8 +73,8 @@ class ShareCoordinator:
 
     async def make_topic(self) -> None:
         """Create `__share_group_state` unless it is there. Raises KafkaError."""
-        if SHARE_TOPIC not in self._broker.image.topics:
-            await create_internal_topic(self._broker, SHARE_TOPIC)
+        if SHARE_TOPIC not in self._node.image.topics:
+            await create_internal_topic(self._node, SHARE_TOPIC)
 
     async def request(self, request: StateRequest) -> Message:
         """Answer a request for any of the five APIs; all of its share partitions are in the answer."""
@@ -100,7 +100,7 @@ class ShareCoordinator:
         from ottla.core.share.responses import refusal
         from ottla.protocol.compression import Codec
 
-        config = self._broker.config
+        config = self._node.config
 
         def settings() -> ShareCoordinatorSettings:
             return ShareCoordinatorSettings(
@@ -124,23 +124,23 @@ class ShareCoordinator:
         )
 
     def _partition_count(self, topic_id: UUID) -> int:
-        topic = self._broker.image.topics_by_id.get(topic_id)
+        topic = self._node.image.topics_by_id.get(topic_id)
         return 0 if topic is None else len(topic.partitions)
 
     def _prune(self, runner: ShardRunner, effect: Any) -> None:
         """Delete the records before the offset that is still needed."""
         if runner.strays:
             return  # the shard does not know of them, and they have not moved yet
-        self._broker.supervisor.spawn(
+        self._node.supervisor.spawn(
             f"prune-share-states-{runner.partition}", self._delete_records(runner.partition, effect.offset)
         )
 
     async def _delete_records(self, index: int, offset: int) -> None:
         try:
-            partition = self._broker.replicas.partition(SHARE_TOPIC, index)
+            partition = self._node.replicas.partition(SHARE_TOPIC, index)
         except KafkaError:
             return  # led by another broker, or gone: not ours to prune any more
         if offset > partition.high_watermark or not partition.log.advance_log_start_offset(offset):
             return
-        await self._broker.replicas.checkpoint_log_start_offsets()
+        await self._node.replicas.checkpoint_log_start_offsets()
         log.info("share states pruned partition=%d offset=%d", index, offset)

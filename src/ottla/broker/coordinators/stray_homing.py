@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.broker.coordinators.remote_log import read_remote_log
 from ottla.broker.peers.broker_requests import address_of_broker
@@ -36,9 +36,8 @@ from ottla.protocol.records.framing import Coordinator
 from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
-    from ottla.broker.coordinators.coordinator_routing import CoordinatorRouting
     from ottla.broker.coordinators.coordinator_shard import ShardFamily, ShardRunner
+    from ottla.broker.coordinators.node import HomingNode
 
 log = logging.getLogger("ottla.broker.coordinators")
 
@@ -62,10 +61,22 @@ class _NotYet(Exception):
     """Something has to happen first; says what."""
 
 
+class Shards(Protocol):
+    """All shards of one coordinator on this broker."""
+
+    def leader_of(self, partition: int) -> int | None:
+        """The node id of the broker whose shard it is; None without one, or without such a partition."""
+        ...
+
+    def runner(self, partition: int) -> ShardRunner | None:
+        """The shard of a partition; None if this broker does not lead it."""
+        ...
+
+
 async def bring_home(
-    broker: Broker,
+    node: HomingNode,
     family: ShardFamily,
-    routing: CoordinatorRouting,
+    routing: Shards,
     runner: ShardRunner,
     away: int,
     count: int,
@@ -74,15 +85,15 @@ async def bring_home(
 
     `away` is its counterpart of `count` partitions. Ends also when the runner resigns.
     """
-    homing = _Homing(broker, family, routing, runner, away, count)
-    pause, tell = FIRST_RETRY_SECONDS, broker.loop.time() + TELL_SECONDS
+    homing = _Homing(node, family, routing, runner, away, count)
+    pause, tell = FIRST_RETRY_SECONDS, node.loop.time() + TELL_SECONDS
     while not runner.resigned:
         try:
             await homing.attempt()
             return
         except (_NotYet, KafkaError, ProtocolError, PeerUnreachable, OSError) as problem:
-            if broker.loop.time() >= tell:
-                tell = broker.loop.time() + TELL_SECONDS
+            if node.loop.time() >= tell:
+                tell = node.loop.time() + TELL_SECONDS
                 log.warning(
                     "%s are not served yet partition=%d: they wait for what an older version may have left "
                     "in partition %d: %s",
@@ -100,14 +111,14 @@ class _Homing:
 
     def __init__(
         self,
-        broker: Broker,
+        node: HomingNode,
         family: ShardFamily,
-        routing: CoordinatorRouting,
+        routing: Shards,
         runner: ShardRunner,
         away: int,
         count: int,
     ) -> None:
-        self._broker = broker
+        self._node = node
         self._family = family
         self._routing = routing
         self._runner = runner
@@ -121,10 +132,10 @@ class _Homing:
         topic = self._family.topic
         leader = self._routing.leader_of(self._away)
         if leader is None:
-            if self._broker.coordinator_partitions.is_clean(topic, self._away, self._count):
+            if self._node.coordinator_partitions.is_clean(topic, self._away, self._count):
                 return
             raise _NotYet("it has no leader")
-        if leader == self._broker.node_id:
+        if leader == self._node.node_id:
             other = self._routing.runner(self._away)
             if other is None:
                 raise _NotYet("it is being elected")
@@ -135,12 +146,12 @@ class _Homing:
                 await self._move(await self._read_local(), None)
                 other.strays.clear()
             return
-        if self._broker.coordinator_partitions.is_clean(topic, self._away, self._count):
+        if self._node.coordinator_partitions.is_clean(topic, self._away, self._count):
             return
         await self._check_that_it_sends_here(leader)
         await self._move(await self._read_remote(leader), leader)
         try:
-            await self._broker.coordinator_partitions.note_clean(topic, self._away, self._count)
+            await self._node.coordinator_partitions.note_clean(topic, self._away, self._count)
         except OSError as problem:  # costs another look, no more
             log.warning("not remembered that partition %d of %s is clean: %s", self._away, topic, problem)
 
@@ -155,7 +166,7 @@ class _Homing:
         for records in _batches(homing):
             self._check_still_here()
             await self._copy(records)
-        if leader is None or self._broker.coordinator_partitions.is_known_by(leader):
+        if leader is None or self._node.coordinator_partitions.is_known_by(leader):
             for start in range(0, len(homing.tombstones), MAX_RECORDS_A_BATCH):
                 await self._delete(homing.tombstones[start : start + MAX_RECORDS_A_BATCH], leader)
         log.warning(  # once in a cluster's life: nobody should have to search for it
@@ -173,7 +184,7 @@ class _Homing:
     async def _copy(self, records: Sequence[NewRecord]) -> None:
         """Append at home, and show it to the shard once it is committed."""
         try:
-            await self._broker.replicas.append_records(
+            await self._node.replicas.append_records(
                 self._family.topic, self._home, records, codec=self._family.codec
             )
         except RequestTimedOut:
@@ -192,7 +203,7 @@ class _Homing:
     async def _read_home(self, names: set[str]) -> Units:
         coordinator = self._family.coordinator
         found = LogUnits(coordinator, lambda key: name_of(coordinator, key) in names)
-        for header, records in self._broker.replicas.iterate_batches(self._family.topic, self._home):
+        for header, records in self._node.replicas.iterate_batches(self._family.topic, self._home):
             found.take_batch(header, records)
             await asyncio.sleep(0)
             self._check_still_here()
@@ -200,7 +211,7 @@ class _Homing:
 
     async def _read_local(self) -> Units:
         found = LogUnits(self._family.coordinator, self._is_stray)
-        for header, records in self._broker.replicas.iterate_batches(self._family.topic, self._away):
+        for header, records in self._node.replicas.iterate_batches(self._family.topic, self._away):
             found.take_batch(header, records)
             await asyncio.sleep(0)
             self._check_still_here()
@@ -209,7 +220,7 @@ class _Homing:
     async def _read_remote(self, leader: int) -> Units:
         found = LogUnits(self._family.coordinator, self._is_stray)
         async for header, records in read_remote_log(
-            self._broker, PURPOSE, leader, self._family.topic, self._away
+            self._node, PURPOSE, leader, self._family.topic, self._away
         ):
             found.take_batch(header, records)
             self._check_still_here()
@@ -224,15 +235,15 @@ class _Homing:
         answer = await self._ask(leader, request)
         assert isinstance(answer, FindCoordinatorResponse)
         found = answer.coordinators[0] if answer.coordinators else None
-        if found is None or found.error_code or found.node_id != self._broker.node_id:
+        if found is None or found.error_code or found.node_id != self._node.node_id:
             raise _NotYet(f"broker {leader} does not look for them here")
 
     async def _delete(self, keys: Sequence[bytes], leader: int | None) -> None:
-        now_ms = self._broker.now_ms()
+        now_ms = self._node.now_ms()
         tombstones = [NewRecord(key, None, now_ms) for key in keys]
         topic = self._family.topic
         if leader is None:
-            await self._broker.replicas.append_records(topic, self._away, tombstones)
+            await self._node.replicas.append_records(topic, self._away, tombstones)
             return
         data = PartitionProduceData(index=self._away, records=encode_batch(tombstones))
         request = ProduceRequest(
@@ -249,10 +260,10 @@ class _Homing:
     async def _ask(
         self, leader: int, request: Message, version: int | None = None, client_id: str | None = None
     ) -> Message:
-        address = address_of_broker(self._broker, leader)
+        address = address_of_broker(self._node, leader)
         if address is None:
             raise PeerUnreachable(f"broker {leader} is not there")
-        return await self._broker.peers.ask(
+        return await self._node.peers.ask(
             PURPOSE if client_id is None else f"{PURPOSE}-{client_id}",
             address,
             request,

@@ -10,18 +10,20 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.create_topics_request import CreatableTopic, CreatableTopicConfig
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.coordinators.coordinator_shard import ShardRunner
+    from ottla.broker.coordinators.node import StreamsTopicsNode
 
 BROKER_DEFAULT = -1
 
 
-def create_internal_topics(broker: Broker, runner: ShardRunner, effect: CreateInternalTopics) -> None:
+def create_internal_topics(
+    node: StreamsTopicsNode, runner: ShardRunner, effect: CreateInternalTopics
+) -> None:
     """Begin to make the topics; the shard hears of the end, unless it has ended itself."""
-    broker.supervisor.spawn(f"streams-topics-{effect.group_id}", _create(broker, runner, effect))
+    node.supervisor.spawn(f"streams-topics-{effect.group_id}", _create(node, runner, effect))
 
 
-async def _create(broker: Broker, runner: ShardRunner, effect: CreateInternalTopics) -> None:
+async def _create(node: StreamsTopicsNode, runner: ShardRunner, effect: CreateInternalTopics) -> None:
     topics = [
         CreatableTopic(
             name=topic.name,
@@ -34,7 +36,7 @@ async def _create(broker: Broker, runner: ShardRunner, effect: CreateInternalTop
     names = tuple(topic.name for topic in effect.topics)
     errors: dict[str, str] = {}
     try:
-        answer = await create_topics(broker, topics)
+        answer = await create_topics(node, topics)
     except KafkaError as failure:
         errors = dict.fromkeys(names, str(failure))
     else:

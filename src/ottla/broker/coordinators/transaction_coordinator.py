@@ -14,8 +14,8 @@ from ottla.protocol.records.framing import Coordinator
 from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.coordinators.coordinator_shard import ShardFamily
+    from ottla.broker.coordinators.node import TransactionsNode
     from ottla.broker.coordinators.remote_transactions import RemoteTransactions
     from ottla.core.image.image import MetadataDelta
     from ottla.core.transactions.settings import TransactionSettings
@@ -30,18 +30,18 @@ TopicPartition = tuple[str, int]
 class TransactionCoordinator:
     """All transactional ids whose partition this broker leads. Used on the event loop only."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, node: TransactionsNode) -> None:
         def family() -> ShardFamily:
             from ottla.broker.coordinators.transaction_shard import transaction_family
 
-            return transaction_family(broker)
+            return transaction_family(node)
 
-        self._broker = broker
+        self._node = node
         self._told: TransactionSettings | None = None
         self._remote: RemoteTransactions | None = None
         """Made for the first transaction that another broker coordinates."""
         self.shards = CoordinatorRouting(
-            broker, Coordinator.TRANSACTION, broker_settings.TRANSACTION_STATE_LOG_NUM_PARTITIONS, family
+            node, Coordinator.TRANSACTION, broker_settings.TRANSACTION_STATE_LOG_NUM_PARTITIONS, family
         )
 
     # -- told by the replica manager and the controller ----------------------------------------------
@@ -61,7 +61,7 @@ class TransactionCoordinator:
         from ottla.broker.coordinators.transaction_shard import transaction_settings
         from ottla.core.transactions.api import SettingsChanged
 
-        settings = transaction_settings(self._broker)
+        settings = transaction_settings(self._node)
         if settings != self._told:
             self._told = settings
             self.shards.tell_all(lambda at: SettingsChanged(at, settings))
@@ -108,11 +108,11 @@ class TransactionCoordinator:
         leader = self.shards.leader_of(self.shards.partition_for(transactional_id))
         if leader is None:
             return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if leader != self._broker.node_id:
+        if leader != self._node.node_id:
             if self._remote is None:
                 from ottla.broker.coordinators.remote_transactions import RemoteTransactions
 
-                self._remote = RemoteTransactions(self._broker)
+                self._remote = RemoteTransactions(self._node)
             return await self._remote.add_partitions(leader, transaction)
         request = AddPartitionsToTxnRequest(transactions=[transaction])
         answer = self.ask(transactional_id, request, BETWEEN_BROKERS)

@@ -39,8 +39,8 @@ from ottla.protocol.messages.write_txn_markers_request import (
 from ottla.protocol.messages.write_txn_markers_response import WriteTxnMarkersResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.coordinators.coordinator_shard import ShardRunner
+    from ottla.broker.coordinators.node import TransactionMarkersNode
 
 log = logging.getLogger("ottla.broker.transactions")
 
@@ -111,8 +111,8 @@ class _Destination:
 class TransactionMarkers:
     """All orders of this broker's transaction shards. Used on the event loop only."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, node: TransactionMarkersNode) -> None:
+        self._node = node
         self._orders: dict[tuple[int, str], Order] = {}
         self._destinations: dict[int, _Destination] = {}
         self._retry_pending = False
@@ -144,7 +144,7 @@ class TransactionMarkers:
                 self._destination(leader).add(order, partition)
         if gone:
             # A turn later: whoever orders is in the middle of its effects.
-            self._broker.loop.call_soon(self._report, order, gone)
+            self._node.loop.call_soon(self._report, order, gone)
         elif not order.missing:
             self._forget(order)
         self._retry_while_open()
@@ -152,7 +152,7 @@ class TransactionMarkers:
     def _leader_of(self, partition: TopicPartition) -> int | None:
         """The node id of the partition's leader, NO_LEADER if it has none; None if the partition is gone."""
         name, index = partition
-        topic = self._broker.image.topics.get(name)
+        topic = self._node.image.topics.get(name)
         known = topic.partitions.get(index) if topic is not None else None
         return known.leader if known is not None else None
 
@@ -162,8 +162,8 @@ class TransactionMarkers:
             destination = self._destinations[leader] = _Destination()
         if not destination.is_served:
             destination.is_served = True
-            serve = self._write_here if leader == self._broker.node_id else self._write_there
-            self._broker.supervisor.spawn(f"transaction-markers-{leader}", serve(leader, destination))
+            serve = self._write_here if leader == self._node.node_id else self._write_there
+            self._node.supervisor.spawn(f"transaction-markers-{leader}", serve(leader, destination))
         return destination
 
     # -- partitions that are led here ------------------------------------------------------------------
@@ -173,16 +173,16 @@ class TransactionMarkers:
             for order, partitions in waiting:
                 if order.runner.resigned:
                     continue
-                appends = append_markers(self._broker, order.end, partitions)
+                appends = append_markers(self._node, order.end, partitions)
                 self._after(order, leader, appends.errors)
                 if appends.uncommitted:
-                    self._broker.supervisor.spawn(
+                    self._node.supervisor.spawn(
                         "transaction-markers-commit", self._after_commit(order, leader, appends.uncommitted)
                     )
         destination.is_served = False
 
     async def _after_commit(self, order: Order, leader: int, appended: list[AppendedMarker]) -> None:
-        self._after(order, leader, await until_committed(self._broker, appended))
+        self._after(order, leader, await until_committed(self._node, appended))
 
     # -- partitions that another broker leads ----------------------------------------------------------
 
@@ -192,7 +192,7 @@ class TransactionMarkers:
             if not orders:
                 continue
             try:
-                answer = await ask_broker(self._broker, PURPOSE, leader, _request(orders))
+                answer = await ask_broker(self._node, PURPOSE, leader, _request(orders))
             except PeerUnreachable as problem:
                 log.info("markers did not get to broker=%d reason=%s", leader, problem)
                 answer = WriteTxnMarkersResponse()
@@ -238,7 +238,7 @@ class TransactionMarkers:
     def _retry_while_open(self) -> None:
         if self._orders and not self._retry_pending:
             self._retry_pending = True
-            self._broker.supervisor.spawn("retry-transaction-markers", self._retry())
+            self._node.supervisor.spawn("retry-transaction-markers", self._retry())
 
     async def _retry(self) -> None:
         while self._orders:

@@ -20,25 +20,26 @@ from ottla.protocol.record_batch import NO_PRODUCER_ID
 from ottla.protocol.records.framing import Coordinator
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.coordinators.node import TransactionShardNode
+    from ottla.broker.parts import Cluster
 
 log = logging.getLogger("ottla.broker.transactions")
 
 
-def transaction_family(broker: Broker) -> ShardFamily:
+def transaction_family(node: TransactionShardNode) -> ShardFamily:
     """The shards of `__transaction_state`."""
-    markers = TransactionMarkers(broker)
+    markers = TransactionMarkers(node)
 
     def make(_: Moment) -> Shard:
-        return Shard(transaction_settings(broker))
+        return Shard(transaction_settings(node))
 
     def perform(runner: ShardRunner, effect: Any) -> None:
         match effect:
             case WriteMarkers():
                 markers.write(runner, effect)
             case ObtainProducerId(ticket):
-                broker.supervisor.spawn(
-                    f"producer-id-{runner.partition}", _obtain_producer_id(broker, runner, ticket)
+                node.supervisor.spawn(
+                    f"producer-id-{runner.partition}", _obtain_producer_id(node, runner, ticket)
                 )
             case _:
                 raise TypeError(f"{effect} is no effect of a transaction shard")
@@ -55,23 +56,23 @@ def transaction_family(broker: Broker) -> ShardFamily:
     )
 
 
-def transaction_settings(broker: Broker) -> TransactionSettings:
+def transaction_settings(node: Cluster) -> TransactionSettings:
     """The broker's settings for transactions, and the cluster's transaction version."""
-    config = broker.config
+    config = node.config
     return TransactionSettings(
         max_timeout_ms=config[broker_settings.TRANSACTION_MAX_TIMEOUT_MS],
         abort_interval_ms=config[broker_settings.TRANSACTION_ABORT_TIMED_OUT_TRANSACTION_CLEANUP_INTERVAL_MS],
         expiration_ms=config[broker_settings.TRANSACTIONAL_ID_EXPIRATION_MS],
         expiry_interval_ms=config[broker_settings.TRANSACTION_REMOVE_EXPIRED_TRANSACTION_CLEANUP_INTERVAL_MS],
         two_phase_commit_enabled=config[broker_settings.TRANSACTION_TWO_PHASE_COMMIT_ENABLE],
-        transaction_version=broker.image.features.get(TRANSACTION_VERSION, 0),
+        transaction_version=node.image.features.get(TRANSACTION_VERSION, 0),
     )
 
 
-async def _obtain_producer_id(broker: Broker, runner: ShardRunner, ticket: int) -> None:
+async def _obtain_producer_id(node: TransactionShardNode, runner: ShardRunner, ticket: int) -> None:
     producer_id, error = NO_PRODUCER_ID, ErrorCode.NONE
     try:
-        producer_id = await broker.producer_ids.next_id()
+        producer_id = await node.producer_ids.next_id()
     except KafkaError as problem:
         log.warning("no producer id to be had: %s", problem)
         error = problem.code

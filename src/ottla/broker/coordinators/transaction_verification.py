@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
+from ottla.broker.parts import Clock, Cluster, Loop
 from ottla.core.settings import broker_settings
 from ottla.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from ottla.protocol.messages.produce_request import ProduceRequest
@@ -30,7 +31,7 @@ from ottla.protocol.schema import Buffer
 from ottla.storage.producer_states import Verification
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.replication.replica_manager import ReplicaManager
 
 TopicPartition = tuple[str, int]
 #: A partition as the request names it: by topic name, or from v13 on by topic id.
@@ -46,6 +47,20 @@ _TEMPORARY = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
+
+
+class VerificationNode(Cluster, Clock, Loop, Protocol):
+    """What the verification of transactional appends uses of its node."""
+
+    @property
+    def replicas(self) -> ReplicaManager:
+        """The partitions with a replica here."""
+        ...
+
+    @property
+    def transactions(self) -> TransactionGate:
+        """The way to the transaction coordinators."""
+        ...
 
 
 class TransactionGate(Protocol):
@@ -86,7 +101,7 @@ NOT_TRANSACTIONAL: Final[Mapping[NamedPartition, Verified]] = MappingProxyType({
 class TransactionalAppends:
     """The transactional batches of one produce request."""
 
-    broker: Broker
+    node: VerificationNode
     transactional_id: str
     producer_id: int
     producer_epoch: int
@@ -106,10 +121,10 @@ class TransactionalAppends:
         """Find out in which partitions the transaction is not open yet."""
         self.outcome.clear()
         self.unverified.clear()
-        now_ms = self.broker.now_ms()
+        now_ms = self.node.now_ms()
         for named, (topic, index), sequence in self.batches:
             try:
-                producers = self.broker.replicas.partition(topic, index).log.producers
+                producers = self.node.replicas.partition(topic, index).log.producers
                 verification = producers.begin_verification(
                     self.producer_id,
                     self.producer_epoch,
@@ -125,17 +140,17 @@ class TransactionalAppends:
 
     async def verify(self) -> Mapping[NamedPartition, Verified]:
         """Ask the coordinator; what it said of every partition that was in question."""
-        config = self.broker.config
+        config = self.node.config
         patience_ms = min(
             config[broker_settings.ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MAX_MS],
             config[broker_settings.REQUEST_TIMEOUT_MS],
         )
-        started = self.broker.loop.time()
+        started = self.node.loop.time()
         while True:
             errors = await self._ask()
             if ErrorCode.CONCURRENT_TRANSACTIONS not in errors.values() or not self.adds_partitions:
                 break
-            if (self.broker.loop.time() - started) * 1000 >= patience_ms:
+            if (self.node.loop.time() - started) * 1000 >= patience_ms:
                 break
             await asyncio.sleep(config[broker_settings.ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MS] / 1000)
             self.begin()
@@ -149,7 +164,7 @@ class TransactionalAppends:
         return self.outcome
 
     async def _ask(self) -> Mapping[TopicPartition, ErrorCode]:
-        gate: TransactionGate = self.broker.transactions
+        gate: TransactionGate = self.node.transactions
         return await gate.add_partitions(
             self.transactional_id,
             self.producer_id,
@@ -173,7 +188,7 @@ class TransactionalAppends:
 
 
 def find_transactional_appends(
-    broker: Broker, request: ProduceRequest, version: int
+    node: VerificationNode, request: ProduceRequest, version: int
 ) -> TransactionalAppends | None:
     """The request's transactional batches, looked up in their logs; None if there is nothing to verify.
 
@@ -186,7 +201,7 @@ def find_transactional_appends(
             if header is None:
                 continue
             if version >= _FIRST_VERSION_WITH_TOPIC_IDS:
-                known = broker.image.topics_by_id.get(topic.topic_id)
+                known = node.image.topics_by_id.get(topic.topic_id)
                 if known is not None:
                     found.append(((topic.topic_id, data.index), (known.name, data.index), header))
             else:
@@ -195,7 +210,7 @@ def find_transactional_appends(
         return None
     first = found[0][2]
     appends = TransactionalAppends(
-        broker,
+        node,
         request.transactional_id or "",
         first.producer_id,
         first.producer_epoch,
@@ -212,7 +227,7 @@ def find_transactional_appends(
         for topic in request.topic_data:
             name = topic.topic_id if version >= _FIRST_VERSION_WITH_TOPIC_IDS else topic.name
             appends.outcome.update(((name, data.index), refused) for data in topic.partition_data)
-    elif appends.adds_partitions or broker.replicas.verifies_transactions:
+    elif appends.adds_partitions or node.replicas.verifies_transactions:
         appends.begin()
     return appends
 

@@ -25,6 +25,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, cast
 
 from ottla.broker.network.answer_memory import AnswerMemory
+from ottla.broker.network.context import Session
 from ottla.broker.network.flood_log import FloodLog
 from ottla.broker.network.polling import SMALL_REQUEST_BYTES
 from ottla.broker.network.request_memory import RequestMemory
@@ -113,6 +114,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         "held_since",
         "last_active",
         "listener_name",
+        "session",
     )
 
     def __init__(
@@ -125,6 +127,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     ) -> None:
         self.listener_name = listener_name
         self.client_host = client_host
+        self.session = Session(client_host, listener_name, connection=self)
         self.last_active = loop.time()
         self.held_since = 0.0
         self._loop = loop

@@ -13,6 +13,8 @@ def error_answer(key: int, request: Message, error: KafkaError) -> Message | Non
     """`error` said for the whole request, or for each thing in it; None where there is no field for it."""
     answer = response_class(key)()
     text = str(error) or None
+    if key == ApiKey.PRODUCE:
+        return _by_partition(request, error.code, text)
     if hasattr(answer, "error_code"):
         answer.error_code = ErrorCode(error.code)
         if hasattr(answer, "error_message"):
@@ -63,6 +65,37 @@ def _by_topic(key: int, request: Message, code: ErrorCode, text: str | None) -> 
         )
     return CreateTopicsResponse(
         topics=[CreatableTopicResult(name=name, error_code=code, error_message=text) for name in names]
+    )
+
+
+def _by_partition(request: Message, code: ErrorCode, text: str | None) -> Message:
+    from ottla.protocol.messages.produce_request import ProduceRequest
+    from ottla.protocol.messages.produce_response import (
+        PartitionProduceResponse,
+        ProduceResponse,
+        TopicProduceResponse,
+    )
+
+    assert isinstance(request, ProduceRequest)
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(
+                        index=data.index,
+                        error_code=code,
+                        base_offset=-1,
+                        log_append_time_ms=-1,
+                        log_start_offset=-1,
+                        error_message=text,
+                    )
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
     )
 
 

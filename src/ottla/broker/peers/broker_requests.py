@@ -6,35 +6,45 @@ registered, is not there: nobody knows whether what it says still holds.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from ottla.broker.parts import Cluster
 from ottla.broker.peers.peers import PeerAddress, PeerUnreachable
 from ottla.core.settings import broker_settings
 from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.peers.peers import PeerConnections
 
 
-def address_of_broker(broker: Broker, node_id: int) -> PeerAddress | None:
+class PeersNode(Cluster, Protocol):
+    """What requests to other brokers use of their node."""
+
+    @property
+    def peers(self) -> PeerConnections:
+        """Connections to other nodes."""
+        ...
+
+
+def address_of_broker(node: PeersNode, node_id: int) -> PeerAddress | None:
     """Where another broker listens for brokers; None while it is not there."""
-    registered = broker.image.brokers.get(node_id)
+    registered = node.image.brokers.get(node_id)
     if registered is None or registered.fenced:
         return None
-    endpoint = registered.endpoint(broker.config.inter_broker_listener_name)
+    endpoint = registered.endpoint(node.config.inter_broker_listener_name)
     return None if endpoint is None else PeerAddress(endpoint.host, endpoint.port)
 
 
 async def ask_broker(
-    broker: Broker, purpose: str, node_id: int, request: Message, *, timeout_ms: int | None = None
+    node: PeersNode, purpose: str, node_id: int, request: Message, *, timeout_ms: int | None = None
 ) -> Message:
     """The other broker's answer, awaited for `timeout_ms` (else request.timeout.ms).
 
     Requests of one purpose are answered in order. Raises PeerUnreachable, also when it is not there.
     """
-    address = address_of_broker(broker, node_id)
+    address = address_of_broker(node, node_id)
     if address is None:
         raise PeerUnreachable(f"broker {node_id} is not there")
     if timeout_ms is None:
-        timeout_ms = broker.config[broker_settings.REQUEST_TIMEOUT_MS]
-    return await broker.peers.ask(purpose, address, request, timeout_ms=timeout_ms)
+        timeout_ms = node.config[broker_settings.REQUEST_TIMEOUT_MS]
+    return await node.peers.ask(purpose, address, request, timeout_ms=timeout_ms)

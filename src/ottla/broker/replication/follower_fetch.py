@@ -24,10 +24,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.broker.network.connection import Reply
 from ottla.broker.network.context import RequestContext
+from ottla.broker.parts import Loop
 from ottla.broker.replication.partition import Partition
 from ottla.core.replica.fetch_sessions import FetchedPartition, FetchPlan, FetchSession, PartitionKey
 from ottla.core.replica.leader import FetcherTimes
@@ -39,7 +40,8 @@ from ottla.protocol.messages.fetch_response import EpochEndOffset, PartitionData
 from ottla.storage.errors import LogCorruption, OffsetOutOfRange
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.replication.replica_manager import ReplicaManager
+    from ottla.core.replica.fetch_sessions import FetchSessionCache
 
 log = logging.getLogger("ottla.broker.replication")
 
@@ -51,15 +53,29 @@ MakeReply = Callable[[Answers, bool], Reply]
 """The reply with these answers; whether one of them is an error."""
 
 
+class FollowerFetchNode(Loop, Protocol):
+    """What followers' fetches use of their node."""
+
+    @property
+    def replicas(self) -> ReplicaManager:
+        """The partitions with a replica here."""
+        ...
+
+    @property
+    def fetch_sessions(self) -> FetchSessionCache:
+        """Fetch sessions of consumers and followers."""
+        ...
+
+
 class SessionWatch:
     """What of a session's partitions may have news. Closed with its session."""
 
-    def __init__(self, broker: Broker, session: FetchSession | None) -> None:
+    def __init__(self, node: FollowerFetchNode, session: FetchSession | None) -> None:
         self.times = FetcherTimes()
         self.marked: dict[PartitionKey, None] = {}
         self.wake: Callable[[], None] | None = None
         """Called after an append, once a turn of the loop, while a fetch waits."""
-        self._broker = broker
+        self._node = node
         self._session = session
         self._watched: dict[PartitionKey, tuple[Partition, Callable[[], None], Callable[[], None]]] = {}
         self._wake_scheduled = False
@@ -97,7 +113,7 @@ class SessionWatch:
         self._committed(key)
         if self.wake is not None and not self._wake_scheduled:
             self._wake_scheduled = True
-            self._broker.loop.call_soon(self._wake)
+            self._node.loop.call_soon(self._wake)
 
     def _wake(self) -> None:
         self._wake_scheduled = False
@@ -106,10 +122,10 @@ class SessionWatch:
 
     def _is_idle(self) -> bool:
         """Whether nobody has fetched for long; the session ends then."""
-        if self.wake is not None or self._broker.loop.time() * 1000 - self.times.last_fetch_ms < IDLE_MS:
+        if self.wake is not None or self._node.loop.time() * 1000 - self.times.last_fetch_ms < IDLE_MS:
             return False
         if self._session is not None:
-            self._broker.fetch_sessions.drop(self._session.session_id)
+            self._node.fetch_sessions.drop(self._session.session_id)
         self.close()
         return True
 
@@ -119,10 +135,10 @@ class FollowerFetch:
 
     __slots__ = (
         "_answers",
-        "_broker",
         "_failed",
         "_future",
         "_make_reply",
+        "_node",
         "_plan",
         "_read_bytes",
         "_replica_epoch",
@@ -135,7 +151,7 @@ class FollowerFetch:
 
     def __init__(
         self,
-        broker: Broker,
+        node: FollowerFetchNode,
         context: RequestContext,
         request: FetchRequest,
         plan: FetchPlan,
@@ -143,7 +159,7 @@ class FollowerFetch:
         make_reply: MakeReply,
     ) -> None:
         """`replica`: the follower's node id and its broker epoch, -1 if it does not say."""
-        self._broker = broker
+        self._node = node
         self._request = request
         self._plan = plan
         self._replica_id, self._replica_epoch = replica
@@ -157,7 +173,7 @@ class FollowerFetch:
         session = plan.session
         watch = session.watch if session is not None else None
         if watch is None:
-            watch = SessionWatch(broker, session)
+            watch = SessionWatch(node, session)
             if session is not None:
                 session.watch = watch
         assert isinstance(watch, SessionWatch)
@@ -168,7 +184,7 @@ class FollowerFetch:
     ) -> Reply | asyncio.Future[Reply]:
         """Answer at once, or with a future when the request has to wait."""
         watch, plan = self._watch, self._plan
-        watch.times.last_fetch_ms = int(self._broker.loop.time() * 1000)
+        watch.times.last_fetch_ms = int(self._node.loop.time() * 1000)
         for key in forgotten:
             watch.forget(key)
         if plan.session is None:
@@ -181,7 +197,7 @@ class FollowerFetch:
         self._read(todo, partitions, is_first=True)
         if not self._may_wait():
             return self._reply()
-        loop = self._broker.loop
+        loop = self._node.loop
         self._future = loop.create_future()
         self._future.add_done_callback(self._forget)
         self._timer = loop.call_later(self._request.max_wait_ms / 1000, self._complete)
@@ -261,7 +277,7 @@ class FollowerFetch:
         self, key: PartitionKey, wanted: FetchedPartition, left: int, is_first: bool
     ) -> tuple[PartitionData, bool]:
         """The answer, and whether there is nothing more to send."""
-        replicas = self._broker.replicas
+        replicas = self._node.replicas
         topic, index = key
         try:
             if isinstance(topic, str):
@@ -309,7 +325,7 @@ class FollowerFetch:
         self, partition: Partition, wanted: FetchedPartition, data: PartitionData, left: int
     ) -> bool:
         """Put the log's batches into `data`; whether these are all."""
-        quota = self._broker.replicas.quotas.leader
+        quota = self._node.replicas.quotas.leader
         throttled = (
             quota.is_limited
             and self._replica_id not in partition.leader.isr

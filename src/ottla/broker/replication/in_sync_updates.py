@@ -27,7 +27,7 @@ from ottla.protocol.messages.alter_partition_response import AlterPartitionRespo
 from ottla.protocol.messages.alter_partition_response import PartitionData as Answer
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.replication.node import UpdatesNode
 
 log = logging.getLogger("ottla.broker")
 
@@ -55,8 +55,8 @@ class _Wanted(NamedTuple):
 class InSyncUpdates:
     """The in-sync sets that this broker asks for. Used on the event loop only."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, node: UpdatesNode) -> None:
+        self._node = node
         self._wanted: dict[tuple[UUID, int], _Wanted] = {}
         self._news = asyncio.Event()
 
@@ -78,7 +78,7 @@ class InSyncUpdates:
     async def _send(self, batch: Sequence[_Wanted]) -> bool:
         """Send one request. False if something of it is to be sent again."""
         try:
-            answer = await self._broker.controller_channel.ask(self._request(batch))
+            answer = await self._node.controller_channel.ask(self._request(batch))
         except KafkaError as error:
             log.warning("in-sync sets could not be changed error=%s", error.code.name)
             return self._again(batch)
@@ -107,9 +107,9 @@ class InSyncUpdates:
         return not left
 
     def _request(self, batch: Sequence[_Wanted]) -> AlterPartitionRequest:
-        broker = self._broker
+        node = self._node
         topics: dict[UUID, TopicData] = {}
-        own_epoch = broker.lifecycle.broker_epoch
+        own_epoch = node.lifecycle.broker_epoch
         for partition, _, update in batch:
             topic = topics.get(partition.topic_id)
             if topic is None:
@@ -122,8 +122,7 @@ class InSyncUpdates:
                         BrokerState(
                             broker_id=member.node_id,
                             broker_epoch=own_epoch
-                            if member.node_id == broker.node_id
-                            and member.broker_epoch == UNKNOWN_BROKER_EPOCH
+                            if member.node_id == node.node_id and member.broker_epoch == UNKNOWN_BROKER_EPOCH
                             else member.broker_epoch,
                         )
                         for member in update.isr
@@ -133,7 +132,7 @@ class InSyncUpdates:
                 )
             )
         return AlterPartitionRequest(
-            broker_id=broker.node_id, broker_epoch=own_epoch, topics=list(topics.values())
+            broker_id=node.node_id, broker_epoch=own_epoch, topics=list(topics.values())
         )
 
     def _take(self, wanted: _Wanted, answer: Answer) -> bool:

@@ -45,7 +45,7 @@ from ottla.storage.log_directory import LogDirectory
 from ottla.storage.swapping import remove_cleaned
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.replication.node import CleanerNode
     from ottla.broker.supervisor import Supervisor
 
 log = logging.getLogger("ottla.broker")
@@ -140,12 +140,12 @@ class LogCleaner:
 
     def __init__(
         self,
-        broker: Broker,
+        node: CleanerNode,
         directory: LogDirectory,
         partitions: Callable[[], Iterable[Partition]],
         work: FileWork,
     ) -> None:
-        self._broker = broker
+        self._node = node
         self._work = work
         self._partitions = partitions
         self._checkpoint = OffsetCheckpoint(directory.read_cleaner_offsets(), directory.write_cleaner_offsets)
@@ -170,7 +170,7 @@ class LogCleaner:
 
     def start(self, supervisor: Supervisor) -> None:
         """Begin to look for dirty logs, if the configuration wants it."""
-        if self._broker.config[broker_settings.LOG_CLEANER_ENABLE]:
+        if self._node.config[broker_settings.LOG_CLEANER_ENABLE]:
             self._supervisor = supervisor
             supervisor.spawn("log-cleaner", self._run())
 
@@ -208,7 +208,7 @@ class LogCleaner:
     # -- choosing -----------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        config = self._broker.config
+        config = self._node.config
         try:
             while True:
                 await self._start_due()
@@ -235,7 +235,7 @@ class LogCleaner:
 
     async def _start_due(self) -> None:
         """Begin with the dirtiest logs, as many as there are threads."""
-        while len(self._tasks) < self._broker.config[broker_settings.LOG_CLEANER_THREADS]:
+        while len(self._tasks) < self._node.config[broker_settings.LOG_CLEANER_THREADS]:
             due = await self._dirtiest()
             if due is None:
                 return
@@ -249,7 +249,7 @@ class LogCleaner:
         """Kafka's rule: of the logs that are due the one with the largest share of dirty bytes."""
         found: LogToClean | None = None
         self.max_dirty_ratio = 0.0
-        now_ms = self._broker.now_ms()
+        now_ms = self._node.now_ms()
         for number, partition in enumerate(list(self._partitions())):
             if number % LOGS_A_TURN == LOGS_A_TURN - 1:
                 await asyncio.sleep(0)
@@ -313,13 +313,13 @@ class LogCleaner:
                 group,
                 answer["size_bytes"],
                 has_transaction_index=answer["has_transaction_index"],
-                now_ms=self._broker.now_ms(),
+                now_ms=self._node.now_ms(),
             )
         return {**mapped, **answer}, end_offset
 
     def _order(self, dirty: LogToClean) -> dict[str, Any]:
         """The order for the map, with all that the process has to know of the log."""
-        config, cleaned = self._broker.config, dirty.log
+        config, cleaned = self._node.config, dirty.log
         threads = max(1, config[broker_settings.LOG_CLEANER_THREADS])
         buffer_bytes = config[broker_settings.LOG_CLEANER_DEDUPE_BUFFER_SIZE] // threads
         rate = config[broker_settings.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND]
@@ -338,7 +338,7 @@ class LogCleaner:
                 [each.producer_id, each.batches[-1].last_offset if each.batches else -1, each.epoch]
                 for each in cleaned.producers
             ],
-            "now_ms": self._broker.now_ms(),
+            "now_ms": self._node.now_ms(),
             "delete_retention_ms": cleaned.config.delete_retention_ms,
             "index_interval_bytes": cleaned.config.index_interval_bytes,
             "max_index_bytes": cleaned.config.segment_index_bytes,

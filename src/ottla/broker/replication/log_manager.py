@@ -39,7 +39,7 @@ from ottla.storage.log import Log, LogConfig
 from ottla.storage.log_directory import LogDirectory
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.replication.node import LogsNode
     from ottla.broker.supervisor import Supervisor
 
 log = logging.getLogger("ottla.broker")
@@ -53,8 +53,8 @@ NEVER_MS = 2**63 - 1
 class LogManager:
     """Opens, watches over and closes the logs of one data directory."""
 
-    def __init__(self, broker: Broker, directory: LogDirectory, work: FileWork) -> None:
-        self._broker = broker
+    def __init__(self, node: LogsNode, directory: LogDirectory, work: FileWork) -> None:
+        self._node = node
         self._work = work
         self._directory = directory
         self._logs: dict[TopicPartition, Log] = {}
@@ -69,7 +69,7 @@ class LogManager:
         )
         self._checkpointing = asyncio.Lock()
         self._clean_check_bytes = directory.clean_check_bytes()
-        broker.quorum.log.leave_checkpoints_to(self.before_metadata_shortening)
+        node.quorum.log.leave_checkpoints_to(self.before_metadata_shortening)
         self._flush_wanted = asyncio.Event()
         self._doomed: list[tuple[int, Path]] = []
         self._last_flush_ms: dict[TopicPartition, int] = {}
@@ -88,7 +88,7 @@ class LogManager:
                 None,
                 topic.topic_id,
             )
-            if old_topic or known is None or self._broker.node_id not in known.replicas:
+            if old_topic or known is None or self._node.node_id not in known.replicas:
                 self._directory.set_stray_aside(found.path)
 
     def open_or_create(
@@ -106,7 +106,7 @@ class LogManager:
         opened = Log.open(
             path,
             config,
-            now_ms=self._broker.now_ms(),
+            now_ms=self._node.now_ms(),
             recovery_point=self._recovery_points.offsets.get(key, 0),
             log_start_offset=self._log_start_offsets.offsets.get(key, 0),
             clean_shutdown=self._directory.clean_shutdown,
@@ -137,7 +137,7 @@ class LogManager:
         if renamed is None:
             log.warning("directory of a deleted partition was gone already path=%s", doomed.directory)
         else:
-            self._doomed.append((self._broker.now_ms() + doomed.config.file_delete_delay_ms, renamed))
+            self._doomed.append((self._node.now_ms() + doomed.config.file_delete_delay_ms, renamed))
 
     @property
     def _checkpoints(self) -> tuple[OffsetCheckpoint, ...]:
@@ -162,7 +162,7 @@ class LogManager:
             flush_ms=config[topic_settings.FLUSH_MS],
             file_delete_delay_ms=config[topic_settings.FILE_DELETE_DELAY_MS],
             cleanup_policy=frozenset(cleanup_policy),
-            producer_id_expiration_ms=self._broker.config[broker_settings.PRODUCER_ID_EXPIRATION_MS],
+            producer_id_expiration_ms=self._node.config[broker_settings.PRODUCER_ID_EXPIRATION_MS],
             delete_retention_ms=config[topic_settings.DELETE_RETENTION_MS],
             min_compaction_lag_ms=config[topic_settings.MIN_COMPACTION_LAG_MS],
             max_compaction_lag_ms=config[topic_settings.MAX_COMPACTION_LAG_MS],
@@ -175,7 +175,7 @@ class LogManager:
         self, supervisor: Supervisor, high_watermarks: Callable[[], Iterable[tuple[Log, int]]]
     ) -> None:
         """Begin retention, flushing and checkpointing. `high_watermarks` gives every log with its own."""
-        config = self._broker.config
+        config = self._node.config
 
         async def retention() -> None:
             await self.enforce_retention(high_watermarks())
@@ -215,7 +215,7 @@ class LogManager:
 
     async def _flush_by_time(self) -> None:
         """flush.ms: logs that hold something unsynced for that long."""
-        now_ms = self._broker.now_ms()
+        now_ms = self._node.now_ms()
         for key, each in list(self._logs.items()):
             if each.config.flush_ms == NEVER_MS or each.is_deleted:
                 continue
@@ -230,7 +230,7 @@ class LogManager:
 
     async def enforce_retention(self, logs: Iterable[tuple[Log, int]]) -> None:
         """Delete segments that are too old or too many."""
-        now_ms = self._broker.now_ms()
+        now_ms = self._node.now_ms()
         for each, high_watermark in list(logs):  # deleted ones among them after the first turn: see Log
             deleted = each.enforce_retention(now_ms, high_watermark)
             if deleted:
@@ -242,7 +242,7 @@ class LogManager:
 
     async def remove_deleted_files(self) -> None:
         """Remove files and directories whose file.delete.delay.ms is over."""
-        now_ms = self._broker.now_ms()
+        now_ms = self._node.now_ms()
         for each in list(self._logs.values()):
             each.remove_deleted_files(now_ms)
         due = [path for due_ms, path in self._doomed if due_ms <= now_ms]
@@ -251,7 +251,7 @@ class LogManager:
             await self._work.run(partial(self._directory.remove_deleted, path))
 
     async def _expire_producers(self) -> None:
-        now_ms = self._broker.now_ms()
+        now_ms = self._node.now_ms()
         for each in list(self._logs.values()):
             each.producers.expire(now_ms)
 
@@ -305,7 +305,7 @@ class LogManager:
 
     def _collect_offsets(self) -> None:
         points, starts = self._recovery_points.offsets, self._log_start_offsets.offsets
-        points[METADATA_TOPIC, 0] = self._broker.controller.recovery_point
+        points[METADATA_TOPIC, 0] = self._node.controller.recovery_point
         for key, each in self._logs.items():
             points[key] = each.recovery_point
             if each.log_start_offset > each.segment_base_offsets[0]:

@@ -10,18 +10,28 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from ottla.broker.parts import Cluster
 from ottla.core.settings import broker_settings
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.replication.partition import Partition
+    from ottla.broker.replication.replica_manager import ReplicaManager
 
 log = logging.getLogger("ottla.broker.transactions")
 
 TopicPartition = tuple[str, int]
+
+
+class MarkersNode(Cluster, Protocol):
+    """What appends of markers use of their node."""
+
+    @property
+    def replicas(self) -> ReplicaManager:
+        """The partitions with a replica here."""
+        ...
 
 
 class TransactionEnd(NamedTuple):
@@ -50,19 +60,21 @@ class MarkerAppends(NamedTuple):
 
 
 def append_markers(
-    broker: Broker, end: TransactionEnd, partitions: Sequence[TopicPartition]
+    node: MarkersNode, end: TransactionEnd, partitions: Sequence[TopicPartition]
 ) -> MarkerAppends:
     """Append a marker to each of the partitions. Raises nothing."""
     appends = MarkerAppends({}, [])
     for partition in partitions:
-        _append(broker, end, partition, appends)
+        _append(node, end, partition, appends)
     return appends
 
 
-def _append(broker: Broker, end: TransactionEnd, partition: TopicPartition, appends: MarkerAppends) -> None:
+def _append(
+    node: MarkersNode, end: TransactionEnd, partition: TopicPartition, appends: MarkerAppends
+) -> None:
     topic, index = partition
     try:
-        offset = broker.replicas.append_end_transaction_marker(
+        offset = node.replicas.append_end_transaction_marker(
             topic,
             index,
             end.producer_id,
@@ -71,7 +83,7 @@ def _append(broker: Broker, end: TransactionEnd, partition: TopicPartition, appe
             end.committed,
             transaction_version=end.transaction_version,
         )
-        held = broker.replicas.partition(topic, index)
+        held = node.replicas.partition(topic, index)
     except KafkaError as error:
         appends.errors[partition] = error.code
     except OSError as problem:
@@ -85,9 +97,9 @@ def _append(broker: Broker, end: TransactionEnd, partition: TopicPartition, appe
 
 
 async def until_committed(
-    broker: Broker, appended: Sequence[AppendedMarker]
+    node: MarkersNode, appended: Sequence[AppendedMarker]
 ) -> dict[TopicPartition, ErrorCode]:
     """Wait for the markers, for request.timeout.ms at most; what became of each. Raises nothing."""
-    timeout_ms = broker.config[broker_settings.REQUEST_TIMEOUT_MS]
+    timeout_ms = node.config[broker_settings.REQUEST_TIMEOUT_MS]
     codes = await asyncio.gather(*(each.held.committed(each.offset + 1, timeout_ms) for each in appended))
     return {each.partition: code for each, code in zip(appended, codes, strict=True)}

@@ -66,9 +66,9 @@ from ottla.storage.errors import StorageError
 from ottla.storage.log import Log
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.replication.log_cleaner import LogCleaner
     from ottla.broker.replication.log_manager import LogManager
+    from ottla.broker.replication.node import FetchersNode
     from ottla.broker.replication.replication_quota import ReplicationQuotas
 
 log = logging.getLogger("ottla.broker.replication")
@@ -129,15 +129,15 @@ class ReplicaFetchers:
     """All fetchers of this broker. Used on the event loop only."""
 
     def __init__(
-        self, broker: Broker, logs: LogManager, cleaner: LogCleaner, quotas: ReplicationQuotas
+        self, node: FetchersNode, logs: LogManager, cleaner: LogCleaner, quotas: ReplicationQuotas
     ) -> None:
-        self.broker = broker
+        self.node = node
         self.logs = logs
         self.cleaner = cleaner
         self.quotas = quotas
         self._fetchers: dict[tuple[int, int], _Fetcher] = {}
         self._of_partition: dict[Key, _Fetcher] = {}
-        self._fetchers_a_leader: int = broker.config[broker_settings.NUM_REPLICA_FETCHERS]
+        self._fetchers_a_leader: int = node.config[broker_settings.NUM_REPLICA_FETCHERS]
 
     def follow(self, partition: Partition) -> None:
         """Copy the partition from its follower's leader from now on; stop if it has none."""
@@ -150,7 +150,7 @@ class ReplicaFetchers:
         fetcher = self._fetchers.get((follower.leader_id, number))
         if fetcher is None:
             fetcher = self._fetchers[follower.leader_id, number] = _Fetcher(self, follower.leader_id, number)
-            self.broker.supervisor.spawn(f"replica-fetcher-{follower.leader_id}-{number}", fetcher.run())
+            self.node.supervisor.spawn(f"replica-fetcher-{follower.leader_id}-{number}", fetcher.run())
         self._of_partition[key] = fetcher
         fetcher.add(key, _Followed(partition, follower))
 
@@ -163,7 +163,7 @@ class ReplicaFetchers:
 
     def configure(self, partitions: Callable[[], Iterable[Partition]]) -> None:
         """Take over changed settings."""
-        wanted = self.broker.config[broker_settings.NUM_REPLICA_FETCHERS]
+        wanted = self.node.config[broker_settings.NUM_REPLICA_FETCHERS]
         if wanted != self._fetchers_a_leader:
             self._fetchers_a_leader = wanted
             for partition in list(partitions()):
@@ -175,8 +175,8 @@ class _Fetcher:
 
     def __init__(self, owner: ReplicaFetchers, leader_id: int, number: int) -> None:
         self._owner = owner
-        self._broker = owner.broker
-        self._loop = owner.broker.loop
+        self._node = owner.node
+        self._loop = owner.node.loop
         self._leader_id = leader_id
         self._number = number
         self._active: dict[Key, _Followed] = {}
@@ -222,7 +222,7 @@ class _Fetcher:
 
     def _pause_after(self, key: Key, followed: _Followed) -> None:
         """After a failure: longer each time."""
-        longest = self._broker.config[broker_settings.REPLICA_FETCH_BACKOFF_MS] / 1000
+        longest = self._node.config[broker_settings.REPLICA_FETCH_BACKOFF_MS] / 1000
         followed.failures += 1
         seconds = min(FIRST_PAUSE_SECONDS * 2 ** min(followed.failures, 16), longest)
         self._pause(key, seconds)
@@ -284,7 +284,7 @@ class _Fetcher:
         """Nothing can be had from the leader: try again later, with a new session."""
         if not self._failures:
             log.warning("fetch failed leader=%d fetcher=%d: %s", self._leader_id, self._number, reason)
-        longest = self._broker.config[broker_settings.REPLICA_FETCH_BACKOFF_MS] / 1000
+        longest = self._node.config[broker_settings.REPLICA_FETCH_BACKOFF_MS] / 1000
         self._failures += 1
         self._session_id = 0
         self._begin_session()
@@ -292,14 +292,14 @@ class _Fetcher:
 
     async def _ask(self, request: FetchRequest) -> FetchResponse | None:
         """The answer; None if the request was left alone for partitions that came meanwhile."""
-        address = address_of_broker(self._broker, self._leader_id)
+        address = address_of_broker(self._node, self._leader_id)
         if address is None:
             raise PeerUnreachable(f"broker {self._leader_id} is not there")
         purpose = f"replica-fetch-{self._number}" + ("b" if self._connection else "")
-        timeout_ms = self._broker.config[broker_settings.REPLICA_SOCKET_TIMEOUT_MS]
+        timeout_ms = self._node.config[broker_settings.REPLICA_SOCKET_TIMEOUT_MS]
 
         async def ask() -> FetchResponse:
-            answer = await self._broker.peers.ask(purpose, address, request, timeout_ms=timeout_ms)
+            answer = await self._node.peers.ask(purpose, address, request, timeout_ms=timeout_ms)
             assert isinstance(answer, FetchResponse)
             return answer
 
@@ -330,7 +330,7 @@ class _Fetcher:
         self._session_epoch = 0
 
     def _request(self) -> FetchRequest:
-        config = self._broker.config
+        config = self._node.config
         is_full = self._session_epoch == 0
         named = self._active if is_full else self._changed
         topics: dict[UUID, FetchTopic] = {}
@@ -366,7 +366,7 @@ class _Fetcher:
         self._changed = {}
         return FetchRequest(
             replica_state=ReplicaState(
-                replica_id=self._broker.node_id, replica_epoch=self._broker.lifecycle.broker_epoch
+                replica_id=self._node.node_id, replica_epoch=self._node.lifecycle.broker_epoch
             ),
             max_wait_ms=config[broker_settings.REPLICA_FETCH_WAIT_MAX_MS],
             min_bytes=config[broker_settings.REPLICA_FETCH_MIN_BYTES],
@@ -475,8 +475,8 @@ class _Fetcher:
                 if start != stored.log_end_offset:
                     raise CorruptBatch(f"a batch begins at {first}, before the log's end")
                 # The leader's log begins within this batch (DeleteRecords), and this one is empty.
-                stored.truncate_fully(first, now_ms=self._broker.now_ms())
-            result = stored.append(batches.data, batches.headers, now_ms=self._broker.now_ms())
+                stored.truncate_fully(first, now_ms=self._node.now_ms())
+            result = stored.append(batches.data, batches.headers, now_ms=self._node.now_ms())
             if first < start:
                 stored.advance_log_start_offset(start)
         except (CorruptBatch, OSError, StorageError, ValueError) as problem:
@@ -500,7 +500,7 @@ class _Fetcher:
         """Shorten logs, once what was said of their longer selves is taken back on the disk."""
         lowered: list[tuple[Log, int]] = [(each.followed.partition.log, each.effect.offset) for each in cuts]
         await self._owner.logs.before_truncation(lowered)
-        now_ms = self._broker.now_ms()
+        now_ms = self._node.now_ms()
         for followed, end_offset, effect in cuts:
             partition = followed.partition
             stored = partition.log
@@ -555,17 +555,17 @@ class _Fetcher:
                 )
             )
         request = ListOffsetsRequest(
-            replica_id=self._broker.node_id, isolation_level=0, topics=list(topics.values())
+            replica_id=self._node.node_id, isolation_level=0, topics=list(topics.values())
         )
-        address = address_of_broker(self._broker, self._leader_id)
+        address = address_of_broker(self._node, self._leader_id)
         if address is None:
             raise LeaderUnusable(f"broker {self._leader_id} is not there")
         try:
-            answer = await self._broker.peers.ask(
+            answer = await self._node.peers.ask(
                 "replica-offsets",
                 address,
                 request,
-                timeout_ms=self._broker.config[broker_settings.REPLICA_SOCKET_TIMEOUT_MS],
+                timeout_ms=self._node.config[broker_settings.REPLICA_SOCKET_TIMEOUT_MS],
             )
         except PeerUnreachable as problem:
             raise LeaderUnusable(str(problem)) from problem

@@ -20,9 +20,9 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.broker.replication.file_work import FileWork
 from ottla.broker.replication.in_sync_updates import InSyncUpdates
@@ -68,18 +68,12 @@ from ottla.storage.producer_states import Verification
 from ottla.storage.timestamp_search import TimestampedOffset
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.replication.node import ReplicasNode
     from ottla.broker.supervisor import Supervisor
 
 log = logging.getLogger("ottla.broker")
 
 GROUP_TOPIC = "__consumer_offsets"
-#: topic -> the broker's attribute that coordinates what is in it
-COORDINATORS = {
-    GROUP_TOPIC: "groups",
-    "__transaction_state": "transactions",
-    "__share_group_state": "share_coordinator",
-}
 SEARCHES = 2
 """Searches by timestamp at a time: each may hold a batch of 128 MiB."""
 NO_TIMESTAMP = -1
@@ -117,36 +111,57 @@ class CheckedBatch(NamedTuple):
     now_ms: int
 
 
+class PartitionCoordinator(Protocol):
+    """Coordinates what is in the partitions of its topic that are led here."""
+
+    def on_elected(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads the partition now."""
+        ...
+
+    def on_resigned(self, partition: int) -> None:
+        """This broker leads the partition no more; unknown partitions are no error."""
+        ...
+
+
+#: A marker was appended to a partition at an offset: (partition, offset, producer id and epoch, committed).
+OnTransactionEnd = Callable[[int, int, int, int, bool], None]
+#: Topics are gone: their ids and names.
+OnTopicsDeleted = Callable[[Sequence[tuple[uuid.UUID, str]]], None]
+
+
 class ReplicaManager:
     """All partitions with a replica on this broker."""
 
-    def __init__(self, broker: Broker, directory: LogDirectory) -> None:
-        self._broker = broker
+    def __init__(self, node: ReplicasNode, directory: LogDirectory) -> None:
+        self._node = node
         self._file_work = FileWork()
-        self._logs = LogManager(broker, directory, self._file_work)
-        self.cleaner = LogCleaner(broker, directory, self.partitions, self._file_work)
-        self.quotas = ReplicationQuotas(broker)
-        self._fetchers = ReplicaFetchers(broker, self._logs, self.cleaner, self.quotas)
-        self._updates = InSyncUpdates(broker)
+        self._logs = LogManager(node, directory, self._file_work)
+        self.cleaner = LogCleaner(node, directory, self.partitions, self._file_work)
+        self.quotas = ReplicationQuotas(node)
+        self._fetchers = ReplicaFetchers(node, self._logs, self.cleaner, self.quotas)
+        self._updates = InSyncUpdates(node)
         self._partitions: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[uuid.UUID, dict[int, Partition]] = {}
         # What of them is led here, for the look-up of every produce and fetch.
         self._led: dict[str, dict[int, Partition]] = {}
         self._led_by_id: dict[uuid.UUID, dict[int, Partition]] = {}
+        self._coordinators: Mapping[str, PartitionCoordinator] = {}
+        self._on_transaction_end: Mapping[str, OnTransactionEnd] = {}
+        self._on_topics_deleted: Sequence[OnTopicsDeleted] = ()
         self._has_roles = False
         # The one class of Kafka's own that does more than name the leader.
-        selector = broker.config[broker_settings.REPLICA_SELECTOR_CLASS]
+        selector = node.config[broker_settings.REPLICA_SELECTOR_CLASS]
         self._selects_by_rack = (selector or "").rpartition(".")[2] == RACK_AWARE_SELECTOR
         self._rules: dict[str, BatchRules] = {}
         self._log_configs: dict[str, LogConfig] = {}
         self._min_insync_replicas: dict[str, int] = {}
         self._heavy_check = asyncio.Semaphore(1)
-        self._schemas = SchemaValidation(broker.config, self._heavy_check)
+        self._schemas = SchemaValidation(node.config, self._heavy_check)
         # What topics ask of schemas, for the look-up of every produce: empty where none does.
         self._schema_rules = self._schemas.rules
         self._searches = asyncio.Semaphore(SEARCHES)
-        self.fetch_max_bytes = broker.config[broker_settings.FETCH_MAX_BYTES]
-        self.verifies_transactions: bool = broker.config[
+        self.fetch_max_bytes = node.config[broker_settings.FETCH_MAX_BYTES]
+        self.verifies_transactions: bool = node.config[
             broker_settings.TRANSACTION_PARTITION_VERIFICATION_ENABLE
         ]
 
@@ -158,7 +173,7 @@ class ReplicaManager:
             return self._led[topic][index]
         except KeyError:
             pass
-        known = self._broker.image.topics.get(topic)
+        known = self._node.image.topics.get(topic)
         if known is None or index not in known.partitions:
             raise UnknownTopicOrPartition()
         raise NotLeaderOrFollower()
@@ -169,7 +184,7 @@ class ReplicaManager:
             return self._led_by_id[topic_id][index]
         except KeyError:
             pass
-        known = self._broker.image.topics_by_id.get(topic_id)
+        known = self._node.image.topics_by_id.get(topic_id)
         if known is None:
             raise UnknownTopicId()
         return self.partition(known.name, index)
@@ -223,7 +238,7 @@ class ReplicaManager:
         """
         if acks == ACKS_ALL and partition.is_replicated and not partition.leader.has_enough_replicas:
             raise NotEnoughReplicas()
-        now_ms = self._broker.now_ms()
+        now_ms = self._node.now_ms()
         rules = self._rules[partition.topic]
         if checked is None:
             if self._schema_rules and records and partition.topic in self._schema_rules:
@@ -258,14 +273,14 @@ class ReplicaManager:
         """
         rules = self._rules[partition.topic]
         schemas = self._schema_rules.get(partition.topic)
-        now_ms = self._broker.now_ms()
+        now_ms = self._node.now_ms()
         checked = None
         if schemas is not None:  # then it need not be heavy
             with contextlib.suppress(HeavyBatch):
                 checked = validate_produced(records, rules, now_ms, zstd_allowed=zstd_allowed, on_loop=True)
         if checked is None:
             async with self._heavy_check:
-                now_ms = self._broker.now_ms()
+                now_ms = self._node.now_ms()
                 checked = await asyncio.to_thread(
                     validate_produced, records, rules, now_ms, zstd_allowed=zstd_allowed
                 )
@@ -295,7 +310,7 @@ class ReplicaManager:
         except PartitionDeleted:
             pass
         if searched.is_deleted:
-            known = self._broker.image.topics_by_id.get(partition.topic_id)
+            known = self._node.image.topics_by_id.get(partition.topic_id)
             raise UnknownTopicOrPartition() if known is None else NotLeaderOrFollower()
         return found
 
@@ -320,7 +335,7 @@ class ReplicaManager:
         partition.log.producers.check_marker(
             producer_id, producer_epoch, coordinator_epoch, transaction_version
         )
-        now_ms = self._broker.now_ms()
+        now_ms = self._node.now_ms()
         batch = memoryview(
             bytearray(
                 encode_end_transaction_marker(
@@ -333,10 +348,9 @@ class ReplicaManager:
             )
         )
         result = self._append_own(partition, batch, parse_batch_header(batch), now_ms)
-        if topic == GROUP_TOPIC:
-            self._broker.groups.on_transaction_end(
-                index, result.base_offset, producer_id, producer_epoch, committed
-            )
+        tell = self._on_transaction_end.get(topic)
+        if tell is not None:
+            tell(index, result.base_offset, producer_id, producer_epoch, committed)
         return result.base_offset
 
     async def append_records(
@@ -375,10 +389,10 @@ class ReplicaManager:
                 producers.confirmed_verification(producer.producer_id),
                 must_verify=self.verifies_transactions,
             )
-        result = self._append_own(partition, batch, header, self._broker.now_ms())
+        result = self._append_own(partition, batch, header, self._node.now_ms())
         if partition.high_watermark <= result.last_offset:
             setting = COMMIT_TIMEOUT_OF.get(topic, broker_settings.REQUEST_TIMEOUT_MS)
-            code = await partition.committed(result.last_offset + 1, self._broker.config[setting])
+            code = await partition.committed(result.last_offset + 1, self._node.config[setting])
             if code is not ErrorCode.NONE:
                 # NOT_LEADER_OR_FOLLOWER would say that nothing was written.
                 raise RequestTimedOut(f"not committed in time: {code.name}")
@@ -436,11 +450,25 @@ class ReplicaManager:
 
         Nothing is led or copied before `take_roles`.
         """
-        image = self._broker.image
+        image = self._node.image
         self._logs.set_strays_aside(image)
         for topic in image.topics.values():
             for partition in topic.partitions.values():
                 self._follow(topic, partition)
+
+    def coordinate(
+        self,
+        coordinators: Mapping[str, PartitionCoordinator],
+        on_transaction_end: Mapping[str, OnTransactionEnd],
+        on_topics_deleted: Sequence[OnTopicsDeleted],
+    ) -> None:
+        """From now on tell the coordinators, by their topics, of what becomes of their partitions.
+
+        Before `take_roles`: no partition of a coordinator is led without it.
+        """
+        self._coordinators = coordinators
+        self._on_transaction_end = on_transaction_end
+        self._on_topics_deleted = on_topics_deleted
 
     def take_roles(self) -> None:
         """This broker is registered: lead and follow what the metadata says.
@@ -451,7 +479,7 @@ class ReplicaManager:
         if not self._is_registered:
             return
         self._has_roles = True
-        for topic in self._broker.image.topics.values():
+        for topic in self._node.image.topics.values():
             for partition in topic.partitions.values():
                 self._follow(topic, partition)
 
@@ -462,12 +490,12 @@ class ReplicaManager:
 
     def on_metadata(self, delta: MetadataDelta) -> None:
         """Make the partitions follow committed metadata. Called by the controller after each change."""
-        image = self._broker.image
+        image = self._node.image
         for topic_id, name in delta.deleted_topics:
             self._drop(topic_id, name)
         if delta.deleted_topics:
-            self._broker.groups.on_topics_deleted(delta.deleted_topics)
-            self._broker.share_coordinator.on_topics_deleted(delta.deleted_topics)
+            for tell in self._on_topics_deleted:
+                tell(delta.deleted_topics)
         for topic_id, index in delta.changed_partitions:
             topic = image.topics_by_id.get(topic_id)
             if topic is not None and index in topic.partitions:
@@ -478,11 +506,11 @@ class ReplicaManager:
             self._configure_all()
         if delta.changed_brokers:
             self._look_for_joiners()
-        if not self._has_roles and self._broker.node_id in delta.changed_brokers:
+        if not self._has_roles and self._node.node_id in delta.changed_brokers:
             self.take_roles()
 
     def _configure_all(self) -> None:
-        config = self._broker.config
+        config = self._node.config
         self.fetch_max_bytes = config[broker_settings.FETCH_MAX_BYTES]
         self.verifies_transactions = config[broker_settings.TRANSACTION_PARTITION_VERIFICATION_ENABLE]
         self.quotas.configure()
@@ -493,13 +521,13 @@ class ReplicaManager:
     @property
     def _is_registered(self) -> bool:
         """Whether the metadata knows this life of the broker."""
-        registered = self._broker.image.brokers.get(self._broker.node_id)
-        return registered is not None and registered.broker_epoch == self._broker.lifecycle.broker_epoch
+        registered = self._node.image.brokers.get(self._node.node_id)
+        return registered is not None and registered.broker_epoch == self._node.lifecycle.broker_epoch
 
     def _follow(self, topic: TopicImage, image: PartitionImage) -> None:
         """Hold the partition if it has a replica here, and lead or follow as the metadata says."""
         held = self._partitions.get(topic.name, {}).get(image.partition_id)
-        if self._broker.node_id not in image.replicas:
+        if self._node.node_id not in image.replicas:
             if held is not None:
                 self._remove(held)
             return
@@ -507,7 +535,7 @@ class ReplicaManager:
             held = self._open(topic, image)
         if not self._has_roles:
             return
-        if image.leader == self._broker.node_id:
+        if image.leader == self._node.node_id:
             self._lead(held, image)
         else:
             follower = held.follower
@@ -531,7 +559,7 @@ class ReplicaManager:
         role = PartitionFollower(
             leader_id=NO_LEADER, leader_epoch=NO_LEADER, log=stored, high_watermark=committed
         )
-        partition = Partition(self._broker.loop, topic.name, index, topic.topic_id, stored, role)
+        partition = Partition(self._node.loop, topic.name, index, topic.topic_id, stored, role)
         self._partitions.setdefault(topic.name, {})[index] = partition
         self._by_id.setdefault(topic.topic_id, {})[index] = partition
         return partition
@@ -549,7 +577,7 @@ class ReplicaManager:
         stored = held.log
         stored.assign_epoch(image.leader_epoch)
         leader = PartitionLeader(
-            local_id=self._broker.node_id,
+            local_id=self._node.node_id,
             leader_epoch=image.leader_epoch,
             isr=image.isr,
             log_end_offset=stored.log_end_offset,
@@ -557,15 +585,15 @@ class ReplicaManager:
             replicas=image.replicas,
             partition_epoch=image.partition_epoch,
             min_insync_replicas=self._min_insync_replicas[held.topic],
-            lag_time_max_ms=self._broker.config[broker_settings.REPLICA_LAG_TIME_MAX_MS],
+            lag_time_max_ms=self._node.config[broker_settings.REPLICA_LAG_TIME_MAX_MS],
             eligible=self._eligible_epoch,
             now_ms=self._steady_ms(),
         )
         held.lead(leader)
         self._led.setdefault(held.topic, {})[held.index] = held
         self._led_by_id.setdefault(held.topic_id, {})[held.index] = held
-        coordinator = self._coordinator_of(held.topic)
-        if coordinator is not None:  # not there yet while the broker starts, see elect_all
+        coordinator = self._coordinators.get(held.topic)
+        if coordinator is not None:
             coordinator.on_elected(held.index, image.leader_epoch)
 
     def _become_follower(self, held: Partition, image: PartitionImage) -> None:
@@ -587,7 +615,7 @@ class ReplicaManager:
             return
         self._led.get(held.topic, {}).pop(held.index, None)
         self._led_by_id.get(held.topic_id, {}).pop(held.index, None)
-        coordinator = self._coordinator_of(held.topic)
+        coordinator = self._coordinators.get(held.topic)
         if coordinator is not None:
             coordinator.on_resigned(held.index)
 
@@ -602,11 +630,11 @@ class ReplicaManager:
         held.let_go()
 
     def _eligible_epoch(self, node_id: int) -> int | None:
-        known = self._broker.image.brokers.get(node_id)
+        known = self._node.image.brokers.get(node_id)
         return known.broker_epoch if known is not None and known.active else None
 
     def _steady_ms(self) -> int:
-        return int(self._broker.loop.time() * 1000)
+        return int(self._node.loop.time() * 1000)
 
     # -- consumers that would rather read from a follower -------------------------------------------
 
@@ -620,8 +648,8 @@ class ReplicaManager:
         if not partition.is_replicated:
             return None
         leader = partition.leader
-        brokers = self._broker.image.brokers
-        listener = self._broker.config.inter_broker_listener_name
+        brokers = self._node.image.brokers
+        listener = self._node.config.inter_broker_listener_name
         others = []
         for node_id in leader.isr:
             state, known = leader.follower(node_id), brokers.get(node_id)
@@ -636,7 +664,7 @@ class ReplicaManager:
                     )
                 )
         return reading.preferred_replica(
-            rack, fetch_offset, self._broker.node_id, self._broker.config.rack, others
+            rack, fetch_offset, self._node.node_id, self._node.config.rack, others
         )
 
     # -- followers of what is led here --------------------------------------------------------------
@@ -680,7 +708,7 @@ class ReplicaManager:
             partition.remove_waiter(fetched.set)
 
     def _is_there(self, node_id: int) -> bool:
-        known = self._broker.image.brokers.get(node_id)
+        known = self._node.image.brokers.get(node_id)
         return known is not None and not known.fenced
 
     async def _look_for_laggards(self) -> None:
@@ -706,11 +734,6 @@ class ReplicaManager:
         if update is not None:
             self._updates.ask(partition, update)
 
-    def _coordinator_of(self, topic: str) -> Any:
-        """Who coordinates what is in the partitions of a coordinator's topic; None for other topics."""
-        name = COORDINATORS.get(topic)
-        return None if name is None else getattr(self._broker, name, None)
-
     def _drop(self, topic_id: uuid.UUID, name: str) -> None:
         for partition in list(self._by_id.get(topic_id, {}).values()):
             self._remove(partition)
@@ -726,7 +749,7 @@ class ReplicaManager:
 
     def _configure(self, topic: str) -> None:
         """Take over a topic's settings: rules for produced batches, limits of its logs."""
-        config = self._broker.config.for_topic(topic, self._broker.image)
+        config = self._node.config.for_topic(topic, self._node.image)
         codec, level = _compression(config)
         self._rules[topic] = BatchRules(
             max_message_bytes=config[topic_settings.MAX_MESSAGE_BYTES],
@@ -739,7 +762,7 @@ class ReplicaManager:
         )
         log_config = self._log_configs[topic] = self._logs.log_config(config)
         enough = self._min_insync_replicas[topic] = config[topic_settings.MIN_INSYNC_REPLICAS]
-        lag_time_max_ms = self._broker.config[broker_settings.REPLICA_LAG_TIME_MAX_MS]
+        lag_time_max_ms = self._node.config[broker_settings.REPLICA_LAG_TIME_MAX_MS]
         self.quotas.configure_topic(topic, config)
         self._schemas.configure(topic, config)
         for partition in self._partitions.get(topic, {}).values():
@@ -756,7 +779,7 @@ class ReplicaManager:
             supervisor, lambda: [(each.log, each.high_watermark) for each in self.partitions()]
         )
         self.cleaner.start(supervisor)
-        config = self._broker.config
+        config = self._node.config
         supervisor.spawn("in-sync-updates", self._updates.run())
         supervisor.every(
             "look-for-laggards",

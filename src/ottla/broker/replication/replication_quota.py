@@ -16,7 +16,7 @@ from ottla.core.settings import broker_settings, topic_settings
 from ottla.core.settings.config_layers import TopicConfig
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.replication.node import QuotaNode
 
 _NOTHING: frozenset[int] = frozenset()
 
@@ -24,11 +24,11 @@ _NOTHING: frozenset[int] = frozenset()
 class ThrottledSide:
     """One side's rate, and the partitions that it holds for."""
 
-    def __init__(self, broker: Broker, rate: Setting[int], replicas: Setting[Any]) -> None:
-        self._broker = broker
+    def __init__(self, node: QuotaNode, rate: Setting[int], replicas: Setting[Any]) -> None:
+        self._node = node
         self._rate = rate
         self._replicas = replicas
-        config = broker.config
+        config = node.config
         self._window = RateWindow(
             samples=config[broker_settings.REPLICATION_QUOTA_WINDOW_NUM],
             window_ms=config[broker_settings.REPLICATION_QUOTA_WINDOW_SIZE_SECONDS] * 1000,
@@ -38,11 +38,11 @@ class ThrottledSide:
 
     def configure(self) -> None:
         """Take over the broker's settings."""
-        self._window.bytes_per_second = self._broker.config[self._rate]
+        self._window.bytes_per_second = self._node.config[self._rate]
 
     def configure_topic(self, topic: str, config: TopicConfig) -> None:
         """Take over a topic's settings."""
-        named = throttled_partitions(config[self._replicas], self._broker.node_id)
+        named = throttled_partitions(config[self._replicas], self._node.node_id)
         if named is None or named:
             self._throttled[topic] = named
         else:
@@ -64,24 +64,24 @@ class ThrottledSide:
 
     def is_exceeded(self) -> bool:
         """Whether throttled copies have to wait."""
-        return self._window.is_exceeded(int(self._broker.loop.time() * 1000))
+        return self._window.is_exceeded(int(self._node.loop.time() * 1000))
 
     def record(self, count: int) -> None:
         """Bytes of a throttled partition were copied."""
-        self._window.record(count, int(self._broker.loop.time() * 1000))
+        self._window.record(count, int(self._node.loop.time() * 1000))
 
 
 class ReplicationQuotas:
     """Both sides' throttles of this broker."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, node: QuotaNode) -> None:
         self.leader = ThrottledSide(
-            broker,
+            node,
             broker_settings.LEADER_REPLICATION_THROTTLED_RATE,
             topic_settings.LEADER_REPLICATION_THROTTLED_REPLICAS,
         )
         self.follower = ThrottledSide(
-            broker,
+            node,
             broker_settings.FOLLOWER_REPLICATION_THROTTLED_RATE,
             topic_settings.FOLLOWER_REPLICATION_THROTTLED_REPLICAS,
         )

@@ -38,8 +38,7 @@ from ottla.storage.errors import LogCorruption, OffsetOutOfRange
 from ottla.storage.segment import LogSlice
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
-    from ottla.broker.share.share_partitions import SharePartitions
+    from ottla.broker.share.counters import ShareCounters
 
 log = logging.getLogger("ottla.broker.share")
 
@@ -69,8 +68,7 @@ class Ready(NamedTuple):
 class ShareFetch:
     """A member's fetch from some share partitions."""
 
-    broker: Broker
-    shared: SharePartitions
+    counters: ShareCounters
     leaders: Sequence[SharePartitionLeader]
     wanted: Wanted
     limits: FetchLimits
@@ -93,7 +91,7 @@ class ShareFetch:
 
     def wait(self, max_wait_ms: int) -> asyncio.Future[None]:
         """Done once `answers` has what there was to get in that time."""
-        loop = self.broker.loop
+        loop = asyncio.get_running_loop()
         self._future = loop.create_future()
         self._timer = loop.call_later(max(0, max_wait_ms) / 1000, self._time_is_up)
         for leader in self.leaders:
@@ -206,7 +204,7 @@ class ShareFetch:
             for first, last, count in ranges
         ]
         count = sum(last - first + 1 for first, last, _ in ranges)
-        self.shared.counters.acquired_records += count
+        self.counters.acquired_records += count
         return count
 
 

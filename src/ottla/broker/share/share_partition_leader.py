@@ -15,7 +15,7 @@ import asyncio
 import enum
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.replication.partition import Partition
 from ottla.core.settings import group_settings
@@ -45,8 +45,7 @@ from ottla.protocol.messages.write_share_group_state_request import WriteShareGr
 from ottla.storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
-    from ottla.broker.share.share_partitions import SharePartitions
+    from ottla.broker.share.node import ShareLeaderNode
 
 log = logging.getLogger("ottla.broker.share")
 
@@ -66,16 +65,28 @@ class Status(enum.Enum):
     FENCED = "fenced"
 
 
+class Owner(Protocol):
+    """Has the leaders of all share partitions, and ends those that are not needed."""
+
+    def leader_failed(self, leader: SharePartitionLeader, error: KafkaError) -> None:
+        """A leader could not be loaded, or its state not be written."""
+        ...
+
+    def leader_idle(self, leader: SharePartitionLeader) -> None:
+        """A leader has written everything."""
+        ...
+
+
 class SharePartitionLeader:
     """A share partition that this broker leads. Used on the event loop only."""
 
     def __init__(
         self,
-        broker: Broker,
+        node: ShareLeaderNode,
         key: SharePartitionKey,
         partition: Partition,
         settings: SharePartitionSettings,
-        owner: SharePartitions,
+        owner: Owner,
     ) -> None:
         self.key = key
         self.partition = partition
@@ -84,8 +95,8 @@ class SharePartitionLeader:
         self.status = Status.LOADING
         self.load_error: KafkaError | None = None
         """Why it could not be loaded; it is fenced then."""
-        self._broker = broker
-        self._loop = broker.loop
+        self._node = node
+        self._loop = node.loop
         self._owner = owner
         self._state_epoch = 0
         self._waiters: dict[Waiter, None] = {}
@@ -116,7 +127,7 @@ class SharePartitionLeader:
             partition=self.key.partition, leader_epoch=self.leader_epoch
         )
         topic = read_share_group_state_request.ReadStateData(topic_id=self.key.topic_id, partitions=[wanted])
-        answer = await self._broker.share_state.read(
+        answer = await self._node.share_state.read(
             ReadShareGroupStateRequest(group_id=self.key.group_id, topics=[topic])
         )
         if self.status is not Status.LOADING:
@@ -153,16 +164,16 @@ class SharePartitionLeader:
 
     async def _first_start_offset(self) -> int:
         """Where a group begins that has no state yet: share.auto.offset.reset."""
-        broker, stored = self._broker, self.partition.log
-        config = broker.config.for_group(self.key.group_id, broker.image)
+        node, stored = self._node, self.partition.log
+        config = node.config.for_group(self.key.group_id, node.image)
         strategy = config[group_settings.SHARE_AUTO_OFFSET_RESET]
         if strategy == EARLIEST:
             return stored.log_start_offset
         high_watermark = self.partition.high_watermark
-        timestamp_ms = reset_timestamp_ms(strategy, broker.now_ms())
+        timestamp_ms = reset_timestamp_ms(strategy, node.now_ms())
         if strategy == LATEST or timestamp_ms is None:
             return high_watermark
-        found = await broker.replicas.find_by_timestamp(self.partition, timestamp_ms)
+        found = await node.replicas.find_by_timestamp(self.partition, timestamp_ms)
         return high_watermark if found is None else min(found.offset, high_watermark)
 
     def _refuse(self, error: KafkaError) -> None:
@@ -251,7 +262,7 @@ class SharePartitionLeader:
         if not self._writing:
             self._writing = True
             name = f"write-share-state-{self.key.partition}"
-            self._broker.supervisor.spawn(name, self._write_all())
+            self._node.supervisor.spawn(name, self._write_all())
 
     async def _write_all(self) -> None:
         """Write what was decided until nothing is left."""
@@ -306,7 +317,7 @@ class SharePartitionLeader:
             ],
         )
         topic = write_share_group_state_request.WriteStateData(topic_id=self.key.topic_id, partitions=[data])
-        answer = await self._broker.share_state.write(
+        answer = await self._node.share_state.write(
             WriteShareGroupStateRequest(group_id=self.key.group_id, topics=[topic])
         )
         result = answer.results[0].partitions[0]

@@ -2,19 +2,18 @@
 
 A share partition's leader (share_partition_leader.py) is made when a member first fetches from it and ended
 when the partition, its leadership or the group's last session here is gone. All of this is made with the
-first request of a share consumer (`share_partitions_of`): a broker without share groups starts without it.
+first request of a share consumer: a broker without share groups starts without it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from ottla.broker.share.counters import ShareCounters
 from ottla.broker.share.share_partition_leader import SharePartitionLeader, Status
 from ottla.config.settings import Setting
 from ottla.core.decisions.config_changes import group_setting_bounds
@@ -25,8 +24,8 @@ from ottla.core.share.share_partition import Acknowledgement, SharePartitionSett
 from ottla.protocol.errors import ErrorCode, KafkaError, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
-    from ottla.broker.network.connection import ClientConnection
+    from ottla.broker.network.context import Connection
+    from ottla.broker.share.node import SharePartitionsNode
     from ottla.broker.share.share_fetching import ShareFetch
     from ottla.core.image.image import MetadataDelta
 
@@ -43,33 +42,18 @@ ENDS_LEADER = frozenset(
 """Errors of a write after which the state has to be loaded anew."""
 
 
-@dataclass(slots=True)
-class ShareCounters:
-    """What share groups have done on this broker since it started."""
-
-    fetches: int = 0
-    failed_fetches: int = 0
-    acquired_records: int = 0
-    acknowledge_requests: int = 0
-    failed_acknowledgements: int = 0
-    acknowledged_records: Counter[int] = field(default_factory=Counter)
-    """By acknowledge type."""
-    loaded_partitions: int = 0
-    ended_by_disconnect: int = 0
-
-
 class SharePartitions:
     """Leaders and sessions of all share groups on this broker. Used on the event loop only."""
 
-    def __init__(self, broker: Broker) -> None:
-        self.sessions = ShareSessions(broker.config[broker_settings.GROUP_SHARE_MAX_SHARE_SESSIONS])
+    def __init__(self, node: SharePartitionsNode) -> None:
+        self.sessions = ShareSessions(node.config[broker_settings.GROUP_SHARE_MAX_SHARE_SESSIONS])
         self.counters = ShareCounters()
-        self._broker = broker
+        self._node = node
         self._leaders: dict[SharePartitionKey, SharePartitionLeader] = {}
-        self._waiting: dict[ClientConnection, ShareFetch] = {}
+        self._waiting: dict[Connection, ShareFetch] = {}
         self._stopped = False
-        broker.controller.add_listener(self._on_metadata)
-        broker.server.on_closed = self._connection_closed
+        node.controller.add_listener(self._on_metadata)
+        node.server.on_closed = self._connection_closed
 
     def stop(self) -> None:
         """The broker is stopping: connections that close now change nothing any more."""
@@ -82,15 +66,15 @@ class SharePartitions:
     def leader(self, key: SharePartitionKey) -> SharePartitionLeader:
         """The leader of a share partition, perhaps still loading. Raises KafkaError if it is not led here."""
         led = self._leaders.get(key)
-        partition = self._broker.replicas.partition_by_id(key.topic_id, key.partition)
+        partition = self._node.replicas.partition_by_id(key.topic_id, key.partition)
         if led is not None:
             if led.partition is partition and led.leader_epoch == partition.leader_epoch:
                 return led
             self._end(led)
-        leader = SharePartitionLeader(self._broker, key, partition, self.settings_of(key.group_id), self)
+        leader = SharePartitionLeader(self._node, key, partition, self.settings_of(key.group_id), self)
         self._leaders[key] = leader
         self.counters.loaded_partitions += 1
-        self._broker.supervisor.spawn(f"load-share-partition-{key.partition}", leader.load())
+        self._node.supervisor.spawn(f"load-share-partition-{key.partition}", leader.load())
         return leader
 
     def leaders(self) -> list[SharePartitionLeader]:
@@ -99,14 +83,14 @@ class SharePartitions:
 
     def settings_of(self, group_id: str) -> SharePartitionSettings:
         """How a group's records are delivered: its own settings within the broker's bounds."""
-        config = self._broker.config.for_group(group_id, self._broker.image)
+        config = self._node.config.for_group(group_id, self._node.image)
 
         def bounded(setting: Setting[int]) -> int:
             smallest, largest = group_setting_bounds(setting.name)
             value = config[setting]
             if smallest is not None:
-                value = max(value, self._broker.config[smallest])
-            return value if largest is None else min(value, self._broker.config[largest])
+                value = max(value, self._node.config[smallest])
+            return value if largest is None else min(value, self._node.config[largest])
 
         return SharePartitionSettings(
             lock_duration_ms=bounded(group_settings.SHARE_RECORD_LOCK_DURATION_MS),
@@ -117,7 +101,7 @@ class SharePartitions:
 
     def reads_committed(self, group_id: str) -> bool:
         """Whether a group gets records of committed transactions only."""
-        config = self._broker.config.for_group(group_id, self._broker.image)
+        config = self._node.config.for_group(group_id, self._node.image)
         return config[group_settings.SHARE_ISOLATION_LEVEL] == "read_committed"
 
     def leader_failed(self, leader: SharePartitionLeader, error: KafkaError) -> None:
@@ -175,14 +159,14 @@ class SharePartitions:
         """A session is over: what its member holds becomes available."""
         self._release(key, self.sessions.end(key) or ())
 
-    def fetch_waits(self, connection: ClientConnection, fetch: ShareFetch | None) -> None:
+    def fetch_waits(self, connection: Connection, fetch: ShareFetch | None) -> None:
         """A connection's fetch waits now, or (None) does so no more."""
         if fetch is None:
             self._waiting.pop(connection, None)
         else:
             self._waiting[connection] = fetch
 
-    def _connection_closed(self, connection: ClientConnection) -> None:
+    def _connection_closed(self, connection: Connection) -> None:
         if self._stopped:
             return
         fetch = self._waiting.pop(connection, None)
@@ -202,10 +186,3 @@ class SharePartitions:
             leader = self._leaders.get(SharePartitionKey(key.group_id, *partition))
             if leader is not None and leader.is_active:
                 leader.release(key.member_id)
-
-
-def share_partitions_of(broker: Broker) -> SharePartitions:
-    """The broker's share partitions, made when they are first asked for."""
-    if broker.share_partitions is None:
-        broker.share_partitions = SharePartitions(broker)
-    return broker.share_partitions

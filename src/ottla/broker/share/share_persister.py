@@ -25,7 +25,7 @@ from ottla.broker.peers.peers import PeerUnreachable
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.share.node import PersisterNode
     from ottla.core.share.keys import SharePartitionKey
     from ottla.core.share.responses import StateRequest
     from ottla.protocol.messages.delete_share_group_state_request import DeleteShareGroupStateRequest
@@ -65,8 +65,8 @@ RETRIABLE = frozenset(
 class ShareStatePersister:
     """`broker.share_state`: initialise, read, write and delete the state of share partitions."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, node: PersisterNode) -> None:
+        self._node = node
 
     async def initialize(
         self, request: InitializeShareGroupStateRequest
@@ -114,7 +114,7 @@ class ShareStatePersister:
         """Each share partition's coordinator once."""
         from ottla.core.share.responses import refusal
 
-        coordinator = self._broker.share_coordinator
+        coordinator = self._node.share_coordinator
         try:
             await coordinator.make_topic()
         except KafkaError as problem:
@@ -135,14 +135,14 @@ class ShareStatePersister:
         """The share partitions of one coordinator."""
         from ottla.core.share.responses import join, refusal, split_answer
 
-        if leader == self._broker.node_id:
-            return await self._broker.share_coordinator.ask(parts)
+        if leader == self._node.node_id:
+            return await self._node.share_coordinator.ask(parts)
         refused = ErrorCode.COORDINATOR_NOT_AVAILABLE
         answers: dict[SharePartitionKey, Message] = {}
         if leader is not None:
             request = join([part for _, part in parts])
             try:
-                answer = await ask_broker(self._broker, PURPOSE, leader, request)
+                answer = await ask_broker(self._node, PURPOSE, leader, request)
             except PeerUnreachable as problem:
                 log.info("share coordinator not reached broker=%d reason=%s", leader, problem)
             else:

@@ -12,7 +12,9 @@ import pytest
 from ottla.broker.controller.controller_channel import ControllerChannel
 from ottla.broker.controller.envelope import unwrap_request, wrap_response
 from ottla.broker.handlers.cluster.envelopes import envelope
-from ottla.broker.network.context import RequestContext
+from ottla.broker.handlers.table import controller_table
+from ottla.broker.network.context import RequestContext, Session
+from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.peers.peers import PeerAddress, PeerUnreachable
 from ottla.core.decisions.decision import Decision
 from ottla.core.image.image import MetadataImage
@@ -33,7 +35,7 @@ from ottla.protocol.schema import Message
 ONE, TWO = PeerAddress("one", 9093), PeerAddress("two", 9093)
 IDS = AllocateProducerIdsRequest(broker_id=7, broker_epoch=1)
 FROM_A_CLIENT = RequestContext(
-    ApiKey.CREATE_PARTITIONS, 3, 42, "an admin", "10.0.0.9", "PLAINTEXT", "User:alice"
+    ApiKey.CREATE_PARTITIONS, 3, 42, "an admin", Session("10.0.0.9", "PLAINTEXT", "User:alice")
 )
 MORE = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=9)])
 Answer = Callable[[Message], Message | Awaitable[Message]]
@@ -71,7 +73,11 @@ class Cluster:
         self.controller = FakeController()
         self.config = {broker_settings.REQUEST_TIMEOUT_MS: 5_000}
         self.peers = SimpleNamespace(ask=self._ask)
-        self.channel = ControllerChannel(cast(Any, self))
+        self._dispatcher = Dispatcher(cast(Any, self), controller_table())
+        self.channel = ControllerChannel(cast(Any, self), self.answer_as_controller)
+
+    def answer_as_controller(self, context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+        return self._dispatcher.answer(context, request)
 
     def controller_address(self) -> PeerAddress | None:
         return self.leader
@@ -211,7 +217,7 @@ def test_a_controller_opens_envelopes(outcome: object, error: ErrorCode) -> None
         node = Cluster(ONE, {ONE: [keep]})
         await node.channel.forward(FROM_A_CLIENT, MORE)
         node.controller = FakeController(outcome)
-        context = RequestContext(ApiKey.ENVELOPE, 0, 1, "broker", "10.0.0.1", "CONTROLLER")
+        context = RequestContext(ApiKey.ENVELOPE, 0, 1, "broker", Session("10.0.0.1", "CONTROLLER"))
         answer = await envelope(cast(Any, node), context, cast(EnvelopeRequest, sent[0]))
         assert answer.error_code == error
         assert (answer.response_data is not None) == (error is ErrorCode.NONE)

@@ -11,7 +11,7 @@ import pytest
 
 from ottla.broker.coordinators.coordinator_partitions import CoordinatorPartitions
 from ottla.broker.coordinators.group_coordinator import GroupCoordinator
-from ottla.broker.network.context import RequestContext
+from ottla.broker.network.context import RequestContext, Session
 from ottla.broker.supervisor import Supervisor
 from ottla.core.groups import coordinator_records
 from ottla.core.groups.coordinator_records import CommittedOffset
@@ -116,7 +116,7 @@ class FakeBroker:
 
 
 def context(key: ApiKey, version: int) -> RequestContext:
-    return RequestContext(int(key), version, 1, "client", "127.0.0.1", "PLAINTEXT")
+    return RequestContext(int(key), version, 1, "client", Session("127.0.0.1", "PLAINTEXT"))
 
 
 def commit(offset: int, metadata: str = "") -> OffsetCommitRequest:

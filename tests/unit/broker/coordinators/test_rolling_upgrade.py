@@ -15,7 +15,7 @@ from ottla.broker.controller.lifecycle import BrokerLifecycle
 from ottla.broker.coordinators.coordinator_partitions import CoordinatorPartitions
 from ottla.broker.coordinators.coordinator_routing import CoordinatorRouting
 from ottla.broker.handlers.coordinators.find_coordinator import find_coordinator
-from ottla.broker.network.context import RequestContext
+from ottla.broker.network.context import RequestContext, Session
 from ottla.core.coordination.partitioning import older_partition_for, partition_for
 from ottla.core.image.features import COORDINATOR_PARTITIONS
 from ottla.protocol.apis import ApiKey
@@ -50,10 +50,10 @@ def older(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     ids: set[int] = set()
     real_partition, real_settle = CoordinatorPartitions.partition_for, CoordinatorPartitions.settle
     real_home, real_registration = CoordinatorRouting._home_of, BrokerLifecycle._registration
-    started: dict[Broker, bool] = {}  # what each was when it started
+    started: dict[Any, bool] = {}  # what each was when it started
 
     def is_older(part: Any) -> bool:
-        return started.setdefault(part._broker, part._broker.node_id in ids)
+        return started.setdefault(part._node, part._node.node_id in ids)
 
     def partition(part: CoordinatorPartitions, name: str, count: int) -> int:
         return older_partition_for(name, count) if is_older(part) else real_partition(part, name, count)
@@ -79,7 +79,7 @@ def older(monkeypatch: pytest.MonkeyPatch) -> set[int]:
 
 
 def context(key: ApiKey, version: int) -> RequestContext:
-    return RequestContext(int(key), version, 1, "client", "127.0.0.1", "PLAINTEXT")
+    return RequestContext(int(key), version, 1, "client", Session("127.0.0.1", "PLAINTEXT"))
 
 
 async def coordinator_of(cluster: Nodes, via: Broker, group: str) -> Broker | None:

@@ -18,7 +18,7 @@ from ottla.broker.handlers.cluster.configs import describe_configs, incremental_
 from ottla.broker.handlers.cluster.metadata import describe_topic_partitions, metadata
 from ottla.broker.handlers.cluster.operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS
 from ottla.broker.handlers.cluster.partitions import list_partition_reassignments
-from ottla.broker.network.context import RequestContext
+from ottla.broker.network.context import RequestContext, Session
 from ottla.core.decisions.decision import Decision
 from ottla.core.image.image import EndpointImage, MetadataImage
 from ottla.protocol.errors import ErrorCode
@@ -93,7 +93,7 @@ def broker(image: MetadataImage) -> Broker:
 
 
 def context(version: int) -> RequestContext:
-    return RequestContext(0, version, 1, "test", "127.0.0.1", "PLAINTEXT")
+    return RequestContext(0, version, 1, "test", Session("127.0.0.1", "PLAINTEXT"))
 
 
 def answer(given: T | Awaitable[T]) -> T:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.broker.handlers.apis import CONTROLLER_FAMILIES, FAMILIES
 from ottla.broker.handlers.cluster.envelopes import PASSED_ON
-from ottla.broker.network.dispatch import CONTROLLER_FAMILIES, FAMILIES, HandlerTable
+from ottla.broker.handlers.table import broker_table, controller_table
 from ottla.protocol.apis import APIS, ApiKey, Listeners
 
 #: What Kafka's controllers serve and belongs to features that ottla does not have yet: security and quotas.
@@ -59,9 +60,9 @@ def test_envelopes_carry_what_kafka_forwards() -> None:
 
 @pytest.mark.parametrize("key", sorted(FAMILIES))
 def test_brokers_have_a_handler(key: ApiKey) -> None:
-    HandlerTable(FAMILIES, "HANDLERS").load(key)
+    broker_table().load(key)
 
 
 @pytest.mark.parametrize("key", sorted(CONTROLLER_FAMILIES))
 def test_controllers_have_a_handler(key: ApiKey) -> None:
-    HandlerTable(CONTROLLER_FAMILIES, "CONTROLLER_HANDLERS").load(key)
+    controller_table().load(key)

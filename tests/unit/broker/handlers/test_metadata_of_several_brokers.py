@@ -14,7 +14,7 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.handlers.cluster.cluster import describe_cluster
 from ottla.broker.handlers.cluster.metadata import describe_topic_partitions, metadata
 from ottla.broker.handlers.coordinators.find_coordinator import find_coordinator
-from ottla.broker.network.context import RequestContext
+from ottla.broker.network.context import RequestContext, Session
 from ottla.core.image.image import BrokerImage, EndpointImage, MetadataImage, PartitionImage, TopicImage
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode
@@ -88,7 +88,7 @@ def cluster(node_id: int = HERE) -> Any:
 
 
 def context(api: ApiKey, version: int, listener: str) -> RequestContext:
-    return RequestContext(int(api), version, 0, "test", "127.0.0.1", listener)
+    return RequestContext(int(api), version, 0, "test", Session("127.0.0.1", listener))
 
 
 def ask(listener: str, version: int = 12, node_id: int = HERE) -> Any:

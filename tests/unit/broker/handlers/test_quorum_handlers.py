@@ -11,9 +11,9 @@ from typing import Any, cast
 import pytest
 
 from ottla.broker.broker import Broker
+from ottla.broker.handlers.apis import CONTROLLER_FAMILIES
 from ottla.broker.handlers.cluster.cluster import update_features
-from ottla.broker.network.context import RequestContext
-from ottla.broker.network.dispatch import CONTROLLER_FAMILIES
+from ottla.broker.network.context import RequestContext, Session
 from ottla.protocol.apis import ApiKey, advertised_versions, request_class
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
@@ -63,7 +63,7 @@ def test_the_quorums_version_is_a_feature(tmp_path: Path) -> None:
         async with running_quorum(tmp_path) as cluster:
             leader = await cluster.leader()
             update = FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)
-            context = RequestContext(ApiKey.UPDATE_FEATURES, 2, 0, None, "127.0.0.1", "CONTROLLER")
+            context = RequestContext(ApiKey.UPDATE_FEATURES, 2, 0, None, Session("127.0.0.1", "CONTROLLER"))
 
             async def upgrade(*, validate_only: bool) -> int:
                 request = UpdateFeaturesRequest(feature_updates=[update], validate_only=validate_only)

@@ -11,7 +11,6 @@ import pytest
 
 from ottla.broker.broker import Broker
 from ottla.broker.share.share_partition_leader import SharePartitionLeader
-from ottla.broker.share.share_partitions import share_partitions_of
 from ottla.core.decisions.topic_names import SHARE_TOPIC
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode
@@ -119,7 +118,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def leaders(broker: Broker) -> list[SharePartitionLeader]:
-    return share_partitions_of(broker).leaders()
+    return broker.share_partitions.leaders()
 
 
 def test_a_write_that_fails_is_told_and_the_member_may_try_again(tmp_path: Path) -> None:
@@ -193,7 +192,7 @@ def test_a_connection_that_closes_releases_what_it_held(tmp_path: Path) -> None:
             ann.close()
             # then
             assert offsets(await waiting) == [(0, 3)]
-            assert len(share_partitions_of(broker).sessions) == 1
+            assert len(broker.share_partitions.sessions) == 1
             bob.close()
 
     asyncio.run(story())
@@ -295,7 +294,7 @@ def test_no_more_sessions_than_allowed(tmp_path: Path) -> None:
             refused = await fetch(bob, broker, 0, "bob", max_wait_ms=10)
             assert refused == ErrorCode.SHARE_SESSION_LIMIT_REACHED
             ann.close()
-            await until(lambda: not len(share_partitions_of(broker).sessions))
+            await until(lambda: not len(broker.share_partitions.sessions))
             assert offsets(await fetch(bob, broker, 0, "bob")) == [(0, 3)]
             bob.close()
 

@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ottla.broker.handlers.apis import CONTROLLER_FAMILIES, FAMILIES
 from ottla.broker.network.context import RequestContext
-from ottla.broker.network.dispatch import CONTROLLER_FAMILIES, FAMILIES
 from ottla.core.image.features import (
     ELIGIBLE_LEADER_REPLICAS,
     GROUP_VERSION,
@@ -24,7 +24,7 @@ from ottla.core.image.features import (
     TRANSACTION_VERSION,
 )
 from ottla.protocol.apis import ApiKey, advertised_versions
-from ottla.protocol.errors import ErrorCode, InvalidRequest
+from ottla.protocol.errors import InvalidRequest
 from ottla.protocol.messages.api_versions_request import ApiVersionsRequest
 from ottla.protocol.messages.api_versions_response import (
     ApiVersion,
@@ -34,7 +34,7 @@ from ottla.protocol.messages.api_versions_response import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
 
 FIRST_VERSION_WITH_CLIENT_SOFTWARE = 3
 FIRST_VERSION_WITH_FEATURES_FROM_ZERO = 4
@@ -56,27 +56,27 @@ _CONTROLLER_APIS = sorted(CONTROLLER_FAMILIES)
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def api_versions(broker: Broker, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+def api_versions(node: Node, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     """Everything that a broker's listeners serve, with the features of the cluster's metadata."""
-    return _answer(broker, context, request, _BROKER_APIS)
+    return _answer(node, context, request, _BROKER_APIS)
 
 
 def controller_api_versions(
-    broker: Broker, context: RequestContext, request: ApiVersionsRequest
+    node: Node, context: RequestContext, request: ApiVersionsRequest
 ) -> ApiVersionsResponse:
     """The same of a controller's listeners."""
-    return _answer(broker, context, request, _CONTROLLER_APIS)
+    return _answer(node, context, request, _CONTROLLER_APIS)
 
 
 def _answer(
-    broker: Broker, context: RequestContext, request: ApiVersionsRequest, apis: Sequence[ApiKey]
+    node: Node, context: RequestContext, request: ApiVersionsRequest, apis: Sequence[ApiKey]
 ) -> ApiVersionsResponse:
     if context.api_version >= FIRST_VERSION_WITH_CLIENT_SOFTWARE:
         for software in (request.client_software_name, request.client_software_version):
             if not _SOFTWARE.fullmatch(software):
                 raise InvalidRequest(f"client software {software!r} is not a name or version")
     from_zero = context.api_version >= FIRST_VERSION_WITH_FEATURES_FROM_ZERO
-    image = broker.image
+    image = node.image
     return ApiVersionsResponse(
         error_code=0,
         api_keys=[_range(key) for key in apis],
@@ -92,13 +92,6 @@ def _answer(
             for name, level in image.features.items()
             if level > 0 and name in SERVED_FEATURES
         ],
-    )
-
-
-def unsupported_version() -> ApiVersionsResponse:
-    """The answer, in version 0, to an ApiVersions request of a version from the future."""
-    return ApiVersionsResponse(
-        error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_range(ApiKey.API_VERSIONS)]
     )
 
 

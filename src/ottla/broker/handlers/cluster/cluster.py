@@ -24,14 +24,14 @@ from ottla.protocol.messages.update_features_request import UpdateFeaturesReques
 from ottla.protocol.messages.update_features_response import UpdatableFeatureResult, UpdateFeaturesResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
 
 BROKERS = 1
 CONTROLLERS = 2
 
 
 def describe_cluster(
-    broker: Broker, context: RequestContext, request: DescribeClusterRequest
+    node: Node, context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
     """The brokers that clients of this listener can reach."""
     if request.endpoint_type == CONTROLLERS:
@@ -42,8 +42,8 @@ def describe_cluster(
         raise UnsupportedEndpointType(f"Unsupported endpoint type {request.endpoint_type}")
     brokers = []
     reachable = set()
-    for broker_id, registered in sorted(broker.image.brokers.items()):
-        endpoint = registered.endpoint(context.listener_name)
+    for broker_id, registered in sorted(node.image.brokers.items()):
+        endpoint = registered.endpoint(context.session.listener_name)
         if endpoint is not None and not registered.fenced:
             reachable.add(broker_id)
         if endpoint is not None and (request.include_fenced_brokers or not registered.fenced):
@@ -59,8 +59,8 @@ def describe_cluster(
     return DescribeClusterResponse(
         error_message=None,
         endpoint_type=BROKERS,
-        cluster_id=broker.cluster_id,
-        controller_id=controller_for_clients(reachable, broker.node_id),
+        cluster_id=node.cluster_id,
+        controller_id=controller_for_clients(reachable, node.node_id),
         brokers=brokers,
         cluster_authorized_operations=(
             ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
@@ -69,7 +69,7 @@ def describe_cluster(
 
 
 def describe_controllers(
-    broker: Broker, context: RequestContext, request: DescribeClusterRequest
+    node: Node, context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
     """What a controller answers: the controllers that are registered, and which one leads (KIP-919)."""
     if request.endpoint_type == BROKERS:
@@ -79,17 +79,17 @@ def describe_controllers(
     if request.endpoint_type != CONTROLLERS:
         raise UnsupportedEndpointType(f"Unsupported endpoint type {request.endpoint_type}")
     controllers: list[DescribeClusterBroker] = []
-    for controller_id, registered in sorted(broker.image.controllers.items()):
+    for controller_id, registered in sorted(node.image.controllers.items()):
         controllers += [
             DescribeClusterBroker(broker_id=controller_id, host=endpoint.host, port=endpoint.port, rack=None)
             for endpoint in registered.endpoints
-            if endpoint.name == context.listener_name
+            if endpoint.name == context.session.listener_name
         ]
     return DescribeClusterResponse(
         error_message=None,
         endpoint_type=CONTROLLERS,
-        cluster_id=broker.cluster_id,
-        controller_id=broker.controller_leader_id,
+        cluster_id=node.cluster_id,
+        controller_id=node.controller_leader_id,
         brokers=controllers,
         cluster_authorized_operations=(
             ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
@@ -98,31 +98,31 @@ def describe_controllers(
 
 
 async def update_features(
-    broker: Broker, context: RequestContext, request: UpdateFeaturesRequest
+    node: Node, context: RequestContext, request: UpdateFeaturesRequest
 ) -> UpdateFeaturesResponse:
     """New feature levels for the cluster. kraft.version is the quorum's own, and changed alone."""
-    quorum = broker.quorum
+    quorum = node.quorum
     match request.feature_updates:
         case [update] if update.feature == KRAFT_VERSION and update.max_version_level > quorum.kraft_version:
-            return await _upgrade_quorum(broker, update.max_version_level, request.validate_only)
-    return await broker.controller.submit(
+            return await _upgrade_quorum(node, update.max_version_level, request.validate_only)
+    return await node.controller.submit(
         lambda image: decide_features(
             image,
             request,
             context.api_version,
             kraft_version=quorum.kraft_version,
             voter_ids=quorum.voters.node_ids,
-            min_insync_replicas=broker.config[broker_settings.MIN_INSYNC_REPLICAS],
+            min_insync_replicas=node.config[broker_settings.MIN_INSYNC_REPLICAS],
         )
     )
 
 
-async def _upgrade_quorum(broker: Broker, level: int, validate_only: bool) -> UpdateFeaturesResponse:
-    error, problem = broker.quorum.upgrade_kraft_version(level, validate_only)
+async def _upgrade_quorum(node: Node, level: int, validate_only: bool) -> UpdateFeaturesResponse:
+    error, problem = node.quorum.upgrade_kraft_version(level, validate_only)
     if error is not ErrorCode.NONE:
         return UpdateFeaturesResponse(error_code=error, error_message=problem)
     if not validate_only:
-        await broker.controller.wait_for(broker.controller.log_end_offset - 1)
+        await node.controller.wait_for(node.controller.log_end_offset - 1)
     result = UpdatableFeatureResult(feature=KRAFT_VERSION, error_code=ErrorCode.NONE, error_message=None)
     return UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None, results=[result])
 

@@ -85,7 +85,7 @@ from ottla.protocol.messages.list_config_resources_response import ConfigResourc
 from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
 
 ResourceKey = tuple[int, str]
 Outcome = KafkaError | None
@@ -119,7 +119,7 @@ RESOURCE_TYPES = (
 
 
 async def describe_configs(
-    broker: Broker, context: RequestContext, request: DescribeConfigsRequest
+    node: Node, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     """Every resource asked for, each with its own error; what is beyond MAX_SETTINGS is not described."""
     results: list[DescribeConfigsResult] = []
@@ -128,7 +128,7 @@ async def describe_configs(
         if settings >= MAX_SETTINGS:
             results.append(_undescribed(resource, TOO_MANY_SETTINGS))
             continue
-        results.append(_described(broker, resource, request))
+        results.append(_described(node, resource, request))
         settings += len(results[-1].configs)
     return DescribeConfigsResponse(results=results)
 
@@ -143,10 +143,10 @@ def _undescribed(resource: DescribeConfigsResource, error: KafkaError) -> Descri
 
 
 def _described(
-    broker: Broker, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+    node: Node, resource: DescribeConfigsResource, request: DescribeConfigsRequest
 ) -> DescribeConfigsResult:
     try:
-        entries = _entries(broker, resource.resource_type, resource.resource_name)
+        entries = _entries(node, resource.resource_type, resource.resource_name)
     except KafkaError as error:
         return _undescribed(resource, error)
     wanted = set(resource.configuration_keys or ())  # none means all
@@ -159,8 +159,8 @@ def _described(
     )
 
 
-def _entries(broker: Broker, resource_type: int, name: str) -> list[ConfigEntry]:
-    image, layers = broker.image, broker.config.layers
+def _entries(node: Node, resource_type: int, name: str) -> list[ConfigEntry]:
+    image, layers = node.image, node.config.layers
     own = image.configs.get((resource_type, name), {})
     match resource_type:
         case 2:
@@ -171,10 +171,10 @@ def _entries(broker: Broker, resource_type: int, name: str) -> list[ConfigEntry]
         case 4:
             if not name:
                 return describe_cluster_default(layers)
-            _require_own_id(broker, name, "Broker", " or empty string,")
+            _require_own_id(node, name, "Broker", " or empty string,")
             return describe_broker(layers)
         case 8:
-            _require_own_id(broker, name, "Broker", "")
+            _require_own_id(node, name, "Broker", "")
             return [_logger(*each) for each in loggers.logger_levels().items()]
         case 16:
             if not name:
@@ -188,11 +188,11 @@ def _entries(broker: Broker, resource_type: int, name: str) -> list[ConfigEntry]
             raise InvalidRequest(f"Unsupported resource type: {resource_type}")
 
 
-def _require_own_id(broker: Broker, name: str, what: str, or_else: str) -> None:
+def _require_own_id(node: Node, name: str, what: str, or_else: str) -> None:
     if not (name.isdecimal() and len(name) <= MAX_ID_DIGITS):
         raise InvalidRequest(f"{what} id must be an integer, but it is: {name}")
-    if int(name) != broker.node_id:
-        raise InvalidRequest(f"Unexpected broker id, expected {broker.node_id}{or_else} but received {name}")
+    if int(name) != node.node_id:
+        raise InvalidRequest(f"Unexpected broker id, expected {node.node_id}{or_else} but received {name}")
 
 
 def _logger(name: str, level: str) -> ConfigEntry:
@@ -222,19 +222,19 @@ def _config(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConf
 
 
 async def alter_configs(
-    broker: Broker, context: RequestContext, request: AlterConfigsRequest
+    node: Node, context: RequestContext, request: AlterConfigsRequest
 ) -> AlterConfigsResponse:
     """Replace all values of each resource: checked as far as it concerns this node, then passed on."""
 
     def settle(resource: AlterConfigsResource) -> bool:
         _check_replacement(resource)
         names = (config.name for config in resource.configs)
-        _check_broker_resource(broker, (resource.resource_type, resource.resource_name), names)
+        _check_broker_resource(node, (resource.resource_type, resource.resource_name), names)
         return False
 
     outcomes, passed_on = _settle(request.resources, settle)
     if passed_on:
-        answer = await broker.controller_channel.forward(
+        answer = await node.controller_channel.forward(
             context, AlterConfigsRequest(resources=passed_on, validate_only=request.validate_only)
         )
         assert isinstance(answer, AlterConfigsResponse)
@@ -245,7 +245,7 @@ async def alter_configs(
 
 
 async def incremental_alter_configs(
-    broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest
+    node: Node, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """Change single values of each resource. The levels of loggers change here and now, and are not kept."""
 
@@ -254,15 +254,15 @@ async def incremental_alter_configs(
         _check_changes(changes)
         key = (resource.resource_type, resource.resource_name)
         if key[0] == BROKER_LOGGER_RESOURCE:
-            _require_own_id(broker, key[1], "Node", ",")
+            _require_own_id(node, key[1], "Node", ",")
             _change_loggers(changes, request.validate_only)
             return True
-        _check_broker_resource(broker, key, (name for name, _, _ in changes))
+        _check_broker_resource(node, key, (name for name, _, _ in changes))
         return False
 
     outcomes, passed_on = _settle(request.resources, settle)
     if passed_on:
-        answer = await broker.controller_channel.forward(
+        answer = await node.controller_channel.forward(
             context, IncrementalAlterConfigsRequest(resources=passed_on, validate_only=request.validate_only)
         )
         assert isinstance(answer, IncrementalAlterConfigsResponse)
@@ -319,7 +319,7 @@ def _in_order(
 
 
 async def make_replacements(
-    broker: Broker, context: RequestContext, request: AlterConfigsRequest
+    node: Node, context: RequestContext, request: AlterConfigsRequest
 ) -> AlterConfigsResponse:
     """Replace all values of each resource."""
     wanted = {(each.resource_type, each.resource_name): each for each in request.resources}
@@ -330,16 +330,16 @@ async def make_replacements(
         values = {config.name: config.value for config in resource.configs}
         if key[0] == BROKER_RESOURCE:
             check_dynamic(values, per_broker=bool(key[1]))
-        return replace_configs(image, broker.config.layers, key[0], key[1], values)
+        return replace_configs(image, node.config.layers, key[0], key[1], values)
 
-    outcomes = await _change(broker, request.resources, decide, request.validate_only)
+    outcomes = await _change(node, request.resources, decide, request.validate_only)
     return AlterConfigsResponse(
         responses=_in_order(request.resources, outcomes, AlterConfigsResourceResponse)
     )
 
 
 async def make_changes(
-    broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest
+    node: Node, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """Change single values of each resource; a controller's own loggers here and now."""
     wanted = {(each.resource_type, each.resource_name): each for each in request.resources}
@@ -348,22 +348,22 @@ async def make_changes(
         changes = _changes(wanted[key])
         _check_changes(changes)
         if key[0] == BROKER_LOGGER_RESOURCE:
-            _require_own_id(broker, key[1], "Node", ",")
+            _require_own_id(node, key[1], "Node", ",")
             _change_loggers(changes, request.validate_only)
             return []
         if key[0] == BROKER_RESOURCE:
             check_dynamic((name for name, _, _ in changes), per_broker=bool(key[1]))
         typed = [(name, Operation(operation), value) for name, operation, value in changes]
-        return change_configs(image, broker.config.layers, key[0], key[1], typed)
+        return change_configs(image, node.config.layers, key[0], key[1], typed)
 
-    outcomes = await _change(broker, request.resources, decide, request.validate_only)
+    outcomes = await _change(node, request.resources, decide, request.validate_only)
     return IncrementalAlterConfigsResponse(
         responses=_in_order(request.resources, outcomes, IncrementalResourceResponse)
     )
 
 
 async def _change(
-    broker: Broker,
+    node: Node,
     resources: Sequence[_Resource],
     decide: Callable[[MetadataImage, ResourceKey], list[Message]],
     validate_only: bool,
@@ -391,7 +391,7 @@ async def _change(
             outcomes[key] = None
         return Decision([] if validate_only else records, None)
 
-    await broker.controller.submit(decide_all)
+    await node.controller.submit(decide_all)
     return outcomes
 
 
@@ -418,11 +418,11 @@ def _check_changes(changes: list[tuple[str, int, str | None]]) -> None:
         raise InvalidRequest("Error due to duplicate config keys")
 
 
-def _check_broker_resource(broker: Broker, key: ResourceKey, names: Iterable[str]) -> None:
+def _check_broker_resource(node: Node, key: ResourceKey, names: Iterable[str]) -> None:
     resource_type, name = key
     if resource_type == BROKER_RESOURCE:
         if name:
-            _require_own_id(broker, name, "Node", ",")
+            _require_own_id(node, name, "Node", ",")
         check_dynamic(names, per_broker=bool(name))
 
 
@@ -446,7 +446,7 @@ def _code(error: Outcome) -> ErrorCode:
 
 
 def list_config_resources(
-    broker: Broker, context: RequestContext, request: ListConfigResourcesRequest
+    node: Node, context: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
     """Which resources have settings, of the kinds asked for."""
     kinds = [CLIENT_METRICS_RESOURCE] if context.api_version == 0 else request.resource_types
@@ -457,7 +457,7 @@ def list_config_resources(
         config_resources=[
             ConfigResource(resource_name=name, resource_type=kind)
             for kind in kinds
-            for name in _names(broker.image, kind)
+            for name in _names(node.image, kind)
         ]
     )
 

@@ -10,8 +10,8 @@ import inspect
 from typing import TYPE_CHECKING
 
 from ottla.broker.controller.envelope import unwrap_request, wrap_response
-from ottla.broker.network.context import RequestContext
-from ottla.broker.network.dispatch import CONTROLLER_FAMILIES, FAMILIES, HandlerTable
+from ottla.broker.handlers.apis import CONTROLLER_FAMILIES, FAMILIES
+from ottla.broker.network.context import RequestContext, Session
 from ottla.broker.network.error_answers import error_answer, says_not_controller
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode, InvalidRequest, KafkaError, NotController
@@ -19,16 +19,14 @@ from ottla.protocol.messages.envelope_request import EnvelopeRequest
 from ottla.protocol.messages.envelope_response import EnvelopeResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
 
 #: What both tables have and each listener answers by itself.
 _NOT_PASSED_ON = {ApiKey.FETCH, ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CLUSTER, ApiKey.DESCRIBE_CONFIGS}
 PASSED_ON = frozenset((FAMILIES.keys() & CONTROLLER_FAMILIES.keys()) - _NOT_PASSED_ON)
 
-_handlers = HandlerTable(CONTROLLER_FAMILIES, "CONTROLLER_HANDLERS")
 
-
-async def envelope(broker: Broker, context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
+async def envelope(node: Node, context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
     """Handle the request inside as if it had come here. Raises KafkaError."""
     header, inside, principal, client_host = unwrap_request(request)
     if header.api_key not in PASSED_ON:
@@ -38,12 +36,10 @@ async def envelope(broker: Broker, context: RequestContext, request: EnvelopeReq
         header.api_version,
         header.correlation_id,
         header.client_id,
-        client_host,
-        context.listener_name,
-        principal,
+        Session(client_host, context.session.listener_name, principal),
     )
     try:
-        response = _handlers.handler(header.api_key)(broker, inner, inside)
+        response = node.answer_as_controller(inner, inside)
         answer = await response if inspect.isawaitable(response) else response
     except NotController:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)

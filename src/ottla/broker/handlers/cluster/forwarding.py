@@ -8,9 +8,9 @@ from ottla.broker.network.context import RequestContext
 from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
 
 
-async def forward(broker: Broker, context: RequestContext, request: Message) -> Message:
+async def forward(node: Node, context: RequestContext, request: Message) -> Message:
     """The active controller's answer, wherever it is."""
-    return await broker.controller_channel.forward(context, request)
+    return await node.controller_channel.forward(context, request)

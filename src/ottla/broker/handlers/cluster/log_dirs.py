@@ -28,7 +28,7 @@ from ottla.protocol.messages.describe_log_dirs_response import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
 
 #: A replica under way to a directory is `<topic>-<partition>.<32 hex digits>-future` there (KAFKA-4893).
 FUTURE_SUFFIX_CHARACTERS = len(".") + 32 + len("-future")
@@ -36,7 +36,7 @@ LONGEST_DIRECTORY_NAME = 255
 
 
 def describe_log_dirs(
-    broker: Broker, context: RequestContext, request: DescribeLogDirsRequest
+    node: Node, context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
     """Every partition asked for (null: all) with its size in bytes.
 
@@ -47,7 +47,7 @@ def describe_log_dirs(
     if request.topics is not None:
         wanted = {topic.topic: set(topic.partitions) for topic in request.topics}
     by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
-    for partition in broker.replicas.partitions():
+    for partition in node.replicas.partitions():
         if wanted is not None and partition.index not in wanted.get(partition.topic, ()):
             continue
         by_topic.setdefault(partition.topic, []).append(
@@ -58,13 +58,13 @@ def describe_log_dirs(
                 is_future_key=False,
             )
         )
-    usage = shutil.disk_usage(broker.log_directory.path)
+    usage = shutil.disk_usage(node.log_directory.path)
     return DescribeLogDirsResponse(
         error_code=0,
         results=[
             DescribeLogDirsResult(
                 error_code=0,
-                log_dir=str(broker.log_directory.path),
+                log_dir=str(node.log_directory.path),
                 topics=[
                     DescribeLogDirsTopic(name=name, partitions=partitions)
                     for name, partitions in by_topic.items()
@@ -77,16 +77,16 @@ def describe_log_dirs(
 
 
 def alter_replica_log_dirs(
-    broker: Broker, context: RequestContext, request: AlterReplicaLogDirsRequest
+    node: Node, context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
     """What a replica that is named under several directories is told last counts."""
-    here = str(broker.log_directory.path)
+    here = str(node.log_directory.path)
     by_topic: dict[str, dict[int, ErrorCode]] = {}
     for directory in request.dirs:
         for topic in directory.topics:
             answers = by_topic.setdefault(topic.name, {})
             for index in topic.partitions:
-                answers[index] = _move(broker, topic.name, index, is_here=directory.path == here)
+                answers[index] = _move(node, topic.name, index, is_here=directory.path == here)
     return AlterReplicaLogDirsResponse(
         results=[
             AlterReplicaLogDirTopicResult(
@@ -101,13 +101,13 @@ def alter_replica_log_dirs(
     )
 
 
-def _move(broker: Broker, topic: str, index: int, *, is_here: bool) -> ErrorCode:
+def _move(node: Node, topic: str, index: int, *, is_here: bool) -> ErrorCode:
     if len(f"{topic}-{index}") + FUTURE_SUFFIX_CHARACTERS > LONGEST_DIRECTORY_NAME:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     if not is_here:
         return ErrorCode.LOG_DIR_NOT_FOUND
     try:
-        broker.replicas.replica(topic, index)
+        node.replicas.replica(topic, index)
     except NotLeaderOrFollower:
         # what Kafka says of a replica that another broker has
         return ErrorCode.REPLICA_NOT_AVAILABLE

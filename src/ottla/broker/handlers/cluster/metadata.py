@@ -34,7 +34,7 @@ from ottla.protocol.messages.metadata_response import (
 from ottla.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
     from ottla.protocol.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
     from ottla.protocol.messages.describe_topic_partitions_response import (
         DescribeTopicPartitionsResponse,
@@ -49,31 +49,31 @@ FIRST_VERSION_THAT_TELLS_LISTENER_PROBLEMS = 6
 
 
 def metadata(
-    broker: Broker, context: RequestContext, request: MetadataRequest
+    node: Node, context: RequestContext, request: MetadataRequest
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     """The brokers, and the topics that were asked for. Waits only to create topics."""
     problem = _problem(request, context.api_version)
     if problem is not None:
         return _refused(request, problem)
-    missing = _missing_names(broker.image, request)
+    missing = _missing_names(node.image, request)
     if not missing:
-        return _answers(broker, context, request, {})
-    if request.allow_auto_topic_creation and broker.config[broker_settings.AUTO_CREATE_TOPICS_ENABLE]:
-        return _created(broker, context, request, missing)
-    return _answers(broker, context, request, _unknown(missing))
+        return _answers(node, context, request, {})
+    if request.allow_auto_topic_creation and node.config[broker_settings.AUTO_CREATE_TOPICS_ENABLE]:
+        return _created(node, context, request, missing)
+    return _answers(node, context, request, _unknown(missing))
 
 
 async def _created(
-    broker: Broker, context: RequestContext, request: MetadataRequest, missing: list[str]
+    node: Node, context: RequestContext, request: MetadataRequest, missing: list[str]
 ) -> MetadataResponse:
-    return _answers(broker, context, request, await _create(broker, missing))
+    return _answers(node, context, request, await _create(node, missing))
 
 
 def _answers(
-    broker: Broker, context: RequestContext, request: MetadataRequest, failed: dict[str, ErrorCode]
+    node: Node, context: RequestContext, request: MetadataRequest, failed: dict[str, ErrorCode]
 ) -> MetadataResponse:
-    image = broker.image
-    view = _View(image, context.listener_name, context.api_version)
+    image = node.image
+    view = _View(image, context.session.listener_name, context.api_version)
     operations = ALL_TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     topics = (
         [view.topic(topic, operations) for topic in image.topics.values()]
@@ -82,8 +82,8 @@ def _answers(
     )
     return MetadataResponse(
         brokers=view.brokers(),
-        cluster_id=broker.cluster_id,
-        controller_id=controller_for_clients(view.reachable, broker.node_id),
+        cluster_id=node.cluster_id,
+        controller_id=controller_for_clients(view.reachable, node.node_id),
         topics=topics,
         cluster_authorized_operations=(
             ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
@@ -133,10 +133,10 @@ def _missing_names(image: MetadataImage, request: MetadataRequest) -> list[str]:
     return list(dict.fromkeys(name for name in names if name is not None and name not in image.topics))
 
 
-async def _create(broker: Broker, names: list[str]) -> dict[str, ErrorCode]:
+async def _create(node: Node, names: list[str]) -> dict[str, ErrorCode]:
     """Create what can be created; the errors of the others."""
     never = {name for name in names if topic_name_problem(name) is not None or name == CLUSTER_METADATA_TOPIC}
-    failed = await auto_create_topics(broker, [name for name in names if name not in never])
+    failed = await auto_create_topics(node, [name for name in names if name not in never])
     return failed | _unknown(never)
 
 
@@ -261,7 +261,7 @@ class _View:
 
 
 def describe_topic_partitions(
-    broker: Broker, context: RequestContext, request: DescribeTopicPartitionsRequest
+    node: Node, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     """Partitions topic by topic, in the order of their names, up to the limit."""
     from ottla.protocol.messages.describe_topic_partitions_response import (
@@ -269,7 +269,7 @@ def describe_topic_partitions(
         DescribeTopicPartitionsResponse,
     )
 
-    image = broker.image
+    image = node.image
     cursor = request.cursor
     asked = {topic.name for topic in request.topics}
     if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):
@@ -279,9 +279,9 @@ def describe_topic_partitions(
     names = sorted(asked or image.topics)
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
-    limit = broker.config[broker_settings.MAX_REQUEST_PARTITION_SIZE_LIMIT]
+    limit = node.config[broker_settings.MAX_REQUEST_PARTITION_SIZE_LIMIT]
     remaining = max(1, min(limit, request.response_partition_limit))
-    view = _View(image, context.listener_name, context.api_version)
+    view = _View(image, context.session.listener_name, context.api_version)
     response = DescribeTopicPartitionsResponse(next_cursor=None)
     for name in names:
         if remaining == 0:

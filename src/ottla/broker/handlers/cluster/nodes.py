@@ -23,22 +23,22 @@ from ottla.protocol.messages.unregister_broker_request import UnregisterBrokerRe
 from ottla.protocol.messages.unregister_broker_response import UnregisterBrokerResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
 
 
 async def register_broker(
-    broker: Broker, context: RequestContext, request: BrokerRegistrationRequest
+    node: Node, context: RequestContext, request: BrokerRegistrationRequest
 ) -> BrokerRegistrationResponse:
     """A broker's start."""
-    work = broker.controller_work
+    work = node.controller_work
     # This node's own broker asks without a connection: its last run is over, it has the directory's lock.
-    own = context.connection is None and request.broker_id == broker.node_id
-    return await broker.controller.submit(
+    own = context.session.connection is None and request.broker_id == node.node_id
+    return await node.controller.submit(
         lambda image: registration.register_broker(
             image,
             request,
             work.rules(image),
-            cluster_id=broker.cluster_id,
+            cluster_id=node.cluster_id,
             is_alive=not own and work.is_alive(image, request.broker_id),
             api_version=context.api_version,
         )
@@ -46,31 +46,31 @@ async def register_broker(
 
 
 async def heartbeat(
-    broker: Broker, context: RequestContext, request: BrokerHeartbeatRequest
+    node: Node, context: RequestContext, request: BrokerHeartbeatRequest
 ) -> BrokerHeartbeatResponse:
     """A broker lives, and says how far it is and what it wants."""
-    work = broker.controller_work
+    work = node.controller_work
     heartbeats = work.heartbeats
-    response = await broker.controller.submit(
+    response = await node.controller.submit(
         lambda image: heartbeats.on_broker_heartbeat(image, request, work.now_ms(), work.rules(image))
     )
-    work.heard(request.broker_id, context.connection)
+    work.heard(request.broker_id, context.session.connection)
     return response
 
 
 async def register_controller(
-    broker: Broker, context: RequestContext, request: ControllerRegistrationRequest
+    node: Node, context: RequestContext, request: ControllerRegistrationRequest
 ) -> ControllerRegistrationResponse:
     """A controller's start."""
-    return await broker.controller.submit(lambda image: registration.register_controller(image, request))
+    return await node.controller.submit(lambda image: registration.register_controller(image, request))
 
 
 async def unregister_broker(
-    broker: Broker, context: RequestContext, request: UnregisterBrokerRequest
+    node: Node, context: RequestContext, request: UnregisterBrokerRequest
 ) -> UnregisterBrokerResponse:
     """A broker that is gone for good."""
-    work = broker.controller_work
-    return await broker.controller.submit(
+    work = node.controller_work
+    return await node.controller.submit(
         lambda image: registration.unregister_broker(image, request, work.rules(image))
     )
 

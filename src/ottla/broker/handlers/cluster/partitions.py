@@ -26,43 +26,43 @@ from ottla.protocol.messages.list_partition_reassignments_request import ListPar
 from ottla.protocol.messages.list_partition_reassignments_response import ListPartitionReassignmentsResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
 
 
 async def create_partitions(
-    broker: Broker, context: RequestContext, request: CreatePartitionsRequest
+    node: Node, context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     """Errors are told topic by topic."""
     from ottla.core.decisions.partitions import create_partitions as decide
 
-    return await broker.controller.submit(lambda image: decide(image, request, SystemRandomness()))
+    return await node.controller.submit(lambda image: decide(image, request, SystemRandomness()))
 
 
 async def elect_leaders(
-    broker: Broker, context: RequestContext, request: ElectLeadersRequest
+    node: Node, context: RequestContext, request: ElectLeadersRequest
 ) -> ElectLeadersResponse:
     """Errors are told partition by partition."""
-    work = broker.controller_work
-    return await broker.controller.submit(lambda image: decide_elections(image, request, work.rules(image)))
+    work = node.controller_work
+    return await node.controller.submit(lambda image: decide_elections(image, request, work.rules(image)))
 
 
 async def alter_partition_reassignments(
-    broker: Broker, context: RequestContext, request: AlterPartitionReassignmentsRequest
+    node: Node, context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     """Errors are told partition by partition."""
-    work = broker.controller_work
-    return await broker.controller.submit(
+    work = node.controller_work
+    return await node.controller.submit(
         lambda image: reassignments.alter_partition_reassignments(image, request, work.rules(image))
     )
 
 
 def list_partition_reassignments(
-    broker: Broker, context: RequestContext, request: ListPartitionReassignmentsRequest
+    node: Node, context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     """The partitions asked for that are being reassigned; others, and unknown ones, are left out."""
-    if not broker.controller.active:
+    if not node.controller.active:
         raise NotController()
-    return reassignments.list_partition_reassignments(broker.image, request)
+    return reassignments.list_partition_reassignments(node.image, request)
 
 
 HANDLERS = dict.fromkeys(

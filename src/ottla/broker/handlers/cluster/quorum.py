@@ -16,12 +16,12 @@ from ottla.protocol.apis import ApiKey
 from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
 
 
-async def answer(broker: Broker, context: RequestContext, request: Message) -> Message:
+async def answer(node: Node, context: RequestContext, request: Message) -> Message:
     """This node's own answer."""
-    return await broker.quorum.handle(context.api_version, request)
+    return await node.quorum.handle(context.api_version, request)
 
 
 HANDLERS = {

@@ -17,25 +17,25 @@ from ottla.protocol.messages.assign_replicas_to_dirs_request import AssignReplic
 from ottla.protocol.messages.assign_replicas_to_dirs_response import AssignReplicasToDirsResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
 
 
 async def alter_partition(
-    broker: Broker, context: RequestContext, request: AlterPartitionRequest
+    node: Node, context: RequestContext, request: AlterPartitionRequest
 ) -> AlterPartitionResponse:
     """New in-sync sets, by the leaders."""
-    work = broker.controller_work
-    return await broker.controller.submit(
+    work = node.controller_work
+    return await node.controller.submit(
         lambda image: in_sync.alter_partition(image, request, work.rules(image))
     )
 
 
 async def assign_replicas_to_dirs(
-    broker: Broker, context: RequestContext, request: AssignReplicasToDirsRequest
+    node: Node, context: RequestContext, request: AssignReplicasToDirsRequest
 ) -> AssignReplicasToDirsResponse:
     """Which data directory of the broker each replica lies in."""
-    work = broker.controller_work
-    return await broker.controller.submit(
+    work = node.controller_work
+    return await node.controller.submit(
         lambda image: directories.assign_replicas_to_dirs(image, request, work.rules(image))
     )
 

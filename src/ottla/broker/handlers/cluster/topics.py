@@ -20,39 +20,39 @@ from ottla.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from ottla.protocol.messages.delete_topics_response import DeleteTopicsResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
 
 FIRST_VERSION_WITH_DELETION_DISABLED = 3
 
 
 async def create_topics(
-    broker: Broker, context: RequestContext, request: CreateTopicsRequest
+    node: Node, context: RequestContext, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
     """Errors are told topic by topic."""
     # Imported at the first use, as below: a start must not wait for it.
     from ottla.core.decisions.topics import TopicDefaults
     from ottla.core.decisions.topics import create_topics as decide
 
-    config = broker.config
+    config = node.config
     defaults = TopicDefaults(
         config[broker_settings.NUM_PARTITIONS], config[broker_settings.DEFAULT_REPLICATION_FACTOR]
     )
-    return await broker.controller.submit(
+    return await node.controller.submit(
         lambda image: decide(image, request, defaults, config.layers, SystemRandomness())
     )
 
 
 async def delete_topics(
-    broker: Broker, context: RequestContext, request: DeleteTopicsRequest
+    node: Node, context: RequestContext, request: DeleteTopicsRequest
 ) -> DeleteTopicsResponse:
     """Errors are told topic by topic."""
     from ottla.core.decisions.topics import delete_topics as decide
 
     refused: KafkaError | None = None
-    if not broker.config[broker_settings.DELETE_TOPIC_ENABLE]:
+    if not node.config[broker_settings.DELETE_TOPIC_ENABLE]:
         told = context.api_version >= FIRST_VERSION_WITH_DELETION_DISABLED
         refused = TopicDeletionDisabled() if told else InvalidRequest()
-    return await broker.controller.submit(lambda image: decide(image, request, refused))
+    return await node.controller.submit(lambda image: decide(image, request, refused))
 
 
 HANDLERS = {ApiKey.CREATE_TOPICS: forward, ApiKey.DELETE_TOPICS: forward}

@@ -29,28 +29,28 @@ from ottla.protocol.messages.consumer_group_heartbeat_request import ConsumerGro
 from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
 
 
 def consumer_group_heartbeat(
-    broker: Broker, context: RequestContext, request: ConsumerGroupHeartbeatRequest
+    node: Node, context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> Message | Awaitable[Message]:
-    if not _is_enabled(broker):
+    if not _is_enabled(node):
         return coordinator_error(request, ErrorCode.UNSUPPORTED_VERSION)
-    return broker.groups.request(request.group_id, request, context)
+    return node.groups.request(request.group_id, request, context)
 
 
 async def consumer_group_describe(
-    broker: Broker, context: RequestContext, request: ConsumerGroupDescribeRequest
+    node: Node, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> Message:
-    if not _is_enabled(broker):
+    if not _is_enabled(node):
         return coordinator_error(request, ErrorCode.UNSUPPORTED_VERSION)
     described: list[DescribedGroup] = []
     if "" in request.group_ids:
         described.append(DescribedGroup(group_id="", error_code=ErrorCode.INVALID_GROUP_ID))
-    for partition, group_ids in by_partition(broker, filter(None, request.group_ids)):
+    for partition, group_ids in by_partition(node, filter(None, request.group_ids)):
         part = ConsumerGroupDescribeRequest(group_ids=group_ids)
-        answer = await answer_of(broker.groups.request_of_partition(partition, part, context))
+        answer = await answer_of(node.groups.request_of_partition(partition, part, context))
         assert isinstance(answer, ConsumerGroupDescribeResponse)
         described += answer.groups
     if request.include_authorized_operations:
@@ -60,9 +60,9 @@ async def consumer_group_describe(
     return ConsumerGroupDescribeResponse(groups=described)
 
 
-def _is_enabled(broker: Broker) -> bool:
-    protocols = broker.config[broker_settings.GROUP_COORDINATOR_REBALANCE_PROTOCOLS]
-    return broker.image.features.get(GROUP_VERSION, 0) > 0 and "consumer" in protocols
+def _is_enabled(node: Node) -> bool:
+    protocols = node.config[broker_settings.GROUP_COORDINATOR_REBALANCE_PROTOCOLS]
+    return node.image.features.get(GROUP_VERSION, 0) > 0 and "consumer" in protocols
 
 
 HANDLERS = {

@@ -23,8 +23,8 @@ from ottla.protocol.messages.find_coordinator_request import FindCoordinatorRequ
 from ottla.protocol.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.coordinators.coordinator_routing import CoordinatorRouting
+    from ottla.broker.handlers.node import Node
 
 log = logging.getLogger("ottla.broker.coordinators")
 
@@ -44,15 +44,15 @@ class KeyType(enum.IntEnum):
 
 
 async def find_coordinator(
-    broker: Broker, context: RequestContext, request: FindCoordinatorRequest
+    node: Node, context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
     if context.api_version >= FIRST_VERSION_WITH_SEVERAL_KEYS:
         found = [
-            await _find(broker, context, request.key_type, key)
+            await _find(node, context, request.key_type, key)
             async for key in in_turns(request.coordinator_keys)
         ]
         return FindCoordinatorResponse(coordinators=found)
-    one = await _find(broker, context, request.key_type, request.key)
+    one = await _find(node, context, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=one.error_code,
         # Kafka's own word for "no error" in these versions.
@@ -63,36 +63,36 @@ async def find_coordinator(
     )
 
 
-async def _find(broker: Broker, context: RequestContext, key_type: int, key: str) -> Coordinator:
+async def _find(node: Node, context: RequestContext, key_type: int, key: str) -> Coordinator:
     match key_type:
         case KeyType.GROUP:
-            return await _find_leader(broker, context, key, broker.groups.shards)
+            return await _find_leader(node, context, key, node.groups.shards)
         case KeyType.TRANSACTION:
-            return await _find_leader(broker, context, key, broker.transactions.shards)
+            return await _find_leader(node, context, key, node.transactions.shards)
         case KeyType.SHARE if context.api_version < FIRST_VERSION_WITH_SHARE_KEYS:
             return _not_found(key, ErrorCode.INVALID_REQUEST, "Key type 2 needs version 6 or later.")
         case KeyType.SHARE if not _is_share_key(key):
             return _not_found(key, ErrorCode.INVALID_REQUEST, "A share key is group:topic-id:partition.")
         case KeyType.SHARE:
-            return await _find_leader(broker, context, key, broker.share_coordinator.shards)
+            return await _find_leader(node, context, key, node.share_coordinator.shards)
         case _:
             return _not_found(key, ErrorCode.INVALID_REQUEST, f"There is no key type {key_type}.")
 
 
 async def _find_leader(
-    broker: Broker, context: RequestContext, key: str, shards: CoordinatorRouting
+    node: Node, context: RequestContext, key: str, shards: CoordinatorRouting
 ) -> Coordinator:
     """The broker that leads the key's partition of the coordinator's topic."""
-    if shards.topic not in broker.image.topics:
+    if shards.topic not in node.image.topics:
         try:
-            await create_internal_topic(broker, shards.topic)
+            await create_internal_topic(node, shards.topic)
         except KafkaError as problem:
             log.warning("topic %s could not be created: %s", shards.topic, problem)
             return _not_found(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(problem))
-    topic = broker.image.topics.get(shards.topic)
+    topic = node.image.topics.get(shards.topic)
     partition = topic and topic.partitions.get(shards.partition_for(key))
-    leader = partition and broker.image.brokers.get(partition.leader)
-    endpoint = leader and not leader.fenced and leader.endpoint(context.listener_name)
+    leader = partition and node.image.brokers.get(partition.leader)
+    endpoint = leader and not leader.fenced and leader.endpoint(context.session.listener_name)
     if not leader or not endpoint:
         return _not_found(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")
     return Coordinator(key=key, node_id=leader.broker_id, host=endpoint.host, port=endpoint.port)

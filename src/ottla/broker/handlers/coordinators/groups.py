@@ -37,7 +37,7 @@ from ottla.protocol.messages.sync_group_request import SyncGroupRequest
 from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
 
 FIRST_JOIN_VERSION_WITH_NULL_PROTOCOL = 7
 FIRST_LEAVE_VERSION_WITH_MEMBERS = 3
@@ -48,10 +48,10 @@ ALL_GROUP_OPERATIONS = sum(
 """What anybody may do with a group while there are no ACLs, as a bit field of ACL operations."""
 
 
-async def join_group(broker: Broker, context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
+async def join_group(node: Node, context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
     if context.api_version == 0:
         request.rebalance_timeout_ms = request.session_timeout_ms
-    answer = await answer_of(broker.groups.request(request.group_id, request, context))
+    answer = await answer_of(node.groups.request(request.group_id, request, context))
     assert isinstance(answer, JoinGroupResponse)
     if answer.error_code and context.api_version >= FIRST_JOIN_VERSION_WITH_NULL_PROTOCOL:
         answer.protocol_name = None
@@ -59,25 +59,23 @@ async def join_group(broker: Broker, context: RequestContext, request: JoinGroup
 
 
 def sync_group(
-    broker: Broker, context: RequestContext, request: SyncGroupRequest
+    node: Node, context: RequestContext, request: SyncGroupRequest
 ) -> Message | Awaitable[Message]:
-    return broker.groups.request(request.group_id, request, context)
+    return node.groups.request(request.group_id, request, context)
 
 
-def heartbeat(
-    broker: Broker, context: RequestContext, request: HeartbeatRequest
-) -> Message | Awaitable[Message]:
-    answer = broker.groups.request(request.group_id, request, context)
+def heartbeat(node: Node, context: RequestContext, request: HeartbeatRequest) -> Message | Awaitable[Message]:
+    answer = node.groups.request(request.group_id, request, context)
     if isinstance(answer, HeartbeatResponse) and answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         answer.error_code = ErrorCode.NONE
     return answer
 
 
-async def leave_group(broker: Broker, context: RequestContext, request: LeaveGroupRequest) -> Message:
+async def leave_group(node: Node, context: RequestContext, request: LeaveGroupRequest) -> Message:
     has_members = context.api_version >= FIRST_LEAVE_VERSION_WITH_MEMBERS
     if not has_members:
         request.members = [MemberIdentity(member_id=request.member_id)]
-    answer = await answer_of(broker.groups.request(request.group_id, request, context))
+    answer = await answer_of(node.groups.request(request.group_id, request, context))
     assert isinstance(answer, LeaveGroupResponse)
     if not has_members:
         if not answer.error_code and answer.members:
@@ -87,12 +85,12 @@ async def leave_group(broker: Broker, context: RequestContext, request: LeaveGro
 
 
 async def describe_groups(
-    broker: Broker, context: RequestContext, request: DescribeGroupsRequest
+    node: Node, context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
     described: dict[str, DescribedGroup] = {}
-    for partition, group_ids in by_partition(broker, request.groups):
+    for partition, group_ids in by_partition(node, request.groups):
         part = DescribeGroupsRequest(groups=group_ids)
-        answer = await answer_of(broker.groups.request_of_partition(partition, part, context))
+        answer = await answer_of(node.groups.request_of_partition(partition, part, context))
         assert isinstance(answer, DescribeGroupsResponse)
         described.update((group.group_id, group) for group in answer.groups)
     if request.include_authorized_operations:
@@ -102,13 +100,11 @@ async def describe_groups(
     return DescribeGroupsResponse(groups=list(described.values()))
 
 
-async def list_groups(
-    broker: Broker, context: RequestContext, request: ListGroupsRequest
-) -> ListGroupsResponse:
+async def list_groups(node: Node, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
     """The groups that this broker coordinates: a client asks every broker."""
     listed: list[ListedGroup] = []
-    for partition in broker.groups.partitions():
-        answer = await answer_of(broker.groups.request_of_partition(partition, request, context))
+    for partition in node.groups.partitions():
+        answer = await answer_of(node.groups.request_of_partition(partition, request, context))
         assert isinstance(answer, ListGroupsResponse)
         if answer.error_code == ErrorCode.NOT_COORDINATOR:
             continue  # Lost while we asked the others.
@@ -119,22 +115,22 @@ async def list_groups(
 
 
 async def delete_groups(
-    broker: Broker, context: RequestContext, request: DeleteGroupsRequest
+    node: Node, context: RequestContext, request: DeleteGroupsRequest
 ) -> DeleteGroupsResponse:
     results: list[DeletableGroupResult] = []
-    for partition, group_ids in by_partition(broker, request.groups_names):
+    for partition, group_ids in by_partition(node, request.groups_names):
         part = DeleteGroupsRequest(groups_names=group_ids)
-        answer = await answer_of(broker.groups.request_of_partition(partition, part, context))
+        answer = await answer_of(node.groups.request_of_partition(partition, part, context))
         assert isinstance(answer, DeleteGroupsResponse)
         results += answer.results
     return DeleteGroupsResponse(results=results)
 
 
-def by_partition(broker: Broker, group_ids: Iterable[str]) -> list[tuple[int, list[str]]]:
+def by_partition(node: Node, group_ids: Iterable[str]) -> list[tuple[int, list[str]]]:
     """Group ids (each once) by the coordinator partition they belong to."""
     split: dict[int, list[str]] = {}
     for group_id in dict.fromkeys(group_ids):
-        split.setdefault(broker.groups.partition_for(group_id), []).append(group_id)
+        split.setdefault(node.groups.partition_for(group_id), []).append(group_id)
     return list(split.items())
 
 

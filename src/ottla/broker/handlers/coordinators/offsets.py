@@ -56,7 +56,7 @@ from ottla.protocol.messages.txn_offset_commit_response import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
 
 FIRST_VERSION_WITH_TOPIC_IDS = 10
 FIRST_TXN_COMMIT_VERSION_THAT_KNOWS_LOADING = 2
@@ -69,12 +69,12 @@ NO_OFFSET = -1
 
 
 async def offset_commit(
-    broker: Broker, context: RequestContext, request: OffsetCommitRequest
+    node: Node, context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse:
     refused: list[OffsetCommitResponseTopic] = []
     accepted: list[OffsetCommitRequestTopic] = []
     for topic in request.topics:
-        unknown = _resolve(broker, context, topic)
+        unknown = _resolve(node, context, topic)
         if unknown:
             refused.append(
                 OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=unknown)
@@ -84,7 +84,7 @@ async def offset_commit(
     if not accepted:
         return OffsetCommitResponse(topics=refused)
     request.topics = accepted
-    answer = await answer_of(broker.groups.request(request.group_id, request, context))
+    answer = await answer_of(node.groups.request(request.group_id, request, context))
     assert isinstance(answer, OffsetCommitResponse)
     answered = {topic.name: topic for topic in answer.topics}
     for topic_refused in refused:
@@ -96,14 +96,14 @@ async def offset_commit(
 
 
 def _resolve(
-    broker: Broker, context: RequestContext, topic: OffsetCommitRequestTopic
+    node: Node, context: RequestContext, topic: OffsetCommitRequestTopic
 ) -> list[OffsetCommitResponsePartition]:
     """Fill in the topic's name and id; take out partitions that do not exist, and return their answers."""
     if context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
-        image = broker.image.topics_by_id.get(topic.topic_id)
+        image = node.image.topics_by_id.get(topic.topic_id)
         unknown_topic = ErrorCode.UNKNOWN_TOPIC_ID
     else:
-        image = broker.image.topics.get(topic.name)
+        image = node.image.topics.get(topic.name)
         unknown_topic = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     error = unknown_topic if image is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     known = {} if image is None else image.partitions
@@ -122,12 +122,12 @@ def _resolve(
 
 
 async def txn_offset_commit(
-    broker: Broker, context: RequestContext, request: TxnOffsetCommitRequest
+    node: Node, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
     answered: dict[str, TxnOffsetCommitResponseTopic] = {}
     accepted: list[TxnOffsetCommitRequestTopic] = []
     for topic in request.topics:
-        image = broker.image.topics.get(topic.name)
+        image = node.image.topics.get(topic.name)
         known = {} if image is None else image.partitions
         for each in topic.partitions:
             if each.partition_index not in known:
@@ -141,7 +141,7 @@ async def txn_offset_commit(
             accepted.append(topic)
     if accepted:
         request.topics = accepted
-        for result in (await _commit_in_transaction(broker, context, request)).topics:
+        for result in (await _commit_in_transaction(node, context, request)).topics:
             known_topic = answered.setdefault(result.name, TxnOffsetCommitResponseTopic(name=result.name))
             known_topic.partitions += result.partitions
     if context.api_version < FIRST_TXN_COMMIT_VERSION_THAT_KNOWS_LOADING:
@@ -153,7 +153,7 @@ async def txn_offset_commit(
 
 
 async def _commit_in_transaction(
-    broker: Broker, context: RequestContext, request: TxnOffsetCommitRequest
+    node: Node, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
     from ottla.broker.coordinators.offset_verification import verify_offsets
     from ottla.core.coordination.outbox import answer_for
@@ -161,11 +161,11 @@ async def _commit_in_transaction(
 
     if not request.group_id:
         return txn_offset_commit_error(request, ErrorCode.INVALID_GROUP_ID)
-    partition = broker.groups.partition_for(request.group_id)
-    error = await verify_offsets(broker, request, context.api_version, partition)
+    partition = node.groups.partition_for(request.group_id)
+    error = await verify_offsets(node, request, context.api_version, partition)
     if error:
         return txn_offset_commit_error(request, answer_for(error))
-    answer = await answer_of(broker.groups.request_of_partition(partition, request, context))
+    answer = await answer_of(node.groups.request_of_partition(partition, request, context))
     assert isinstance(answer, TxnOffsetCommitResponse)
     return answer
 
@@ -174,12 +174,12 @@ async def _commit_in_transaction(
 
 
 async def offset_fetch(
-    broker: Broker, context: RequestContext, request: OffsetFetchRequest
+    node: Node, context: RequestContext, request: OffsetFetchRequest
 ) -> OffsetFetchResponse:
     version = context.api_version
     if version >= FIRST_FETCH_VERSION_WITH_GROUPS:
         answers = [
-            await _fetch_group(broker, context, group, request.require_stable)
+            await _fetch_group(node, context, group, request.require_stable)
             async for group in in_turns(request.groups)
         ]
         return OffsetFetchResponse(groups=answers)
@@ -192,7 +192,7 @@ async def offset_fetch(
             for topic in request.topics
         ],
     )
-    answer = await _fetch_group(broker, context, wanted, request.require_stable)
+    answer = await _fetch_group(node, context, wanted, request.require_stable)
     if answer.error_code and version < FIRST_FETCH_VERSION_WITH_AN_ERROR:
         answer.topics = _all_with_error(wanted, answer.error_code)
     return OffsetFetchResponse(
@@ -217,7 +217,7 @@ async def offset_fetch(
 
 
 async def _fetch_group(
-    broker: Broker, context: RequestContext, wanted: OffsetFetchRequestGroup, require_stable: bool
+    node: Node, context: RequestContext, wanted: OffsetFetchRequestGroup, require_stable: bool
 ) -> OffsetFetchResponseGroup:
     by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     unknown: list[OffsetFetchResponseTopics] = []
@@ -226,21 +226,21 @@ async def _fetch_group(
             unknown = [
                 _topic_with_error(topic, ErrorCode.UNKNOWN_TOPIC_ID)
                 for topic in wanted.topics
-                if topic.topic_id not in broker.image.topics_by_id
+                if topic.topic_id not in node.image.topics_by_id
             ]
-            known = broker.image.topics_by_id
+            known = node.image.topics_by_id
             wanted.topics = [topic for topic in wanted.topics if topic.topic_id in known]
         for topic in wanted.topics:
-            _fill_in(broker, topic, by_id)
+            _fill_in(node, topic, by_id)
     request = OffsetFetchRequest(groups=[wanted], require_stable=require_stable)
-    answer = await answer_of(broker.groups.request(wanted.group_id, request, context))
+    answer = await answer_of(node.groups.request(wanted.group_id, request, context))
     assert isinstance(answer, OffsetFetchResponse)
     group = answer.groups[0]
     if group.error_code:
         return group
     if by_id and wanted.topics is None:
         # Offsets of topics that are just being deleted have no id to be named by any more.
-        topics = broker.image.topics
+        topics = node.image.topics
         group.topics = [topic for topic in group.topics if topic.name in topics]
         for answered in group.topics:
             answered.topic_id = topics[answered.name].topic_id
@@ -248,12 +248,12 @@ async def _fetch_group(
     return group
 
 
-def _fill_in(broker: Broker, topic: OffsetFetchRequestTopics, by_id: bool) -> None:
+def _fill_in(node: Node, topic: OffsetFetchRequestTopics, by_id: bool) -> None:
     """The topic's name or, when it exists, its id; the other one is given."""
     if by_id:
-        topic.name = broker.image.topics_by_id[topic.topic_id].name
-    elif topic.name in broker.image.topics:
-        topic.topic_id = broker.image.topics[topic.name].topic_id
+        topic.name = node.image.topics_by_id[topic.topic_id].name
+    elif topic.name in node.image.topics:
+        topic.topic_id = node.image.topics[topic.name].topic_id
 
 
 def _all_with_error(wanted: OffsetFetchRequestGroup, error: int) -> list[OffsetFetchResponseTopics]:
@@ -277,11 +277,11 @@ def _topic_with_error(topic: OffsetFetchRequestTopics, error: int) -> OffsetFetc
 
 
 async def offset_delete(
-    broker: Broker, context: RequestContext, request: OffsetDeleteRequest
+    node: Node, context: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse:
     refused: dict[str, list[OffsetDeleteResponsePartition]] = {}
     for topic in request.topics:
-        image = broker.image.topics.get(topic.name)
+        image = node.image.topics.get(topic.name)
         known = {} if image is None else image.partitions
         refused[topic.name] = [
             OffsetDeleteResponsePartition(
@@ -291,7 +291,7 @@ async def offset_delete(
             if each.partition_index not in known
         ]
         topic.partitions = [each for each in topic.partitions if each.partition_index in known]
-    answer = await answer_of(broker.groups.request(request.group_id, request, context))
+    answer = await answer_of(node.groups.request(request.group_id, request, context))
     assert isinstance(answer, OffsetDeleteResponse)
     for answered in answer.topics:
         answered.partitions += refused[answered.name]

@@ -26,35 +26,35 @@ from ottla.protocol.messages.init_producer_id_response import InitProducerIdResp
 from ottla.protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
 
 FIRST_VERSION_WITH_PRODUCER_FENCED = 4
 
 
 async def init_producer_id(
-    broker: Broker, context: RequestContext, request: InitProducerIdRequest
+    node: Node, context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
     """Hand out the next id, or the transactional id's next epoch."""
     half_known = (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH)
     if half_known:
         return _refused(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is None:
-        producer_id = await broker.producer_ids.next_id()
+        producer_id = await node.producer_ids.next_id()
         return InitProducerIdResponse(error_code=0, producer_id=producer_id, producer_epoch=0)
-    return await _initialise(broker, context, request)
+    return await _initialise(node, context, request)
 
 
 async def _initialise(
-    broker: Broker, context: RequestContext, request: InitProducerIdRequest
+    node: Node, context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
     from ottla.broker.coordinators.transaction_shard import transaction_settings
     from ottla.core.transactions.initialising import check_initialisation
 
-    refusal = check_initialisation(request, transaction_settings(broker))
+    refusal = check_initialisation(request, transaction_settings(node))
     if refusal:
         return _refused(refusal)
-    client = Client(context.client_id or "", f"/{context.client_host}", context.api_version)
-    answer = broker.transactions.ask(request.transactional_id or "", request, client)
+    client = Client(context.client_id or "", f"/{context.session.client_host}", context.api_version)
+    answer = node.transactions.ask(request.transactional_id or "", request, client)
     response = await answer if inspect.isawaitable(answer) else answer
     assert isinstance(response, InitProducerIdResponse)
     if (
@@ -72,10 +72,10 @@ def _refused(error: ErrorCode) -> InitProducerIdResponse:
 
 
 async def allocate_producer_ids(
-    broker: Broker, context: RequestContext, request: AllocateProducerIdsRequest
+    node: Node, context: RequestContext, request: AllocateProducerIdsRequest
 ) -> AllocateProducerIdsResponse:
     """A block that nobody else gets."""
-    block = await broker.controller.submit(
+    block = await node.controller.submit(
         lambda image: decide_block(image, request.broker_id, request.broker_epoch)
     )
     return AllocateProducerIdsResponse(

@@ -47,7 +47,7 @@ from ottla.protocol.messages.share_group_heartbeat_request import ShareGroupHear
 from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
 
 LONGEST_MEMBER_ID = 36
 """A UUID as people read it."""
@@ -57,19 +57,19 @@ NO_COUNT = -1
 
 
 def share_group_heartbeat(
-    broker: Broker, context: RequestContext, request: ShareGroupHeartbeatRequest
+    node: Node, context: RequestContext, request: ShareGroupHeartbeatRequest
 ) -> Message | Awaitable[Message]:
-    if not _is_enabled(broker):
+    if not _is_enabled(node):
         return share_group_error(request, ErrorCode.UNSUPPORTED_VERSION)
     if not 0 < len(request.member_id) <= LONGEST_MEMBER_ID:
         return share_group_error(request, ErrorCode.INVALID_REQUEST)
-    return broker.groups.request(request.group_id, request, context)
+    return node.groups.request(request.group_id, request, context)
 
 
 async def share_group_describe(
-    broker: Broker, context: RequestContext, request: ShareGroupDescribeRequest
+    node: Node, context: RequestContext, request: ShareGroupDescribeRequest
 ) -> Message:
-    if not _is_enabled(broker):
+    if not _is_enabled(node):
         return share_group_error(request, ErrorCode.UNSUPPORTED_VERSION)
     described = [
         DescribedGroup(group_id=group_id, error_code=ErrorCode.INVALID_GROUP_ID)
@@ -79,7 +79,7 @@ async def share_group_describe(
     for group_id in dict.fromkeys(request.group_ids):
         if group_id:
             part = ShareGroupDescribeRequest(group_ids=[group_id])
-            answer = await answer_of(broker.groups.request(group_id, part, context))
+            answer = await answer_of(node.groups.request(group_id, part, context))
             assert isinstance(answer, ShareGroupDescribeResponse)
             described += answer.groups
     if request.include_authorized_operations:
@@ -90,36 +90,36 @@ async def share_group_describe(
 
 
 async def describe_share_group_offsets(
-    broker: Broker, context: RequestContext, request: DescribeShareGroupOffsetsRequest
+    node: Node, context: RequestContext, request: DescribeShareGroupOffsetsRequest
 ) -> Message:
-    if not _is_enabled(broker):
+    if not _is_enabled(node):
         return share_group_error(request, ErrorCode.UNSUPPORTED_VERSION)
-    groups = [await _offsets_of(broker, context, wanted) for wanted in request.groups]
+    groups = [await _offsets_of(node, context, wanted) for wanted in request.groups]
     return DescribeShareGroupOffsetsResponse(groups=groups)
 
 
 async def _offsets_of(
-    broker: Broker, context: RequestContext, wanted: DescribeShareGroupOffsetsRequestGroup
+    node: Node, context: RequestContext, wanted: DescribeShareGroupOffsetsRequestGroup
 ) -> DescribeShareGroupOffsetsResponseGroup:
     if wanted.topics is not None:
-        topics = [_without_positions(broker, topic) for topic in wanted.topics]
+        topics = [_without_positions(node, topic) for topic in wanted.topics]
     else:
         request = DescribeShareGroupOffsetsRequest(groups=[wanted])
-        answer = await answer_of(broker.groups.request(wanted.group_id, request, context))
+        answer = await answer_of(node.groups.request(wanted.group_id, request, context))
         assert isinstance(answer, DescribeShareGroupOffsetsResponse)
         if answer.groups[0].error_code:
             return answer.groups[0]
         topics = answer.groups[0].topics
-    await _add_positions(broker, wanted.group_id, topics)
+    await _add_positions(node, wanted.group_id, topics)
     # Topics that do not exist come last, as in Kafka.
     topics.sort(key=lambda topic: topic.topic_id.int == 0)
     return DescribeShareGroupOffsetsResponseGroup(group_id=wanted.group_id, topics=topics)
 
 
 def _without_positions(
-    broker: Broker, wanted: DescribeShareGroupOffsetsRequestTopic
+    node: Node, wanted: DescribeShareGroupOffsetsRequestTopic
 ) -> DescribeShareGroupOffsetsResponseTopic:
-    topic = broker.image.topics.get(wanted.topic_name)
+    topic = node.image.topics.get(wanted.topic_name)
     described = DescribeShareGroupOffsetsResponseTopic(
         topic_name=wanted.topic_name,
         partitions=[
@@ -133,7 +133,7 @@ def _without_positions(
 
 
 async def _add_positions(
-    broker: Broker, group_id: str, topics: Sequence[DescribeShareGroupOffsetsResponseTopic]
+    node: Node, group_id: str, topics: Sequence[DescribeShareGroupOffsetsResponseTopic]
 ) -> None:
     """Fill in what the share coordinator knows of these partitions, and how far behind that is."""
     asked = [
@@ -146,7 +146,7 @@ async def _add_positions(
     ]
     if not asked:
         return
-    answer = await broker.share_state.read_summary(
+    answer = await node.share_state.read_summary(
         ReadShareGroupStateSummaryRequest(group_id=group_id, topics=asked)
     )
     found: dict[tuple[uuid.UUID, int], PartitionResult] = {
@@ -156,18 +156,18 @@ async def _add_positions(
         for partition in topic.partitions:
             position = found.get((topic.topic_id, partition.partition_index))
             if position is not None and not position.error_code:
-                _add_position(broker, topic.topic_name, partition, position)
+                _add_position(node, topic.topic_name, partition, position)
 
 
 def _add_position(
-    broker: Broker,
+    node: Node,
     topic: str,
     partition: DescribeShareGroupOffsetsResponsePartition,
     position: PartitionResult,
 ) -> None:
     if position.start_offset != NO_OFFSET and position.delivery_complete_count != NO_COUNT:
         try:
-            end_offset = broker.replicas.partition(topic, partition.partition_index).high_watermark
+            end_offset = node.replicas.partition(topic, partition.partition_index).high_watermark
         except KafkaError as error:
             partition.start_offset = 0
             partition.error_code, partition.error_message = error.code, error.code.message
@@ -177,23 +177,23 @@ def _add_position(
 
 
 def alter_share_group_offsets(
-    broker: Broker, context: RequestContext, request: AlterShareGroupOffsetsRequest
+    node: Node, context: RequestContext, request: AlterShareGroupOffsetsRequest
 ) -> Message | Awaitable[Message]:
-    if not _is_enabled(broker):
+    if not _is_enabled(node):
         return share_group_error(request, ErrorCode.UNSUPPORTED_VERSION)
-    return broker.groups.request(request.group_id, request, context)
+    return node.groups.request(request.group_id, request, context)
 
 
 def delete_share_group_offsets(
-    broker: Broker, context: RequestContext, request: DeleteShareGroupOffsetsRequest
+    node: Node, context: RequestContext, request: DeleteShareGroupOffsetsRequest
 ) -> Message | Awaitable[Message]:
-    if not _is_enabled(broker):
+    if not _is_enabled(node):
         return share_group_error(request, ErrorCode.UNSUPPORTED_VERSION)
-    return broker.groups.request(request.group_id, request, context)
+    return node.groups.request(request.group_id, request, context)
 
 
-def _is_enabled(broker: Broker) -> bool:
-    return broker.image.features.get(SHARE_VERSION, 0) > 0
+def _is_enabled(node: Node) -> bool:
+    return node.image.features.get(SHARE_VERSION, 0) > 0
 
 
 HANDLERS = {

@@ -21,14 +21,14 @@ from ottla.protocol.messages.initialize_share_group_state_request import Initial
 from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
 
 
-async def share_state(broker: Broker, _: RequestContext, request: StateRequest) -> Message:
+async def share_state(node: Node, _: RequestContext, request: StateRequest) -> Message:
     """Answer one of the five."""
     if not request.group_id or not _names_partitions(request):
         return merge(request, ())
-    return await broker.share_coordinator.request(request)
+    return await node.share_coordinator.request(request)
 
 
 def _names_partitions(request: StateRequest) -> bool:

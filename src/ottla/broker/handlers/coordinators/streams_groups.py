@@ -31,15 +31,15 @@ from ottla.protocol.messages.streams_group_heartbeat_response import StreamsGrou
 from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
 
 STREAMS_PROTOCOL = "streams"
 
 
 def heartbeat(
-    broker: Broker, context: RequestContext, request: StreamsGroupHeartbeatRequest
+    node: Node, context: RequestContext, request: StreamsGroupHeartbeatRequest
 ) -> Message | Awaitable[Message]:
-    if not _is_served(broker):
+    if not _is_served(node):
         return StreamsGroupHeartbeatResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=ErrorCode.UNSUPPORTED_VERSION.message
         )
@@ -48,14 +48,14 @@ def heartbeat(
         return StreamsGroupHeartbeatResponse(
             error_code=ErrorCode.STREAMS_INVALID_TOPOLOGY, error_message=problem
         )
-    return broker.groups.request(request.group_id, request, context)
+    return node.groups.request(request.group_id, request, context)
 
 
 async def describe(
-    broker: Broker, context: RequestContext, request: StreamsGroupDescribeRequest
+    node: Node, context: RequestContext, request: StreamsGroupDescribeRequest
 ) -> StreamsGroupDescribeResponse:
     group_ids = list(dict.fromkeys(request.group_ids))
-    if not _is_served(broker):
+    if not _is_served(node):
         return StreamsGroupDescribeResponse(
             groups=[
                 _error(group_id, ErrorCode.UNSUPPORTED_VERSION, ErrorCode.UNSUPPORTED_VERSION.message)
@@ -63,9 +63,9 @@ async def describe(
             ]
         )
     described = [_error("", ErrorCode.INVALID_GROUP_ID)] if "" in group_ids else []
-    for partition, ids in by_partition(broker, filter(None, group_ids)):
+    for partition, ids in by_partition(node, filter(None, group_ids)):
         part = StreamsGroupDescribeRequest(group_ids=ids)
-        answer = await answer_of(broker.groups.request_of_partition(partition, part, context))
+        answer = await answer_of(node.groups.request_of_partition(partition, part, context))
         assert isinstance(answer, StreamsGroupDescribeResponse)
         described += answer.groups
     if request.include_authorized_operations:
@@ -75,9 +75,9 @@ async def describe(
     return StreamsGroupDescribeResponse(groups=described)
 
 
-def _is_served(broker: Broker) -> bool:
-    protocols = broker.config[broker_settings.GROUP_COORDINATOR_REBALANCE_PROTOCOLS]
-    return broker.image.features.get(STREAMS_VERSION, 0) > 0 and STREAMS_PROTOCOL in protocols
+def _is_served(node: Node) -> bool:
+    protocols = node.config[broker_settings.GROUP_COORDINATOR_REBALANCE_PROTOCOLS]
+    return node.image.features.get(STREAMS_VERSION, 0) > 0 and STREAMS_PROTOCOL in protocols
 
 
 def _topic_problem(topology: Topology) -> str | None:

@@ -49,7 +49,7 @@ from ottla.protocol.messages.list_transactions_request import ListTransactionsRe
 from ottla.protocol.messages.list_transactions_response import ListTransactionsResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
 
 TRANSACTIONS_AT_A_TIME = 100
 """Of one AddPartitionsToTxn: each is a task while it waits, and they share their appends."""
@@ -60,18 +60,18 @@ LAST_VERSION_FROM_CLIENTS = 3
 
 
 async def add_partitions_to_txn(
-    broker: Broker, context: RequestContext, request: AddPartitionsToTxnRequest
+    node: Node, context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
     if context.api_version >= FIRST_VERSION_WITH_SEVERAL_TRANSACTIONS:
         results: list[AddPartitionsToTxnResult] = []
         for first in range(0, len(request.transactions), TRANSACTIONS_AT_A_TIME):
             together = request.transactions[first : first + TRANSACTIONS_AT_A_TIME]
             results += await asyncio.gather(
-                *(_add_partitions(broker, context, transaction) for transaction in together)
+                *(_add_partitions(node, context, transaction) for transaction in together)
             )
         return AddPartitionsToTxnResponse(results_by_transaction=results)
     result = await _add_partitions(
-        broker,
+        node,
         context,
         AddPartitionsToTxnTransaction(
             transactional_id=request.v3_and_below_transactional_id,
@@ -84,9 +84,9 @@ async def add_partitions_to_txn(
 
 
 async def _add_partitions(
-    broker: Broker, context: RequestContext, transaction: AddPartitionsToTxnTransaction
+    node: Node, context: RequestContext, transaction: AddPartitionsToTxnTransaction
 ) -> AddPartitionsToTxnResult:
-    topics = broker.image.topics
+    topics = node.image.topics
     errors: dict[tuple[str, int], ErrorCode] = {}
     for name, index in partitions_of(transaction):
         # A group's offsets join by AddOffsetsToTxn; its coordinator's topic itself is nobody's to write to.
@@ -99,7 +99,7 @@ async def _add_partitions(
     if not transaction.transactional_id:
         return partitions_result(transaction, {}, ErrorCode.INVALID_REQUEST)
     part = AddPartitionsToTxnRequest(transactions=[transaction])
-    answer = await answer_of(broker.transactions.ask(transaction.transactional_id, part, _client(context)))
+    answer = await answer_of(node.transactions.ask(transaction.transactional_id, part, _client(context)))
     assert isinstance(answer, AddPartitionsToTxnResponse)
     (result,) = answer.results_by_transaction
     for topic in result.topic_results:
@@ -111,12 +111,12 @@ async def _add_partitions(
 
 
 async def add_offsets_to_txn(
-    broker: Broker, context: RequestContext, request: AddOffsetsToTxnRequest
+    node: Node, context: RequestContext, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse:
     """The group's partition of `__consumer_offsets` becomes part of the transaction."""
     if not request.transactional_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
-    partition = broker.groups.partition_for(request.group_id)
+    partition = node.groups.partition_for(request.group_id)
     part = AddPartitionsToTxnRequest(
         transactions=[
             AddPartitionsToTxnTransaction(
@@ -127,8 +127,8 @@ async def add_offsets_to_txn(
             )
         ]
     )
-    client = Client(context.client_id or "", f"/{context.client_host}", LAST_VERSION_FROM_CLIENTS)
-    answer = await answer_of(broker.transactions.ask(request.transactional_id, part, client))
+    client = Client(context.client_id or "", f"/{context.session.client_host}", LAST_VERSION_FROM_CLIENTS)
+    answer = await answer_of(node.transactions.ask(request.transactional_id, part, client))
     assert isinstance(answer, AddPartitionsToTxnResponse)
     error = answer.results_by_transaction[0].topic_results[0].results_by_partition[0].partition_error_code
     return AddOffsetsToTxnResponse(
@@ -136,17 +136,17 @@ async def add_offsets_to_txn(
     )
 
 
-async def end_txn(broker: Broker, context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
+async def end_txn(node: Node, context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
     if not request.transactional_id:
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
-    answer = await answer_of(broker.transactions.ask(request.transactional_id, request, _client(context)))
+    answer = await answer_of(node.transactions.ask(request.transactional_id, request, _client(context)))
     assert isinstance(answer, EndTxnResponse)
     answer.error_code = _known_to(context, ErrorCode(answer.error_code), FIRST_VERSION_WITH_PRODUCER_FENCED)
     return answer
 
 
 async def describe_transactions(
-    broker: Broker, context: RequestContext, request: DescribeTransactionsRequest
+    node: Node, context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
     states = []
     async for transactional_id in in_turns(request.transactional_ids):
@@ -154,21 +154,21 @@ async def describe_transactions(
             states.append(DescribedTransaction(error_code=ErrorCode.INVALID_REQUEST))
             continue
         part = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-        answer = await answer_of(broker.transactions.ask(transactional_id, part, _client(context)))
+        answer = await answer_of(node.transactions.ask(transactional_id, part, _client(context)))
         assert isinstance(answer, DescribeTransactionsResponse)
         states += answer.transaction_states
     return DescribeTransactionsResponse(transaction_states=states)
 
 
 async def list_transactions(
-    broker: Broker, context: RequestContext, request: ListTransactionsRequest
+    node: Node, context: RequestContext, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
     """The transactions that this broker coordinates; clients ask every broker."""
     try:
         unknown_states = list(filters_of(request).unknown_states)
     except KafkaError as error:
         return ListTransactionsResponse(error_code=error.code)
-    shards = broker.transactions.shards
+    shards = node.transactions.shards
     listed = []
     for partition in shards.partitions():
         answer = await answer_of(shards.ask(partition, request, _client(context)))
@@ -180,7 +180,7 @@ async def list_transactions(
 
 
 def _client(context: RequestContext) -> Client:
-    return Client(context.client_id or "", f"/{context.client_host}", context.api_version)
+    return Client(context.client_id or "", f"/{context.session.client_host}", context.api_version)
 
 
 def _known_to(context: RequestContext, error: ErrorCode, first_version: int) -> ErrorCode:

@@ -34,7 +34,7 @@ from ottla.protocol.messages.delete_records_response import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
 
 log = logging.getLogger("ottla.broker")
 
@@ -42,7 +42,7 @@ HIGH_WATERMARK = -1
 
 
 async def delete_records(
-    broker: Broker, context: RequestContext, request: DeleteRecordsRequest
+    node: Node, context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
     """Delete up to each partition's offset; answers with the new low watermark."""
     response = DeleteRecordsResponse(topics=[])
@@ -53,24 +53,24 @@ async def delete_records(
             result = _result(index, -1, ErrorCode.NONE)
             results.append(result)
             try:
-                partition, offset = _delete(broker, topic, index, wanted)
+                partition, offset = _delete(node, topic, index, wanted)
                 deleted.append((result, partition, offset))
             except KafkaError as error:
                 result.error_code = error.code
         response.topics.append(DeleteRecordsTopicResult(name=topic, partitions=results))
     if deleted:
         try:
-            await broker.replicas.checkpoint_log_start_offsets()
+            await node.replicas.checkpoint_log_start_offsets()
         except OSError as problem:  # nothing is below the new start here, but it may come back
             log.error("log start offsets not written: %s", problem)
             for result, _, _ in deleted:
                 result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             return response
-    deadline = broker.loop.time() + request.timeout_ms / 1000
+    deadline = node.loop.time() + request.timeout_ms / 1000
     for result, partition, offset in deleted:
         try:
-            await broker.replicas.until_deleted(partition, offset, deadline)
-            result.low_watermark = broker.replicas.low_watermark(partition)
+            await node.replicas.until_deleted(partition, offset, deadline)
+            result.low_watermark = node.replicas.low_watermark(partition)
         except KafkaError as error:
             result.error_code = error.code
     return response
@@ -86,14 +86,14 @@ def _wanted(request: DeleteRecordsRequest) -> dict[str, dict[int, int]]:
     return wanted
 
 
-def _delete(broker: Broker, topic: str, index: int, wanted: int) -> tuple[Partition, int]:
+def _delete(node: Node, topic: str, index: int, wanted: int) -> tuple[Partition, int]:
     """Move the leader's start; where every replica's is to be."""
-    known = broker.image.topics.get(topic)
+    known = node.image.topics.get(topic)
     if known is None or index not in known.partitions:
         raise UnknownTopicOrPartition()
     if is_internal(topic):
         raise InvalidTopicException(f"{topic} is the cluster's own, its records can't be deleted")
-    partition = broker.replicas.partition(topic, index)
+    partition = node.replicas.partition(topic, index)
     if "delete" not in partition.log.config.cleanup_policy:
         raise PolicyViolation(f"topic {topic} is compacted only, its records can't be deleted by offset")
     offset = partition.high_watermark if wanted == HIGH_WATERMARK else wanted

@@ -17,25 +17,25 @@ from ottla.protocol.messages.describe_producers_response import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
 
 
 def describe_producers(
-    broker: Broker, context: RequestContext, request: DescribeProducersRequest
+    node: Node, context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
     """Every producer that the partition's log knows."""
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
                 name=topic.name,
-                partitions=[_describe(broker, topic.name, index) for index in topic.partition_indexes],
+                partitions=[_describe(node, topic.name, index) for index in topic.partition_indexes],
             )
             for topic in request.topics
         ]
     )
 
 
-def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
+def _describe(node: Node, topic: str, index: int) -> PartitionResponse:
     answer = PartitionResponse(partition_index=index, error_code=ErrorCode.NONE, active_producers=[])
     problem = topic_name_problem(topic)
     if problem is not None:
@@ -43,7 +43,7 @@ def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
         answer.error_message = problem
         return answer
     try:
-        partition = broker.replicas.partition(topic, index)
+        partition = node.replicas.partition(topic, index)
     except KafkaError as error:
         answer.error_code = error.code
         return answer

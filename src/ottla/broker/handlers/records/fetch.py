@@ -57,7 +57,7 @@ from ottla.storage.errors import LogCorruption, OffsetOutOfRange
 from ottla.storage.segment import LogSlice
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
 
 FIRST_VERSION_WITH_RACKS = 11
 FIRST_VERSION_WITH_TOPIC_IDS = 13
@@ -67,7 +67,7 @@ READ_COMMITTED = 1
 NO_EPOCH = -1
 
 
-def handle(broker: Broker, context: RequestContext, body: memoryview) -> Reply | asyncio.Future[Reply]:
+def handle(node: Node, context: RequestContext, body: memoryview) -> Reply | asyncio.Future[Reply]:
     """Answer at once, or with a future when the request has to wait."""
     version = context.api_version
     request: FetchRequest | SinglePartitionFetch
@@ -82,14 +82,14 @@ def handle(broker: Broker, context: RequestContext, body: memoryview) -> Reply |
         request, _ = FetchRequest.decode_prefix(body, version)
         named, forgotten = _partitions(request, by_id=version >= FIRST_VERSION_WITH_TOPIC_IDS)
     try:
-        plan = broker.fetch_sessions.plan(
+        plan = node.fetch_sessions.plan(
             request.session_id,
             request.session_epoch,
             named,
             forgotten,
             uses_topic_ids=version >= FIRST_VERSION_WITH_TOPIC_IDS,
-            now_ms=broker.now_ms(),
-            random_id=broker.random_session_id,
+            now_ms=node.now_ms(),
+            random_id=node.random_session_id,
         )
     except SessionNotFound:
         return _session_error(context, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -103,8 +103,8 @@ def handle(broker: Broker, context: RequestContext, body: memoryview) -> Reply |
         if replica_id >= 0:
             epoch = request.replica_state.replica_epoch if by_state else NO_EPOCH
             keys = ([each.key for each in named], forgotten)
-            return _handle_follower(broker, context, request, plan, (replica_id, epoch), keys)
-    fetch = _Fetch(broker, context, request, plan)
+            return _handle_follower(node, context, request, plan, (replica_id, epoch), keys)
+    fetch = _Fetch(node, context, request, plan)
     fetch.find()
     return fetch.wait() if fetch.may_wait() else fetch.reply()
 
@@ -133,7 +133,7 @@ def _partitions(request: FetchRequest, *, by_id: bool) -> tuple[list[FetchedPart
 
 
 def _handle_follower(
-    broker: Broker,
+    node: Node,
     context: RequestContext,
     request: FetchRequest,
     plan: FetchPlan,
@@ -143,13 +143,15 @@ def _handle_follower(
     from ottla.broker.replication.follower_fetch import Answers, FollowerFetch
 
     def make_reply(answers: Answers, failed: bool) -> Reply:
-        return _make_reply(broker, context, plan, list(answers.values()), failed)
+        return _make_reply(node, context, plan, list(answers.values()), failed)
 
-    return FollowerFetch(broker, context, request, plan, replica, make_reply).handle(*keys)
+    return FollowerFetch(node, context, request, plan, replica, make_reply).handle(*keys)
 
 
 def _session_error(context: RequestContext, code: ErrorCode) -> Reply:
-    response = FetchResponse(error_code=code, session_id=0, responses=[])
+    response = FetchResponse(
+        error_code=code, session_id=0, responses=[], throttle_time_ms=context.session.throttle_ms
+    )
     return frame_reply_in_parts(ApiKey.FETCH, context.api_version, context.correlation_id, response)
 
 
@@ -163,9 +165,9 @@ class _Fetch:
 
     __slots__ = (
         "_answers",
-        "_broker",
         "_context",
         "_future",
+        "_node",
         "_only_from_leader",
         "_pieces",
         "_plan",
@@ -178,12 +180,12 @@ class _Fetch:
 
     def __init__(
         self,
-        broker: Broker,
+        node: Node,
         context: RequestContext,
         request: FetchRequest | SinglePartitionFetch,
         plan: FetchPlan,
     ) -> None:
-        self._broker = broker
+        self._node = node
         self._context = context
         self._request = request
         self._plan = plan
@@ -207,7 +209,7 @@ class _Fetch:
 
     def wait(self) -> asyncio.Future[Reply]:
         """Answer after the next append that satisfies the request, or when its time is up."""
-        loop = self._broker.loop
+        loop = self._node.loop
         self._future = loop.create_future()
         self._future.add_done_callback(self._forget)
         self._timer = loop.call_later(self._request.max_wait_ms / 1000, self._time_is_up)
@@ -236,7 +238,7 @@ class _Fetch:
     def _complete(self) -> None:
         if self._future is None or self._future.done():
             return
-        connection = self._context.connection
+        connection = self._context.session.connection
         if connection is None:
             self._future.set_result(self.reply())
             return
@@ -262,7 +264,7 @@ class _Fetch:
         self.failed = False
         self.found_bytes = 0
         self.waitable = []
-        left = min(self._request.max_bytes, self._broker.replicas.fetch_max_bytes, most_bytes)
+        left = min(self._request.max_bytes, self._node.replicas.fetch_max_bytes, most_bytes)
         by_id = self._context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
         for wanted in self._plan.partitions:
             before = self.found_bytes
@@ -280,7 +282,7 @@ class _Fetch:
 
     def _find_in_partition(self, wanted: FetchedPartition, left: int, by_id: bool) -> PartitionData | None:
         """The answer; None where a session has nothing to say."""
-        replicas = self._broker.replicas
+        replicas = self._node.replicas
         try:
             if not self._only_from_leader:
                 partition = replicas.replica(wanted.topic, wanted.partition)
@@ -327,7 +329,7 @@ class _Fetch:
         """Where the reader's log parts from this one. Raises OffsetOutOfRange."""
         if wanted.fetch_offset < partition.log.log_start_offset:
             raise errors.OffsetOutOfRange()
-        own = self._broker.replicas.end_offset_for_epoch(partition, wanted.last_fetched_epoch)
+        own = self._node.replicas.end_offset_for_epoch(partition, wanted.last_fetched_epoch)
         return find_divergence(wanted.last_fetched_epoch, wanted.fetch_offset, own)
 
     def _describe(self, partition: Partition, committed: bool) -> PartitionData:
@@ -373,7 +375,7 @@ class _Fetch:
         self, partition: Partition, data: PartitionData, problem: OSError | LogCorruption
     ) -> None:
         text = f"read failed topic={partition.topic} partition={partition.index} error={problem}"
-        self._broker.server.flood_log.warn("read failed", text)
+        self._node.server.flood_log.warn("read failed", text)
         data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
     # -- answering ----------------------------------------------------------------------------------
@@ -393,11 +395,11 @@ class _Fetch:
                 data.records, data.aborted_transactions = b"", None
                 self._report_unreadable(partition, data, problem)
                 self.failed = True
-        return _make_reply(self._broker, self._context, self._plan, self._answers, self.failed)
+        return _make_reply(self._node, self._context, self._plan, self._answers, self.failed)
 
 
 def _make_reply(
-    broker: Broker,
+    node: Node,
     context: RequestContext,
     plan: FetchPlan,
     answers: list[tuple[FetchedPartition, PartitionData]],
@@ -406,7 +408,8 @@ def _make_reply(
     topics: dict[object, FetchableTopicResponse] = {}
     by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     served: list[PartitionKey] = []
-    if by_id and not failed and len(answers) <= 1:
+    throttle_ms = context.session.throttle_ms
+    if by_id and not failed and len(answers) <= 1 and not throttle_ms:
         reply = _make_short_reply(context, plan, answers)
         if reply is not None:
             return reply
@@ -428,9 +431,14 @@ def _make_reply(
         topic.partitions.append(data)
     if plan.session is not None and served:
         move_served_to_end(plan.session, served)
-    response = FetchResponse(error_code=0, session_id=plan.session_id, responses=list(topics.values()))
+    response = FetchResponse(
+        error_code=0,
+        session_id=plan.session_id,
+        responses=list(topics.values()),
+        throttle_time_ms=throttle_ms,
+    )
     if failed and context.api_version >= FIRST_VERSION_WITH_LEADER_HINTS:
-        _name_leaders(broker, context, answers, response)
+        _name_leaders(node, context, answers, response)
     return frame_reply_in_parts(ApiKey.FETCH, context.api_version, context.correlation_id, response)
 
 
@@ -468,7 +476,7 @@ def _remember(wanted: FetchedPartition, data: PartitionData) -> None:
 
 
 def _name_leaders(
-    broker: Broker,
+    node: Node,
     context: RequestContext,
     answers: list[tuple[FetchedPartition, PartitionData]],
     response: FetchResponse,
@@ -478,7 +486,7 @@ def _name_leaders(
     for wanted, data in answers:
         if data.error_code not in HINTED:
             continue
-        hint = leader_hint(broker, context, wanted.topic, wanted.partition)
+        hint = leader_hint(node, context, wanted.topic, wanted.partition)
         if hint is not None:
             data.current_leader = LeaderIdAndEpoch(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
             if hint.address is not None:

@@ -22,38 +22,38 @@ from ottla.protocol.messages.offset_for_leader_epoch_response import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
 
 
 DEBUGGING_CONSUMER = -2
 
 
 async def offset_for_leader_epoch(
-    broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest
+    node: Node, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     """The end offset of the largest epoch at or below each one asked for."""
     results = []
     async for topic in in_turns(request.topics):
         partitions = [
-            _answer(broker, request.replica_id, topic.topic, wanted)
+            _answer(node, request.replica_id, topic.topic, wanted)
             async for wanted in in_turns(topic.partitions)
         ]
         results.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
     return OffsetForLeaderEpochResponse(topics=results)
 
 
-def _answer(broker: Broker, replica_id: int, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+def _answer(node: Node, replica_id: int, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
         if replica_id == DEBUGGING_CONSUMER:
-            partition = broker.replicas.replica(topic, wanted.partition)
+            partition = node.replicas.replica(topic, wanted.partition)
         else:
-            partition = broker.replicas.partition(topic, wanted.partition)
-        broker.replicas.check_leader_epoch(partition, wanted.current_leader_epoch)
+            partition = node.replicas.partition(topic, wanted.partition)
+        node.replicas.check_leader_epoch(partition, wanted.current_leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(
             error_code=error.code, partition=wanted.partition, leader_epoch=-1, end_offset=-1
         )
-    epoch, end_offset = broker.replicas.end_offset_for_epoch(partition, wanted.leader_epoch)
+    epoch, end_offset = node.replicas.end_offset_for_epoch(partition, wanted.leader_epoch)
     return EpochEndOffset(error_code=0, partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)
 
 

@@ -13,7 +13,7 @@ from ottla.broker.network.context import RequestContext
 from ottla.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
 
 HINTED = frozenset({int(ErrorCode.NOT_LEADER_OR_FOLLOWER), int(ErrorCode.FENCED_LEADER_EPOCH)})
 """The errors that are answered with a hint."""
@@ -36,19 +36,17 @@ class LeaderHint(NamedTuple):
     address: LeaderAddress | None
 
 
-def leader_hint(
-    broker: Broker, context: RequestContext, topic: str | UUID, partition: int
-) -> LeaderHint | None:
+def leader_hint(node: Node, context: RequestContext, topic: str | UUID, partition: int) -> LeaderHint | None:
     """Who leads the partition as far as the metadata knows; None for an unknown partition."""
-    image = broker.image
+    image = node.image
     known_topic = image.topics_by_id.get(topic) if isinstance(topic, UUID) else image.topics.get(topic)
     known = None if known_topic is None else known_topic.partitions.get(partition)
     if known is None:
         return None
     address = None
-    node = image.brokers.get(known.leader)
-    if node is not None and not node.fenced:
-        endpoint = node.endpoint(context.listener_name)
+    registered = image.brokers.get(known.leader)
+    if registered is not None and not registered.fenced:
+        endpoint = registered.endpoint(context.session.listener_name)
         if endpoint is not None:
-            address = LeaderAddress(known.leader, endpoint.host, endpoint.port, node.rack)
+            address = LeaderAddress(known.leader, endpoint.host, endpoint.port, registered.rack)
     return LeaderHint(known.leader, known.leader_epoch, address)

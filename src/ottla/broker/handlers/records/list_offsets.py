@@ -31,7 +31,7 @@ from ottla.protocol.messages.list_offsets_response import (
 from ottla.storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
     from ottla.broker.replication.replica_manager import ReplicaManager
 
 log = logging.getLogger("ottla.broker")
@@ -54,7 +54,7 @@ DEBUGGING_CONSUMER = -2
 
 
 async def list_offsets(
-    broker: Broker, context: RequestContext, request: ListOffsetsRequest
+    node: Node, context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse:
     """Answer each partition on its own; a partition named twice is one error."""
     seen: set[tuple[str, int]] = set()
@@ -75,7 +75,7 @@ async def list_offsets(
                     seen.remove(key)
                 continue
             try:
-                answers.append(await _answer(broker, context, request, topic.name, wanted))
+                answers.append(await _answer(node, context, request, topic.name, wanted))
             except KafkaError as error:
                 answers.append(_failed(index, error.code))
             except (OSError, ValueError, StorageError) as problem:
@@ -86,7 +86,7 @@ async def list_offsets(
 
 
 async def _answer(
-    broker: Broker,
+    node: Node,
     context: RequestContext,
     request: ListOffsetsRequest,
     topic: str,
@@ -97,17 +97,17 @@ async def _answer(
     ):
         return _failed(wanted.partition_index, ErrorCode.UNSUPPORTED_VERSION)
     if request.replica_id == DEBUGGING_CONSUMER:
-        partition = broker.replicas.replica(topic, wanted.partition_index)
+        partition = node.replicas.replica(topic, wanted.partition_index)
     else:
-        partition = broker.replicas.partition(topic, wanted.partition_index)
-    broker.replicas.check_leader_epoch(partition, wanted.current_leader_epoch)
+        partition = node.replicas.partition(topic, wanted.partition_index)
+    node.replicas.check_leader_epoch(partition, wanted.current_leader_epoch)
     if request.replica_id != CONSUMER:
         limit = partition.log.log_end_offset
     elif request.isolation_level == READ_COMMITTED:
         limit = partition.last_stable_offset
     else:
         limit = partition.high_watermark
-    offset, timestamp, epoch = await _find(broker.replicas, partition, wanted.timestamp, limit)
+    offset, timestamp, epoch = await _find(node.replicas, partition, wanted.timestamp, limit)
     unsettled = request.replica_id == CONSUMER and not partition.leader.settled
     if unsettled and (wanted.timestamp == LATEST or (offset < 0 and wanted.timestamp not in TIERED)):
         if context.api_version >= FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE:

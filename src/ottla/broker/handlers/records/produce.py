@@ -60,7 +60,7 @@ from ottla.protocol.schema import Buffer
 from ottla.protocol.single_partition_produce import SinglePartition
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
 
 Outcome: TypeAlias = Appended | Uncommitted | PartitionProduceResponse
 
@@ -71,58 +71,58 @@ FIRST_VERSION_WITH_LEADER_HINTS = 10
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 
 
-def handle(broker: Broker, context: RequestContext, body: memoryview) -> Reply | Awaitable[Reply]:
+def handle(node: Node, context: RequestContext, body: memoryview) -> Reply | Awaitable[Reply]:
     """Append what the request carries and answer."""
     version = context.api_version
     if version < FIRST_VERSION_SERVED:
         raise CloseConnection(f"Produce v{version} carries a message format that Kafka 4 no longer takes")
     single = single_partition_produce.decode(body, version)
     if single is not None:
-        return _handle_single(broker, context, single)
+        return _handle_single(node, context, single)
     request, _ = ProduceRequest.decode_prefix(body, version)
-    appends = find_transactional_appends(broker, request, version)
+    appends = find_transactional_appends(node, request, version)
     if appends is None:
-        return _append_all(broker, context, request, NOT_TRANSACTIONAL)
+        return _append_all(node, context, request, NOT_TRANSACTIONAL)
     if not appends.unverified:
-        return _append_all(broker, context, request, appends.outcome)
+        return _append_all(node, context, request, appends.outcome)
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:  # the bytes are in a buffer that is read into again meanwhile
                 data.records = memoryview(bytearray(data.records))
-    return _append_verified(broker, context, request, appends)
+    return _append_verified(node, context, request, appends)
 
 
 async def _append_verified(
-    broker: Broker, context: RequestContext, request: ProduceRequest, appends: TransactionalAppends
+    node: Node, context: RequestContext, request: ProduceRequest, appends: TransactionalAppends
 ) -> Reply:
-    reply = _append_all(broker, context, request, await appends.verify())
+    reply = _append_all(node, context, request, await appends.verify())
     return await reply if inspect.isawaitable(reply) else reply
 
 
 def _append_all(
-    broker: Broker,
+    node: Node,
     context: RequestContext,
     request: ProduceRequest,
     verified: Mapping[NamedPartition, Verified],
 ) -> Reply | Awaitable[Reply]:
     outcomes: list[Outcome] = []
-    slice_end = broker.loop.time() + SLICE_SECONDS
+    slice_end = node.loop.time() + SLICE_SECONDS
     for topic, data in _partitions(context, request):
         verdict = verified.get((topic, data.index))
         try:
-            outcome = _append(broker, context, request.acks, topic, data.index, data.records, verdict)
+            outcome = _append(node, context, request.acks, topic, data.index, data.records, verdict)
         except HeavyBatch:
-            return _append_rest(broker, context, request, verified, outcomes)
+            return _append_rest(node, context, request, verified, outcomes)
         outcomes.append(outcome)
-        if not len(outcomes) % PARTS_A_LOOK and broker.loop.time() >= slice_end:
-            return _append_rest(broker, context, request, verified, outcomes)
+        if not len(outcomes) % PARTS_A_LOOK and node.loop.time() >= slice_end:
+            return _append_rest(node, context, request, verified, outcomes)
     if request.acks == ACKS_ALL and any(type(each) is Uncommitted for each in outcomes):
-        return _answer_committed(broker, context, request, outcomes)
-    return _answer(broker, context, request, outcomes)
+        return _answer_committed(node, context, request, outcomes)
+    return _answer(node, context, request, outcomes)
 
 
 def _append_rest(
-    broker: Broker,
+    node: Node,
     context: RequestContext,
     request: ProduceRequest,
     verified: Mapping[NamedPartition, Verified],
@@ -134,41 +134,41 @@ def _append_rest(
         (name, each.index, None if each.records is None else _copied(each.records))
         for name, each in islice(_partitions(context, request), len(outcomes), None)
     ]
-    return _append_copies(broker, context, request, verified, outcomes, rest)
+    return _append_copies(node, context, request, verified, outcomes, rest)
 
 
 async def _append_copies(
-    broker: Broker,
+    node: Node,
     context: RequestContext,
     request: ProduceRequest,
     verified: Mapping[NamedPartition, Verified],
     outcomes: list[Outcome],
     rest: Sequence[tuple[str | UUID, int, memoryview | None]],
 ) -> Reply:
-    slice_end = broker.loop.time()
+    slice_end = node.loop.time()
     for topic, index, records in rest:
-        if broker.loop.time() >= slice_end:
+        if node.loop.time() >= slice_end:
             await asyncio.sleep(0)
-            slice_end = broker.loop.time() + SLICE_SECONDS
+            slice_end = node.loop.time() + SLICE_SECONDS
         verdict = verified.get((topic, index))
         outcomes.append(
-            await _append_patiently(broker, context, request.acks, (topic, index, records), verdict)
+            await _append_patiently(node, context, request.acks, (topic, index, records), verdict)
         )
-    return await _answer_committed(broker, context, request, outcomes)
+    return await _answer_committed(node, context, request, outcomes)
 
 
 async def _answer_committed(
-    broker: Broker, context: RequestContext, request: ProduceRequest, outcomes: list[Outcome]
+    node: Node, context: RequestContext, request: ProduceRequest, outcomes: list[Outcome]
 ) -> Reply:
     """The answer once all that was appended is committed, if the request wants that."""
     if request.acks == ACKS_ALL:
-        deadline = broker.loop.time() + request.timeout_ms / 1000
+        deadline = node.loop.time() + request.timeout_ms / 1000
         for place, outcome in enumerate(outcomes):
             if isinstance(outcome, Uncommitted):
-                left_ms = max(0, int((deadline - broker.loop.time()) * 1000))
+                left_ms = max(0, int((deadline - node.loop.time()) * 1000))
                 code = await outcome.partition.committed(outcome.end_offset, left_ms)
                 outcomes[place] = _acknowledged(outcome, code)
-    return _answer(broker, context, request, outcomes)
+    return _answer(node, context, request, outcomes)
 
 
 def _acknowledged(outcome: Uncommitted, code: ErrorCode) -> Appended | PartitionProduceResponse:
@@ -176,7 +176,7 @@ def _acknowledged(outcome: Uncommitted, code: ErrorCode) -> Appended | Partition
 
 
 async def _append_patiently(
-    broker: Broker,
+    node: Node,
     context: RequestContext,
     acks: int,
     data: tuple[str | UUID, int, memoryview | None],
@@ -185,10 +185,10 @@ async def _append_patiently(
     """Append one partition's batch, checked in a thread if it is heavy; the bytes must be the caller's."""
     topic, index, records = data
     try:
-        return _append(broker, context, acks, topic, index, records, verified)
+        return _append(node, context, acks, topic, index, records, verified)
     except HeavyBatch:
         assert records is not None
-    replicas = broker.replicas
+    replicas = node.replicas
     zstd_allowed = context.api_version >= FIRST_VERSION_WITH_ZSTD
     try:
         if isinstance(topic, UUID):
@@ -198,12 +198,12 @@ async def _append_patiently(
         checked = await replicas.check_produced(partition, records, zstd_allowed=zstd_allowed)
     except (KafkaError, ProtocolError) as error:
         return _refused(index, error)
-    if partition.topic_id not in broker.image.topics_by_id:
+    if partition.topic_id not in node.image.topics_by_id:
         # A topic of the same name may have been made meanwhile: the batch was checked by this one's rules.
         by_id = isinstance(topic, UUID)
         gone = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return _failed(index, gone, None)
-    return _append(broker, context, acks, topic, index, records, verified, checked)
+    return _append(node, context, acks, topic, index, records, verified, checked)
 
 
 def _copied(records: Buffer) -> memoryview:
@@ -221,11 +221,11 @@ def _partitions(
 
 
 def _answer(
-    broker: Broker, context: RequestContext, request: ProduceRequest, outcomes: Sequence[Outcome]
+    node: Node, context: RequestContext, request: ProduceRequest, outcomes: Sequence[Outcome]
 ) -> Reply:
     """The answer with an outcome for each partition of the request, in its order."""
     version = context.api_version
-    response = ProduceResponse(responses=[])
+    response = ProduceResponse(responses=[], throttle_time_ms=context.session.throttle_ms)
     failures = 0
     left = iter(outcomes)
     for topic_data in request.topic_data:
@@ -245,53 +245,51 @@ def _answer(
     if request.acks == 0:
         return _unanswered(failures)
     if failures:
-        _name_leaders(broker, context, response)
+        _name_leaders(node, context, response)
     return frame_reply(ApiKey.PRODUCE, version, context.correlation_id, response)
 
 
-def _handle_single(
-    broker: Broker, context: RequestContext, single: SinglePartition
-) -> Reply | Awaitable[Reply]:
+def _handle_single(node: Node, context: RequestContext, single: SinglePartition) -> Reply | Awaitable[Reply]:
     """The same for the commonest request: its success does without the messages."""
     acks, topic, index, records, _ = single
     try:
-        outcome = _append(broker, context, acks, topic, index, records)
+        outcome = _append(node, context, acks, topic, index, records)
     except HeavyBatch:
-        return _handle_single_patiently(broker, context, single._replace(records=_copied(records)))
+        return _handle_single_patiently(node, context, single._replace(records=_copied(records)))
     if isinstance(outcome, Uncommitted):
         if acks == ACKS_ALL:
-            return _answer_single_committed(broker, context, single, outcome)
+            return _answer_single_committed(node, context, single, outcome)
         outcome = outcome.appended
-    return _answer_single(broker, context, single, outcome)
+    return _answer_single(node, context, single, outcome)
 
 
 def _answer_single_committed(
-    broker: Broker, context: RequestContext, single: SinglePartition, uncommitted: Uncommitted
+    node: Node, context: RequestContext, single: SinglePartition, uncommitted: Uncommitted
 ) -> asyncio.Future[Reply]:
-    answer: asyncio.Future[Reply] = broker.loop.create_future()
+    answer: asyncio.Future[Reply] = node.loop.create_future()
 
     def done(code: ErrorCode) -> None:
         if not answer.done():
-            answer.set_result(_answer_single(broker, context, single, _acknowledged(uncommitted, code)))
+            answer.set_result(_answer_single(node, context, single, _acknowledged(uncommitted, code)))
 
     waiting = uncommitted.partition.when_committed(uncommitted.end_offset, single.timeout_ms, done)
     answer.add_done_callback(lambda _: waiting.cancel())
     return answer
 
 
-async def _handle_single_patiently(broker: Broker, context: RequestContext, single: SinglePartition) -> Reply:
+async def _handle_single_patiently(node: Node, context: RequestContext, single: SinglePartition) -> Reply:
     acks, topic, index, records, timeout_ms = single
-    outcome = await _append_patiently(broker, context, acks, (topic, index, records))
+    outcome = await _append_patiently(node, context, acks, (topic, index, records))
     if isinstance(outcome, Uncommitted):
         code = ErrorCode.NONE
         if acks == ACKS_ALL:
             code = await outcome.partition.committed(outcome.end_offset, timeout_ms)
         outcome = _acknowledged(outcome, code)
-    return _answer_single(broker, context, single, outcome)
+    return _answer_single(node, context, single, outcome)
 
 
 def _answer_single(
-    broker: Broker,
+    node: Node,
     context: RequestContext,
     single: SinglePartition,
     outcome: Appended | PartitionProduceResponse,
@@ -299,19 +297,21 @@ def _answer_single(
     acks, topic, index, _, _ = single
     if acks == 0:
         return _unanswered(not isinstance(outcome, Appended))
-    if isinstance(outcome, Appended):
+    if isinstance(outcome, Appended) and not context.session.throttle_ms:
         return (single_partition_produce.encode_answer(topic, index, context.correlation_id, *outcome),)
+    if isinstance(outcome, Appended):
+        outcome = _succeeded(index, outcome)
     topic_response = TopicProduceResponse(partition_responses=[outcome])
     if isinstance(topic, UUID):
         topic_response.topic_id = topic
     else:
         topic_response.name = topic
-    response = ProduceResponse(responses=[topic_response])
-    _name_leaders(broker, context, response)
+    response = ProduceResponse(responses=[topic_response], throttle_time_ms=context.session.throttle_ms)
+    _name_leaders(node, context, response)
     return frame_reply(ApiKey.PRODUCE, context.api_version, context.correlation_id, response)
 
 
-def _name_leaders(broker: Broker, context: RequestContext, response: ProduceResponse) -> None:
+def _name_leaders(node: Node, context: RequestContext, response: ProduceResponse) -> None:
     """Tell a client that is wrong about a leader who it is."""
     if context.api_version < FIRST_VERSION_WITH_LEADER_HINTS:
         return
@@ -320,7 +320,7 @@ def _name_leaders(broker: Broker, context: RequestContext, response: ProduceResp
         for partition in topic.partition_responses:
             if partition.error_code not in HINTED:
                 continue
-            hint = leader_hint(broker, context, topic.name or topic.topic_id, partition.index)
+            hint = leader_hint(node, context, topic.name or topic.topic_id, partition.index)
             if hint is not None:
                 partition.current_leader = LeaderIdAndEpoch(
                     leader_id=hint.leader_id, leader_epoch=hint.leader_epoch
@@ -337,7 +337,7 @@ def _unanswered(failures: int) -> Reply:
 
 
 def _append(
-    broker: Broker,
+    node: Node,
     context: RequestContext,
     acks: int,
     topic: str | UUID,
@@ -348,27 +348,27 @@ def _append(
 ) -> Outcome:
     """Append one partition's batch: where it landed, or the answer that says why not. Raises HeavyBatch."""
     if isinstance(topic, UUID):
-        known = broker.image.topics_by_id.get(topic)
+        known = node.image.topics_by_id.get(topic)
         if known is None:
             return _failed(index, ErrorCode.UNKNOWN_TOPIC_ID, None)
         topic = known.name
     if acks not in VALID_ACKS:
-        known = broker.image.topics.get(topic)
+        known = node.image.topics.get(topic)
         exists = known is not None and index in known.partitions
         code = ErrorCode.INVALID_REQUIRED_ACKS if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return _failed(index, code, None)
     try:
-        partition = broker.replicas.partition(topic, index)
+        partition = node.replicas.partition(topic, index)
         if verified is not None and verified.error is not None:
             return _failed(index, verified.error, verified.message)
         if is_internal(topic) and context.client_id != ADMIN_CLIENT_ID:
             return _failed(index, ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is the cluster's own")
         zstd_allowed = context.api_version >= FIRST_VERSION_WITH_ZSTD
         if verified is None:
-            return broker.replicas.append_produced(
+            return node.replicas.append_produced(
                 partition, records, zstd_allowed=zstd_allowed, checked=checked, acks=acks
             )
-        return broker.replicas.append_produced(
+        return node.replicas.append_produced(
             partition,
             records,
             zstd_allowed=zstd_allowed,
@@ -381,7 +381,7 @@ def _append(
     except OSError as problem:
         # A full disk refuses every request: told once a second.
         text = f"append failed topic={topic} partition={index} error={problem}"
-        broker.server.flood_log.warn("append failed", text)
+        node.server.flood_log.warn("append failed", text)
         return _failed(index, ErrorCode.KAFKA_STORAGE_ERROR, str(problem))
 
 

@@ -31,7 +31,7 @@ from ottla.broker.network.context import RequestContext
 from ottla.broker.network.replies import frame_reply_in_parts
 from ottla.broker.share.share_fetching import FetchLimits, ShareFetch, failed
 from ottla.broker.share.share_partition_leader import SharePartitionLeader
-from ottla.broker.share.share_partitions import SharePartitions, share_partitions_of
+from ottla.broker.share.share_partitions import SharePartitions
 from ottla.core.image.features import SHARE_VERSION
 from ottla.core.share.acquisition import AcquireMode, Wanted
 from ottla.core.share.keys import SharePartitionKey
@@ -69,7 +69,7 @@ from ottla.protocol.messages.share_fetch_response import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
 
 T = TypeVar("T")
 
@@ -88,13 +88,13 @@ class Acknowledged(NamedTuple):
 # -- ShareFetch -------------------------------------------------------------------------------------
 
 
-def share_fetch(broker: Broker, context: RequestContext, body: memoryview) -> Reply | Awaitable[Reply]:
+def share_fetch(node: Node, context: RequestContext, body: memoryview) -> Reply | Awaitable[Reply]:
     """Answer at once, or when acknowledgements are durable and records there."""
     request, _ = ShareFetchRequest.decode_prefix(body, context.api_version)
-    shared = share_partitions_of(broker)
+    shared = node.share_partitions
     shared.counters.fetches += 1
     try:
-        member = _member(broker, request.group_id, request.member_id)
+        member = _member(node, request.group_id, request.member_id)
         _check_renewal(request)
         session = _session(shared, context, member, request)
     except ShareSessionLimitReached as error:
@@ -103,7 +103,7 @@ def share_fetch(broker: Broker, context: RequestContext, body: memoryview) -> Re
     except KafkaError as error:
         shared.counters.failed_fetches += 1
         return _fetch_reply(context, ShareFetchResponse(error_code=error.code, responses=[]))
-    under_way = _ShareFetchRequest(broker, shared, context, request, member, session)
+    under_way = _ShareFetchRequest(node, shared, context, request, member, session)
     return under_way.answer()
 
 
@@ -133,7 +133,7 @@ def _session(
                 for topic in request.topics
                 for partition in topic.partitions
             )
-            return shared.sessions.begin(member, named, context.connection, acknowledges=acknowledges)
+            return shared.sessions.begin(member, named, context.session.connection, acknowledges=acknowledges)
         case epoch:
             forgotten = [
                 (topic.topic_id, index)
@@ -149,13 +149,14 @@ async def _refuse_later(context: RequestContext, wait_ms: int, error: KafkaError
 
 
 def _fetch_reply(context: RequestContext, response: ShareFetchResponse) -> Reply:
+    response.throttle_time_ms = context.session.throttle_ms
     return frame_reply_in_parts(ApiKey.SHARE_FETCH, context.api_version, context.correlation_id, response)
 
 
 class _ShareFetchRequest(NamedTuple):
     """One accepted request."""
 
-    broker: Broker
+    node: Node
     shared: SharePartitions
     context: RequestContext
     request: ShareFetchRequest
@@ -172,8 +173,8 @@ class _ShareFetchRequest(NamedTuple):
         if not waits_for_records and not acknowledged.waiting:
             return self._reply(found, fetch, acknowledged)
         # A future, not a coroutine: if the client hangs up nobody waits for records any more.
-        reply: asyncio.Future[Reply] = self.broker.loop.create_future()
-        connection = self.context.connection
+        reply: asyncio.Future[Reply] = self.node.loop.create_future()
+        connection = self.context.session.connection
         waiting = [*acknowledged.waiting.values()]
         if fetch is not None and waits_for_records:
             waiting.append(fetch.wait(self.request.max_wait_ms))
@@ -207,7 +208,7 @@ class _ShareFetchRequest(NamedTuple):
         if not any(named.values()):
             return Acknowledged({}, {})
         return _acknowledge(
-            self.broker,
+            self.node,
             self.shared,
             self.member,
             named,
@@ -218,7 +219,7 @@ class _ShareFetchRequest(NamedTuple):
 
     def _fetch(self, session: ShareSession, found: dict[TopicPartition, PartitionData]) -> ShareFetch | None:
         """The fetch from the session's partitions; those that are not there go to `found` with an error."""
-        request, image = self.request, self.broker.image
+        request, image = self.request, self.node.image
         leaders: list[SharePartitionLeader] = []
         partitions = list(session.partitions)
         if request.share_session_epoch > 0 and partitions:
@@ -253,11 +254,11 @@ class _ShareFetchRequest(NamedTuple):
             if request.share_acquire_mode == AcquireMode.RECORD_LIMIT
             else AcquireMode.BATCH_OPTIMIZED,
         )
-        max_bytes = min(request.max_bytes, self.broker.replicas.fetch_max_bytes)
+        max_bytes = min(request.max_bytes, self.node.replicas.fetch_max_bytes)
         limits = FetchLimits(
             min(request.min_bytes, max_bytes), max_bytes, self.shared.reads_committed(session.key.group_id)
         )
-        return ShareFetch(self.broker, self.shared, leaders, wanted, limits)
+        return ShareFetch(self.shared.counters, leaders, wanted, limits)
 
     # -- answering ------------------------------------------------------------------------------
 
@@ -295,7 +296,7 @@ class _ShareFetchRequest(NamedTuple):
             responses=_by_topic(named.items(), ShareFetchableTopicResponse),
         )
         for partition, data in named.items():
-            _name_leader(self.broker, self.context, partition, data, response)
+            _name_leader(self.node, self.context, partition, data, response)
         return _fetch_reply(self.context, response)
 
 
@@ -303,13 +304,13 @@ class _ShareFetchRequest(NamedTuple):
 
 
 def share_acknowledge(
-    broker: Broker, context: RequestContext, request: ShareAcknowledgeRequest
+    node: Node, context: RequestContext, request: ShareAcknowledgeRequest
 ) -> ShareAcknowledgeResponse | Awaitable[ShareAcknowledgeResponse]:
     """Take acknowledgements and answer when they are durable; with epoch -1 also end the session."""
-    shared = share_partitions_of(broker)
+    shared = node.share_partitions
     shared.counters.acknowledge_requests += 1
     try:
-        member = _member(broker, request.group_id, request.member_id)
+        member = _member(node, request.group_id, request.member_id)
         shared.sessions.acknowledge(member, request.share_session_epoch)
     except KafkaError as error:
         return ShareAcknowledgeResponse(error_code=error.code, responses=[])
@@ -321,7 +322,7 @@ def share_acknowledge(
         for topic in request.topics
         for partition in topic.partitions
     }
-    acknowledged = _acknowledge(broker, shared, member, named, renews=_renews(context, request.is_renew_ack))
+    acknowledged = _acknowledge(node, shared, member, named, renews=_renews(context, request.is_renew_ack))
 
     def respond() -> ShareAcknowledgeResponse:
         if request.share_session_epoch == FINAL_EPOCH:
@@ -340,7 +341,7 @@ def share_acknowledge(
             responses=_by_topic(answers.items(), ShareAcknowledgeTopicResponse),
         )
         for partition, data in answers.items():
-            _name_leader(broker, context, partition, data, response)
+            _name_leader(node, context, partition, data, response)
         return response
 
     async def respond_later() -> ShareAcknowledgeResponse:
@@ -364,9 +365,9 @@ def _renews(context: RequestContext, announced: bool) -> _Renewals:
     return _Renewals(context.api_version >= FIRST_VERSION_WITH_RENEWALS, announced)
 
 
-def _member(broker: Broker, group_id: str | None, member_id: str | None) -> SessionKey:
+def _member(node: Node, group_id: str | None, member_id: str | None) -> SessionKey:
     """Whose request it is. Raises UnsupportedVersion or InvalidRequest."""
-    if not broker.image.features.get(SHARE_VERSION):
+    if not node.image.features.get(SHARE_VERSION):
         raise UnsupportedVersion()
     if group_id is None:
         raise InvalidRequest("The request names no group.")
@@ -376,7 +377,7 @@ def _member(broker: Broker, group_id: str | None, member_id: str | None) -> Sess
 
 
 def _acknowledge(
-    broker: Broker,
+    node: Node,
     shared: SharePartitions,
     member: SessionKey,
     named: dict[TopicPartition, list[Acknowledgement]],
@@ -390,7 +391,7 @@ def _acknowledge(
     taken = False
     for partition, acknowledgements in named.items():
         topic_id, index = partition
-        topic = broker.image.topics_by_id.get(topic_id)
+        topic = node.image.topics_by_id.get(topic_id)
         try:
             if topic is None:
                 raise UnknownTopicId()
@@ -453,7 +454,7 @@ def _by_topic(answers: Iterable[tuple[TopicPartition, Any]], topic_class: Callab
 
 
 def _name_leader(
-    broker: Broker,
+    node: Node,
     context: RequestContext,
     partition: TopicPartition,
     data: PartitionData | share_acknowledge_response.PartitionData,
@@ -462,19 +463,19 @@ def _name_leader(
     """Tell a client that is at the wrong broker which is the right one."""
     if data.error_code not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
         return
-    topic = broker.image.topics_by_id.get(partition[0])
+    topic = node.image.topics_by_id.get(partition[0])
     known = topic and topic.partitions.get(partition[1])
     if not known:
         return
     data.current_leader.leader_id = known.leader
     data.current_leader.leader_epoch = known.leader_epoch
-    node = broker.image.brokers.get(known.leader)
-    endpoint = node and node.endpoint(context.listener_name)
-    if not node or not endpoint or any(each.node_id == known.leader for each in response.node_endpoints):
+    leader = node.image.brokers.get(known.leader)
+    endpoint = leader and leader.endpoint(context.session.listener_name)
+    if not leader or not endpoint or any(each.node_id == known.leader for each in response.node_endpoints):
         return
     module = share_fetch_response if isinstance(response, ShareFetchResponse) else share_acknowledge_response
     response.node_endpoints.append(
-        module.NodeEndpoint(node_id=known.leader, host=endpoint.host, port=endpoint.port, rack=node.rack)
+        module.NodeEndpoint(node_id=known.leader, host=endpoint.host, port=endpoint.port, rack=leader.rack)
     )
 
 

@@ -31,14 +31,14 @@ from ottla.protocol.messages.write_txn_markers_response import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.node import Node
 
 #: Producer id -> what became of its partitions.
 Results: TypeAlias = dict[int, dict[TopicPartition, ErrorCode]]
 
 
 async def write_txn_markers(
-    broker: Broker, context: RequestContext, request: WriteTxnMarkersRequest
+    node: Node, context: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
     """Append every marker to each of its partitions; answered when all are committed."""
     results: Results = {}
@@ -53,19 +53,19 @@ async def write_txn_markers(
             marker.transaction_version,
         )
         partitions = [(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
-        appends = append_markers(broker, end, partitions)
+        appends = append_markers(node, end, partitions)
         by_partition.update(appends.errors)
         uncommitted += ((marker.producer_id, appended) for appended in appends.uncommitted)
-    return await _later(broker, results, uncommitted) if uncommitted else _response(results)
+    return await _later(node, results, uncommitted) if uncommitted else _response(results)
 
 
 async def _later(
-    broker: Broker, results: Results, uncommitted: list[tuple[int, AppendedMarker]]
+    node: Node, results: Results, uncommitted: list[tuple[int, AppendedMarker]]
 ) -> WriteTxnMarkersResponse:
     by_producer: dict[int, list[AppendedMarker]] = {}
     for producer_id, appended in uncommitted:
         by_producer.setdefault(producer_id, []).append(appended)
-    outcomes = await asyncio.gather(*(until_committed(broker, each) for each in by_producer.values()))
+    outcomes = await asyncio.gather(*(until_committed(node, each) for each in by_producer.values()))
     for producer_id, outcome in zip(by_producer, outcomes, strict=True):
         results[producer_id].update(outcome)
     return _response(results)

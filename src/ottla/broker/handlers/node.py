@@ -1,0 +1,125 @@
+"""What request handlers are given of the node that they answer for.
+
+One protocol for all of them: a handler takes what it needs of it, and is tested with an object that has that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.broker.parts import Clock, Cluster, Loop
+
+if TYPE_CHECKING:
+    from ottla.broker.controller.controller import Controller
+    from ottla.broker.controller.controller_channel import ControllerChannel
+    from ottla.broker.controller.controller_work import ControllerWork
+    from ottla.broker.controller.metadata_quorum import MetadataQuorum
+    from ottla.broker.coordinators.group_coordinator import GroupCoordinator
+    from ottla.broker.coordinators.producer_ids import ProducerIdSource
+    from ottla.broker.coordinators.share_coordinator import ShareCoordinator
+    from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
+    from ottla.broker.network.context import RequestContext
+    from ottla.broker.network.server import Server
+    from ottla.broker.replication.replica_manager import ReplicaManager
+    from ottla.broker.share.share_partitions import SharePartitions
+    from ottla.broker.share.share_persister import ShareStatePersister
+    from ottla.core.replica.fetch_sessions import FetchSessionCache
+    from ottla.protocol.schema import Message
+    from ottla.storage.log_directory import LogDirectory
+
+
+class Node(Cluster, Clock, Loop, Protocol):
+    """A node: a broker, a controller, or both. A controller alone has none of a broker's parts."""
+
+    # -- of every node ----------------------------------------------------------------------------------
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id as clients see it."""
+        ...
+
+    @property
+    def log_directory(self) -> LogDirectory:
+        """Where the data is."""
+        ...
+
+    @property
+    def server(self) -> Server:
+        """The connections of clients."""
+        ...
+
+    @property
+    def quorum(self) -> MetadataQuorum:
+        """The metadata log and its voters."""
+        ...
+
+    @property
+    def controller(self) -> Controller:
+        """This node's replica of the metadata, and the way to change it while it is active."""
+        ...
+
+    @property
+    def controller_work(self) -> ControllerWork:
+        """What the active controller knows of brokers' lives."""
+        ...
+
+    @property
+    def controller_channel(self) -> ControllerChannel:
+        """The way to the active controller."""
+        ...
+
+    @property
+    def controller_leader_id(self) -> int:
+        """The active controller's node id, -1 when it is not known."""
+        ...
+
+    def answer_as_controller(self, context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+        """The answer of this node's own controller. Raises KafkaError."""
+        ...
+
+    # -- of a broker --------------------------------------------------------------------------------------
+
+    @property
+    def replicas(self) -> ReplicaManager:
+        """The partitions with a replica here."""
+        ...
+
+    @property
+    def fetch_sessions(self) -> FetchSessionCache:
+        """Fetch sessions of consumers and followers."""
+        ...
+
+    def random_session_id(self) -> int:
+        """A fetch session id that a client can't guess."""
+        ...
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        """The groups that this broker coordinates."""
+        ...
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        """The transactional ids that this broker coordinates."""
+        ...
+
+    @property
+    def producer_ids(self) -> ProducerIdSource:
+        """Producer ids that nobody else has."""
+        ...
+
+    @property
+    def share_coordinator(self) -> ShareCoordinator:
+        """The states of share partitions that this broker keeps."""
+        ...
+
+    @property
+    def share_state(self) -> ShareStatePersister:
+        """The way to the share coordinators."""
+        ...
+
+    @property
+    def share_partitions(self) -> SharePartitions:
+        """The share partitions that this broker leads."""
+        ...

@@ -1,0 +1,61 @@
+"""What the parts of a node are given of it: narrow protocols, which the node as a whole satisfies.
+
+Here is what parts of all rooms use. What only one of them uses stands beside it, as a protocol that adds to
+these; a part is never given more than its protocol names.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from ottla.broker.config import BrokerConfig
+    from ottla.broker.supervisor import Supervisor
+    from ottla.core.image.image import MetadataImage
+
+
+class Cluster(Protocol):
+    """The cluster as this node knows it, and which of its nodes this is."""
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The node's settings."""
+        ...
+
+    @property
+    def node_id(self) -> int:
+        """The node's number."""
+        ...
+
+    @property
+    def image(self) -> MetadataImage:
+        """The cluster's metadata as of the last committed record that is applied here."""
+        ...
+
+
+class Clock(Protocol):
+    """The wall clock."""
+
+    def now_ms(self) -> int:
+        """Wall-clock time, for timestamps and retention."""
+        ...
+
+
+class Loop(Protocol):
+    """The event loop, whose clock is the steady one."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that all of the node runs on."""
+        ...
+
+
+class Background(Protocol):
+    """What runs beside the requests."""
+
+    @property
+    def supervisor(self) -> Supervisor:
+        """Owns what the broker does in the background."""
+        ...

@@ -1,0 +1,101 @@
+"""What the parts of this room are given of their node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.broker.parts import Background, Clock, Cluster, Loop
+from ottla.broker.peers.broker_requests import PeersNode
+
+if TYPE_CHECKING:
+    from ottla.broker.controller.controller import Controller
+    from ottla.broker.network.server import Server
+    from ottla.broker.replication.replica_manager import ReplicaManager
+    from ottla.core.share.keys import SharePartitionKey
+    from ottla.core.share.responses import StateRequest
+    from ottla.protocol.messages.read_share_group_state_request import ReadShareGroupStateRequest
+    from ottla.protocol.messages.read_share_group_state_response import ReadShareGroupStateResponse
+    from ottla.protocol.messages.write_share_group_state_request import WriteShareGroupStateRequest
+    from ottla.protocol.messages.write_share_group_state_response import WriteShareGroupStateResponse
+    from ottla.protocol.schema import Message
+
+
+class ShareStates(Protocol):
+    """The way to the share coordinators, for the leaders of share partitions."""
+
+    async def read(self, request: ReadShareGroupStateRequest) -> ReadShareGroupStateResponse:
+        """The state of share partitions, for their leaders, whose epochs the coordinator remembers."""
+        ...
+
+    async def write(self, request: WriteShareGroupStateRequest) -> WriteShareGroupStateResponse:
+        """Add changed batches and a start offset to the state. Durable when this returns without error."""
+        ...
+
+
+class ShareLeaderNode(Cluster, Clock, Loop, Background, Protocol):
+    """What the leader of a share partition uses."""
+
+    @property
+    def replicas(self) -> ReplicaManager:
+        """The partitions with a replica here."""
+        ...
+
+    @property
+    def share_state(self) -> ShareStates:
+        """The way to the share coordinators."""
+        ...
+
+
+class SharePartitionsNode(ShareLeaderNode, Protocol):
+    """What all share partitions of a broker use."""
+
+    @property
+    def controller(self) -> Controller:
+        """This node's replica of the metadata, which says what has changed."""
+        ...
+
+    @property
+    def server(self) -> Server:
+        """The connections of clients, which says when one has closed."""
+        ...
+
+
+class CoordinatorShards(Protocol):
+    """Which broker coordinates what."""
+
+    def leader_of(self, partition: int) -> int | None:
+        """The node id of the broker whose shard it is; None without one, or without such a partition."""
+        ...
+
+
+class ShareCoordination(Protocol):
+    """This broker's share coordinator, and where the others are."""
+
+    @property
+    def shards(self) -> CoordinatorShards:
+        """Which broker coordinates which partition of the coordinator's topic."""
+        ...
+
+    async def make_topic(self) -> None:
+        """Create the coordinator's topic unless it is there. Raises KafkaError."""
+        ...
+
+    def partition_for(self, key: SharePartitionKey) -> int:
+        """The partition of the coordinator's topic that holds a share partition's state."""
+        ...
+
+    async def ask(
+        self, parts: Sequence[tuple[SharePartitionKey, StateRequest]]
+    ) -> dict[SharePartitionKey, Message]:
+        """The answers about share partitions that this broker coordinates."""
+        ...
+
+
+class PersisterNode(PeersNode, Protocol):
+    """What the way to the share coordinators uses."""
+
+    @property
+    def share_coordinator(self) -> ShareCoordination:
+        """This broker's share coordinator."""
+        ...
