@@ -287,9 +287,9 @@ def test_aggregates_in_python(app: Streams, spark: SparkSession) -> None:
     ("windows", "counted"),
     [
         (tumbling(MINUTE, grace=MINUTE), [3]),
-        (hopping(MINUTE, MINUTE / 2, grace=MINUTE), [2, 3]),
+        pytest.param(hopping(MINUTE, MINUTE / 2, grace=MINUTE), [2, 3], marks=pytest.mark.long),
         (session(MINUTE, grace=MINUTE), [3]),
-        (sliding(MINUTE, grace=MINUTE), [2, 2, 3]),
+        pytest.param(sliding(MINUTE, grace=MINUTE), [2, 2, 3], marks=pytest.mark.long),
     ],
 )
 def test_windows_behind_a_filter_are_sent_once_when_they_are_closed(
