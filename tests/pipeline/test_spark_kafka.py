@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ottla.pipeline.kafka import ClusterError, KafkaCluster, Topic, stream_from, stream_to, table_from
 from ottla.pipeline.query.progress import ProgressPublisher
-from ottla.pipeline.spark.session import SparkError, SparkSettings, start_session
+from ottla.pipeline.spark.errors import SparkError
+from ottla.pipeline.spark.session import SparkSettings, start_session
 from support.clients.confluent import eventually
 from support.servers.cluster import Cluster
 

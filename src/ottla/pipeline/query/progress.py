@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.pipeline.kafka import ClusterError, KafkaCluster
-from ottla.pipeline.query.checkpoints import Checkpoint, Offsets, local_path, parse_source_offset
+from ottla.pipeline.query.checkpoints import Checkpoint, Offsets, parse_source_offset
+from ottla.pipeline.spark.paths import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryListener

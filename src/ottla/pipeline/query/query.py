@@ -32,7 +32,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.pipeline.kafka import ClusterError, KafkaCluster
-from ottla.pipeline.query.checkpoints import Checkpoint, Offsets, local_path
+from ottla.pipeline.query.checkpoints import Checkpoint, Offsets
 from ottla.pipeline.query.failures import Failure, failure_of
 from ottla.pipeline.query.progress import ANY_QUERY, ProgressPublisher, mark
 from ottla.pipeline.query.query_progress import QueryProgress, parse_progress
@@ -50,6 +50,7 @@ from ottla.pipeline.query.query_spec import (
     query_failed,
 )
 from ottla.pipeline.query.source import KafkaSource
+from ottla.pipeline.spark.paths import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
