@@ -14,7 +14,7 @@ from ottla.client.cluster import KafkaCluster, Topic
 from ottla.streams import Emit, Streams, tumbling
 from ottla.streams.kit.kit_environment import KitError
 from ottla.streams.kit.preview import Preview, preview, preview_application
-from ottla.streams.kit.testing import OutputRecord
+from ottla.streams.kit.results import OutputRecord
 from support.servers.cluster import Cluster
 
 pytestmark = pytest.mark.spark

@@ -14,7 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ottla.client.cluster import KafkaCluster, Topic
-from ottla.pipeline.spark.session import SparkError, SparkSettings
+from ottla.pipeline.spark.errors import SparkError
+from ottla.pipeline.spark.session import SparkSettings
 from ottla.pipeline.spark.spark_connect import connect
 from ottla.pipeline.spark.spark_jars import LOCAL_FILES_CLASS
 from support.clients.confluent import produce

@@ -12,7 +12,8 @@ from ottla.client.cluster import KafkaCluster, Topic
 from ottla.client.errors import ClusterError
 from ottla.pipeline.query.progress import ProgressPublisher
 from ottla.pipeline.query.topics import stream_from, stream_to, table_from
-from ottla.pipeline.spark.session import SparkError, SparkSettings, start_session
+from ottla.pipeline.spark.errors import SparkError
+from ottla.pipeline.spark.session import SparkSettings, start_session
 from support.clients.confluent import eventually
 from support.servers.cluster import Cluster
 

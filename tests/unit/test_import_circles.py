@@ -22,8 +22,6 @@ ALLOWED: tuple[tuple[str, ...], ...] = (
     ("ottla.broker.replication.schema_",),
     ("ottla.protocol.codec", "ottla.protocol.schema", "ottla.protocol.wire"),
     ("ottla.schemas.json_schema.",),
-    ("ottla.pipeline.spark.session", "ottla.pipeline.spark.spark_connect"),
-    ("ottla.streams.dsl", "ottla.streams.kit."),
 )
 
 

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ottla.pipeline.formats.format import FormatError
 from ottla.streams.operators.aggregate import StreamAggregate
 from ottla.streams.operators.aggregation import Aggregate, Aggregation, Count, Reduce
 from ottla.streams.operators.join_kind import JoinKind
@@ -41,7 +40,7 @@ from ottla.streams.operators.windows import (
     Windows,
 )
 from ottla.streams.plan import topology as nodes
-from ottla.streams.plan.internal_formats import format_for_type
+from ottla.streams.plan.internal_formats import as_format
 from ottla.streams.plan.records import Expression, Joiner, PythonFunction, PythonRecord, Record
 from ottla.streams.plan.table_nodes import changes_by_group, foreign_key_join, grouped_aggregate
 from ottla.streams.plan.topology import (
@@ -63,12 +62,11 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
     from pyspark.sql.types import DataType
 
-    from ottla.pipeline.formats.format import Format
-    from ottla.streams.kit.preview import ApplicationPreview, Preview
+    from ottla.streams.kit.results import ApplicationPreview, Preview
+    from ottla.streams.plan.internal_formats import FormatOrType
     from ottla.streams.run.application import RunningStreams
     from ottla.streams.run.settings import StreamsSettings
 
-    FormatOrType: TypeAlias = Format | type
     Returns: TypeAlias = DataType | str | type
 
 
@@ -228,6 +226,10 @@ class Previewed:
         from ottla.streams.kit.preview import preview
 
         return preview(self, data, bootstrap=bootstrap, records=records)
+
+    def _preview_topology(self) -> Topology:
+        """What leads up to here, as an application of its own; `preview` asks for it."""
+        return Topology(f"{self._app.name}-preview", (), (Materialized("previewed", self._node),))
 
 
 class Stream(Previewed):
@@ -797,16 +799,6 @@ def _joined(app: Streams, keyed: Keyed, joiner: Joiner | None) -> Node:
 
 def _join_pair(joiner: Joiner, record: Record) -> Column:
     return joiner(record.value.getField("left"), record.value.getField("right"))
-
-
-def as_format(given: FormatOrType) -> Format:
-    """A format, or the one that a Python type stands for. Raises TopologyError."""
-    if not isinstance(given, type):
-        return given
-    try:
-        return format_for_type(given)
-    except FormatError as error:
-        raise TopologyError(str(error)) from error
 
 
 def _check_name(what: str, name: str) -> None:

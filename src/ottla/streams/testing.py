@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from ottla.streams.kit.kit_environment import KitError
-from ottla.streams.kit.preview import ApplicationPreview, Preview, preview, preview_application
+from ottla.streams.kit.preview import preview, preview_application
+from ottla.streams.kit.results import ApplicationPreview, DeadLetter, OutputRecord, Preview
 from ottla.streams.kit.testing import (
     DEAD_LETTERS,
-    DeadLetter,
     InputTopic,
-    OutputRecord,
     OutputTopic,
     TopologyTestDriver,
     local_session,

@@ -14,12 +14,13 @@ from typing import Any
 from confluent_kafka import Producer
 
 from ottla.client.cluster import KafkaCluster
-from ottla.pipeline.query.checkpoints import Checkpoint, local_path
+from ottla.pipeline.query.checkpoints import Checkpoint
 from ottla.pipeline.query.query import QueryRunner
 from ottla.pipeline.query.query_spec import QuerySpec
 from ottla.pipeline.query.realtime import REAL_TIME_OUTPUT_MODE, PlanFacts, choose_mode
 from ottla.pipeline.query.source import KafkaSource, read_stream
 from ottla.pipeline.query.topics import stream_to
+from ottla.pipeline.spark.paths import local_path
 from ottla.pipeline.spark.session import SparkSettings, start_session
 
 RECORDS = 5

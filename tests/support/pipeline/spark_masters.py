@@ -17,8 +17,9 @@ from typing import Any
 
 import pyspark
 
+from ottla.pipeline.spark.errors import SparkError
 from ottla.pipeline.spark.java_runtime import find_java
-from ottla.pipeline.spark.session import SparkError, SparkSettings, start_session
+from ottla.pipeline.spark.session import SparkSettings, start_session
 from support.clients.confluent import eventually
 from support.servers.cluster import free_port
 

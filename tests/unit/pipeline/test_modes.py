@@ -7,15 +7,8 @@ from dataclasses import replace
 import pytest
 
 from ottla.pipeline.query.query_spec import ProcessingTime, RealTime
-from ottla.pipeline.query.realtime import (
-    ModeError,
-    ModeKind,
-    PlanFacts,
-    Wanted,
-    choose_mode,
-    low_latency_properties,
-    version_tuple,
-)
+from ottla.pipeline.query.realtime import ModeError, ModeKind, PlanFacts, Wanted, choose_mode
+from ottla.pipeline.spark.low_latency import low_latency_properties, version_tuple
 
 FITTING = PlanFacts(exactly_once=False, source_partitions=2, cores=2)
 

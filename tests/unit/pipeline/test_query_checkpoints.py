@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.pipeline.query.checkpoints import Checkpoint, StateOperator, local_path, parse_source_offset
+from ottla.pipeline.query.checkpoints import Checkpoint, StateOperator, parse_source_offset
+from ottla.pipeline.spark.paths import local_path
 from support.pipeline.spark_checkpoints import write_checkpoint, write_state_operator
 
 

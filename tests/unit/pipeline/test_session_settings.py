@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.pipeline.spark.session import SparkError, SparkSettings, requested_properties, with_local_files
+from ottla.pipeline.spark.errors import SparkError
+from ottla.pipeline.spark.session import SparkSettings, requested_properties, with_local_files
 
 
 @pytest.fixture(autouse=True)

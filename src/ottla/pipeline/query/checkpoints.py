@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 Offsets = dict[str, dict[int, int]]
 """The next offset to read, by topic and partition."""
@@ -105,17 +104,6 @@ class Checkpoint:
             for number in _numbered(self.path / "state")
             if (operator := _state_operator(self.path / "state" / str(number) / "_metadata")) is not None
         ]
-
-
-def local_path(location: str | Path) -> Path | None:
-    """The directory that a checkpoint location names; None when it is not on a local disk."""
-    if isinstance(location, Path):
-        return location
-    parts = urlsplit(location)
-    if parts.scheme == "file":
-        return Path(unquote(parts.path))
-    # A Windows drive looks like a scheme of one letter.
-    return Path(location) if len(parts.scheme) < 2 else None
 
 
 def parse_source_offset(text: str | None) -> Offsets:

@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.client.cluster import KafkaCluster
 from ottla.client.errors import ClusterError
-from ottla.pipeline.query.checkpoints import Checkpoint, Offsets, local_path, parse_source_offset
+from ottla.pipeline.query.checkpoints import Checkpoint, Offsets, parse_source_offset
+from ottla.pipeline.spark.paths import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryListener

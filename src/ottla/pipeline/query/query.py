@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.client.cluster import KafkaCluster
 from ottla.client.errors import ClusterError
-from ottla.pipeline.query.checkpoints import Checkpoint, Offsets, local_path
+from ottla.pipeline.query.checkpoints import Checkpoint, Offsets
 from ottla.pipeline.query.failures import Failure, failure_of
 from ottla.pipeline.query.progress import ANY_QUERY, ProgressPublisher, mark
 from ottla.pipeline.query.query_progress import QueryProgress, parse_progress
@@ -51,6 +51,7 @@ from ottla.pipeline.query.query_spec import (
     query_failed,
 )
 from ottla.pipeline.query.source import KafkaSource
+from ottla.pipeline.spark.paths import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,10 +24,11 @@ from pathlib import Path
 
 from ottla.client.cluster import KafkaCluster
 from ottla.config.errors import UserError
-from ottla.pipeline.query.checkpoints import Checkpoint, Offsets, local_path
+from ottla.pipeline.query.checkpoints import Checkpoint, Offsets
 from ottla.pipeline.query.failures import Failure
 from ottla.pipeline.query.progress import ANY_QUERY, marked_query
 from ottla.pipeline.query.source import Boundary, FromOffsets, FromTimestamp, KafkaSource, check_source
+from ottla.pipeline.spark.paths import local_path
 
 log = logging.getLogger("ottla.pipeline")
 

@@ -11,17 +11,15 @@ trades a guarantee for speed by itself.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 from ottla.config.errors import UserError
 from ottla.pipeline.query.query_spec import ProcessingTime, RealTime, Trigger
+from ottla.pipeline.spark.low_latency import version_tuple
 
 REAL_TIME_SINCE = (4, 1)
 REAL_TIME_OUTPUT_MODE = "update"
-_FILE_MANAGER = "FileSystemBasedCheckpointFileManager"
 
 
 class ModeError(UserError):
@@ -118,24 +116,3 @@ def _obstacle(facts: PlanFacts, spark_version: str) -> str | None:
             f"real-time mode needs a core for each of {partitions} source partitions, and there are {cores}"
         )
     return None
-
-
-def version_tuple(spark_version: str) -> tuple[int, int]:
-    """(4, 1) of 4.1.0-preview1. Raises ValueError for what is no version."""
-    match = re.match(r"(\d+)\.(\d+)", spark_version)
-    if match is None:
-        raise ValueError(f"no Spark version: {spark_version!r}")
-    return int(match[1]), int(match[2])
-
-
-def low_latency_properties(spark_version: str, checkpoints_are_local: bool) -> Mapping[str, str]:
-    """The properties that make the batches of a session short. They change no guarantee."""
-    if not checkpoints_are_local:
-        return {}
-    # Hadoop's default for local files starts a process for every chmod and readlink: 60 ms for each file of a
-    # checkpoint, and a batch writes two. This manager renames by Java and as atomically; it saves 100 ms.
-    package = "org.apache.spark.sql.execution.streaming."
-    if version_tuple(spark_version) >= REAL_TIME_SINCE:
-        package += "checkpointing."
-    # RawLocalFileSystem, without .crc files, would save another 10 ms; RocksDB cannot upload with it.
-    return {"spark.sql.streaming.checkpointFileManagerClass": package + _FILE_MANAGER}

@@ -35,13 +35,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla.config.errors import UserError
 from ottla.config.java_properties import MalformedProperties, parse_properties
-from ottla.pipeline.query.checkpoints import local_path
-from ottla.pipeline.query.realtime import low_latency_properties
 from ottla.pipeline.spark import spark_daemon
+from ottla.pipeline.spark.errors import SparkError
 from ottla.pipeline.spark.java_runtime import JavaRuntime, find_java
+from ottla.pipeline.spark.low_latency import low_latency_properties
 from ottla.pipeline.spark.maven import JarProgress
+from ottla.pipeline.spark.paths import local_path
 from ottla.pipeline.spark.spark_jars import LOCAL_FILES_CLASS, kafka_connector_jars, local_files_jar
 
 if TYPE_CHECKING:
@@ -75,10 +75,6 @@ appender.file.policies.size = 10MB
 appender.file.strategy.type = DefaultRolloverStrategy
 appender.file.strategy.max = 3
 """
-
-
-class SparkError(UserError):
-    """Spark could not be started; the message says why and where its log is."""
 
 
 @dataclass(frozen=True, slots=True)

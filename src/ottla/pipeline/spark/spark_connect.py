@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from ottla.pipeline.spark.errors import SparkError
 from ottla.pipeline.spark.maven import JarProgress
 from ottla.pipeline.spark.spark_jars import kafka_connector_jars
 
@@ -51,8 +52,6 @@ def connect(
     progress: Callable[[JarProgress], None] | None,
 ) -> SparkSession:
     """A new session on the server at `address`. Raises SparkError with one line for the user."""
-    from ottla.pipeline.spark.session import SparkError
-
     host, port = _host_and_port(address)
     try:
         # Spark's client tries for ten minutes to reach a server that is not there.
@@ -97,8 +96,6 @@ def _forget() -> None:
 
 
 def _configure(spark: SparkSession, address: str, properties: Mapping[str, str]) -> None:
-    from ottla.pipeline.spark.session import SparkError
-
     for key, value in _DEFAULTS.items():
         if key not in properties:
             with contextlib.suppress(Exception):
@@ -121,8 +118,6 @@ def _ensure_kafka_connector(
     jars: Sequence[Path] | None,
     progress: Callable[[JarProgress], None] | None,
 ) -> None:
-    from ottla.pipeline.spark.session import SparkError
-
     if jars is None and _has_kafka_connector(spark):
         return
     wanted = list(jars) if jars is not None else kafka_connector_jars(spark.version, progress)
@@ -150,8 +145,6 @@ def _has_kafka_connector(spark: SparkSession) -> bool:
 
 
 def _host_and_port(address: str) -> tuple[str, int]:
-    from ottla.pipeline.spark.session import SparkError
-
     try:
         parts = urlsplit(address.partition(";")[0])
         port = parts.port or DEFAULT_PORT

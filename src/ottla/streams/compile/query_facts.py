@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from ottla.pipeline.formats.primitives import Primitive, PrimitiveFormat
@@ -11,7 +11,6 @@ from ottla.streams.compile.native_aggregate import watermark_delay_ms
 from ottla.streams.compile.native_join import join_delay_ms
 from ottla.streams.operators.windows import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from ottla.streams.plan.planner import PlannedQuery
-from ottla.streams.plan.records import PythonFunction
 from ottla.streams.plan.topology import (
     GlobalJoin,
     Keyed,
@@ -76,7 +75,7 @@ def event_time_of(node: Node | None) -> EventTime | None:
 
 def may_meet_poison(nodes: list[Node], names: set[str]) -> bool:
     """Whether one of these nodes, if it is among `names`, can fail on a record."""
-    return any(node.name in names and (_can_fail_to_read(node) or _calls_python(node)) for node in nodes)
+    return any(node.name in names and (_can_fail_to_read(node) or bool(node.functions)) for node in nodes)
 
 
 def _can_fail_to_read(node: Node) -> bool:
@@ -86,10 +85,6 @@ def _can_fail_to_read(node: Node) -> bool:
     return node.key != plain or node.value != plain
 
 
-def _calls_python(node: Node) -> bool:
-    return any(isinstance(_value(node, each.name), PythonFunction) for each in fields(node))
-
-
 def _value(node: Node, name: str) -> Any:
     return getattr(node, name)
 
@@ -97,7 +92,7 @@ def _value(node: Node, name: str) -> Any:
 def _runs_python(node: Node) -> bool:
     formats = (_value(node, name) for name in ("key", "value") if hasattr(node, name))
     reads = any(getattr(each, "native", True) is False for each in formats)
-    return reads or isinstance(node, Peek | Keyed) or _calls_python(node)
+    return reads or isinstance(node, Peek | Keyed) or bool(node.functions)
 
 
 def _length_ms(windows: TumblingWindows | HoppingWindows | SlidingWindows | SessionWindows) -> int:

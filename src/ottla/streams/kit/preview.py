@@ -12,18 +12,15 @@ seen.
 
 from __future__ import annotations
 
-import html
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from ottla.streams.dsl import Previewed, Streams
 from ottla.streams.kit.kit_environment import KitError, RawRecord, reads
-from ottla.streams.kit.testing import DeadLetter, OutputRecord, TopologyTestDriver
-from ottla.streams.plan.topology import GlobalTable, Materialized, Source, Topology, ToTopic
+from ottla.streams.kit.results import ApplicationPreview, Preview
+from ottla.streams.kit.testing import HasTopology, TopologyTestDriver
+from ottla.streams.plan.topology import GlobalTable, Source, Topology, ToTopic
 
 if TYPE_CHECKING:
-    import pandas
     from confluent_kafka import Message
     from pyspark.sql import SparkSession
 
@@ -31,105 +28,19 @@ if TYPE_CHECKING:
 
 DEFAULT_RECORDS = 20
 MAX_RECORDS = 100_000
-SHOWN_ROWS = 100
-_PREVIEWED = "previewed"
-_MAX_CELL_CHARACTERS = 200
-_STYLE = (
-    "border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums",
-    "text-align:left;padding:3px 10px;border-bottom:1px solid #8888",
-    "text-align:left;padding:3px 10px;border-bottom:1px solid #8883;vertical-align:top",
-)
 
 
-@dataclass(frozen=True)
-class Preview:
-    """What came out of a sample. A notebook shows it as a table; `frame` is it as a pandas DataFrame."""
+@runtime_checkable
+class HasPreview(Protocol):
+    """A stream or a table."""
 
-    title: str
-    records: Sequence[OutputRecord]
-    dead_letters: Sequence[DeadLetter]
-
-    @property
-    def frame(self) -> pandas.DataFrame:
-        """A row a record: key, value, timestamp, headers."""
-        import pandas
-
-        rows = [(each.key, each.value, each.timestamp, dict(each.headers)) for each in self.records]
-        return pandas.DataFrame(rows, columns=["key", "value", "timestamp", "headers"])
-
-    @property
-    def dead_letter_frame(self) -> pandas.DataFrame:
-        """A row a record that was not processed: topic, partition, offset, key, value, node, error."""
-        import pandas
-
-        rows = [
-            (each.topic, each.partition, each.offset, each.key, each.value, each.node, _why(each))
-            for each in self.dead_letters
-        ]
-        names = ["topic", "partition", "offset", "key", "value", "node", "error"]
-        return pandas.DataFrame(rows, columns=names)
-
-    def __len__(self) -> int:
-        return len(self.records)
-
-    def __repr__(self) -> str:
-        lines = [self._summary(), *(f"  {_cell(each.key)}  {_cell(each.value)}" for each in self._shown())]
-        lines += [
-            f"  not processed: {each.topic}-{each.partition} at offset {each.offset}: {_why(each)}"
-            for each in self.dead_letters[:SHOWN_ROWS]
-        ]
-        return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        parts = [f"<div><b>{html.escape(self._summary())}</b></div>"]
-        parts.append(
-            _html_table(
-                ("key", "value", "timestamp"),
-                [(_cell(each.key), _cell(each.value), str(each.timestamp)) for each in self._shown()],
-            )
-        )
-        if self.dead_letters:
-            rows = [
-                (f"{each.topic}-{each.partition}@{each.offset}", _cell(each.value), each.node, _why(each))
-                for each in self.dead_letters[:SHOWN_ROWS]
-            ]
-            parts.append(f"<div><b>not processed: {len(self.dead_letters)}</b></div>")
-            parts.append(_html_table(("record", "value", "node", "error"), rows))
-        return "".join(parts)
-
-    def _shown(self) -> Sequence[OutputRecord]:
-        return self.records[:SHOWN_ROWS]
-
-    def _summary(self) -> str:
-        text = f"{self.title}: {len(self.records)} records"
-        if len(self.records) > SHOWN_ROWS:
-            text += f", the first {SHOWN_ROWS} shown"
-        return text
-
-
-@dataclass(frozen=True)
-class ApplicationPreview:
-    """What an application writes for a sample, by topic."""
-
-    outputs: Mapping[str, Preview]
-    dead_letters: Sequence[DeadLetter]
-
-    def __getitem__(self, topic: str) -> Preview:
-        return self.outputs[topic]
-
-    def __repr__(self) -> str:
-        return "\n".join(map(repr, self._all()))
-
-    def _repr_html_(self) -> str:
-        return "".join(each._repr_html_() for each in self._all())
-
-    def _all(self) -> list[Preview]:
-        found = list(self.outputs.values())
-        return [*found, Preview("dead letters", (), self.dead_letters)] if self.dead_letters else found
+    def _preview_topology(self) -> Topology:
+        """What leads up to it; it is the one that is materialized."""
+        ...
 
 
 def preview(
-    of: Previewed,
+    of: HasPreview,
     data: Mapping[str, Iterable[Any]] | None = None,
     *,
     bootstrap: str | None = None,
@@ -144,20 +55,21 @@ def preview(
     records: how many of each topic, the last ones, or the `first`. Raises KitError, TopologyError, and
     ClusterError for a cluster that does not answer.
     """
-    if not isinstance(of, Previewed):
+    if not isinstance(of, HasPreview):
         raise KitError("preview() shows a stream or a table, preview_application() a whole application")
-    topology = Topology(f"{of._app.name}-preview", (), (Materialized(_PREVIEWED, of._node),))
+    topology = of._preview_topology()
+    (shown,) = topology.materialized
     with TopologyTestDriver._of(topology, spark) as driver:
         _feed(driver, _sample(driver, data, bootstrap, records, first, client_options))
         if close_windows:
             driver.close_windows()
         (sink,) = driver._plan.materialized.values()
         found = driver._internal(sink.topic)
-        return Preview(of._node.name, found, driver.dead_letters())
+        return Preview(shown.node.name, found, driver.dead_letters())
 
 
 def preview_application(
-    app: Streams,
+    app: HasTopology,
     data: Mapping[str, Iterable[Any]] | None = None,
     *,
     bootstrap: str | None = None,
@@ -272,27 +184,3 @@ def _headers(message: Message) -> list[tuple[str, Any]]:
 
 def _bytes(given: bytes | str | None) -> bytes | None:
     return given.encode() if isinstance(given, str) else given
-
-
-def _why(dead: DeadLetter) -> str:
-    return f"{dead.error}: {dead.message}" if dead.error else dead.message
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        value = value._asdict()
-    if isinstance(value, dict):
-        text = ", ".join(f"{name}: {_cell(each)}" for name, each in value.items())
-    else:
-        text = "null" if value is None else str(value)
-    return text if len(text) <= _MAX_CELL_CHARACTERS else text[: _MAX_CELL_CHARACTERS - 1] + "…"
-
-
-def _html_table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    table, head, body = _STYLE
-    header = "".join(f'<th style="{head}">{html.escape(name)}</th>' for name in names)
-    lines = (
-        "<tr>" + "".join(f'<td style="{body}">{html.escape(cell)}</td>' for cell in row) + "</tr>"
-        for row in rows
-    )
-    return f'<table style="{table}"><thead><tr>{header}</tr></thead><tbody>{"".join(lines)}</tbody></table>'

@@ -35,10 +35,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ottla.pipeline.sink.dead_letters import CONNECT, NODE_HEADER
-from ottla.streams.dsl import Streams, as_format
 from ottla.streams.kit.kit_environment import KitError, MemoryCluster, RawRecord, reads
 from ottla.streams.kit.kit_values import (
     ValueOfWrongType,
@@ -47,7 +46,8 @@ from ottla.streams.kit.kit_values import (
     milliseconds,
     to_arrow_value,
 )
-from ottla.streams.plan.internal_formats import internal_formats
+from ottla.streams.kit.results import DeadLetter, OutputRecord
+from ottla.streams.plan.internal_formats import as_format, internal_formats
 from ottla.streams.plan.planner import plan
 from ottla.streams.plan.topology import GlobalTable, Source, Topology, ToTopic
 
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     from ottla.pipeline.formats.format import Format
     from ottla.pipeline.spark.session import SparkPipelineSession
-    from ottla.streams.dsl import FormatOrType
+    from ottla.streams.plan.internal_formats import FormatOrType
 
 DEAD_LETTERS = "dead-letters"
 START = datetime(2025, 1, 1, tzinfo=UTC)
@@ -65,37 +65,10 @@ END_OF_TIME = datetime(9000, 1, 1, tzinfo=UTC)
 Headers: TypeAlias = Mapping[str, bytes | str] | Sequence[tuple[str, bytes | None]]
 
 
-@dataclass(frozen=True, slots=True)
-class OutputRecord:
-    """One record that a topology wrote. A tombstone's value is None; a struct's key is a named tuple."""
+class HasTopology(Protocol):
+    """An application."""
 
-    key: Any
-    value: Any
-    timestamp: datetime
-    """Naive, in UTC, as functions of a topology see it."""
-    headers: Mapping[str, bytes | None]
-    """Of headers of one name, the last."""
-    topic: str
-    partition: int
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """A record that was not processed, as it came, and why."""
-
-    key: bytes | None
-    value: bytes | None
-    topic: str
-    partition: int
-    offset: int
-    node: str
-    """The name of the topology's node that met it."""
-    stage: str
-    """KEY_CONVERTER or VALUE_CONVERTER for bytes that can't be read, TRANSFORMATION for a function."""
-    error: str
-    message: str
-    traceback: str | None
+    def topology(self) -> Topology: ...
 
 
 class InputTopic:
@@ -201,7 +174,7 @@ class TopologyTestDriver:
 
     def __init__(
         self,
-        app: Streams,
+        app: HasTopology,
         spark: SparkSession | None = None,
         *,
         dead_letters: bool = True,

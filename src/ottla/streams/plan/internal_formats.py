@@ -6,16 +6,20 @@ Kafka's own serializers where a type has one, JSON otherwise.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from ottla.pipeline.formats.format import FormatError
 from ottla.pipeline.formats.json_format import JsonFormat
 from ottla.pipeline.formats.primitives import Primitive, PrimitiveFormat
 from ottla.pipeline.formats.python_types import spark_type_of
+from ottla.streams.plan.topology import TopologyError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from ottla.pipeline.formats.format import Format
+
+    FormatOrType: TypeAlias = Format | type
 
 _PRIMITIVES = (
     Primitive.BYTES,
@@ -48,3 +52,13 @@ def format_for_type(given: type) -> Format:
     Raises FormatError.
     """
     return format_of(spark_type_of(given))
+
+
+def as_format(given: FormatOrType) -> Format:
+    """A format, or the one that a Python type stands for. Raises TopologyError."""
+    if not isinstance(given, type):
+        return given
+    try:
+        return format_for_type(given)
+    except FormatError as error:
+        raise TopologyError(str(error)) from error

@@ -15,21 +15,16 @@ A cut is made by replacing nodes with `Boundary`: nodes are rebuilt, never chang
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import cast
 
 from ottla.streams.plan.topology import (
     STATEFUL,
     Boundary,
-    GlobalJoin,
-    GlobalTable,
-    Keyed,
     Merge,
     Node,
     Sink,
     Source,
-    StreamJoin,
     ToInternalTopic,
     Topology,
     consumers,
@@ -132,14 +127,4 @@ def _boundary(application: str, node: Node) -> Boundary:
 def _with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
     if all(new is old for new, old in zip(inputs, node.inputs, strict=True)):
         return node
-    match node:
-        case Source() | GlobalTable() | Boundary():
-            return node
-        case Merge() | Keyed():
-            return dataclasses.replace(node, inputs=inputs)
-        case StreamJoin():
-            return dataclasses.replace(node, left=inputs[0], right=inputs[1])
-        case GlobalJoin():
-            return dataclasses.replace(node, stream=inputs[0])
-        case _:
-            return dataclasses.replace(node, input=inputs[0])
+    return node.with_inputs(inputs)

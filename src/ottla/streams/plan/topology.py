@@ -3,12 +3,15 @@
 A node's `name` is unique in its topology and names what Kafka and the checkpoints know of it: internal
 topics, queries, stores. Names that nobody gave are made from the node's kind and its number, so they change
 when nodes are put before them: name what has state (as with Kafka Streams).
+
+Every node tells its `inputs`, itself `with_inputs` in their places (a source stays as it is: it has none),
+and the Python `functions` among its expressions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +42,11 @@ class Emit(Enum):
     """Once, when its window is closed."""
 
 
+def python_functions(*expressions: object) -> tuple[PythonFunction, ...]:
+    """Those of the expressions that are Python functions, in their order."""
+    return tuple(each for each in expressions if isinstance(each, PythonFunction))
+
+
 @dataclass(frozen=True, slots=True)
 class Start:
     """Where a source begins without a checkpoint: earliest, latest, or the first record since a time."""
@@ -64,6 +72,13 @@ class Source:
     def inputs(self) -> tuple[Node, ...]:
         return ()
 
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Source:
+        return self
+
+    @property
+    def functions(self) -> tuple[PythonFunction, ...]:
+        return python_functions(self.timestamp)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GlobalTable:
@@ -78,6 +93,13 @@ class GlobalTable:
 
     @property
     def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> GlobalTable:
+        return self
+
+    @property
+    def functions(self) -> tuple[PythonFunction, ...]:
         return ()
 
 
@@ -95,6 +117,13 @@ class Boundary:
 
     @property
     def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Boundary:
+        return self
+
+    @property
+    def functions(self) -> tuple[PythonFunction, ...]:
         return ()
 
 
@@ -118,6 +147,13 @@ class Filter:
     @property
     def inputs(self) -> tuple[Node, ...]:
         return (self.input,)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Filter:
+        return replace(self, input=inputs[0])
+
+    @property
+    def functions(self) -> tuple[PythonFunction, ...]:
+        return python_functions(self.predicate)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,6 +182,13 @@ class Map:
     def inputs(self) -> tuple[Node, ...]:
         return (self.input,)
 
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Map:
+        return replace(self, input=inputs[0])
+
+    @property
+    def functions(self) -> tuple[PythonFunction, ...]:
+        return python_functions(self.key, self.value, self.both, self.headers)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlatMap:
@@ -162,6 +205,13 @@ class FlatMap:
     def inputs(self) -> tuple[Node, ...]:
         return (self.input,)
 
+    def with_inputs(self, inputs: tuple[Node, ...]) -> FlatMap:
+        return replace(self, input=inputs[0])
+
+    @property
+    def functions(self) -> tuple[PythonFunction, ...]:
+        return python_functions(self.records)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Merge:
@@ -171,6 +221,13 @@ class Merge:
     inputs: tuple[Node, ...]
 
     table = False
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Merge:
+        return replace(self, inputs=inputs)
+
+    @property
+    def functions(self) -> tuple[PythonFunction, ...]:
+        return ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,6 +245,13 @@ class Peek:
     @property
     def inputs(self) -> tuple[Node, ...]:
         return (self.input,)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Peek:
+        return replace(self, input=inputs[0])
+
+    @property
+    def functions(self) -> tuple[PythonFunction, ...]:
+        return ()
 
 
 Aggregates = Callable[[Record], "Mapping[str, Column]"]
@@ -215,6 +279,13 @@ class NativeAggregate:
     def inputs(self) -> tuple[Node, ...]:
         return (self.input,)
 
+    def with_inputs(self, inputs: tuple[Node, ...]) -> NativeAggregate:
+        return replace(self, input=inputs[0])
+
+    @property
+    def functions(self) -> tuple[PythonFunction, ...]:
+        return ()
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StreamJoin:
@@ -232,6 +303,13 @@ class StreamJoin:
     @property
     def inputs(self) -> tuple[Node, ...]:
         return (self.left, self.right)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> StreamJoin:
+        return replace(self, left=inputs[0], right=inputs[1])
+
+    @property
+    def functions(self) -> tuple[PythonFunction, ...]:
+        return ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -252,6 +330,13 @@ class GlobalJoin:
     @property
     def inputs(self) -> tuple[Node, ...]:
         return (self.stream, self.global_table)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> GlobalJoin:
+        return replace(self, stream=inputs[0])
+
+    @property
+    def functions(self) -> tuple[PythonFunction, ...]:
+        return python_functions(self.key)
 
 
 class TypeOf(Enum):
@@ -289,6 +374,13 @@ class Keyed:
     windows: Windows | None = None
     watermark_grace_ms: int | None = None
 
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Keyed:
+        return replace(self, inputs=inputs)
+
+    @property
+    def functions(self) -> tuple[PythonFunction, ...]:
+        return ()
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ToTopic:
@@ -307,6 +399,13 @@ class ToTopic:
 
     table = False
 
+    def with_inputs(self, inputs: tuple[Node, ...]) -> ToTopic:
+        return replace(self, input=inputs[0])
+
+    @property
+    def functions(self) -> tuple[PythonFunction, ...]:
+        return python_functions(self.topic, self.partition)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ToInternalTopic:
@@ -322,6 +421,13 @@ class ToInternalTopic:
 
     table = False
 
+    def with_inputs(self, inputs: tuple[Node, ...]) -> ToInternalTopic:
+        return replace(self, input=inputs[0])
+
+    @property
+    def functions(self) -> tuple[PythonFunction, ...]:
+        return ()
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ToSpark:
@@ -336,6 +442,13 @@ class ToSpark:
         return (self.input,)
 
     table = False
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> ToSpark:
+        return replace(self, input=inputs[0])
+
+    @property
+    def functions(self) -> tuple[PythonFunction, ...]:
+        return ()
 
 
 Node = (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ottla.pipeline.query.checkpoints import Checkpoint, local_path
+from ottla.pipeline.query.checkpoints import Checkpoint
+from ottla.pipeline.spark.paths import local_path
 from ottla.streams.compile.compiler import Compiled
 from ottla.streams.compile.query_facts import event_time_of
 from ottla.streams.run.admitted import Admitted

@@ -15,7 +15,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from ottla.pipeline.query.realtime import version_tuple
+from ottla.pipeline.spark.low_latency import version_tuple
 from ottla.streams.plan.topology import NativeAggregate, Node
 
 if TYPE_CHECKING:

@@ -280,7 +280,7 @@ _NEWEST_SPARK = "4.1"
 
 def _python_in(node: Node) -> str | None:
     """What of a node is Python, or None."""
-    for function in _functions(node):
+    for function in node.functions:
         return function.name
     match node:
         case Peek():
@@ -290,25 +290,6 @@ def _python_in(node: Node) -> str | None:
                 if not each.native:
                     return f"the format {each.describe()}"
     return None
-
-
-def _functions(node: Node) -> list[PythonFunction]:
-    """The Python functions among a node's expressions."""
-    found: list[Any] = []
-    match node:
-        case Source():
-            found = [node.timestamp]
-        case Filter():
-            found = [node.predicate]
-        case Map():
-            found = [node.key, node.value, node.both, node.headers]
-        case FlatMap():
-            found = [node.records]
-        case GlobalJoin():
-            found = [node.key]
-        case ToTopic():
-            found = [node.topic, node.partition]
-    return [each for each in found if isinstance(each, PythonFunction)]
 
 
 def _node(node: Node) -> DescribedNode:
@@ -386,7 +367,7 @@ def _of_windows(state: DescribedState) -> str:
 def _runs(node: Node) -> Runs:
     if isinstance(node, Keyed | Peek):
         return Runs.PYTHON
-    functions = _functions(node)
+    functions = node.functions
     if not functions:
         return Runs.NATIVE
     return Runs.VECTORIZED if all(each.vectorized for each in functions) else Runs.PYTHON
