@@ -15,6 +15,7 @@ from uuid import UUID
 
 from ottla.protocol import wire
 from ottla.protocol.record_batch import TRANSACTIONAL
+from ottla.protocol.schema import Buffer
 
 FIRST_VERSION: Final = 9
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
@@ -44,12 +45,12 @@ _SIZE_BYTES = 4
 
 
 class SinglePartition(NamedTuple):
-    """What a request of this shape says. `topic` is a name before version 13, an id from then on."""
+    """One partition of a request. `topic` is a name before version 13, an id from then on."""
 
     acks: int
     topic: str | UUID
     partition: int
-    records: memoryview
+    records: Buffer | None
     timeout_ms: int
 
 

@@ -47,7 +47,7 @@ from ottla.protocol import single_partition_produce
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.batch_validation import HeavyBatch, RejectedRecords, RejectedTimestamps
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
-from ottla.protocol.messages.produce_request import PartitionProduceData, ProduceRequest
+from ottla.protocol.messages.produce_request import ProduceRequest
 from ottla.protocol.messages.produce_response import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -80,95 +80,124 @@ def handle(node: Node, context: RequestContext, body: memoryview) -> Reply | Awa
     if single is not None:
         return _handle_single(node, context, single)
     request, _ = ProduceRequest.decode_prefix(body, version)
-    appends = find_transactional_appends(node, request, version)
-    if appends is None:
-        return _append_all(node, context, request, NOT_TRANSACTIONAL)
-    if not appends.unverified:
-        return _append_all(node, context, request, appends.outcome)
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            if data.records is not None:  # the bytes are in a buffer that is read into again meanwhile
-                data.records = memoryview(bytearray(data.records))
-    return _append_verified(node, context, request, appends)
+    return _Produce(node, context, request).begin()
 
 
-async def _append_verified(
-    node: Node, context: RequestContext, request: ProduceRequest, appends: TransactionalAppends
-) -> Reply:
-    reply = _append_all(node, context, request, await appends.verify())
-    return await reply if inspect.isawaitable(reply) else reply
+class _Produce:
+    """One request under way: what became of its partitions so far, in the request's order."""
 
+    __slots__ = ("_context", "_loop", "_node", "_outcomes", "_request", "_verified")
 
-def _append_all(
-    node: Node,
-    context: RequestContext,
-    request: ProduceRequest,
-    verified: Mapping[NamedPartition, Verified],
-) -> Reply | Awaitable[Reply]:
-    outcomes: list[Outcome] = []
-    slice_end = node.loop.time() + SLICE_SECONDS
-    for topic, data in _partitions(context, request):
-        verdict = verified.get((topic, data.index))
-        try:
-            outcome = _append(node, context, request.acks, topic, data.index, data.records, verdict)
-        except HeavyBatch:
-            return _append_rest(node, context, request, verified, outcomes)
-        outcomes.append(outcome)
-        if not len(outcomes) % PARTS_A_LOOK and node.loop.time() >= slice_end:
-            return _append_rest(node, context, request, verified, outcomes)
-    if request.acks == ACKS_ALL and any(type(each) is Uncommitted for each in outcomes):
-        return _answer_committed(node, context, request, outcomes)
-    return _answer(node, context, request, outcomes)
+    def __init__(self, node: Node, context: RequestContext, request: ProduceRequest) -> None:
+        self._node = node
+        self._loop = node.loop
+        self._context = context
+        self._request = request
+        self._verified: Mapping[NamedPartition, Verified] = NOT_TRANSACTIONAL
+        self._outcomes: list[Outcome] = []
 
+    def begin(self) -> Reply | Awaitable[Reply]:
+        """Verify what is transactional, append all, and answer; at once where nothing has to wait."""
+        request = self._request
+        appends = find_transactional_appends(self._node, request, self._context.api_version)
+        if appends is None:
+            return self._append_all()
+        if not appends.unverified:
+            self._verified = appends.outcome
+            return self._append_all()
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                if data.records is not None:  # the bytes are in a buffer that is read into again meanwhile
+                    data.records = _copied(data.records)
+        return self._append_verified(appends)
 
-def _append_rest(
-    node: Node,
-    context: RequestContext,
-    request: ProduceRequest,
-    verified: Mapping[NamedPartition, Verified],
-    outcomes: list[Outcome],
-) -> Awaitable[Reply]:
-    """What `outcomes` does not have yet, while others get their turns of the event loop."""
-    # The bytes are in a buffer that is read into again meanwhile.
-    rest = [
-        (name, each.index, None if each.records is None else _copied(each.records))
-        for name, each in islice(_partitions(context, request), len(outcomes), None)
-    ]
-    return _append_copies(node, context, request, verified, outcomes, rest)
+    async def _append_verified(self, appends: TransactionalAppends) -> Reply:
+        self._verified = await appends.verify()
+        reply = self._append_all()
+        return await reply if inspect.isawaitable(reply) else reply
 
+    def _append_all(self) -> Reply | Awaitable[Reply]:
+        node, context, loop = self._node, self._context, self._loop
+        outcomes, verified = self._outcomes, self._verified
+        slice_end = loop.time() + SLICE_SECONDS
+        for part in self._parts():
+            try:
+                outcome = _append(node, context, part, verified.get((part.topic, part.partition)))
+            except HeavyBatch:
+                return self._append_rest()
+            outcomes.append(outcome)
+            if not len(outcomes) % PARTS_A_LOOK and loop.time() >= slice_end:
+                return self._append_rest()
+        if self._request.acks == ACKS_ALL and any(type(each) is Uncommitted for each in outcomes):
+            return self._answer_committed()
+        return self._answer()
 
-async def _append_copies(
-    node: Node,
-    context: RequestContext,
-    request: ProduceRequest,
-    verified: Mapping[NamedPartition, Verified],
-    outcomes: list[Outcome],
-    rest: Sequence[tuple[str | UUID, int, memoryview | None]],
-) -> Reply:
-    slice_end = node.loop.time()
-    for topic, index, records in rest:
-        if node.loop.time() >= slice_end:
-            await asyncio.sleep(0)
-            slice_end = node.loop.time() + SLICE_SECONDS
-        verdict = verified.get((topic, index))
-        outcomes.append(
-            await _append_patiently(node, context, request.acks, (topic, index, records), verdict)
-        )
-    return await _answer_committed(node, context, request, outcomes)
+    def _append_rest(self) -> Awaitable[Reply]:
+        """What has no outcome yet, while others get their turns of the event loop."""
+        # The bytes are in a buffer that is read into again meanwhile: copied before anything awaits.
+        rest = [
+            part if part.records is None else part._replace(records=_copied(part.records))
+            for part in islice(self._parts(), len(self._outcomes), None)
+        ]
+        return self._append_copies(rest)
 
+    async def _append_copies(self, rest: Sequence[SinglePartition]) -> Reply:
+        loop = self._loop
+        slice_end = loop.time()
+        for part in rest:
+            if loop.time() >= slice_end:
+                await asyncio.sleep(0)
+                slice_end = loop.time() + SLICE_SECONDS
+            verdict = self._verified.get((part.topic, part.partition))
+            self._outcomes.append(await _append_patiently(self._node, self._context, part, verdict))
+        return await self._answer_committed()
 
-async def _answer_committed(
-    node: Node, context: RequestContext, request: ProduceRequest, outcomes: list[Outcome]
-) -> Reply:
-    """The answer once all that was appended is committed, if the request wants that."""
-    if request.acks == ACKS_ALL:
-        deadline = node.loop.time() + request.timeout_ms / 1000
-        for place, outcome in enumerate(outcomes):
-            if isinstance(outcome, Uncommitted):
-                left_ms = max(0, int((deadline - node.loop.time()) * 1000))
-                code = await outcome.partition.committed(outcome.end_offset, left_ms)
-                outcomes[place] = _acknowledged(outcome, code)
-    return _answer(node, context, request, outcomes)
+    async def _answer_committed(self) -> Reply:
+        """The answer once all that was appended is committed, if the request wants that."""
+        outcomes = self._outcomes
+        if self._request.acks == ACKS_ALL:
+            deadline = self._loop.time() + self._request.timeout_ms / 1000
+            for place, outcome in enumerate(outcomes):
+                if isinstance(outcome, Uncommitted):
+                    left_ms = max(0, int((deadline - self._loop.time()) * 1000))
+                    code = await outcome.partition.committed(outcome.end_offset, left_ms)
+                    outcomes[place] = _acknowledged(outcome, code)
+        return self._answer()
+
+    def _parts(self) -> Iterator[SinglePartition]:
+        request = self._request
+        by_id = self._context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+        acks, timeout_ms = request.acks, request.timeout_ms
+        for topic_data in request.topic_data:
+            topic = topic_data.topic_id if by_id else topic_data.name
+            for data in topic_data.partition_data:
+                yield tuple.__new__(SinglePartition, (acks, topic, data.index, data.records, timeout_ms))
+
+    def _answer(self) -> Reply:
+        """The answer with an outcome for each partition of the request, in its order."""
+        request, context = self._request, self._context
+        response = ProduceResponse(responses=[], throttle_time_ms=context.session.throttle_ms)
+        failures = 0
+        left = iter(self._outcomes)
+        for topic_data in request.topic_data:
+            topic_response = TopicProduceResponse(
+                name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=[]
+            )
+            response.responses.append(topic_response)
+            for data in topic_data.partition_data:
+                outcome = next(left)
+                if isinstance(outcome, Uncommitted):
+                    outcome = outcome.appended
+                if isinstance(outcome, Appended):
+                    outcome = _succeeded(data.index, outcome)
+                else:
+                    failures += 1
+                topic_response.partition_responses.append(outcome)
+        if request.acks == 0:
+            return _unanswered(failures)
+        if failures:
+            _name_leaders(self._node, context, response)
+        return frame_reply(ApiKey.PRODUCE, context.api_version, context.correlation_id, response)
 
 
 def _acknowledged(outcome: Uncommitted, code: ErrorCode) -> Appended | PartitionProduceResponse:
@@ -178,14 +207,13 @@ def _acknowledged(outcome: Uncommitted, code: ErrorCode) -> Appended | Partition
 async def _append_patiently(
     node: Node,
     context: RequestContext,
-    acks: int,
-    data: tuple[str | UUID, int, memoryview | None],
+    part: SinglePartition,
     verified: Verified | None = None,
 ) -> Outcome:
     """Append one partition's batch, checked in a thread if it is heavy; the bytes must be the caller's."""
-    topic, index, records = data
+    _, topic, index, records, _ = part
     try:
-        return _append(node, context, acks, topic, index, records, verified)
+        return _append(node, context, part, verified)
     except HeavyBatch:
         assert records is not None
     replicas = node.replicas
@@ -203,61 +231,22 @@ async def _append_patiently(
         by_id = isinstance(topic, UUID)
         gone = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return _failed(index, gone, None)
-    return _append(node, context, acks, topic, index, records, verified, checked)
+    return _append(node, context, part, verified, checked)
 
 
 def _copied(records: Buffer) -> memoryview:
     return memoryview(bytearray(records))
 
 
-def _partitions(
-    context: RequestContext, request: ProduceRequest
-) -> Iterator[tuple[str | UUID, PartitionProduceData]]:
-    by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
-    for topic_data in request.topic_data:
-        topic = topic_data.topic_id if by_id else topic_data.name
-        for data in topic_data.partition_data:
-            yield topic, data
-
-
-def _answer(
-    node: Node, context: RequestContext, request: ProduceRequest, outcomes: Sequence[Outcome]
-) -> Reply:
-    """The answer with an outcome for each partition of the request, in its order."""
-    version = context.api_version
-    response = ProduceResponse(responses=[], throttle_time_ms=context.session.throttle_ms)
-    failures = 0
-    left = iter(outcomes)
-    for topic_data in request.topic_data:
-        topic_response = TopicProduceResponse(
-            name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=[]
-        )
-        response.responses.append(topic_response)
-        for data in topic_data.partition_data:
-            outcome = next(left)
-            if isinstance(outcome, Uncommitted):
-                outcome = outcome.appended
-            if isinstance(outcome, Appended):
-                outcome = _succeeded(data.index, outcome)
-            else:
-                failures += 1
-            topic_response.partition_responses.append(outcome)
-    if request.acks == 0:
-        return _unanswered(failures)
-    if failures:
-        _name_leaders(node, context, response)
-    return frame_reply(ApiKey.PRODUCE, version, context.correlation_id, response)
-
-
 def _handle_single(node: Node, context: RequestContext, single: SinglePartition) -> Reply | Awaitable[Reply]:
     """The same for the commonest request: its success does without the messages."""
-    acks, topic, index, records, _ = single
     try:
-        outcome = _append(node, context, acks, topic, index, records)
+        outcome = _append(node, context, single)
     except HeavyBatch:
-        return _handle_single_patiently(node, context, single._replace(records=_copied(records)))
+        assert single.records is not None
+        return _handle_single_patiently(node, context, single._replace(records=_copied(single.records)))
     if isinstance(outcome, Uncommitted):
-        if acks == ACKS_ALL:
+        if single.acks == ACKS_ALL:
             return _answer_single_committed(node, context, single, outcome)
         outcome = outcome.appended
     return _answer_single(node, context, single, outcome)
@@ -278,12 +267,11 @@ def _answer_single_committed(
 
 
 async def _handle_single_patiently(node: Node, context: RequestContext, single: SinglePartition) -> Reply:
-    acks, topic, index, records, timeout_ms = single
-    outcome = await _append_patiently(node, context, acks, (topic, index, records))
+    outcome = await _append_patiently(node, context, single)
     if isinstance(outcome, Uncommitted):
         code = ErrorCode.NONE
-        if acks == ACKS_ALL:
-            code = await outcome.partition.committed(outcome.end_offset, timeout_ms)
+        if single.acks == ACKS_ALL:
+            code = await outcome.partition.committed(outcome.end_offset, single.timeout_ms)
         outcome = _acknowledged(outcome, code)
     return _answer_single(node, context, single, outcome)
 
@@ -339,14 +327,12 @@ def _unanswered(failures: int) -> Reply:
 def _append(
     node: Node,
     context: RequestContext,
-    acks: int,
-    topic: str | UUID,
-    index: int,
-    records: Buffer | None,
+    part: SinglePartition,
     verified: Verified | None = None,
     checked: CheckedBatch | None = None,
 ) -> Outcome:
     """Append one partition's batch: where it landed, or the answer that says why not. Raises HeavyBatch."""
+    acks, topic, index, records, _ = part
     if isinstance(topic, UUID):
         known = node.image.topics_by_id.get(topic)
         if known is None:
