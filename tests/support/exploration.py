@@ -1,13 +1,13 @@
-"""How many examples a test explores: few in `make test`, twenty-five times as many in `make simulate`."""
+"""How much a test explores: little in `make test`, much in `make simulate` and `make drills`."""
 
 from __future__ import annotations
 
 import os
 
 DEEP = os.environ.get("OTTLA_EXPLORE") == "deep"
-"""Set by `make simulate`."""
+"""Set by `make simulate` and `make drills`."""
 
 
-def examples(number: int) -> int:
-    """`number` examples, twenty-five times as many when exploring deeply."""
-    return number * 25 if DEEP else number
+def examples(number: int, deep: int | None = None) -> int:
+    """`number` examples; `deep` of them when exploring deeply, ten times as many where it is left out."""
+    return (number * 10 if deep is None else deep) if DEEP else number

@@ -41,6 +41,7 @@ from ottla.protocol.messages.metadata_response import MetadataResponseTopic
 from ottla.protocol.record_batch import decode_records
 from support.clients.confluent import TIMEOUT_S, eventually, poll_messages
 from support.clients.wire import ConnectionClosed, WireClient, batch
+from support.exploration import DEEP, examples
 from support.servers.ottla_broker import OttlaBroker
 
 PARTITIONS = 3
@@ -130,7 +131,7 @@ def test_idempotent_produce_loses_nothing_and_doubles_nothing(tmp_path: Path, co
         )
         # when the broker is killed again and again while batches are on their way
         number = 0
-        for _ in range(8):
+        for _ in range(examples(4, deep=8)):
             enough = len(deliveries.acknowledged) + dice.randrange(500, 2500)
             while len(deliveries.acknowledged) < enough:
                 number = produce_some(producer, deliveries, number, 100)
@@ -190,7 +191,7 @@ def test_a_broker_that_is_killed_while_it_starts_starts_the_next_time(tmp_path: 
                     assert client.produce("kept", partition, batch(50, value=value)).error_code == 0
         broker.kill()
         # when it is killed later and later in its start
-        for tenth_ms in range(0, 8000, 400):
+        for tenth_ms in range(0, 8000, 400 if DEEP else 800):
             starting = subprocess.Popen(
                 broker.server.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
             )
@@ -210,7 +211,7 @@ def test_kill_9_while_topics_come_and_go(tmp_path: Path) -> None:
     # given
     with OttlaBroker.start(tmp_path / "data", settings=BUSY_SETTINGS) as broker:
         topics = TopicChanges(broker.bootstrap)
-        for kill in range(8):
+        for kill in range(examples(5, deep=8)):
             # when
             with running(topics.change_until_the_broker_is_gone):
                 topics.wait_for_changes(10 + 3 * kill)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,38 @@ ROUNDS = 3
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
 
 
-@pytest.fixture(autouse=True)
-def without_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="module")
+def without_waiting_for_the_disk() -> Iterator[None]:
     """A killed process leaves the page cache behind: syncing changes nothing here but the duration."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-    monkeypatch.setattr("ottla.storage.files._sync_data", lambda _: None)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(os, "fsync", lambda _: None)
+        monkeypatch.setattr("ottla.storage.files._sync_data", lambda _: None)
+        yield
+
+
+@dataclass(frozen=True, slots=True)
+class Killed:
+    """What a life left behind that was killed at one of its file operations, and what it had reported."""
+
+    operation: int
+    root: Path
+    reports: list[tuple[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def killed_lives(
+    without_waiting_for_the_disk: None, tmp_path_factory: pytest.TempPathFactory
+) -> list[Killed]:
+    """One for every file operation of the life, and the one that lived to its end. Open copies of them."""
+    directory = tmp_path_factory.mktemp("killed")
+    lives: list[Killed] = []
+    died = True
+    while died:
+        operation = len(lives) + 1
+        root = directory / str(operation)
+        died, reports = run_until_killed(live_a_life, root, operation)
+        lives.append(Killed(operation, root, reports))
+    return lives
 
 
 def open_partition(directory: LogDirectory) -> Log:
@@ -130,47 +158,48 @@ def check_after_restart(root: Path, reports: list[Any], what: str) -> None:
     directory.close(clean=True)
 
 
-def test_a_kill_at_any_file_operation_of_a_cleaning_loses_and_revives_nothing(tmp_path: Path) -> None:
-    died, kill_at = True, 0
-    while died:
-        kill_at += 1
-        root = tmp_path / str(kill_at)
-
-        died, reports = run_until_killed(live_a_life, root, kill_at)
-
-        check_after_restart(root, reports, f"killed at operation {kill_at}")
-        shutil.rmtree(root)
-    assert kill_at > 150, "the life is too short to tell anything"
+def test_a_kill_at_any_file_operation_of_a_cleaning_loses_and_revives_nothing(
+    killed_lives: list[Killed], tmp_path: Path
+) -> None:
+    for life in killed_lives:
+        copy = tmp_path / str(life.operation)
+        copy_of(life, copy)
+        check_after_restart(copy, life.reports, f"killed at operation {life.operation}")
+        shutil.rmtree(copy)
+    assert len(killed_lives) > 150, "the life is too short to tell anything"
 
 
-def test_a_kill_at_any_file_operation_of_the_start_after_a_kill_is_as_harmless(tmp_path: Path) -> None:
+def test_a_kill_at_any_file_operation_of_the_start_after_a_kill_is_as_harmless(
+    killed_lives: list[Killed], tmp_path: Path
+) -> None:
     """Every state with `.swap` files that a killed swap leaves, and a start that is killed at each step."""
     stride = 1 if DEEP else 8
     seen: set[tuple[str, ...]] = set()
-    died, kill_at = True, 0
-    while died:
-        kill_at += 1
-        root = tmp_path / str(kill_at)
-        died, reports = run_until_killed(live_a_life, root, kill_at)
-        path = root / "t-0"
+    for life in killed_lives:
+        path = life.root / "t-0"
         left = (
             tuple(name for name in files(path) if name.endswith((".swap", ".cleaned", ".deleted")))
-            if (path.exists())
+            if path.exists()
             else ()
         )
         if not any(name.endswith(".swap") for name in left) or left in seen:
-            shutil.rmtree(root, ignore_errors=True)
             continue
         seen.add(left)
         # Each leftover has its own turn at the start's operations: together they have them all.
         start_died, start_kill_at = True, len(seen) % stride - stride + 1
         while start_died:
             start_kill_at += stride
-            copy = tmp_path / f"{kill_at}-{start_kill_at}"
-            shutil.copytree(root, copy)
+            copy = tmp_path / f"{life.operation}-{start_kill_at}"
+            copy_of(life, copy)
 
             start_died, _ = run_until_killed(start, copy, start_kill_at)
-            check_after_restart(copy, reports, f"killed at {kill_at}, the start at {start_kill_at}")
+            what = f"killed at {life.operation}, the start at {start_kill_at}"
+            check_after_restart(copy, life.reports, what)
             shutil.rmtree(copy)
-        shutil.rmtree(root)
     assert len(seen) > 10, "too few different leftovers to tell anything"
+
+
+def copy_of(life: Killed, path: Path) -> None:
+    """The directory as the kill left it; none, if that came before it was made."""
+    if life.root.exists():
+        shutil.copytree(life.root, path)

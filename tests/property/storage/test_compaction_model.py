@@ -227,7 +227,7 @@ class CompactionAgainstModel(RuleBasedStateMachine):
 
 
 CompactionAgainstModel.TestCase.settings = settings(
-    max_examples=examples(20),
+    max_examples=examples(20, deep=400),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -31,7 +31,9 @@ PAGE = (
 )
 DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot")
 
-FEW = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(
+    max_examples=examples(60, deep=1500), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 @dataclass(frozen=True)
