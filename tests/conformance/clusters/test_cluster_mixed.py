@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from ottla.broker.coordinator_partitions import CHECKPOINT
 
+from ottla.broker.coordinators.coordinator_partitions import CHECKPOINT
 from ottla.core.coordination.partitioning import older_partition_for, partition_for
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.elect_leaders_request import ElectLeadersRequest

@@ -168,6 +168,12 @@ class Drill:
     def make(self, topic: Topic) -> None:
         new = NewTopic(topic.name, PARTITIONS, self.replicas, config=topic.config)
         self.patiently(lambda: self.admin.create_topics([new])[topic.name].result(), "already exists")
+        # A broker that has not heard of the deletion yet takes records for the old topic, by its name.
+        self.cluster.eventually(lambda: self.is_known_everywhere(topic.name), "the new topic on every broker")
+
+    def is_known_everywhere(self, name: str) -> bool:
+        told = [self.cluster.metadata(name, of=each.node_id) for each in self.cluster.brokers if each.serving]
+        return len({each.topics[0].topic_id for each in told}) == 1 and not told[0].topics[0].error_code
 
     def delete(self, topic: Topic) -> None:
         self.patiently(lambda: self.admin.delete_topics([topic.name])[topic.name].result(), "Unknown topic")
