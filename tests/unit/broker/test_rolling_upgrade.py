@@ -50,10 +50,10 @@ def older(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     ids: set[int] = set()
     real_partition, real_settle = CoordinatorPartitions.partition_for, CoordinatorPartitions.settle
     real_home, real_registration = CoordinatorRouting._home_of, BrokerLifecycle._registration
-    started: dict[int, bool] = {}  # by object: what it was when it started
+    started: dict[Broker, bool] = {}  # what each was when it started
 
     def is_older(part: Any) -> bool:
-        return started.setdefault(id(part._broker), part._broker.node_id in ids)
+        return started.setdefault(part._broker, part._broker.node_id in ids)
 
     def partition(part: CoordinatorPartitions, name: str, count: int) -> int:
         return older_partition_for(name, count) if is_older(part) else real_partition(part, name, count)
