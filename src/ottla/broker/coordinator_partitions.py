@@ -62,6 +62,11 @@ class CoordinatorPartitions:
         """The partition of `partition_count` in which the cluster looks for `name`."""
         return (partition_for if self.agreed else older_partition_for)(name, partition_count)
 
+    def is_known_by(self, node_id: int) -> bool:
+        """Whether a broker is an ottla that knows Kafka's partitions; Kafka's own say nothing."""
+        broker = self._broker.image.brokers.get(node_id)
+        return broker is not None and _knows(broker)
+
     # -- whether all agree --------------------------------------------------------------------------
 
     async def settle(self) -> None:

@@ -5,7 +5,9 @@ A shard is served only when nothing can be missing from it: its partition has on
 here has read it anyway and knows whether there are any; elsewhere it is read through its leader, by the same
 Fetch that serves consumers, so that it may be Apache Kafka's too. Before that its leader is asked where it
 looks for such a name: it must send to this broker, else it may still write there. What to copy and what to
-delete is decided in core/strays/homing.py. Anything that fails is tried again from the beginning, which does
+delete is decided in core/strays/homing.py. Nothing is deleted where one of Apache Kafka's brokers leads: its
+coordinator takes offence at records that are not its own. They stay, are older than what is here, and are
+remembered as looked at. Anything that fails is tried again from the beginning, which does
 no harm; the shard waits meanwhile, and a line says for what.
 """
 
@@ -153,8 +155,9 @@ class _Homing:
         for records in _batches(homing):
             self._check_still_here()
             await self._copy(records)
-        for start in range(0, len(homing.tombstones), MAX_RECORDS_A_BATCH):
-            await self._delete(homing.tombstones[start : start + MAX_RECORDS_A_BATCH], leader)
+        if leader is None or self._broker.coordinator_partitions.is_known_by(leader):
+            for start in range(0, len(homing.tombstones), MAX_RECORDS_A_BATCH):
+                await self._delete(homing.tombstones[start : start + MAX_RECORDS_A_BATCH], leader)
         log.warning(  # once in a cluster's life: nobody should have to search for it
             "%s moved from the partition where an older version kept them topic=%s from=%d to=%d names=%d "
             "copied=%d kept_because_newer=%d",
