@@ -1,4 +1,8 @@
-"""Reads a partition that another broker leads, from its start to its high watermark, as a consumer would."""
+"""Reads a partition that another broker leads, from its start to its end, as a consumer would.
+
+A new leader's high watermark is behind for a while what was committed under the last one: a Fetch would end
+there as if that were all. So the end is asked for by ListOffsets, which is refused meanwhile (KIP-207).
+"""
 
 from __future__ import annotations
 
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_MS: Final = 30_000
 LAST_FETCH_VERSION_WITH_NAMES: Final = 12
+LATEST: Final = -1
 EARLIEST: Final = -2
 CONSUMER: Final = -1
 FETCH_BYTES: Final = 1 << 20
@@ -36,9 +41,10 @@ Ask: TypeAlias = Callable[[Message, int | None], Awaitable[Message]]
 async def read_remote_log(
     broker: Broker, purpose: str, leader: int, topic: str, index: int
 ) -> AsyncIterator[tuple[BatchHeader, list[Record]]]:
-    """Every committed batch, control batches too, up to what is committed when the reading begins.
+    """Every batch that is committed when the reading begins, control batches too.
 
-    Raises PeerUnreachable, CorruptBatch, or KafkaError for what the leader says.
+    Raises PeerUnreachable, CorruptBatch, or KafkaError for what the leader says: OffsetNotAvailable while it
+    does not know where the committed log ends.
     """
 
     async def ask(request: Message, version: int | None) -> Message:
@@ -47,25 +53,23 @@ async def read_remote_log(
             raise PeerUnreachable(f"broker {leader} is not there")
         return await broker.peers.ask(purpose, address, request, timeout_ms=TIMEOUT_MS, version=version)
 
-    offset = await _start_offset(ask, topic, index)
-    end_offset: int | None = None
-    while end_offset is None or offset < end_offset:
+    end_offset = await _offset_at(ask, topic, index, LATEST)
+    offset = await _offset_at(ask, topic, index, EARLIEST)
+    while offset < end_offset:
         data = await _fetch(ask, topic, index, offset)
-        if end_offset is None:
-            end_offset = data.high_watermark
         before = offset
         records = data.records or b""
         for position, header in iterate_headers(records):
             if header.next_offset > offset:  # a batch may begin before the offset that was asked for
                 yield header, decode_records(records, position)
                 offset = header.next_offset
-        if offset == before and offset < end_offset:
+        if offset == before:
             raise CorruptBatch(f"nothing of {topic}-{index} can be read at offset {offset}")
 
 
-async def _start_offset(ask: Ask, topic: str, index: int) -> int:
+async def _offset_at(ask: Ask, topic: str, index: int, timestamp: int) -> int:
     asked = ListOffsetsTopic(
-        name=topic, partitions=[ListOffsetsPartition(partition_index=index, timestamp=EARLIEST)]
+        name=topic, partitions=[ListOffsetsPartition(partition_index=index, timestamp=timestamp)]
     )
     answer = await ask(ListOffsetsRequest(replica_id=CONSUMER, topics=[asked], timeout_ms=TIMEOUT_MS), None)
     assert isinstance(answer, ListOffsetsResponse)
