@@ -222,18 +222,34 @@ def test_a_segment_that_was_damaged_after_a_clean_stop(data: Path, spoil: Callab
     assert_only_metadata_was_added(before, content(data))
 
 
-@pytest.mark.parametrize("which", [0, 1, -1])
-def test_a_segment_that_was_damaged_before_an_unclean_stop(data: Path, which: int) -> None:
-    # given a broker that was killed, so that every segment is checked, and a flipped bit in a middle batch
+def test_what_was_flushed_and_is_damaged_before_an_unclean_stop(data: Path) -> None:
+    # given a broker that was killed, and a flipped bit in a batch below the recovery point
     (data / ".kafka_cleanshutdown").unlink()
-    for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint"):
-        (data / name).unlink(missing_ok=True)
-    path = _segments(data / "full-0")[which]
+    path = _segments(data / "full-0")[-1]
     spoil_a_byte(path, 70)
     before = content(data)
     # when, then
     start(data).says("corrupt segment", str(path), "offset", "Nothing was changed")
     assert_only_metadata_was_added(before, content(data))
+
+
+@pytest.mark.parametrize("which", [0, 1, -1])
+def test_what_was_not_flushed_and_is_damaged_before_an_unclean_stop(data: Path, which: int) -> None:
+    """The log is cut there, as Apache Kafka cuts it: replicas and readers count on a beginning of the log."""
+    # given a broker that was killed before anything was flushed, and a flipped bit in the first batch
+    (data / ".kafka_cleanshutdown").unlink()
+    for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint"):
+        (data / name).unlink(missing_ok=True)
+    path = _segments(data / "full-0")[which]
+    kept = int(path.stem)
+    spoil_a_byte(path, 70)
+    # when
+    with OttlaBroker.start(data) as broker, WireClient.connect(broker.bootstrap) as client:
+        # then
+        assert sum(header.record_count for header, _ in client.read_batches("full", 0)) == kept
+        assert client.produce("full", 0, batch(1)).base_offset == kept
+        told = f"log cut above its recovery point, offsets {kept} to 2999 are gone path={path}"
+        assert told in broker.server.log_path.read_text()
 
 
 def assert_only_metadata_was_added(before: dict[str, bytes | None], after: dict[str, bytes | None]) -> None:
