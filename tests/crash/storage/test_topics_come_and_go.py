@@ -43,6 +43,8 @@ PARTITIONS = 2
 NAMED_BYTES = 40
 """So much of a value tells it from all others."""
 DRILL_SECONDS = float(os.environ.get("OTTLA_DRILL_SECONDS", "600"))
+FLUSH_SECONDS = 120
+"""How long a producer may take to get its answers, restarts of brokers included."""
 SETTINGS = {
     "log.retention.check.interval.ms": "20",
     "log.segment.delete.delay.ms": "50",
@@ -136,17 +138,18 @@ class Drill:
     def lives(self, name: str) -> None:
         """Make, fill, read, delete, again and again; the deletion comes while the noise goes on."""
         number = 0
-        producer = Producer(
-            {"bootstrap.servers": self.cluster.bootstrap, "acks": "all", "linger.ms": 1, **QUICK_CLIENT}
-        )
+        settings = {"acks": "all", "linger.ms": 1, **QUICK_CLIENT}
         while not self.ended.is_set():
             topic = Topic(name, self.dice.choice(CONFIGS))
             self.make(topic)
+            # One that heard of a later epoch of the old topic may never find a leader (librdkafka#4898).
+            producer = Producer({"bootstrap.servers": self.cluster.bootstrap, **settings})
             for _ in range(self.dice.randint(1, 8)):
                 for _ in range(self.dice.choice((1, 20, 100))):
                     number += 1
                     self.send(producer, topic, b"%s/%d/" % (name.encode(), number) + b"x" * 3000)
-                producer.flush(60)
+                left = producer.flush(FLUSH_SECONDS)
+                assert not left, f"{name}: {left} records without an answer\n{self.cluster.metadata(name)}"
             self.check(topic)
             self.delete(topic)
             self.count("lives")
@@ -224,15 +227,21 @@ class Drill:
     # -- trouble ---------------------------------------------------------------------------------------
 
     def noise(self) -> None:
-        """Records that nobody counts, to whatever topic there is at the moment."""
+        """Records that are not counted, to the topics that there are at the moment.
+
+        Each producer outlives many topics, so that it knows leaders of old ones. It ends after seconds, as it
+        may never find the leaders of new ones (librdkafka#4898).
+        """
         settings = {"acks": "1", "queue.buffering.max.kbytes": 20_000, "message.timeout.ms": 2_000}
-        producer = Producer({"bootstrap.servers": self.cluster.bootstrap, **settings, **QUICK_CLIENT})
         while not self.ended.is_set():
-            with contextlib.suppress(BufferError, KafkaException):
-                producer.produce(self.dice.choice(NAMES), os.urandom(20_000), key=os.urandom(1))
-            producer.poll(0.001)
-        producer.purge()
-        producer.flush(5)
+            producer = Producer({"bootstrap.servers": self.cluster.bootstrap, **settings, **QUICK_CLIENT})
+            end = time.monotonic() + self.dice.uniform(1, 10)
+            while time.monotonic() < end and not self.ended.is_set():
+                with contextlib.suppress(BufferError, KafkaException):
+                    producer.produce(self.dice.choice(NAMES), os.urandom(20_000), key=os.urandom(1))
+                producer.poll(0.001)
+            producer.purge()
+            producer.flush(5)
 
     def searches(self) -> None:
         """By old and new times, in whatever topic there is."""
