@@ -18,14 +18,14 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
 from confluent_kafka.admin._topic import TopicDescription
 from confluent_kafka.cimpl import NewTopic
 
 from ottla.client.access import ClusterAccess
 from ottla.client.answers import Answers
-from ottla.client.errors import ClusterError
+from ottla.client.errors import ClusterError, NoSuchTopic
 from ottla.client.offsets import CommittedOffset, GroupOffsets
 from ottla.client.reading import read, reader
 
@@ -52,10 +52,15 @@ class KafkaCluster:
     `client_options` are librdkafka properties (security, for one) that every client made here gets.
     """
 
-    def __init__(self, bootstrap: str, client_options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        client_options: Mapping[str, str] | None = None,
+        client_id: str = "ottla-pipeline",
+    ) -> None:
         self.bootstrap = bootstrap
         self._access = ClusterAccess(bootstrap, {"log_level": "0", **(client_options or {})})
-        self._admin = AdminClient(self._access.with_client_id("ottla-pipeline").librdkafka())
+        self._admin = AdminClient(self._access.with_client_id(client_id).librdkafka())
         self._answers = Answers(bootstrap)
         self._timeout_seconds = self._answers.timeout_seconds
         self._offsets = GroupOffsets(self._access, self._admin, self._answers)
@@ -87,26 +92,21 @@ class KafkaCluster:
             return False
 
     def cluster_id(self) -> str:
-        """The cluster's own id."""
-        described = self._answers.value(
-            self._admin.describe_cluster(request_timeout=self._timeout_seconds),
-            "describe the cluster",
+        """The cluster's own id. Raises ClusterError."""
+        return str(self._described().cluster_id)
+
+    def broker_count(self) -> int:
+        """How many brokers the cluster has at the moment. Raises ClusterError."""
+        return len(self._described().nodes)
+
+    def _described(self) -> Any:
+        return self._answers.value(
+            self._admin.describe_cluster(request_timeout=self._timeout_seconds), "describe the cluster"
         )
-        return str(described.cluster_id)
 
     def ensure_topics(self, topics: Sequence[Topic]) -> dict[str, str]:
         """Create the topics that are missing; return the id of each. An existing topic is left as it is."""
-        wanted = [
-            NewTopic(topic.name, topic.partitions, topic.replication_factor, config=dict(topic.config))
-            for topic in topics
-        ]
-        created = self._admin.create_topics(wanted, request_timeout=self._timeout_seconds)
-        for name, future in created.items():
-            try:
-                self._answers.awaited(future)
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise self._answers.failure(f"create topic {name}", error) from error
+        self._create(topics)
         names = [topic.name for topic in topics]
         deadline = time.monotonic() + self._timeout_seconds
         while True:
@@ -116,6 +116,26 @@ class KafkaCluster:
             if time.monotonic() > deadline:
                 raise ClusterError(f"topics {', '.join(names)} have no leader at {self.bootstrap}")
             time.sleep(0.05)
+
+    def create_topic(self, topic: Topic) -> bool:
+        """Create a topic; False when one of its name is there. Raises ClusterError."""
+        return bool(self._create([topic]))
+
+    def _create(self, topics: Sequence[Topic]) -> list[str]:
+        """The names of the topics that were not there before."""
+        wanted = [
+            NewTopic(topic.name, topic.partitions, topic.replication_factor, config=dict(topic.config))
+            for topic in topics
+        ]
+        names = []
+        for name, future in self._admin.create_topics(wanted, request_timeout=self._timeout_seconds).items():
+            try:
+                self._answers.awaited(future)
+                names.append(name)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise self._answers.failure(f"create topic {name}", error) from error
+        return names
 
     def _topic_ids(self, names: Sequence[str]) -> dict[str, str] | None:
         ids = {}
@@ -127,10 +147,10 @@ class KafkaCluster:
         return ids
 
     def partitions(self, topic: str) -> list[int]:
-        """The partitions of a topic; asking creates none. Raises ClusterError when it does not exist."""
+        """The partitions of a topic; asking creates none. Raises NoSuchTopic, ClusterError."""
         described = self._describe(topic)
         if described is None:
-            raise ClusterError(f"there is no topic {topic} at {self.bootstrap}")
+            raise self._no_topic(topic)
         return sorted(partition.id for partition in described.partitions)
 
     def topic_id(self, topic: str) -> str | None:
@@ -139,11 +159,33 @@ class KafkaCluster:
         return None if described is None else str(described.topic_id)
 
     def topic_settings(self, topic: str) -> dict[str, str]:
-        """What a topic's configuration says, defaults included. Raises ClusterError."""
+        """What a topic's configuration says, defaults included. Raises NoSuchTopic, ClusterError."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         future = self._admin.describe_configs([resource], request_timeout=self._timeout_seconds)[resource]
-        found = self._answers.value(future, f"read the settings of topic {topic}")
+        found = self._of_topic(future, topic, f"read the settings of topic {topic}")
         return {name: entry.value for name, entry in found.items() if entry.value is not None}
+
+    def set_topic_settings(self, topic: str, settings: Mapping[str, str]) -> None:
+        """Set some of a topic's settings and leave the others. Raises NoSuchTopic, ClusterError."""
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in settings.items()
+        ]
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
+        altered = self._admin.incremental_alter_configs([resource], request_timeout=self._timeout_seconds)
+        self._of_topic(altered[resource], topic, f"change the settings of topic {topic}")
+
+    def _of_topic(self, future: Any, topic: str, wanted: str) -> Any:
+        """The value of a future. Raises NoSuchTopic, ClusterError."""
+        try:
+            return self._answers.awaited(future)
+        except Exception as error:
+            if isinstance(error, KafkaException) and error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise self._no_topic(topic) from None
+            raise self._answers.failure(wanted, error) from error
+
+    def _no_topic(self, topic: str) -> NoSuchTopic:
+        return NoSuchTopic(f"there is no topic {topic} at {self.bootstrap}")
 
     def delete_topic(self, topic: str) -> bool:
         """Delete a topic with all that is in it; False when there is none. Raises ClusterError."""
@@ -165,10 +207,7 @@ class KafkaCluster:
 
     def offsets_retention_ms(self) -> int | None:
         """For how long the offsets of a group without members are kept; None when nobody may know."""
-        brokers = self._answers.value(
-            self._admin.describe_cluster(request_timeout=self._timeout_seconds),
-            "describe the cluster",
-        ).nodes
+        brokers = self._described().nodes
         resource = ConfigResource(ConfigResource.Type.BROKER, str(brokers[0].id))
         future = self._admin.describe_configs([resource], request_timeout=self._timeout_seconds)[resource]
         try:

@@ -11,3 +11,7 @@ class ClientOptionError(UserError):
 
 class ClusterError(UserError):
     """The cluster does not answer, or not as asked; the message says what was tried."""
+
+
+class NoSuchTopic(ClusterError):
+    """The cluster has no topic of this name."""

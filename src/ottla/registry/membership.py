@@ -8,11 +8,17 @@ Confluent's, so its instances and ours may be members of one group.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
+
+from ottla.replicated.group_member import Generation
+from ottla.replicated.leadership import Leadership
+
+log = logging.getLogger("ottla.registry")
 
 PROTOCOL_TYPE: Final = "sr"
 PROTOCOL: Final = "v0"
@@ -122,3 +128,34 @@ def assign(members: Mapping[str, bytes]) -> Assignment:
         return Assignment(AssignmentError.NONE, None, None)
     chosen = min(eligible)[2]
     return Assignment(AssignmentError.NONE, chosen, known[chosen])
+
+
+class RegistryGroup:
+    """Satisfies GroupProtocol: the instance `identity` in the group, which tells `leadership` the primary."""
+
+    protocol_type = PROTOCOL_TYPE
+
+    def __init__(self, identity: Identity, leadership: Leadership) -> None:
+        self._identity = identity
+        self._leadership = leadership
+
+    def subscriptions(self) -> Sequence[tuple[str, bytes]]:
+        """This instance, and whether it is the primary."""
+        return [(PROTOCOL, encode_identity(self._identity.with_role(self._leadership.is_here)))]
+
+    async def assign(self, generation: Generation, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """The same primary for all."""
+        assignment = assign(members).encode()
+        return dict.fromkeys(members, assignment)
+
+    def assigned(self, generation: Generation, assignment: bytes) -> None:
+        """Learn the primary. Raises ValueError."""
+        found = Assignment.decode(assignment)
+        if found.error is AssignmentError.DUPLICATE_URLS:
+            log.error("two instances of the registry say that they are at one URL: set host.name")
+        url = None if found.primary is None else found.primary.url
+        self._leadership.learn(url, url == self._identity.url)
+
+    def lost(self) -> None:
+        """The others may have elected another primary."""
+        self._leadership.learn(None, False)

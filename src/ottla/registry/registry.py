@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -12,34 +11,15 @@ from starlette.responses import Response
 
 from ottla.registry.core.image import RegistryImage
 from ottla.registry.core.reading import Reads
-from ottla.registry.core.writing import Decision, Writes
+from ottla.registry.core.writing import Writes
+from ottla.replicated.decision import Decision
+from ottla.replicated.place import Place
 from ottla.web.settings import Settings
 
 T = TypeVar("T")
 
 Gone = Callable[[], Awaitable[None]]
 """Ends when the client has hung up."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """An offset of a topic that may not be the only one that ever has its name."""
-
-    topic_id: uuid.UUID
-    offset: int
-
-    def encode(self) -> str:
-        """As a header's value."""
-        return f"{self.topic_id}:{self.offset}"
-
-    @classmethod
-    def decode(cls, text: str) -> Place | None:
-        """None for what is no place: that of an instance of another kind."""
-        topic_id, _, offset = text.partition(":")
-        try:
-            return cls(uuid.UUID(topic_id), int(offset))
-        except ValueError:
-            return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
+from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -11,13 +12,13 @@ from ottla.client.access import ClusterAccess
 from ottla.client.errors import ClientOptionError
 from ottla.registry import settings as names
 from ottla.registry.app import registry_application
-from ottla.registry.election import CLIENT_ID
 from ottla.registry.instance import RegistryInstance
 from ottla.registry.membership import Identity
 from ottla.web.errors import ServiceError
 from ottla.web.server import HttpAddress
 from ottla.web.settings import Settings, warn_of_unknown
 
+CLIENT_ID: Final = "ottla-registry"
 _CLIENT_PREFIX = "kafkastore."
 _ANYWHERE = frozenset({"", "0.0.0.0", "::"})
 

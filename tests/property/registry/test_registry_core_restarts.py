@@ -17,7 +17,7 @@ from ottla.registry.core.contexts import context_of
 from ottla.registry.core.image import Deleted
 from ottla.registry.core.reading import LATEST, SchemaRequest
 from ottla.registry.core.records import Mode
-from ottla.registry.core.writing import Decision
+from ottla.replicated.decision import Decision
 from ottla.schemas.model import CompatibilityLevel, Metadata, Reference, Schema, SchemaType
 from ottla.web.errors import ApiError
 from support.exploration import examples

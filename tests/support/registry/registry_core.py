@@ -12,10 +12,12 @@ from starlette.responses import Response
 
 from ottla.registry.core.image import RegistryImage
 from ottla.registry.core.reading import Reads, SchemaRequest
-from ottla.registry.core.records import Record
-from ottla.registry.core.writing import Decision, Writes
-from ottla.registry.registry import Gone, Place, State
+from ottla.registry.core.writing import Writes
+from ottla.registry.registry import Gone, State
 from ottla.registry.settings import COMPATIBILITY_LEVEL, MODE_MUTABILITY, SETTINGS, VALIDATE_DEFAULTS
+from ottla.replicated.decision import Decision
+from ottla.replicated.place import Place
+from ottla.replicated.records import Record
 from ottla.schemas.format import SchemaFormat
 from ottla.schemas.formats import format_of
 from ottla.schemas.model import Schema, SchemaType
@@ -50,7 +52,7 @@ class InMemoryRegistry:
 
     @property
     def place(self) -> Place:
-        return Place(TOPIC_ID, len(self.records) - 1)
+        return Place(TOPIC_ID, (len(self.records) - 1,))
 
     @property
     def state(self) -> State:

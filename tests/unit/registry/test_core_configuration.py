@@ -7,14 +7,8 @@ from typing import Any
 import pytest
 
 from ottla.registry.core.reading import SchemaRequest
-from ottla.registry.core.records import (
-    Mode,
-    Record,
-    SchemaKey,
-    SubjectKey,
-    clear_subject_record,
-    mode_record,
-)
+from ottla.registry.core.records import Mode, SchemaKey, SubjectKey, clear_subject_record, mode_record
+from ottla.replicated.records import Record
 from ottla.schemas.model import Schema, SchemaType
 from support.registry.registry_core import InMemoryRegistry, avro_record, refused
 

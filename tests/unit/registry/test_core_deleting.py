@@ -7,13 +7,13 @@ import pytest
 from ottla.registry.core.image import Deleted
 from ottla.registry.core.reading import LATEST, SchemaRequest
 from ottla.registry.core.records import (
-    Record,
     SchemaKey,
     SubjectKey,
     delete_subject_record,
     highest_id_record,
     schema_record,
 )
+from ottla.replicated.records import Record
 from ottla.schemas.model import Reference, Schema, SchemaType
 from support.registry.registry_core import InMemoryRegistry, avro_record, refused
 

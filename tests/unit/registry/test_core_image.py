@@ -5,7 +5,6 @@ from __future__ import annotations
 from ottla.registry.core.contexts import in_context
 from ottla.registry.core.image import RegistryImage
 from ottla.registry.core.records import (
-    Record,
     SchemaKey,
     SubjectKey,
     clear_subject_record,
@@ -15,6 +14,7 @@ from ottla.registry.core.records import (
     noop,
     schema_record,
 )
+from ottla.replicated.records import Record
 from ottla.schemas.model import Reference, Schema, SchemaType
 
 

@@ -13,7 +13,8 @@ import pytest
 from ottla.registry.core import records
 from ottla.registry.core.configuration import Config
 from ottla.registry.core.image import RegistryImage
-from ottla.registry.core.records import Mode, Record
+from ottla.registry.core.records import Mode
+from ottla.replicated.records import Record
 from ottla.schemas.model import (
     CompatibilityLevel,
     Metadata,

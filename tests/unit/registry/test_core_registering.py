@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from ottla.registry.core.reading import LATEST, SchemaRequest
-from ottla.registry.core.records import Record, SchemaKey, context_record, schema_record
+from ottla.registry.core.records import SchemaKey, context_record, schema_record
+from ottla.replicated.records import Record
 from ottla.schemas.model import Metadata, Reference, RuleSet, Schema, SchemaType
 from support.registry.registry_core import InMemoryRegistry, avro_record, refused
 

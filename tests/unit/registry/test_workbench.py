@@ -10,11 +10,11 @@ from collections.abc import Callable
 import pytest
 
 from ottla.client.access import ClusterAccess
-from ottla.registry.core.decision import Decision
 from ottla.registry.instance import RegistryInstance
 from ottla.registry.membership import Identity
 from ottla.registry.settings import SETTINGS
 from ottla.registry.workbench import TURN_STEPS, PutOff, Workbench
+from ottla.replicated.decision import Decision
 from ottla.schemas.effort import Abandoned, Effort
 from ottla.schemas.format import InvalidSchema
 from ottla.web.errors import ApiError

@@ -7,7 +7,6 @@ from typing import Any
 
 from ottla.registry.core.configuration import JSON_NAMES, Config
 from ottla.registry.core.contexts import GLOBAL_SCOPE, context_of, is_subject, scope_of, split_subject
-from ottla.registry.core.decision import Decision
 from ottla.registry.core.deleting import Deleting
 from ottla.registry.core.erasing import erased
 from ottla.registry.core.failures import (
@@ -21,16 +20,11 @@ from ottla.registry.core.failures import (
 )
 from ottla.registry.core.image import RegistryImage
 from ottla.registry.core.reading import Reads
-from ottla.registry.core.records import (
-    Mode,
-    Record,
-    SubjectKey,
-    clear_subject_record,
-    config_record,
-    mode_record,
-)
+from ottla.registry.core.records import Mode, SubjectKey, clear_subject_record, config_record, mode_record
 from ottla.registry.core.registering import READ_ONLY_MODES
 from ottla.registry.core.rules import check_rules
+from ottla.replicated.decision import Decision
+from ottla.replicated.records import Record
 from ottla.schemas.model import CompatibilityLevel
 
 

@@ -16,7 +16,6 @@ from ottla.registry.core.contexts import (
     normal_subject,
     split_subject,
 )
-from ottla.registry.core.decision import Decision
 from ottla.registry.core.erasing import erased, erased_settings
 from ottla.registry.core.failures import (
     context_not_empty,
@@ -32,14 +31,10 @@ from ottla.registry.core.failures import (
 )
 from ottla.registry.core.image import RegistryImage, StoredSchema
 from ottla.registry.core.reading import Reads
-from ottla.registry.core.records import (
-    DEFAULT_TENANT,
-    ContextKey,
-    Record,
-    delete_subject_record,
-    schema_record,
-)
+from ottla.registry.core.records import DEFAULT_TENANT, ContextKey, delete_subject_record, schema_record
 from ottla.registry.core.registering import READ_ONLY_MODES
+from ottla.replicated.decision import Decision
+from ottla.replicated.records import Record
 from ottla.schemas.model import LATEST
 
 

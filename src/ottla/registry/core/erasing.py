@@ -6,7 +6,8 @@ from collections.abc import Collection
 
 from ottla.registry.core.contexts import context_of
 from ottla.registry.core.image import RegistryImage, StoredSchema
-from ottla.registry.core.records import Record, SchemaKey, SubjectKey, highest_id_record
+from ottla.registry.core.records import SchemaKey, SubjectKey, highest_id_record
+from ottla.replicated.records import Record
 
 
 def erased(image: RegistryImage, versions: Collection[StoredSchema]) -> list[Record]:

@@ -21,7 +21,6 @@ from ottla.registry.core.records import (
     Key,
     Mode,
     NoopKey,
-    Record,
     SchemaKey,
     SubjectKey,
     UnreadableRecord,
@@ -32,6 +31,7 @@ from ottla.registry.core.records import (
     read_mode,
     read_schema,
 )
+from ottla.replicated.records import Record
 from ottla.schemas.model import Schema
 
 log = logging.getLogger("ottla.services")

@@ -19,19 +19,12 @@ import orjson
 
 from ottla.registry.core.configuration import Config
 from ottla.registry.core.contexts import normal_subject, scope_of
+from ottla.replicated.records import Record
 from ottla.schemas.model import MAX_VERSION, Schema
 
 DEFAULT_TENANT: Final = "default"
 HIGHEST_ID_TENANT: Final = "ottla-highest-id"
 MAX_ID: Final = 2**31 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What is appended: `value` None is a tombstone."""
-
-    key: bytes
-    value: bytes | None
 
 
 class UnreadableRecord(ValueError):

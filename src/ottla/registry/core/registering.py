@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from ottla.registry.core.completing import completed
 from ottla.registry.core.contexts import context_of, is_subject
-from ottla.registry.core.decision import Decision
 from ottla.registry.core.erasing import kept_highest_ids
 from ottla.registry.core.failures import (
     incompatible,
@@ -32,8 +31,10 @@ from ottla.registry.core.failures import (
 from ottla.registry.core.image import RegistryImage, StoredSchema
 from ottla.registry.core.matching import Prepared, find_registered, prepare
 from ottla.registry.core.reading import Reads, SchemaRequest
-from ottla.registry.core.records import MAX_ID, Mode, Record, SchemaKey, context_record, schema_record
+from ottla.registry.core.records import MAX_ID, Mode, SchemaKey, context_record, schema_record
 from ottla.registry.core.rules import check_rules
+from ottla.replicated.decision import Decision
+from ottla.replicated.records import Record
 from ottla.schemas.model import LATEST, MAX_VERSION, Metadata, Schema
 
 READ_ONLY_MODES: Final = (Mode.READONLY, Mode.READONLY_OVERRIDE, Mode.FORWARD)

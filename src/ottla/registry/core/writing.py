@@ -10,13 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from ottla.registry.core.adjusting import Adjusting
-from ottla.registry.core.decision import Decision
 from ottla.registry.core.deleting import Deleting
 from ottla.registry.core.image import RegistryImage, StoredSchema
 from ottla.registry.core.reading import Reads, SchemaRequest
 from ottla.registry.core.registering import Registering
-
-__all__ = ["Decision", "Writes"]
+from ottla.replicated.decision import Decision
 
 
 class Writes:

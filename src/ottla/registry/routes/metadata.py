@@ -59,6 +59,6 @@ class MetadataRoutes:
             "primary": state.primary,
             "topic": self.registry.settings[TOPIC],
             "topic_id": str(place.topic_id),
-            "offset": place.offset,
+            "offset": place.offsets[0],
         }
         return answer(request, told)

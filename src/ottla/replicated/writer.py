@@ -1,6 +1,7 @@
-"""Writes to `_schemas`, by calls that block and end in time: the primary's transactions, or a single NOOP.
+"""Writes to a state's topic: the primary's transactions, and records that any instance adds.
 
-By confluent-kafka: aiokafka's transactional producer can't be ended while its cluster is away.
+Calls block, and end in time. By confluent-kafka: aiokafka's transactional producer can't be ended while its
+cluster is away.
 """
 
 from __future__ import annotations
@@ -9,54 +10,52 @@ import contextlib
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from ottla.client.access import ClusterAccess
-from ottla.registry.core.records import Record, noop
+from ottla.replicated.errors import Fenced, TooLarge, Unstored
+from ottla.replicated.records import Record
 
 TRANSACTION_TIMEOUT_MS: Final = 10_000
-"""How long readers may wait behind a primary that was killed within a write and that nobody fences."""
+"""How long readers may wait behind a primary that was killed within a write and that no other fences."""
 MAX_REQUEST_BYTES: Final = 32 << 20
-"""The broker decides what is too large."""
-
+"""The broker decides which record is too large."""
 ABORT_SECONDS: Final = 2.0
 NEVER_MAKE_TOPICS: Final = {"allow.auto.create.topics": "false"}
 """librdkafka lists it among consumers' settings; producers obey it, and would make topics without it."""
-
+_COMMON: Final = {
+    "partitioner": "murmur2_random",  # where Java's clients put keys
+    "linger.ms": 0,
+    "log_level": 0,
+    **NEVER_MAKE_TOPICS,
+}
 _FENCED: Final = frozenset(
     {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
 )
 
 
-class Fenced(Exception):
-    """Another instance has become the primary; nothing of this write was stored."""
+class Written(NamedTuple):
+    """Where a record was written."""
 
-
-class TooLarge(Exception):
-    """The broker takes no record of this size; nothing of this write was stored."""
-
-
-class Unstored(Exception):
-    """A write failed, and whether it was stored is not known."""
+    partition: int
+    offset: int
 
 
 class Writer:
-    """The right to write, as long as nobody else takes it. Of no use any more once a call has raised."""
+    """The right to write, as long as no other takes it. Of no use any more once a call has raised."""
 
     def __init__(self, access: ClusterAccess, topic: str, writers_id: str, timeout_ms: int) -> None:
-        """Fence who wrote before under `writers_id`. Raises Unstored."""
+        """Fence the writer before under `writers_id`. Raises Fenced, Unstored."""
         self._topic = topic
         self._producer = Producer(
             access.librdkafka(
                 {
+                    **_COMMON,
                     "transactional.id": writers_id,
                     "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
                     "message.max.bytes": MAX_REQUEST_BYTES,
-                    "linger.ms": 0,
-                    "log_level": 0,
-                    **NEVER_MAKE_TOPICS,
                 }
             )
         )
@@ -65,10 +64,10 @@ class Writer:
         except KafkaException as problem:
             raise _meaning(problem) from problem
 
-    def write(self, records: Sequence[Record], timeout_ms: int) -> Sequence[int]:
-        """Write records that nobody reads before `commit`; their offsets. Raises Fenced, TooLarge, Unstored.
+    def write(self, records: Sequence[Record], timeout_ms: int) -> Sequence[Written]:
+        """Write records that readers get after `commit` alone. Raises Fenced, TooLarge, Unstored.
 
-        What fails is left open: whoever takes over next aborts it.
+        A write that fails is left open: the next take-over aborts it.
         """
         deadline = time.monotonic() + timeout_ms / 1000
         try:
@@ -79,7 +78,7 @@ class Writer:
             raise _meaning(problem) from problem
 
     def commit(self, timeout_ms: int) -> None:
-        """Store what was written, all of it. Raises Fenced, Unstored."""
+        """Store all records that were written. Raises Fenced, Unstored."""
         try:
             self._producer.commit_transaction(timeout_ms / 1000)
         except KafkaException as problem:
@@ -87,41 +86,41 @@ class Writer:
             raise _meaning(problem) from problem
 
     def abort(self) -> None:
-        """Take back what was written. Where that fails, the cluster does it after TRANSACTION_TIMEOUT_MS."""
+        """Take back the written records; else the cluster does it after TRANSACTION_TIMEOUT_MS."""
         with contextlib.suppress(KafkaException):
             self._producer.abort_transaction(ABORT_SECONDS)
 
 
-def append_noop(access: ClusterAccess, topic: str, timeout_ms: int) -> int:
-    """Add a NOOP, as an instance that is not the primary may; its offset. Raises Unstored."""
-    properties = {"linger.ms": 0, "log_level": 0, **NEVER_MAKE_TOPICS}
-    producer = Producer(access.librdkafka(properties))
+def add(access: ClusterAccess, topic: str, records: Sequence[Record], timeout_ms: int) -> Sequence[Written]:
+    """Store records outside any transaction, as every instance may. Raises TooLarge, Unstored."""
+    # one request at a time: a repeated one comes before those that follow it
+    producer = Producer(access.librdkafka({**_COMMON, "max.in.flight": 1}))
     try:
-        return _produce(producer, topic, [noop()], time.monotonic() + timeout_ms / 1000)[0]
+        return _produce(producer, topic, records, time.monotonic() + timeout_ms / 1000)
     except KafkaException as problem:
         producer.purge()
         raise _meaning(problem) from problem
 
 
-def _produce(producer: Producer, topic: str, records: Sequence[Record], deadline: float) -> Sequence[int]:
-    """Produce and wait until all are acknowledged; their offsets. Raises KafkaException."""
-    offsets: dict[int, int] = {}
+def _produce(producer: Producer, topic: str, records: Sequence[Record], deadline: float) -> Sequence[Written]:
+    """Produce and wait until all are acknowledged. Raises KafkaException."""
+    written: dict[int, Written] = {}
     problems: list[KafkaError] = []
 
-    def told(number: int, problem: KafkaError | None, message: Any) -> None:
+    def delivered(number: int, problem: KafkaError | None, message: Any) -> None:
         if problem is not None:
             problems.append(problem)
         else:
-            offsets[number] = message.offset()
+            written[number] = Written(message.partition(), message.offset())
 
     for number, record in enumerate(records):
-        producer.produce(topic, record.value, record.key, partition=0, on_delivery=partial(told, number))
+        producer.produce(topic, record.value, record.key, on_delivery=partial(delivered, number))
     producer.flush(max(0.0, deadline - time.monotonic()))
     if problems:
         raise KafkaException(problems[0])
-    if len(offsets) < len(records):
+    if len(written) < len(records):
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the cluster did not answer in time"))
-    return [offsets[number] for number in range(len(records))]
+    return [written[number] for number in range(len(records))]
 
 
 def _meaning(problem: KafkaException) -> Fenced | TooLarge | Unstored:

@@ -1,11 +1,11 @@
-"""What a write comes to: records, and the answer that may be given when they are stored."""
+"""A decision on a write: the records to store, and the answer that may be given when they are stored."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from ottla.registry.core.records import Record
+from ottla.replicated.records import Record
 
 T = TypeVar("T")
 

@@ -18,13 +18,13 @@ from confluent_kafka.admin import AdminClient
 from ottla.client import kafka_requests
 from ottla.client.access import ClusterAccess
 from ottla.protocol.apis import ApiKey
-from ottla.registry import topic as schemas_topic
-from ottla.registry.core.records import Record
-from ottla.registry.loss import Loss, TopicLost
-from ottla.registry.partition_log import UNKNOWN_ID, Fetched
-from ottla.registry.preparing import prepare
-from ottla.registry.topic import SchemasTopic
-from ottla.registry.writer import Unstored
+from ottla.replicated import reader
+from ottla.replicated.errors import Unstored
+from ottla.replicated.loss import Loss, TopicLost
+from ottla.replicated.preparing import TopicSpec
+from ottla.replicated.records import Record
+from ottla.replicated.topic import ReplicatedTopic
+from ottla.replicated.topic_log import UNKNOWN_ID, Fetched
 from support.clients.confluent import create_topic, eventually
 from support.servers.ottla_broker import OttlaBroker
 
@@ -51,20 +51,22 @@ class Topic:
         self.admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         self.access = ClusterAccess(broker.bootstrap)
         self.values: list[bytes | None] = []
-        self.topic = SchemasTopic(
-            self.access, name, f"{name}-primary", 5_000, lambda _key, value, _time: self.values.append(value)
+        spec = TopicSpec(name, "values", str, replication_factor=1, end_mark=Record(b"end", None))
+        self.topic = ReplicatedTopic(
+            self.access, spec, lambda record: self.values.append(record.value), f"{name}-primary", 5_000
         )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        _, found = await prepare(self.access, self.name, 1)
-        reading = asyncio.create_task(self.topic.read(found))
+        await self.topic.prepare()
+        reading = asyncio.create_task(self.topic.read())
         try:
             await self.topic.take_over()
             yield
         finally:
             reading.cancel()
             await asyncio.wait([reading])
+            await self.topic.close()
 
     async def replace(self) -> None:
         """Delete the topic, and make another one of its name."""
@@ -105,7 +107,7 @@ def test_a_write_that_went_into_another_topic_is_taken_back(
 ) -> None:
     one = Topic(broker, f"_{unique_name}")
     # the reader is not yet sure while this goes on
-    monkeypatch.setattr(schemas_topic, "CONFIRMED_SECONDS", TIMEOUT_S)
+    monkeypatch.setattr(reader, "CONFIRMED_SECONDS", TIMEOUT_S)
 
     async def story() -> None:
         async with one.running():
@@ -157,11 +159,11 @@ def test_a_replaced_topic_is_told_and_its_records_stay_out(
                 awake.set()
                 # then
                 with pytest.raises(TopicLost):
-                    await one.topic.wait_until_applied(1_000)
+                    await one.topic._reader.wait_until_applied({0: 1_000})
             await until(lambda: one.topic.loss is Loss.REPLACED)
             with pytest.raises(TopicLost):
                 await one.topic.take_over()
-            assert one.topic.topic_id != other.topic.topic_id != UNKNOWN_ID
+            assert one.topic.place.topic_id != other.topic.place.topic_id != UNKNOWN_ID
 
     run(story())
     assert one.values == [None, b"old"]
