@@ -44,7 +44,11 @@ from ottla.broker.network.context import RequestContext
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.server import ListenError, Server, bind
 from ottla.broker.peers.peers import PeerAddress, PeerConnections
-from ottla.broker.replication.replica_manager import ReplicaManager
+from ottla.broker.replication.internal_appends import InternalAppends
+from ottla.broker.replication.partitions import Partitions
+from ottla.broker.replication.produced_appends import ProducedAppends
+from ottla.broker.replication.replica_roles import ReplicaRoles
+from ottla.broker.replication.replication import Replication
 from ottla.broker.share.share_persister import ShareStatePersister
 from ottla.broker.supervisor import Supervisor
 from ottla.core.decisions.topic_names import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
@@ -103,7 +107,11 @@ class Broker:
         self.quorum: MetadataQuorum
         self.controller: Controller
         # Those of a broker; a controller alone has none of them.
-        self.replicas: ReplicaManager
+        self.replication: Replication
+        self.partitions: Partitions
+        self.roles: ReplicaRoles
+        self.produced_appends: ProducedAppends
+        self.internal_appends: InternalAppends
         self.coordinator_partitions: CoordinatorPartitions
         self.groups: GroupCoordinator
         self.transactions: TransactionCoordinator
@@ -275,15 +283,18 @@ class Broker:
             met_stranger.cancel()
 
     def _open_partitions(self) -> None:
-        self.replicas = ReplicaManager(self, self.log_directory)
-        self.replicas.open()
+        replication = self.replication = Replication(self, self.log_directory)
+        self.partitions, self.roles = replication.partitions, replication.roles
+        self.produced_appends = replication.produced_appends
+        self.internal_appends = replication.internal_appends
+        self.roles.open()
         self.producer_ids = ProducerIdSource(self)
         self.coordinator_partitions = CoordinatorPartitions(self, self._reload_coordinators)
         self.groups = GroupCoordinator(self)
         self.transactions = TransactionCoordinator(self)
         self.share_coordinator = ShareCoordinator(self)
         self.share_state = ShareStatePersister(self)
-        self.replicas.coordinate(
+        replication.coordinate(
             {
                 GROUP_TOPIC: self.groups,
                 TRANSACTION_TOPIC: self.transactions,
@@ -300,7 +311,7 @@ class Broker:
         self.coordinator_partitions.on_metadata(delta)
         # Groups first: a shard hears of a topic's end before it hears that its offsets go.
         self.groups.on_metadata(delta)
-        self.replicas.on_metadata(delta)
+        self.roles.on_metadata(delta)
         self.transactions.on_metadata(delta)
         self.lifecycle.on_metadata(delta)
 
@@ -312,7 +323,7 @@ class Broker:
         await self.coordinator_partitions.settle()
         async with self._telling("waiting for the active controller to register this broker"):
             await self.lifecycle.register(self._endpoints(self.config.advertised_listeners))
-        await self.replicas.elect_all()
+        self.roles.take_first_roles()
         # Others connect as soon as the controller has told them of this broker.
         await self._listen(self.config.listeners, for_controller=False)
         async with self._telling("waiting for the active controller to unfence this broker"):
@@ -353,7 +364,7 @@ class Broker:
     def _start_background_work(self) -> None:
         config = self.config
         if config.is_broker:
-            self.replicas.start_background_work(self.supervisor)
+            self.replication.start_background_work(self.supervisor)
         self.supervisor.every("tend-connections", self.server.tend_interval_ms, self.server.tend)
         log.info("node started node=%d port=%d", config.node_id, self.port)
 
@@ -382,7 +393,7 @@ class Broker:
         await self.supervisor.stop()
         if self.config.is_broker:
             self._stopping = True
-            await self._closed(self.replicas.close())
+            await self._closed(self.replication.close())
         if before_quorum is not None:
             await before_quorum()
         await self.controller.close()

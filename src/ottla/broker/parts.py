@@ -16,13 +16,17 @@ if TYPE_CHECKING:
     from ottla.core.image.image import MetadataImage
 
 
-class Cluster(Protocol):
-    """The cluster as this node knows it, and which of its nodes this is."""
+class Configured(Protocol):
+    """The settings of this node."""
 
     @property
     def config(self) -> BrokerConfig:
         """The node's settings."""
         ...
+
+
+class Cluster(Configured, Protocol):
+    """The cluster as this node knows it, and which of its nodes this is."""
 
     @property
     def node_id(self) -> int:

@@ -21,18 +21,17 @@ Fetch response (v12, one partition) encodes in 1.1 us. A whole request costs the
 
 from __future__ import annotations
 
-import functools
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.protocol import wire
 from ottla.protocol.errors import MalformedMessage
-from ottla.protocol.schema import FRESH, Field, Message, SharedDefault, Struct, StructMeta
+from ottla.protocol.fields import FRESH, Field
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.protocol.schema import Decoder, Encoder
+    from ottla.protocol.fields import Decoder, Encoder, MessageTable, StructTable
 
 MAX_ELEMENTS: Final = 1 << 20
 MAX_REQUEST_ELEMENTS: Final = 1 << 18
@@ -53,17 +52,6 @@ _FIXED: Final = {
 }
 
 
-@functools.cache
-def shared_default(cls: type[Struct]) -> Struct:
-    """The one value that stands for "not set" in tagged struct fields of a class."""
-    template = cls()
-    refusing: Any = StructMeta(cls.__name__, (SharedDefault, cls), {})
-    value: Struct = object.__new__(refusing)
-    for name in ("unknown_tagged_fields", *(field.name for field in cls.FIELDS)):
-        object.__setattr__(value, name, getattr(template, name))
-    return value
-
-
 def _is_shared(field: Field) -> bool:
     """Whether messages share the field's default: a tagged struct of plain, immutable values."""
     if field.tag < 0 or field.array or field.default is not FRESH:
@@ -71,7 +59,7 @@ def _is_shared(field: Field) -> bool:
     return all(isinstance(part.kind, str) and not part.array for part in _struct(field).FIELDS)
 
 
-def compile_initialiser(cls: type[Struct]) -> Callable[..., None]:
+def compile_initialiser(cls: StructTable) -> Callable[..., None]:
     """The `__init__` of a struct: keyword-only, Kafka's defaults."""
     namespace: dict[str, Any] = {"FRESH": FRESH}
     parameters = []
@@ -82,7 +70,7 @@ def compile_initialiser(cls: type[Struct]) -> Callable[..., None]:
         value = name
         namespace[default] = field.default
         if _is_shared(field):
-            namespace[default] = shared_default(_struct(field))
+            namespace[default] = _struct(field).shared_default()
         elif field.default is FRESH:
             namespace[f"c_{name}"] = list if field.array else field.kind
             value = f"c_{name}() if {name} is FRESH else {name}"
@@ -91,21 +79,21 @@ def compile_initialiser(cls: type[Struct]) -> Callable[..., None]:
     parameters.append("unknown_tagged_fields=None")
     body.append("    self.unknown_tagged_fields = unknown_tagged_fields")
     source = f"def __init__(self, *, {', '.join(parameters)}):\n" + "\n".join(body)
-    initialiser: Callable[..., None] = _define(source, "__init__", namespace, cls.__name__)
+    initialiser: Callable[..., None] = _define(source, "__init__", namespace, cls.NAME)
     return initialiser
 
 
-def compile_decoder(cls: type[Message], version: int) -> Decoder:
+def compile_decoder(cls: MessageTable, version: int) -> Decoder:
     """The function (data, position) -> (message, position after it) of a version."""
     return _Decoding(cls, version).compile()
 
 
-def compile_encoder(cls: type[Message], version: int) -> Encoder:
+def compile_encoder(cls: MessageTable, version: int) -> Encoder:
     """The function (message, write) of a version; it calls `write` with each piece of the encoded message."""
     return _Encoding(cls, version).compile()
 
 
-def minimum_size(cls: type[Struct], version: int, flexible: bool) -> int:
+def minimum_size(cls: StructTable, version: int, flexible: bool) -> int:
     """The fewest bytes that a struct can take at a version."""
     size = 1 if flexible else 0
     for field in cls.FIELDS:
@@ -117,7 +105,7 @@ def minimum_size(cls: type[Struct], version: int, flexible: bool) -> int:
 def _field_minimum(field: Field, version: int, flexible: bool) -> int:
     if field.array:
         return 1 if flexible else 4
-    if isinstance(field.kind, StructMeta):
+    if not isinstance(field.kind, str):
         return 1 if field.nullable_in(version) else minimum_size(_struct(field), version, flexible)
     return _plain_minimum(str(field.kind), flexible and field.flexible)
 
@@ -130,8 +118,8 @@ def _plain_minimum(kind: str, flexible: bool) -> int:
     return 2 if kind == "string" else 4
 
 
-def _struct(field: Field) -> type[Struct]:
-    assert isinstance(field.kind, StructMeta)
+def _struct(field: Field) -> StructTable:
+    assert not isinstance(field.kind, str)
     return field.kind
 
 
@@ -143,7 +131,7 @@ def _define(source: str, name: str, namespace: dict[str, Any], owner: str) -> An
 class _Source:
     """A function under construction: its lines, its constants, the fixed-size fields not yet written out."""
 
-    def __init__(self, cls: type[Message], version: int) -> None:
+    def __init__(self, cls: MessageTable, version: int) -> None:
         self.cls = cls
         self.version = version
         self.flexible = cls.FLEXIBLE_SINCE is not None and version >= cls.FLEXIBLE_SINCE
@@ -217,10 +205,10 @@ class _Decoding(_Source):
     def fail(self, field: Field, what: str) -> str:
         return f"raise bad({f'{field.name} {what}'!r})"
 
-    def struct(self, cls: type[Struct]) -> str:
+    def struct(self, cls: StructTable) -> str:
         """Emit the reading of a struct; the name of the variable that holds it."""
         target = self.name("o")
-        self.emit(f"{target} = new({self.constant(cls.__name__, cls)})")
+        self.emit(f"{target} = new({self.constant(cls.NAME, cls)})")
         tagged = []
         for field in cls.FIELDS:
             if not field.in_version(self.version):
@@ -237,9 +225,9 @@ class _Decoding(_Source):
 
     def default(self, field: Field, target: str) -> None:
         if _is_shared(field):
-            value = self.constant("d", shared_default(_struct(field)))
+            value = self.constant("d", _struct(field).shared_default())
         elif field.default is FRESH:
-            value = "[]" if field.array else f"{self.constant(_struct(field).__name__, field.kind)}()"
+            value = "[]" if field.array else f"{self.constant(_struct(field).NAME, field.kind)}()"
         elif field.default is None or isinstance(field.default, int | str | bytes | float):
             value = repr(field.default)
         else:
@@ -249,7 +237,7 @@ class _Decoding(_Source):
     def field(self, field: Field, target: str) -> None:
         if field.array:
             self.array(field, target)
-        elif isinstance(field.kind, StructMeta):
+        elif not isinstance(field.kind, str):
             self.nested(field, target)
         else:
             self.plain(field, field.kind, target, field.nullable_in(self.version))
@@ -314,7 +302,7 @@ class _Decoding(_Source):
             self.emit(f"{count} -= 1")
         nullable = field.nullable_in(self.version)
         kind = field.kind
-        if isinstance(kind, StructMeta):
+        if not isinstance(kind, str):
             least = minimum_size(_struct(field), self.version, flexible)
         else:
             least = _plain_minimum(kind, flexible)
@@ -350,7 +338,7 @@ class _Decoding(_Source):
         self.emit(f"{items} = []; {add} = {items}.append")
         self.emit(f"for _ in range({count}):")
         self.depth += 1
-        if isinstance(field.kind, StructMeta):
+        if not isinstance(field.kind, str):
             value = self.struct(_struct(field))
         else:
             value = self.name("v")
@@ -391,7 +379,7 @@ class _Decoding(_Source):
 class _Encoding(_Source):
     """Writes an encoder. In the generated code `write` takes the next piece of the message."""
 
-    def __init__(self, cls: type[Message], version: int) -> None:
+    def __init__(self, cls: MessageTable, version: int) -> None:
         super().__init__(cls, version)
         self.sink = "write"
 
@@ -442,7 +430,7 @@ class _Encoding(_Source):
     def fail(self, field: Field, what: str) -> str:
         return f"raise ValueError({f'{self.cls.NAME} v{self.version}: {field.name} {what}'!r})"
 
-    def struct(self, cls: type[Struct], source: str) -> None:
+    def struct(self, cls: StructTable, source: str) -> None:
         tagged = []
         for field in cls.FIELDS:
             if not field.in_version(self.version):
@@ -472,7 +460,7 @@ class _Encoding(_Source):
         if default is None:
             return f"{source} is not None"
         if default is FRESH:
-            name = self.constant("d", shared_default(_struct(field)))
+            name = self.constant("d", _struct(field).shared_default())
             return f"{source} is not {name} and {source} != {name}"
         if default is False or default == "" or default == b"" or default == 0:
             nullable = field.nullable != "none"
@@ -484,7 +472,7 @@ class _Encoding(_Source):
     def field(self, field: Field, source: str) -> None:
         if field.array:
             self.array(field, source)
-        elif isinstance(field.kind, StructMeta):
+        elif not isinstance(field.kind, str):
             self.nested(field, source)
         else:
             self.plain(field, field.kind, source, field.nullable_in(self.version), field.nullable != "none")
@@ -565,7 +553,7 @@ class _Encoding(_Source):
         item = self.name("o")
         self.emit(f"for {item} in {value}:")
         self.depth += 1
-        if isinstance(kind, StructMeta):
+        if not isinstance(kind, str):
             self.struct(_struct(field), item)
         else:
             self.plain(field, kind, item, False, False)
@@ -596,7 +584,7 @@ class _Encoding(_Source):
     def is_set(self, field: Field, source: str) -> str:
         """A cheap test that is true where a tagged field may differ from its default."""
         if _is_shared(field):
-            return f"{source} is not {self.constant('d', shared_default(_struct(field)))}"
+            return f"{source} is not {self.constant('d', _struct(field).shared_default())}"
         return self.differs(field, source)
 
     def tagged_field(self, field: Field, source: str, known: str) -> None:

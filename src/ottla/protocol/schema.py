@@ -24,90 +24,18 @@ from __future__ import annotations
 
 import struct
 import uuid
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Self, TypeAlias, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Self, dataclass_transform
 
 from ottla.protocol.errors import MalformedMessage, UnsupportedApiVersion
+from ottla.protocol.fields import FRESH, Field, Required, parse_versions
+from ottla.protocol.fields import Buffer as Buffer  # part of what a message's table is made of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Buffer: TypeAlias = bytes | bytearray | memoryview
+    from ottla.protocol.fields import Decoder, Encoder
 
 ZERO_UUID: Final = uuid.UUID(int=0)
-
-NEVER: Final = (1, 0)
-"""The empty range of versions."""
-
-_LAST: Final = 0x7FFF
-
-
-def parse_versions(text: str) -> tuple[int, int]:
-    """ "3+", "0-2", "4" or "none" as (first, last), both included."""
-    if text == "none":
-        return NEVER
-    if text.endswith("+"):
-        return int(text[:-1]), _LAST
-    first, _, last = text.partition("-")
-    return int(first), int(last or first)
-
-
-class Required:
-    """The default of an array or struct that is not null: a fresh value for each message."""
-
-
-FRESH: Final = Required()
-
-
-class Field:
-    """One row of a message's table. `kind` is a wire type's name, or a struct class."""
-
-    __slots__ = (
-        "array",
-        "default",
-        "flexible",
-        "ignorable",
-        "kind",
-        "name",
-        "nullable",
-        "tag",
-        "tagged",
-        "versions",
-    )
-
-    def __init__(
-        self,
-        kind: str | type[Struct],
-        array: bool,
-        versions: str,
-        nullable: str,
-        tag: int,
-        tagged: str,
-        default: Any,
-        ignorable: bool,
-        flexible: bool,
-    ) -> None:
-        self.name = ""
-        self.kind = kind
-        self.array = array
-        self.versions = versions
-        self.nullable = nullable
-        self.tag = tag
-        self.tagged = tagged
-        self.default = default
-        self.ignorable = ignorable
-        self.flexible = flexible
-
-    def in_version(self, version: int) -> bool:
-        first, last = parse_versions(self.versions)
-        return first <= version <= last
-
-    def nullable_in(self, version: int) -> bool:
-        first, last = parse_versions(self.nullable)
-        return first <= version <= last
-
-    def tagged_in(self, version: int) -> bool:
-        first, last = parse_versions(self.tagged)
-        return first <= version <= last
 
 
 def int8(
@@ -267,6 +195,7 @@ class StructMeta(type):
     """Takes the fields out of a class body, in order, and gives the class slots of their names."""
 
     FIELDS: tuple[Field, ...]
+    NAME: str
 
     def __new__(
         mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **table: Any
@@ -280,6 +209,7 @@ class StructMeta(type):
             del namespace[field.name]
         namespace["__slots__"] = tuple(field.name for field in fields)
         namespace["FIELDS"] = tuple(fields)
+        namespace["NAME"] = name
         return super().__new__(mcls, name, bases, namespace, **table)
 
 
@@ -289,6 +219,7 @@ class Struct(metaclass=StructMeta):
     if TYPE_CHECKING:
         unknown_tagged_fields: dict[int, bytes] | None = None
         FIELDS: ClassVar[tuple[Field, ...]]
+        NAME: ClassVar[str]
     else:
         unknown_tagged_fields = Field("unknown", False, "0+", "0+", -1, "none", None, True, True)
 
@@ -300,6 +231,19 @@ class Struct(metaclass=StructMeta):
             cls = type(self)
             cls.__init__ = compile_initialiser(cls)
             cls.__init__(self, **values)
+
+    @classmethod
+    def shared_default(cls) -> Self:
+        """The one value that stands for "not set" in tagged fields of this struct."""
+        known: Self | None = cls.__dict__.get("_shared")
+        if known is None:
+            template = cls()
+            refusing: Any = StructMeta(cls.__name__, (SharedDefault, cls), {})
+            known = object.__new__(refusing)
+            for name in ("unknown_tagged_fields", *(field.name for field in cls.FIELDS)):
+                object.__setattr__(known, name, getattr(template, name))
+            type.__setattr__(cls, "_shared", known)
+        return known
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Struct):
@@ -343,10 +287,6 @@ def struct_class(value: Struct) -> type[Struct]:
     return cls.__mro__[2] if issubclass(cls, SharedDefault) else cls
 
 
-Encoder: TypeAlias = "Callable[[Any, Callable[[Buffer], object]], None]"
-Decoder: TypeAlias = "Callable[[Buffer, int], tuple[Any, int]]"
-
-
 class Message(Struct):
     """A whole message: what a request, a response, or a record's key or value is made of.
 
@@ -355,7 +295,6 @@ class Message(Struct):
     newest version as unstable.
     """
 
-    NAME: ClassVar[str]
     KIND: ClassVar[str]
     API_KEY: ClassVar[int | None]
     MIN_VERSION: ClassVar[int]
@@ -374,7 +313,6 @@ class Message(Struct):
         api_key: int | None = None,
         unstable: int = 0,
     ) -> None:
-        cls.NAME = cls.__name__
         cls.KIND = kind
         cls.API_KEY = api_key
         cls.MIN_VERSION, cls.MAX_VERSION = parse_versions(versions)

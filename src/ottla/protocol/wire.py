@@ -15,7 +15,7 @@ from ottla.protocol.errors import MalformedMessage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.protocol.schema import Buffer
+    from ottla.protocol.fields import Buffer
 
 ONE_BYTE: Final = tuple(bytes((value,)) for value in range(128))
 """The varints of 0 to 127: most lengths and tag counts."""

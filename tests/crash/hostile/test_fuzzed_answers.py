@@ -272,7 +272,7 @@ def test_a_follower_outlives_whatever_its_leader_answers(
 
         await asyncio.to_thread(tell)
         # what was appended is a log: offsets rise, and every batch can be read
-        log = node.replicas.replica(TOPIC, 0).log
+        log = node.partitions.replica(TOPIC, 0).log
         stored = log.read(
             log.log_start_offset, 1 << 26, upper_offset=log.log_end_offset, at_least_one_batch=True
         ).read()

@@ -140,7 +140,7 @@ def test_the_cleaner_leaves_a_log_alone_that_it_cannot_read(
         await produce(client, HOSTILE[kind])
         for _ in range(3):
             await produce(client, SOUND)
-        partition = broker.replicas.partition(TOPIC, 0)
+        partition = broker.partitions.partition(TOPIC, 0)
         partition.log.roll(broker.now_ms())
         # when
         resource = AlterConfigsResource(
@@ -151,7 +151,7 @@ def test_the_cleaner_leaves_a_log_alone_that_it_cannot_read(
         await client.call(
             ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, IncrementalAlterConfigsRequest(resources=[resource])
         )
-        cleaner = broker.replicas.cleaner
+        cleaner = broker.replication.cleaner
         async with asyncio.timeout(WAIT_S):
             while not (cleaner.uncleanable or cleaner.cleanings):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)

@@ -25,7 +25,7 @@ import pytest
 
 from ottla.broker.broker import Broker
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.replica_manager import ReplicaManager
+from ottla.broker.replication.replication import Replication
 from ottla.core.image.image import TopicImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.alter_partition_reassignments_request import (
@@ -111,15 +111,15 @@ class Story:
     def broker(self, node_id: int) -> Broker:
         return self.cluster.running[node_id]
 
-    def replicas(self) -> list[ReplicaManager]:
-        return [each.replicas for each in self.cluster.running.values()]
+    def replications(self) -> list[Replication]:
+        return [each.replication for each in self.cluster.running.values()]
 
     def a_partition(self) -> Partition | None:
         """Any partition that is led somewhere, of a topic of ours."""
         held = [
             each
-            for manager in self.replicas()
-            for each in manager.partitions()
+            for replication in self.replications()
+            for each in replication.partitions
             if each.topic in NAMES and each.is_leader
         ]
         return self.dice.choice(held) if held else None
@@ -177,8 +177,8 @@ class Story:
         except KafkaError:
             return
         if result.rolled or result.flush_due:
-            for manager in self.replicas():
-                manager._logs.flush_soon()
+            for replication in self.replications():
+                replication.logs.flush_soon()
         if await partition.committed(result.last_offset + 1, 5000) is ErrorCode.NONE:
             written = self.acknowledged[partition.topic_id, partition.index]
             for number, record in enumerate(records):
@@ -191,17 +191,17 @@ class Story:
         partition = self.a_partition()
         if partition is not None and not partition.log.is_deleted:
             partition.log.roll(self.broker(1).now_ms())
-            for manager in self.replicas():
-                manager._logs.flush_soon()
+            for replication in self.replications():
+                replication.logs.flush_soon()
 
     async def search(self) -> None:
         partition = self.a_partition()
         if partition is None:
             return
         when = self.dice.choice((None, 0, self.broker(1).now_ms() - HOUR_MS))
-        manager = self.dice.choice(self.replicas())
+        replication = self.dice.choice(self.replications())
         try:
-            found = await manager.find_by_timestamp(partition, when)
+            found = await replication.timestamps.find(partition, when)
         except KafkaError as error:
             assert error.code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
@@ -213,12 +213,12 @@ class Story:
             return
         stored = partition.log
         stored.advance_log_start_offset(self.dice.randint(stored.log_start_offset, partition.high_watermark))
-        for manager in self.replicas():
-            await manager.checkpoint_log_start_offsets()
+        for replication in self.replications():
+            await replication.logs.checkpoint_offsets()
 
     async def kill_the_child(self) -> None:
-        for manager in self.replicas():
-            for process in manager.cleaner._busy.values():
+        for replication in self.replications():
+            for process in replication.cleaner._busy.values():
                 if process is not None:
                     process.kill()
 
@@ -240,7 +240,7 @@ class Story:
                     each.result()
             assert not any(self.cluster.failures.values()), "a part of a broker ended"
         await asyncio.gather(*self.tasks)
-        for partition in [each for manager in self.replicas() for each in manager.partitions()]:
+        for partition in [each for replication in self.replications() for each in replication.partitions]:
             if partition.topic in NAMES:
                 if partition.is_leader:
                     self.check(partition)

@@ -134,7 +134,7 @@ class World:
         await self._start(following)
 
     def log(self, partition: Partition) -> Log:
-        return self.broker.replicas.partition(*partition).log
+        return self.broker.partitions.partition(*partition).log
 
     def roll(self, partition: Partition) -> None:
         """Close the active segment."""
@@ -355,7 +355,7 @@ class World:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE_S):
                 for partition in PARTITIONS:
-                    held = self.broker.replicas.partition(*partition)
+                    held = self.broker.partitions.partition(*partition)
                     while held.last_stable_offset < held.log.log_end_offset:  # noqa: ASYNC110
                         await asyncio.sleep(0.002)
         return {partition: self.log(partition).log_end_offset for partition in PARTITIONS}

@@ -76,7 +76,7 @@ class ReplicatedBrokers:
 
     def held(self, node_id: int) -> Partition:
         """The partition on a node."""
-        return self.brokers[node_id].replicas.replica(TOPIC, 0)
+        return self.brokers[node_id].partitions.replica(TOPIC, 0)
 
     def publish(self, configs: Mapping[str, str] | None = None) -> None:
         """Let every node hear what the partition has become."""
@@ -93,7 +93,7 @@ class ReplicatedBrokers:
             if configs is not None:
                 image.configs[2, TOPIC] = dict(configs)
                 delta.changed_topic_configs[TOPIC] = None
-            broker.replicas.on_metadata(delta)
+            broker.roles.on_metadata(delta)
 
     def change(self, **fields: Any) -> None:
         """Change the partition and publish it."""

@@ -125,7 +125,7 @@ def test_a_fetch_that_wants_more_than_comes_is_answered_when_its_time_is_up(tmp_
 def test_a_client_that_leaves_takes_its_waiting_fetch_along(tmp_path: Path) -> None:
     async def scenario(broker: Broker, client: RawClient) -> None:
         await create_topic(broker, "orders")
-        partition = broker.replicas.partition("orders", 0)
+        partition = broker.partitions.partition("orders", 0)
         leaver = await connect(broker)
         payload = encode_request(ApiKey.FETCH, 12, 1, "test", fetch_request("orders", 0, max_wait_ms=60_000))
         await leaver.send(len(payload).to_bytes(4, "big") + payload)
@@ -165,7 +165,7 @@ def test_retention_deletes_old_segments_in_the_background(tmp_path: Path) -> Non
         limits = {"segment.ms": "1", "retention.ms": "1", "file.delete.delay.ms": "0"}
         await create_topic(broker, "orders", configs=limits)
         await produce(client, "orders", b"a")
-        partition = broker.replicas.partition("orders", 0)
+        partition = broker.partitions.partition("orders", 0)
         await until(lambda: partition.log.log_start_offset == 1)
 
     run(tmp_path, scenario, log_retention_check_interval_ms="1")
@@ -243,7 +243,7 @@ def test_an_idle_connection_is_closed_and_a_busy_one_is_not(tmp_path: Path) -> N
         await create_topic(broker, "orders")
         waiter = await connect(broker)
         waiting = asyncio.ensure_future(fetch(waiter, "orders", 0, max_wait_ms=60_000))
-        await until(lambda: broker.replicas.partition("orders", 0).waiter_count == 1)
+        await until(lambda: broker.partitions.partition("orders", 0).waiter_count == 1)
         idle = await connect(broker)
         await until(lambda: broker.server.connection_count == 3)
         await asyncio.sleep(0.05)

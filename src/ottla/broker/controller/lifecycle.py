@@ -116,7 +116,7 @@ class BrokerLifecycle:
         """Registered, and the registration applied here: from then on the metadata means this run of it."""
         await self._until_registered()
         await self._node.controller.wait_for(self.broker_epoch)
-        self._node.replicas.take_roles()
+        self._node.roles.take_roles()
 
     async def _until_registered(self) -> None:
         node = self._node

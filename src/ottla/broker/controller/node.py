@@ -59,8 +59,8 @@ class LifecycleNode(Cluster, Loop, Background, Protocol):
         ...
 
     @property
-    def replicas(self) -> TakesRoles:
-        """The partitions with a replica here."""
+    def roles(self) -> TakesRoles:
+        """The roles of the partitions with a replica here."""
         ...
 
     def fail(self, reason: str) -> None:

@@ -190,14 +190,16 @@ class ShardRunner:
         Not before all of it is committed: what is answered can't be lost to another leader then.
         """
         try:
-            await self._node.replicas.until_committed(self._family.topic, self.partition)
+            await self._node.internal_appends.until_committed(self._family.topic, self.partition)
         except KafkaError:
             return  # led by another broker: this shard resigns
         if self._has_resigned():
             return
         count = 0
         slice_end = self._loop.time() + LOADING_SLICE_SECONDS
-        for header, records in self._node.replicas.iterate_batches(self._family.topic, self.partition):
+        for header, records in self._node.internal_appends.iterate_batches(
+            self._family.topic, self.partition
+        ):
             self._replay_batch(header, records)
             self._loaded_to_offset = header.next_offset
             count += len(records)
@@ -380,7 +382,7 @@ class ShardRunner:
             timestamp = self._node.now_ms()
             records = [encode_record(record, timestamp) for append in batch for record in append.records]
             try:
-                base_offset = await self._node.replicas.append_records(
+                base_offset = await self._node.internal_appends.append_records(
                     self._family.topic,
                     self.partition,
                     records,

@@ -11,7 +11,9 @@ from ottla.broker.peers.broker_requests import PeersNode
 if TYPE_CHECKING:
     from ottla.broker.coordinators.coordinator_partitions import CoordinatorPartitions
     from ottla.broker.coordinators.producer_ids import ProducerIdSource
-    from ottla.broker.replication.replica_manager import ReplicaManager
+    from ottla.broker.replication.internal_appends import InternalAppends
+    from ottla.broker.replication.partitions import Partitions
+    from ottla.broker.replication.replication import Replication
     from ottla.protocol.messages.delete_share_group_state_request import DeleteShareGroupStateRequest
     from ottla.protocol.messages.delete_share_group_state_response import DeleteShareGroupStateResponse
     from ottla.protocol.messages.initialize_share_group_state_request import InitializeShareGroupStateRequest
@@ -24,8 +26,8 @@ class ShardNode(Clock, Background, Protocol):
     """What every shard uses."""
 
     @property
-    def replicas(self) -> ReplicaManager:
-        """The partitions with a replica here."""
+    def internal_appends(self) -> InternalAppends:
+        """Appends of this broker's own records."""
         ...
 
 
@@ -38,8 +40,8 @@ class HomingNode(PeersNode, Clock, Loop, Protocol):
         ...
 
     @property
-    def replicas(self) -> ReplicaManager:
-        """The partitions with a replica here."""
+    def internal_appends(self) -> InternalAppends:
+        """Appends of this broker's own records."""
         ...
 
 
@@ -86,8 +88,13 @@ class TransactionMarkersNode(PeersNode, Loop, Background, Protocol):
     """What markers of transactions use."""
 
     @property
-    def replicas(self) -> ReplicaManager:
+    def partitions(self) -> Partitions:
         """The partitions with a replica here."""
+        ...
+
+    @property
+    def internal_appends(self) -> InternalAppends:
+        """Appends of this broker's own records."""
         ...
 
 
@@ -106,3 +113,13 @@ class TransactionsNode(RoutingNode, TransactionShardNode, RemoteTransactionsNode
 
 class ShareCoordinatorNode(RoutingNode, TopicCreator, Protocol):
     """What the share coordinator uses."""
+
+    @property
+    def partitions(self) -> Partitions:
+        """The partitions with a replica here."""
+        ...
+
+    @property
+    def replication(self) -> Replication:
+        """The parts that hold and copy them."""
+        ...

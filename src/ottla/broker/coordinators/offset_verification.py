@@ -11,25 +11,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.broker.parts import Clock
+from ottla.broker.parts import Clock, Configured
+from ottla.core.settings import broker_settings
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.txn_offset_commit_request import TxnOffsetCommitRequest
 from ottla.protocol.records.framing import Coordinator
 
 if TYPE_CHECKING:
     from ottla.broker.coordinators.transaction_verification import TransactionGate
-    from ottla.broker.replication.replica_manager import ReplicaManager
+    from ottla.broker.replication.partitions import Partitions
 
 FIRST_VERSION_WITH_GENERIC_ERRORS = 4
 FIRST_VERSION_OF_TRANSACTIONS_V2 = 5
 NO_SEQUENCE = -1
 
 
-class OffsetVerificationNode(Clock, Protocol):
+class OffsetVerificationNode(Configured, Clock, Protocol):
     """What the verification of transactional offset commits uses of its node."""
 
     @property
-    def replicas(self) -> ReplicaManager:
+    def partitions(self) -> Partitions:
         """The partitions with a replica here."""
         ...
 
@@ -44,10 +45,11 @@ async def verify_offsets(
 ) -> ErrorCode:
     """Whether the request's offsets may be appended to a partition of `__consumer_offsets`."""
     adds_partition = version >= FIRST_VERSION_OF_TRANSACTIONS_V2
-    if not adds_partition and not node.replicas.verifies_transactions:
+    verifies = node.config[broker_settings.TRANSACTION_PARTITION_VERIFICATION_ENABLE]
+    if not adds_partition and not verifies:
         return ErrorCode.NONE
     try:
-        producers = node.replicas.partition(Coordinator.GROUP.value, partition).log.producers
+        producers = node.partitions.partition(Coordinator.GROUP.value, partition).log.producers
         verification = producers.begin_verification(
             request.producer_id,
             request.producer_epoch,

@@ -137,10 +137,10 @@ class ShareCoordinator:
 
     async def _delete_records(self, index: int, offset: int) -> None:
         try:
-            partition = self._node.replicas.partition(SHARE_TOPIC, index)
+            partition = self._node.partitions.partition(SHARE_TOPIC, index)
         except KafkaError:
             return  # led by another broker, or gone: not ours to prune any more
         if offset > partition.high_watermark or not partition.log.advance_log_start_offset(offset):
             return
-        await self._node.replicas.checkpoint_log_start_offsets()
+        await self._node.replication.logs.checkpoint_offsets()
         log.info("share states pruned partition=%d offset=%d", index, offset)

@@ -184,7 +184,7 @@ class _Homing:
     async def _copy(self, records: Sequence[NewRecord]) -> None:
         """Append at home, and show it to the shard once it is committed."""
         try:
-            await self._node.replicas.append_records(
+            await self._node.internal_appends.append_records(
                 self._family.topic, self._home, records, codec=self._family.codec
             )
         except RequestTimedOut:
@@ -203,7 +203,7 @@ class _Homing:
     async def _read_home(self, names: set[str]) -> Units:
         coordinator = self._family.coordinator
         found = LogUnits(coordinator, lambda key: name_of(coordinator, key) in names)
-        for header, records in self._node.replicas.iterate_batches(self._family.topic, self._home):
+        for header, records in self._node.internal_appends.iterate_batches(self._family.topic, self._home):
             found.take_batch(header, records)
             await asyncio.sleep(0)
             self._check_still_here()
@@ -211,7 +211,7 @@ class _Homing:
 
     async def _read_local(self) -> Units:
         found = LogUnits(self._family.coordinator, self._is_stray)
-        for header, records in self._node.replicas.iterate_batches(self._family.topic, self._away):
+        for header, records in self._node.internal_appends.iterate_batches(self._family.topic, self._away):
             found.take_batch(header, records)
             await asyncio.sleep(0)
             self._check_still_here()
@@ -243,7 +243,7 @@ class _Homing:
         tombstones = [NewRecord(key, None, now_ms) for key in keys]
         topic = self._family.topic
         if leader is None:
-            await self._node.replicas.append_records(topic, self._away, tombstones)
+            await self._node.internal_appends.append_records(topic, self._away, tombstones)
             return
         data = PartitionProduceData(index=self._away, records=encode_batch(tombstones))
         request = ProduceRequest(

@@ -31,7 +31,7 @@ from ottla.protocol.schema import Buffer
 from ottla.storage.producer_states import Verification
 
 if TYPE_CHECKING:
-    from ottla.broker.replication.replica_manager import ReplicaManager
+    from ottla.broker.replication.partitions import Partitions
 
 TopicPartition = tuple[str, int]
 #: A partition as the request names it: by topic name, or from v13 on by topic id.
@@ -53,7 +53,7 @@ class VerificationNode(Cluster, Clock, Loop, Protocol):
     """What the verification of transactional appends uses of its node."""
 
     @property
-    def replicas(self) -> ReplicaManager:
+    def partitions(self) -> Partitions:
         """The partitions with a replica here."""
         ...
 
@@ -124,7 +124,7 @@ class TransactionalAppends:
         now_ms = self.node.now_ms()
         for named, (topic, index), sequence in self.batches:
             try:
-                producers = self.node.replicas.partition(topic, index).log.producers
+                producers = self.node.partitions.partition(topic, index).log.producers
                 verification = producers.begin_verification(
                     self.producer_id,
                     self.producer_epoch,
@@ -227,7 +227,7 @@ def find_transactional_appends(
         for topic in request.topic_data:
             name = topic.topic_id if version >= _FIRST_VERSION_WITH_TOPIC_IDS else topic.name
             appends.outcome.update(((name, data.index), refused) for data in topic.partition_data)
-    elif appends.adds_partitions or node.replicas.verifies_transactions:
+    elif appends.adds_partitions or node.config[broker_settings.TRANSACTION_PARTITION_VERIFICATION_ENABLE]:
         appends.begin()
     return appends
 

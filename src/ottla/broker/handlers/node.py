@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
     from ottla.broker.network.context import RequestContext
     from ottla.broker.network.server import Server
-    from ottla.broker.replication.replica_manager import ReplicaManager
+    from ottla.broker.replication.internal_appends import InternalAppends
+    from ottla.broker.replication.partitions import Partitions
+    from ottla.broker.replication.produced_appends import ProducedAppends
+    from ottla.broker.replication.replication import Replication
     from ottla.broker.share.share_partitions import SharePartitions
     from ottla.broker.share.share_persister import ShareStatePersister
     from ottla.core.replica.fetch_sessions import FetchSessionCache
@@ -81,8 +84,23 @@ class Node(Cluster, Clock, Loop, Protocol):
     # -- of a broker --------------------------------------------------------------------------------------
 
     @property
-    def replicas(self) -> ReplicaManager:
+    def partitions(self) -> Partitions:
         """The partitions with a replica here."""
+        ...
+
+    @property
+    def produced_appends(self) -> ProducedAppends:
+        """Appends of producers' batches."""
+        ...
+
+    @property
+    def internal_appends(self) -> InternalAppends:
+        """Appends of this broker's own records."""
+        ...
+
+    @property
+    def replication(self) -> Replication:
+        """The parts that hold and copy them."""
         ...
 
     @property

@@ -40,7 +40,8 @@ from ottla.protocol.messages.fetch_response import EpochEndOffset, PartitionData
 from ottla.storage.errors import LogCorruption, OffsetOutOfRange
 
 if TYPE_CHECKING:
-    from ottla.broker.replication.replica_manager import ReplicaManager
+    from ottla.broker.replication.partitions import Partitions
+    from ottla.broker.replication.replication import Replication
     from ottla.core.replica.fetch_sessions import FetchSessionCache
 
 log = logging.getLogger("ottla.broker.replication")
@@ -57,8 +58,13 @@ class FollowerFetchNode(Loop, Protocol):
     """What followers' fetches use of their node."""
 
     @property
-    def replicas(self) -> ReplicaManager:
+    def partitions(self) -> Partitions:
         """The partitions with a replica here."""
+        ...
+
+    @property
+    def replication(self) -> Replication:
+        """The parts that lead and copy them."""
         ...
 
     @property
@@ -277,16 +283,15 @@ class FollowerFetch:
         self, key: PartitionKey, wanted: FetchedPartition, left: int, is_first: bool
     ) -> tuple[PartitionData, bool]:
         """The answer, and whether there is nothing more to send."""
-        replicas = self._node.replicas
+        partitions = self._node.partitions
         topic, index = key
         try:
             if isinstance(topic, str):
-                partition = replicas.partition(topic, index)
+                partition = partitions.partition(topic, index)
             else:
-                partition = replicas.partition_by_id(topic, index)
+                partition = partitions.partition_by_id(topic, index)
             leader = partition.leader
-            if wanted.current_leader_epoch >= 0:
-                replicas.check_leader_epoch(partition, wanted.current_leader_epoch)
+            partition.check_leader_epoch(wanted.current_leader_epoch)
             if leader.follower(self._replica_id) is None:
                 # Who names the leader epoch knows of an assignment that this broker has not heard of yet.
                 raise UnknownLeaderEpoch() if wanted.current_leader_epoch >= 0 else NotLeaderOrFollower()
@@ -296,7 +301,7 @@ class FollowerFetch:
                 raise errors.OffsetOutOfRange()
             diverging = None
             if wanted.last_fetched_epoch >= 0:
-                own = replicas.end_offset_for_epoch(partition, wanted.last_fetched_epoch)
+                own = partition.end_offset_for_epoch(wanted.last_fetched_epoch)
                 diverging = find_divergence(wanted.last_fetched_epoch, offset, own)
             if diverging is None and offset > stored.log_end_offset:
                 raise errors.OffsetOutOfRange()
@@ -308,7 +313,7 @@ class FollowerFetch:
             data.diverging_epoch = EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.end_offset)
             return data, False
         if is_first:
-            replicas.on_follower_fetch(
+            self._node.replication.in_sync.on_follower_fetch(
                 partition,
                 self._replica_id,
                 offset,
@@ -325,7 +330,7 @@ class FollowerFetch:
         self, partition: Partition, wanted: FetchedPartition, data: PartitionData, left: int
     ) -> bool:
         """Put the log's batches into `data`; whether these are all."""
-        quota = self._node.replicas.quotas.leader
+        quota = self._node.replication.quotas.leader
         throttled = (
             quota.is_limited
             and self._replica_id not in partition.leader.isr

@@ -30,7 +30,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.replication.file_work import FileWork
@@ -45,7 +44,7 @@ from ottla.storage.log_directory import LogDirectory
 from ottla.storage.swapping import remove_cleaned
 
 if TYPE_CHECKING:
-    from ottla.broker.replication.node import CleanerNode
+    from ottla.broker.config import BrokerConfig
     from ottla.broker.supervisor import Supervisor
 
 log = logging.getLogger("ottla.broker")
@@ -140,12 +139,14 @@ class LogCleaner:
 
     def __init__(
         self,
-        node: CleanerNode,
         directory: LogDirectory,
-        partitions: Callable[[], Iterable[Partition]],
+        config: BrokerConfig,
+        now_ms: Callable[[], int],
         work: FileWork,
+        partitions: Iterable[Partition],
     ) -> None:
-        self._node = node
+        self._config = config
+        self._now_ms = now_ms
         self._work = work
         self._partitions = partitions
         self._checkpoint = OffsetCheckpoint(directory.read_cleaner_offsets(), directory.write_cleaner_offsets)
@@ -170,16 +171,16 @@ class LogCleaner:
 
     def start(self, supervisor: Supervisor) -> None:
         """Begin to look for dirty logs, if the configuration wants it."""
-        if self._node.config[broker_settings.LOG_CLEANER_ENABLE]:
+        if self._config[broker_settings.LOG_CLEANER_ENABLE]:
             self._supervisor = supervisor
             supervisor.spawn("log-cleaner", self._run())
 
-    def before_opening(self, topic: str, index: int, path: Path) -> bool:
-        """A partition is about to be made or opened: what is known of an older one of its name goes first.
+    def before_opening(self, topic: str, index: int, *, is_new: bool) -> bool:
+        """Whether the log of a partition that is about to be opened was ever cleaned.
 
-        Whether its log was ever cleaned.
+        One that `is_new` is about to be made: what the checkpoint says of an older one of its name goes.
         """
-        if not path.exists():
+        if is_new:
             self._checkpoint.remove((topic, index))
         return (topic, index) in self._checkpoint.offsets
 
@@ -208,7 +209,7 @@ class LogCleaner:
     # -- choosing -----------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        config = self._node.config
+        config = self._config
         try:
             while True:
                 await self._start_due()
@@ -235,7 +236,7 @@ class LogCleaner:
 
     async def _start_due(self) -> None:
         """Begin with the dirtiest logs, as many as there are threads."""
-        while len(self._tasks) < self._node.config[broker_settings.LOG_CLEANER_THREADS]:
+        while len(self._tasks) < self._config[broker_settings.LOG_CLEANER_THREADS]:
             due = await self._dirtiest()
             if due is None:
                 return
@@ -249,8 +250,8 @@ class LogCleaner:
         """Kafka's rule: of the logs that are due the one with the largest share of dirty bytes."""
         found: LogToClean | None = None
         self.max_dirty_ratio = 0.0
-        now_ms = self._node.now_ms()
-        for number, partition in enumerate(list(self._partitions())):
+        now_ms = self._now_ms()
+        for number, partition in enumerate(list(self._partitions)):
             if number % LOGS_A_TURN == LOGS_A_TURN - 1:
                 await asyncio.sleep(0)
             key = (partition.topic, partition.index)
@@ -313,13 +314,13 @@ class LogCleaner:
                 group,
                 answer["size_bytes"],
                 has_transaction_index=answer["has_transaction_index"],
-                now_ms=self._node.now_ms(),
+                now_ms=self._now_ms(),
             )
         return {**mapped, **answer}, end_offset
 
     def _order(self, dirty: LogToClean) -> dict[str, Any]:
         """The order for the map, with all that the process has to know of the log."""
-        config, cleaned = self._node.config, dirty.log
+        config, cleaned = self._config, dirty.log
         threads = max(1, config[broker_settings.LOG_CLEANER_THREADS])
         buffer_bytes = config[broker_settings.LOG_CLEANER_DEDUPE_BUFFER_SIZE] // threads
         rate = config[broker_settings.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND]
@@ -338,7 +339,7 @@ class LogCleaner:
                 [each.producer_id, each.batches[-1].last_offset if each.batches else -1, each.epoch]
                 for each in cleaned.producers
             ],
-            "now_ms": self._node.now_ms(),
+            "now_ms": self._now_ms(),
             "delete_retention_ms": cleaned.config.delete_retention_ms,
             "index_interval_bytes": cleaned.config.index_interval_bytes,
             "max_index_bytes": cleaned.config.segment_index_bytes,
@@ -356,7 +357,7 @@ class LogCleaner:
         async with self._checkpointing:
             if key in self._aborted:
                 raise StorageError("the partition was deleted or cut meanwhile")
-            held = {(partition.topic, partition.index) for partition in self._partitions()}
+            held = {(partition.topic, partition.index) for partition in self._partitions}
             offsets = self._checkpoint.offsets
             for gone in offsets.keys() - held:
                 del offsets[gone]

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -32,14 +31,13 @@ from ottla.broker.controller.metadata_log import METADATA_TOPIC
 from ottla.broker.replication.file_work import FileWork
 from ottla.broker.replication.offset_checkpoint import OffsetCheckpoint, TakenOffsets
 from ottla.core.image.image import MetadataImage, TopicImage
-from ottla.core.settings import broker_settings, topic_settings
-from ottla.core.settings.config_layers import TopicConfig
+from ottla.core.settings import broker_settings
 from ottla.storage.checkpoints import TopicPartition, read_partition_metadata
 from ottla.storage.log import Log, LogConfig
 from ottla.storage.log_directory import LogDirectory
 
 if TYPE_CHECKING:
-    from ottla.broker.replication.node import LogsNode
+    from ottla.broker.config import BrokerConfig
     from ottla.broker.supervisor import Supervisor
 
 log = logging.getLogger("ottla.broker")
@@ -53,10 +51,22 @@ NEVER_MS = 2**63 - 1
 class LogManager:
     """Opens, watches over and closes the logs of one data directory."""
 
-    def __init__(self, node: LogsNode, directory: LogDirectory, work: FileWork) -> None:
-        self._node = node
-        self._work = work
+    def __init__(
+        self,
+        directory: LogDirectory,
+        config: BrokerConfig,
+        node_id: int,
+        now_ms: Callable[[], int],
+        work: FileWork,
+        metadata_recovery_point: Callable[[], int],
+    ) -> None:
+        """`metadata_recovery_point` is that of the metadata log, whose checkpoint is kept here too."""
         self._directory = directory
+        self._config = config
+        self._node_id = node_id
+        self._now_ms = now_ms
+        self._work = work
+        self._metadata_recovery_point = metadata_recovery_point
         self._logs: dict[TopicPartition, Log] = {}
         self._recovery_points = OffsetCheckpoint(
             directory.read_recovery_points(), directory.write_recovery_points
@@ -69,7 +79,6 @@ class LogManager:
         )
         self._checkpointing = asyncio.Lock()
         self._clean_check_bytes = directory.clean_check_bytes()
-        node.quorum.log.leave_checkpoints_to(self.before_metadata_shortening)
         self._flush_wanted = asyncio.Event()
         self._doomed: list[tuple[int, Path]] = []
         self._last_flush_ms: dict[TopicPartition, int] = {}
@@ -88,25 +97,26 @@ class LogManager:
                 None,
                 topic.topic_id,
             )
-            if old_topic or known is None or self._node.node_id not in known.replicas:
+            if old_topic or known is None or self._node_id not in known.replicas:
                 self._directory.set_stray_aside(found.path)
 
     def open_or_create(
-        self, topic: TopicImage, partition: int, config: LogConfig, *, was_cleaned: bool
+        self, topic: TopicImage, partition: int, config: LogConfig, *, is_new: bool, was_cleaned: bool
     ) -> Log:
         """The partition's log, recovered if the last process was killed. Raises StorageError.
 
+        `is_new`: it has no directory yet; what the checkpoints say of an older one of its name goes.
         `was_cleaned`: it may have holes that compaction made under a policy that the topic has no more.
         """
         key = (topic.name, partition)
         path = self._directory.partition_path(topic.name, partition)
-        if not path.exists():
+        if is_new:
             for checkpoint in self._checkpoints:
                 checkpoint.remove(key)
         opened = Log.open(
             path,
             config,
-            now_ms=self._node.now_ms(),
+            now_ms=self._now_ms(),
             recovery_point=self._recovery_points.offsets.get(key, 0),
             log_start_offset=self._log_start_offsets.offsets.get(key, 0),
             clean_shutdown=self._directory.clean_shutdown,
@@ -118,9 +128,9 @@ class LogManager:
         self._logs[key] = opened
         return opened
 
-    def path(self, topic: str, partition: int) -> Path:
-        """Where a partition lives."""
-        return self._directory.partition_path(topic, partition)
+    def exists(self, topic: str, partition: int) -> bool:
+        """Whether the partition has a directory."""
+        return self._directory.partition_path(topic, partition).exists()
 
     def checkpointed_high_watermark(self, topic: str, partition: int) -> int:
         """What was known to be committed at the last checkpoint; 0 for a new partition."""
@@ -137,37 +147,11 @@ class LogManager:
         if renamed is None:
             log.warning("directory of a deleted partition was gone already path=%s", doomed.directory)
         else:
-            self._doomed.append((self._node.now_ms() + doomed.config.file_delete_delay_ms, renamed))
+            self._doomed.append((self._now_ms() + doomed.config.file_delete_delay_ms, renamed))
 
     @property
     def _checkpoints(self) -> tuple[OffsetCheckpoint, ...]:
         return self._recovery_points, self._log_start_offsets, self._high_watermarks
-
-    def log_config(self, config: TopicConfig) -> LogConfig:
-        """A topic's settings as its logs need them."""
-        jitter_ms = config[topic_settings.SEGMENT_JITTER_MS]
-        cleanup_policy = config[topic_settings.CLEANUP_POLICY]
-        return LogConfig(
-            segment_bytes=config[topic_settings.SEGMENT_BYTES],
-            # What may not stay uncompacted for long may not stay in the active segment either.
-            segment_ms=min(config[topic_settings.SEGMENT_MS], config[topic_settings.MAX_COMPACTION_LAG_MS])
-            if "compact" in cleanup_policy
-            else config[topic_settings.SEGMENT_MS],
-            segment_jitter_ms=random.randrange(jitter_ms) if jitter_ms > 0 else 0,
-            segment_index_bytes=config[topic_settings.SEGMENT_INDEX_BYTES],
-            index_interval_bytes=config[topic_settings.INDEX_INTERVAL_BYTES],
-            retention_ms=config[topic_settings.RETENTION_MS],
-            retention_bytes=config[topic_settings.RETENTION_BYTES],
-            flush_messages=config[topic_settings.FLUSH_MESSAGES],
-            flush_ms=config[topic_settings.FLUSH_MS],
-            file_delete_delay_ms=config[topic_settings.FILE_DELETE_DELAY_MS],
-            cleanup_policy=frozenset(cleanup_policy),
-            producer_id_expiration_ms=self._node.config[broker_settings.PRODUCER_ID_EXPIRATION_MS],
-            delete_retention_ms=config[topic_settings.DELETE_RETENTION_MS],
-            min_compaction_lag_ms=config[topic_settings.MIN_COMPACTION_LAG_MS],
-            max_compaction_lag_ms=config[topic_settings.MAX_COMPACTION_LAG_MS],
-            min_cleanable_dirty_ratio=config[topic_settings.MIN_CLEANABLE_DIRTY_RATIO],
-        )
 
     # -- background work ----------------------------------------------------------------------------
 
@@ -175,7 +159,7 @@ class LogManager:
         self, supervisor: Supervisor, high_watermarks: Callable[[], Iterable[tuple[Log, int]]]
     ) -> None:
         """Begin retention, flushing and checkpointing. `high_watermarks` gives every log with its own."""
-        config = self._node.config
+        config = self._config
 
         async def retention() -> None:
             await self.enforce_retention(high_watermarks())
@@ -215,7 +199,7 @@ class LogManager:
 
     async def _flush_by_time(self) -> None:
         """flush.ms: logs that hold something unsynced for that long."""
-        now_ms = self._node.now_ms()
+        now_ms = self._now_ms()
         for key, each in list(self._logs.items()):
             if each.config.flush_ms == NEVER_MS or each.is_deleted:
                 continue
@@ -230,7 +214,7 @@ class LogManager:
 
     async def enforce_retention(self, logs: Iterable[tuple[Log, int]]) -> None:
         """Delete segments that are too old or too many."""
-        now_ms = self._node.now_ms()
+        now_ms = self._now_ms()
         for each, high_watermark in list(logs):  # deleted ones among them after the first turn: see Log
             deleted = each.enforce_retention(now_ms, high_watermark)
             if deleted:
@@ -242,7 +226,7 @@ class LogManager:
 
     async def remove_deleted_files(self) -> None:
         """Remove files and directories whose file.delete.delay.ms is over."""
-        now_ms = self._node.now_ms()
+        now_ms = self._now_ms()
         for each in list(self._logs.values()):
             each.remove_deleted_files(now_ms)
         due = [path for due_ms, path in self._doomed if due_ms <= now_ms]
@@ -251,7 +235,7 @@ class LogManager:
             await self._work.run(partial(self._directory.remove_deleted, path))
 
     async def _expire_producers(self) -> None:
-        now_ms = self._node.now_ms()
+        now_ms = self._now_ms()
         for each in list(self._logs.values()):
             each.producers.expire(now_ms)
 
@@ -305,7 +289,7 @@ class LogManager:
 
     def _collect_offsets(self) -> None:
         points, starts = self._recovery_points.offsets, self._log_start_offsets.offsets
-        points[METADATA_TOPIC, 0] = self._node.controller.recovery_point
+        points[METADATA_TOPIC, 0] = self._metadata_recovery_point()
         for key, each in self._logs.items():
             points[key] = each.recovery_point
             if each.log_start_offset > each.segment_base_offsets[0]:

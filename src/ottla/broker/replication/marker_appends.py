@@ -17,8 +17,9 @@ from ottla.core.settings import broker_settings
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from ottla.broker.replication.internal_appends import InternalAppends
     from ottla.broker.replication.partition import Partition
-    from ottla.broker.replication.replica_manager import ReplicaManager
+    from ottla.broker.replication.partitions import Partitions
 
 log = logging.getLogger("ottla.broker.transactions")
 
@@ -29,8 +30,13 @@ class MarkersNode(Cluster, Protocol):
     """What appends of markers use of their node."""
 
     @property
-    def replicas(self) -> ReplicaManager:
+    def partitions(self) -> Partitions:
         """The partitions with a replica here."""
+        ...
+
+    @property
+    def internal_appends(self) -> InternalAppends:
+        """Appends of this broker's own records."""
         ...
 
 
@@ -74,7 +80,7 @@ def _append(
 ) -> None:
     topic, index = partition
     try:
-        offset = node.replicas.append_end_transaction_marker(
+        offset = node.internal_appends.append_end_transaction_marker(
             topic,
             index,
             end.producer_id,
@@ -83,7 +89,7 @@ def _append(
             end.committed,
             transaction_version=end.transaction_version,
         )
-        held = node.replicas.partition(topic, index)
+        held = node.partitions.partition(topic, index)
     except KafkaError as error:
         appends.errors[partition] = error.code
     except OSError as problem:

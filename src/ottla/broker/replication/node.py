@@ -1,4 +1,4 @@
-"""What the parts of this room are given of their node."""
+"""The protocols by which the parts of this room are given what they use of their node."""
 
 from __future__ import annotations
 
@@ -14,12 +14,34 @@ if TYPE_CHECKING:
     from ottla.broker.controller.metadata_quorum import MetadataQuorum
 
 
-class QuotaNode(Cluster, Loop, Protocol):
-    """What quotas of replication use."""
+class Registered(Protocol):
+    """This broker's place in the cluster."""
+
+    @property
+    def lifecycle(self) -> BrokerLifecycle:
+        """The broker's registration and its epoch."""
+        ...
 
 
-class LogsNode(Cluster, Clock, Protocol):
-    """What the logs use."""
+class RolesNode(Cluster, Loop, Registered, Protocol):
+    """What the roles of partitions use."""
+
+
+class UpdatesNode(Cluster, Registered, Protocol):
+    """What changes of in-sync sets use."""
+
+    @property
+    def controller_channel(self) -> ControllerChannel:
+        """The way to the active controller."""
+        ...
+
+
+class FetchersNode(PeersNode, Clock, Loop, Background, Registered, Protocol):
+    """What the fetchers of followers use."""
+
+
+class ReplicationNode(RolesNode, UpdatesNode, FetchersNode, Protocol):
+    """What a broker's replicas use as a whole."""
 
     @property
     def controller(self) -> Controller:
@@ -30,34 +52,3 @@ class LogsNode(Cluster, Clock, Protocol):
     def quorum(self) -> MetadataQuorum:
         """The metadata log and its voters."""
         ...
-
-
-class CleanerNode(Cluster, Clock, Protocol):
-    """What the cleaner uses."""
-
-
-class UpdatesNode(Cluster, Protocol):
-    """What changes of in-sync sets use."""
-
-    @property
-    def lifecycle(self) -> BrokerLifecycle:
-        """The broker's registration and its epoch."""
-        ...
-
-    @property
-    def controller_channel(self) -> ControllerChannel:
-        """The way to the active controller."""
-        ...
-
-
-class FetchersNode(PeersNode, Clock, Loop, Background, Protocol):
-    """What the fetchers of followers use."""
-
-    @property
-    def lifecycle(self) -> BrokerLifecycle:
-        """The broker's registration and its epoch."""
-        ...
-
-
-class ReplicasNode(LogsNode, CleanerNode, UpdatesNode, FetchersNode, QuotaNode, Protocol):
-    """What the whole of the replicas uses."""

@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
+from ottla.core.replica import reading
 from ottla.core.replica.follower import PartitionFollower
 from ottla.core.replica.leader import PartitionLeader, last_stable_offset
 from ottla.protocol.errors import ErrorCode, NotLeaderOrFollower
@@ -175,6 +176,17 @@ class Partition:
         if unstable is None:
             return high_watermark
         return last_stable_offset(high_watermark, max(unstable, self.log.log_start_offset))
+
+    def check_leader_epoch(self, leader_epoch: int) -> None:
+        """KIP-320. Raises FencedLeaderEpoch or UnknownLeaderEpoch; -1 is not checked."""
+        if leader_epoch >= 0:
+            reading.check_leader_epoch(self.leader_epoch, leader_epoch)
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
+        """(largest epoch at or below `leader_epoch`, its end offset); (-1, -1) when there is none."""
+        if self._leader is not None and leader_epoch == self._leader.leader_epoch:
+            return leader_epoch, self.log.log_end_offset
+        return self.log.end_offset_for_epoch(leader_epoch)
 
     # -- appends ------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
@@ -161,12 +161,12 @@ class ReplicaFetchers:
         if fetcher is not None:
             fetcher.remove(key)
 
-    def configure(self, partitions: Callable[[], Iterable[Partition]]) -> None:
+    def configure(self, partitions: Iterable[Partition]) -> None:
         """Take over changed settings."""
         wanted = self.node.config[broker_settings.NUM_REPLICA_FETCHERS]
         if wanted != self._fetchers_a_leader:
             self._fetchers_a_leader = wanted
-            for partition in list(partitions()):
+            for partition in list(partitions):
                 self.follow(partition)
 
 

@@ -16,7 +16,9 @@ from ottla.core.settings import broker_settings, topic_settings
 from ottla.core.settings.config_layers import TopicConfig
 
 if TYPE_CHECKING:
-    from ottla.broker.replication.node import QuotaNode
+    import asyncio
+
+    from ottla.broker.config import BrokerConfig
 
 _NOTHING: frozenset[int] = frozenset()
 
@@ -24,11 +26,20 @@ _NOTHING: frozenset[int] = frozenset()
 class ThrottledSide:
     """One side's rate, and the partitions that it holds for."""
 
-    def __init__(self, node: QuotaNode, rate: Setting[int], replicas: Setting[Any]) -> None:
-        self._node = node
+    def __init__(
+        self,
+        config: BrokerConfig,
+        node_id: int,
+        loop: asyncio.AbstractEventLoop,
+        rate: Setting[int],
+        replicas: Setting[Any],
+    ) -> None:
+        """`rate` is the broker's setting of bytes a second, `replicas` names those that it holds for."""
+        self._config = config
+        self._node_id = node_id
+        self._loop = loop
         self._rate = rate
         self._replicas = replicas
-        config = node.config
         self._window = RateWindow(
             samples=config[broker_settings.REPLICATION_QUOTA_WINDOW_NUM],
             window_ms=config[broker_settings.REPLICATION_QUOTA_WINDOW_SIZE_SECONDS] * 1000,
@@ -38,11 +49,11 @@ class ThrottledSide:
 
     def configure(self) -> None:
         """Take over the broker's settings."""
-        self._window.bytes_per_second = self._node.config[self._rate]
+        self._window.bytes_per_second = self._config[self._rate]
 
     def configure_topic(self, topic: str, config: TopicConfig) -> None:
         """Take over a topic's settings."""
-        named = throttled_partitions(config[self._replicas], self._node.node_id)
+        named = throttled_partitions(config[self._replicas], self._node_id)
         if named is None or named:
             self._throttled[topic] = named
         else:
@@ -64,24 +75,28 @@ class ThrottledSide:
 
     def is_exceeded(self) -> bool:
         """Whether throttled copies have to wait."""
-        return self._window.is_exceeded(int(self._node.loop.time() * 1000))
+        return self._window.is_exceeded(int(self._loop.time() * 1000))
 
     def record(self, count: int) -> None:
         """Bytes of a throttled partition were copied."""
-        self._window.record(count, int(self._node.loop.time() * 1000))
+        self._window.record(count, int(self._loop.time() * 1000))
 
 
 class ReplicationQuotas:
     """Both sides' throttles of this broker."""
 
-    def __init__(self, node: QuotaNode) -> None:
+    def __init__(self, config: BrokerConfig, node_id: int, loop: asyncio.AbstractEventLoop) -> None:
         self.leader = ThrottledSide(
-            node,
+            config,
+            node_id,
+            loop,
             broker_settings.LEADER_REPLICATION_THROTTLED_RATE,
             topic_settings.LEADER_REPLICATION_THROTTLED_REPLICAS,
         )
         self.follower = ThrottledSide(
-            node,
+            config,
+            node_id,
+            loop,
             broker_settings.FOLLOWER_REPLICATION_THROTTLED_RATE,
             topic_settings.FOLLOWER_REPLICATION_THROTTLED_REPLICAS,
         )

@@ -17,9 +17,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
+from ottla.broker.replication.schema_rules import KnownSchema, PartRule
 from ottla.client.registry.wire import (
     MAX_ANSWER_BYTES,
     MEDIA_TYPE,
@@ -29,9 +30,6 @@ from ottla.client.registry.wire import (
     judged,
     shown,
 )
-
-if TYPE_CHECKING:
-    from ottla.broker.replication.schema_validation import PartRule
 
 FOUND_SECONDS: Final = 300.0
 MISSED_SECONDS: Final = 2.0
@@ -49,14 +47,6 @@ _PROTOBUF_TOKEN: Final = re.compile(r"[A-Za-z_][\w.]*|[{};]")
 
 class RegistryUnavailable(Exception):
     """No registry gave an answer; says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class KnownSchema:
-    """A schema of the registry. `record_names` are empty unless they were asked for."""
-
-    subjects: frozenset[str]
-    record_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

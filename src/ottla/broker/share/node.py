@@ -11,7 +11,8 @@ from ottla.broker.peers.broker_requests import PeersNode
 if TYPE_CHECKING:
     from ottla.broker.controller.controller import Controller
     from ottla.broker.network.server import Server
-    from ottla.broker.replication.replica_manager import ReplicaManager
+    from ottla.broker.replication.partitions import Partitions
+    from ottla.broker.replication.replication import Replication
     from ottla.core.share.keys import SharePartitionKey
     from ottla.core.share.responses import StateRequest
     from ottla.protocol.messages.read_share_group_state_request import ReadShareGroupStateRequest
@@ -37,8 +38,13 @@ class ShareLeaderNode(Cluster, Clock, Loop, Background, Protocol):
     """What the leader of a share partition uses."""
 
     @property
-    def replicas(self) -> ReplicaManager:
+    def partitions(self) -> Partitions:
         """The partitions with a replica here."""
+        ...
+
+    @property
+    def replication(self) -> Replication:
+        """The parts that hold and copy them."""
         ...
 
     @property

@@ -173,7 +173,7 @@ class SharePartitionLeader:
         timestamp_ms = reset_timestamp_ms(strategy, node.now_ms())
         if strategy == LATEST or timestamp_ms is None:
             return high_watermark
-        found = await node.replicas.find_by_timestamp(self.partition, timestamp_ms)
+        found = await node.replication.timestamps.find(self.partition, timestamp_ms)
         return high_watermark if found is None else min(found.offset, high_watermark)
 
     def _refuse(self, error: KafkaError) -> None:

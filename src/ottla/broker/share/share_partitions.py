@@ -66,7 +66,7 @@ class SharePartitions:
     def leader(self, key: SharePartitionKey) -> SharePartitionLeader:
         """The leader of a share partition, perhaps still loading. Raises KafkaError if it is not led here."""
         led = self._leaders.get(key)
-        partition = self._node.replicas.partition_by_id(key.topic_id, key.partition)
+        partition = self._node.partitions.partition_by_id(key.topic_id, key.partition)
         if led is not None:
             if led.partition is partition and led.leader_epoch == partition.leader_epoch:
                 return led

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from ottla.schemas.json_schema.comparing import Comparing
 from ottla.schemas.json_schema.dialects import DRAFT_2020_12
 from ottla.schemas.json_schema.differences import Difference, Kind
 from ottla.schemas.json_schema.findings import Entry
 from ottla.schemas.json_schema.objects import content_model_differences
 from ottla.schemas.json_schema.scalars import ARRAY_LIMITS, limit_differences
 from ottla.schemas.json_schema.views import SchemaValue, View, is_false
-
-if TYPE_CHECKING:
-    from ottla.schemas.json_schema.comparison import Comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +30,7 @@ class _Arrays:
     """Of the items that no subschema that applies in place speaks of either."""
 
 
-def array_differences(comparison: Comparison, old: View, new: View) -> Iterator[Entry]:
+def array_differences(comparison: Comparing, old: View, new: View) -> Iterator[Entry]:
     """What differs between what two schemas say of arrays."""
     before, after = _arrays(old), _arrays(new)
     yield from limit_differences(old.keywords, new.keywords, ARRAY_LIMITS)
@@ -84,7 +81,7 @@ def _arrays(view: View) -> _Arrays:
     )
 
 
-def _item_differences(comparison: Comparison, before: _Arrays, after: _Arrays) -> Iterator[Entry]:
+def _item_differences(comparison: Comparing, before: _Arrays, after: _Arrays) -> Iterator[Entry]:
     """Both schemas speak of all items at once."""
     path = (after.others_keyword if after.others is not True else before.others_keyword,)
     before_open = comparison.is_unrestricted(before.others)
@@ -97,9 +94,7 @@ def _item_differences(comparison: Comparison, before: _Arrays, after: _Arrays) -
         yield from comparison.differences(before.others, after.others).below(*path)
 
 
-def _place_differences(
-    comparison: Comparison, before: _Arrays, after: _Arrays, index: int
-) -> Iterator[Entry]:
+def _place_differences(comparison: Comparing, before: _Arrays, after: _Arrays, index: int) -> Iterator[Entry]:
     path = (after.places_keyword, str(index))
     was = before.places[index] if index < len(before.places) else None
     now = after.places[index] if index < len(after.places) else None
@@ -111,7 +106,7 @@ def _place_differences(
         yield Difference(_removed_item(comparison, after.others, was), path)
 
 
-def _added_item(comparison: Comparison, others: SchemaValue, schema: SchemaValue) -> Kind:
+def _added_item(comparison: Comparing, others: SchemaValue, schema: SchemaValue) -> Kind:
     if comparison.is_unrestricted(others):
         if comparison.is_unrestricted(schema):
             return Kind.ITEM_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL
@@ -123,7 +118,7 @@ def _added_item(comparison: Comparison, others: SchemaValue, schema: SchemaValue
     return Kind.ITEM_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL
 
 
-def _removed_item(comparison: Comparison, others: SchemaValue, schema: SchemaValue) -> Kind:
+def _removed_item(comparison: Comparing, others: SchemaValue, schema: SchemaValue) -> Kind:
     if comparison.is_unrestricted(others):
         return Kind.ITEM_REMOVED_FROM_OPEN_CONTENT_MODEL
     if is_false(others):
@@ -149,7 +144,7 @@ def _unevaluated_differences(before: _Arrays, after: _Arrays) -> Iterator[Entry]
         yield Difference(Kind.UNEVALUATED_ITEMS_ADDED if closed else Kind.UNEVALUATED_ITEMS_EXTENDED, path)
 
 
-def _contains_differences(comparison: Comparison, old: View, new: View) -> Iterator[Entry]:
+def _contains_differences(comparison: Comparing, old: View, new: View) -> Iterator[Entry]:
     """`contains` asks for at least `minContains` items (1) that fit, and at most `maxContains`."""
     if "contains" not in new.keywords:
         if "contains" in old.keywords:

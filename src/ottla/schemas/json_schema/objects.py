@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ottla.schemas.json_schema.comparing import Comparing
 from ottla.schemas.json_schema.differences import Difference, Kind
 from ottla.schemas.json_schema.findings import Entry
 from ottla.schemas.json_schema.patterns import Patterns
 from ottla.schemas.json_schema.scalars import OBJECT_LIMITS, limit_differences
 from ottla.schemas.json_schema.views import SchemaValue, View, is_false
-
-if TYPE_CHECKING:
-    from ottla.schemas.json_schema.comparison import Comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +35,7 @@ class _Objects:
     dependents: Mapping[str, SchemaValue]
     """Dependent schemas."""
 
-    def is_open(self, comparison: Comparison) -> bool:
+    def is_open(self, comparison: Comparing) -> bool:
         return not self.patterns and comparison.is_unrestricted(self.additional)
 
     @property
@@ -68,7 +66,7 @@ class _Evaluated:
 
 
 def object_differences(
-    comparison: Comparison, old_schema: SchemaValue, old: View, new: View
+    comparison: Comparing, old_schema: SchemaValue, old: View, new: View
 ) -> Iterator[Entry]:
     """What differs between what two schemas say of objects."""
     before, after = _objects(old), _objects(new)
@@ -91,7 +89,7 @@ def object_differences(
 
 
 def content_model_differences(
-    comparison: Comparison, before: SchemaValue, after: SchemaValue, keyword: str, what: str
+    comparison: Comparing, before: SchemaValue, after: SchemaValue, keyword: str, what: str
 ) -> Iterator[Entry]:
     """What differs between two schemas for all that is not named; `what` is PROPERTIES or ITEMS."""
     name = f"{'UNEVALUATED' if keyword.startswith('unevaluated') else 'ADDITIONAL'}_{what}"
@@ -135,7 +133,7 @@ def _objects(view: View) -> _Objects:
     )
 
 
-def _required_differences(comparison: Comparison, before: _Objects, after: _Objects) -> Iterator[Entry]:
+def _required_differences(comparison: Comparing, before: _Objects, after: _Objects) -> Iterator[Entry]:
     for name in sorted(before.required - after.required):
         yield Difference(Kind.REQUIRED_ATTRIBUTE_REMOVED, ("required", name))
     for name in sorted(after.required - before.required):
@@ -146,14 +144,14 @@ def _required_differences(comparison: Comparison, before: _Objects, after: _Obje
         yield Difference(kind, ("required", name))
 
 
-def _has_default(comparison: Comparison, schema: SchemaValue | None) -> bool:
+def _has_default(comparison: Comparing, schema: SchemaValue | None) -> bool:
     if isinstance(schema, dict) and "default" in schema:
         return True
     return any(isinstance(target, dict) and "default" in target for target in comparison.targets_of(schema))
 
 
 def _added_property(
-    comparison: Comparison, old: View, before: _Objects, after: _Objects, name: str
+    comparison: Comparing, old: View, before: _Objects, after: _Objects, name: str
 ) -> Iterator[Entry]:
     path, schema = ("properties", name), after.properties[name]
     is_required = name in after.required and name not in before.required
@@ -192,7 +190,7 @@ def _added_property(
 
 
 def _is_covered_when_added(
-    comparison: Comparison,
+    comparison: Comparing,
     patterns: Mapping[str, SchemaValue],
     additional: SchemaValue,
     name: str,
@@ -208,7 +206,7 @@ def _is_covered_when_added(
     return all(comparison.is_compatible(below, schema) for below in (additional, *possible))
 
 
-def _removed_property(comparison: Comparison, before: _Objects, after: _Objects, name: str) -> Difference:
+def _removed_property(comparison: Comparing, before: _Objects, after: _Objects, name: str) -> Difference:
     path, schema = ("properties", name), before.properties[name]
     if after.is_open(comparison):
         return Difference(Kind.PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL, path)
@@ -232,7 +230,7 @@ def _removed_property(comparison: Comparison, before: _Objects, after: _Objects,
     )
 
 
-def _pattern_differences(comparison: Comparison, before: _Objects, after: _Objects) -> Iterator[Entry]:
+def _pattern_differences(comparison: Comparing, before: _Objects, after: _Objects) -> Iterator[Entry]:
     for pattern, schema in after.patterns.items():
         if pattern in before.patterns:
             found = comparison.differences(before.patterns[pattern], schema)
@@ -251,7 +249,7 @@ def _pattern_differences(comparison: Comparison, before: _Objects, after: _Objec
             yield Difference(Kind.PROPERTY_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL, path)
 
 
-def _added_pattern(comparison: Comparison, before: _Objects, pattern: str, schema: SchemaValue) -> Difference:
+def _added_pattern(comparison: Comparing, before: _Objects, pattern: str, schema: SchemaValue) -> Difference:
     """A pattern speaks of names that the old schema may speak of too: all that it allows there must fit."""
     path = ("patternProperties", pattern)
     if before.is_open(comparison) and not before.properties:
@@ -274,7 +272,7 @@ def _added_pattern(comparison: Comparison, before: _Objects, pattern: str, schem
 
 
 def _dependency_differences(
-    comparison: Comparison, old_schema: SchemaValue, before: _Objects, after: _Objects
+    comparison: Comparing, old_schema: SchemaValue, before: _Objects, after: _Objects
 ) -> Iterator[Entry]:
     for name in sorted(before.lists.keys() | after.lists.keys()):
         path = ("dependencies", name)
@@ -305,7 +303,7 @@ def _dependency_differences(
 
 
 def _unevaluated_differences(
-    comparison: Comparison, old: View, new: View, before: _Objects, after: _Objects
+    comparison: Comparing, old: View, new: View, before: _Objects, after: _Objects
 ) -> Iterator[Entry]:
     """`unevaluatedProperties` beside subschemas that apply in place.
 
@@ -332,7 +330,7 @@ def _unevaluated_differences(
 
 
 def _evaluated_by(
-    comparison: Comparison, view: View, *, surely: bool = False, unless_in: View | None = None
+    comparison: Comparing, view: View, *, surely: bool = False, unless_in: View | None = None
 ) -> _Evaluated:
     """What a schema may speak of; with `surely`, what it speaks of whatever the data.
 
@@ -364,7 +362,7 @@ def _evaluated_by(
 
 
 def _conditional(
-    comparison: Comparison, view: View, objects: _Objects, other: View | None
+    comparison: Comparing, view: View, objects: _Objects, other: View | None
 ) -> Iterable[SchemaValue]:
     """Subschemas that apply to some data only, but for those that `other` has just so."""
     for each in view.sums:

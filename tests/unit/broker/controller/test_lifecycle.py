@@ -58,7 +58,7 @@ class FakeNode:
         )
         self.image = MetadataImage(last_offset=99)
         self.controller = SimpleNamespace(wait_for=self._wait_for)
-        self.replicas = SimpleNamespace(take_roles=self._take_roles)
+        self.roles = SimpleNamespace(take_roles=self._take_roles)
         self.controller_channel = SimpleNamespace(ask=self._ask)
         self.supervisor = Supervisor(lambda name, failure: self.failures.append(str(failure)))
         self.outcomes = list(outcomes)

@@ -102,7 +102,7 @@ class FakeLog:
 
 class FakeBroker:
     def __init__(self) -> None:
-        self.replicas = FakeLog()
+        self.internal_appends = FakeLog()
         self.failures: list[BaseException] = []
         self.supervisor = Supervisor(lambda name, failure: self.failures.append(failure))
 
@@ -150,7 +150,7 @@ def test_loading_tells_whose_transaction_a_record_is_part_of_and_how_it_ended() 
     async def scenario() -> None:
         # given
         broker, shard = FakeBroker(), StoryShard()
-        broker.replicas.stored = [
+        broker.internal_appends.stored = [
             stored("plain", None, 0),
             stored("red", RED, 1),
             stored("blue", BLUE, 2),
@@ -200,14 +200,14 @@ def test_records_of_a_transaction_share_a_batch_with_none_but_their_own() -> Non
         shard.appends = [Append(i, (record("g"),), stamp) for i, stamp in enumerate(stamps)]
         runner = runner_of(broker, shard)
         await runner.load()
-        broker.replicas.before.clear()
+        broker.internal_appends.before.clear()
         for _ in stamps:
             ask(runner)
         # when
-        broker.replicas.before.set()
+        broker.internal_appends.before.set()
         await settled()
         # then
-        assert broker.replicas.batches == [(None, ["2"]), (RED, ["2"]), (BLUE, ["1"]), (None, ["1"])]
+        assert broker.internal_appends.batches == [(None, ["2"]), (RED, ["2"]), (BLUE, ["1"]), (None, ["1"])]
         assert broker.failures == []
 
     asyncio.run(scenario())
@@ -220,15 +220,15 @@ def test_an_end_is_replayed_in_the_logs_order_among_appends() -> None:
         shard.appends = [Append(0, (record("g"),), RED)]
         runner = runner_of(broker, shard)
         await runner.load()
-        broker.replicas.end_offset = 1
+        broker.internal_appends.end_offset = 1
         runner.on_transaction_end(TransactionEnd(0, 9, 0, True))
-        broker.replicas.after.clear()
+        broker.internal_appends.after.clear()
         ask(runner)
         await settled()
         # when: the marker comes behind it
         runner.on_transaction_end(TransactionEnd(2, 1, 1, True))
         assert shard.story == ["loaded", ("end", 9, 0, True)]
-        broker.replicas.after.set()
+        broker.internal_appends.after.set()
         await settled()
         # then
         assert shard.story[2:] == [("done", 0, 1), ("end", 1, 1, True)]
@@ -243,13 +243,13 @@ def test_an_end_that_comes_before_an_append_is_replayed_before_it() -> None:
         shard.appends = [Append(0, (record("g"),), RED)]
         runner = runner_of(broker, shard)
         await runner.load()
-        broker.replicas.before.clear()
+        broker.internal_appends.before.clear()
         ask(runner)
         await settled()
         # when
         runner.on_transaction_end(TransactionEnd(0, 9, 0, True))
-        broker.replicas.end_offset = 1
-        broker.replicas.before.set()
+        broker.internal_appends.end_offset = 1
+        broker.internal_appends.before.set()
         await settled()
         # then
         assert shard.story == ["loaded", ("end", 9, 0, True), ("done", 0, 1)]

@@ -52,7 +52,7 @@ class Defaults:
 
 
 class FakeLog:
-    """The replica manager's part: one partition's records, and errors on order."""
+    """One partition's records, and errors on order."""
 
     def __init__(self) -> None:
         self.batches: list[list[NewRecord]] = []
@@ -87,7 +87,7 @@ class FakeBroker:
     def __init__(self) -> None:
         self.config = Defaults()
         self.image = MetadataImage()
-        self.replicas = FakeLog()
+        self.internal_appends = FakeLog()
         self.failures: list[BaseException] = []
         self.supervisor = Supervisor(lambda name, failure: self.failures.append(failure))
         self.coordinator_partitions = CoordinatorPartitions(self, lambda: None)  # type: ignore[arg-type]
@@ -158,8 +158,10 @@ def test_a_partition_is_loaded_before_it_is_served() -> None:
     async def scenario() -> None:
         # given: a log with commits, damage and a record of a later version
         broker = FakeBroker()
-        broker.replicas.batches.append([stored(4), NewRecord(b"\0\1\0", b"?", 0), NewRecord(None, b"x", 0)])
-        broker.replicas.batches.append([NewRecord(b"\x7f\x7f", b"?", 0), stored(5)])
+        broker.internal_appends.batches.append(
+            [stored(4), NewRecord(b"\0\1\0", b"?", 0), NewRecord(None, b"x", 0)]
+        )
+        broker.internal_appends.batches.append([NewRecord(b"\x7f\x7f", b"?", 0), stored(5)])
         # when
         assert await broker.fetch() is ErrorCode.NOT_COORDINATOR
         broker.groups.on_elected(broker.partition, 0)
@@ -177,17 +179,17 @@ def test_commits_that_come_during_an_append_share_the_next() -> None:
         broker = FakeBroker()
         await elected(broker)
         # given: an append that takes time
-        broker.replicas.gate.clear()
+        broker.internal_appends.gate.clear()
         first = asyncio.ensure_future(broker.commit(1))
         await asyncio.sleep(0)
         # when: more commits come meanwhile
         others = [asyncio.ensure_future(broker.commit(offset)) for offset in (2, 3, 4)]
         await asyncio.sleep(0)
         assert await broker.fetch() == -1, "nothing is committed yet"
-        broker.replicas.gate.set()
+        broker.internal_appends.gate.set()
         # then
         assert await asyncio.gather(first, *others) == [ErrorCode.NONE] * 4
-        assert [len(batch) for batch in broker.replicas.batches] == [1, 3]
+        assert [len(batch) for batch in broker.internal_appends.batches] == [1, 3]
         assert await broker.fetch() == 4
         await finished(broker)
 
@@ -207,7 +209,7 @@ def test_an_append_that_wrote_nothing_fails_its_request_alone(error: KafkaError,
         await elected(broker)
         assert await broker.commit(1) is ErrorCode.NONE
         # when
-        broker.replicas.errors.append(error)
+        broker.internal_appends.errors.append(error)
         assert await broker.commit(2) is answer
         # then
         assert await broker.fetch() == 1
@@ -223,14 +225,14 @@ def test_of_a_batch_that_is_too_large_only_the_culprit_fails() -> None:
         broker = FakeBroker()
         await elected(broker)
         # given: three commits that wait for one append
-        broker.replicas.gate.clear()
+        broker.internal_appends.gate.clear()
         blocker = asyncio.ensure_future(broker.commit(1))
         await asyncio.sleep(0)
         three = [asyncio.ensure_future(broker.commit(offset)) for offset in (2, 3, 4)]
         await asyncio.sleep(0)
         # when: all of them together are too large, and then the second one by itself
-        broker.replicas.errors.extend([None, MessageTooLarge(), None, MessageTooLarge(), None])
-        broker.replicas.gate.set()
+        broker.internal_appends.errors.extend([None, MessageTooLarge(), None, MessageTooLarge(), None])
+        broker.internal_appends.gate.set()
         # then
         assert await blocker is ErrorCode.NONE
         assert await asyncio.gather(*three) == [
@@ -250,7 +252,7 @@ def test_when_it_is_not_known_how_an_append_ended_the_log_decides() -> None:
         await elected(broker)
         assert await broker.commit(1) is ErrorCode.NONE
         # when: the records are written, but the append ends in an error
-        broker.replicas.errors.append(RequestTimedOut())
+        broker.internal_appends.errors.append(RequestTimedOut())
         assert await broker.commit(2) is ErrorCode.NOT_COORDINATOR
         # then: the groups are loaded again, with what the log has
         await settled()
@@ -273,7 +275,7 @@ def test_whoever_waits_when_leadership_is_lost_is_sent_away() -> None:
             protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
         )
-        broker.replicas.gate.clear()
+        broker.internal_appends.gate.clear()
         committing = asyncio.ensure_future(broker.commit(1))
         await settled()
         joining = broker.groups.request(GROUP, join, context(ApiKey.JOIN_GROUP, 3))
@@ -283,7 +285,7 @@ def test_whoever_waits_when_leadership_is_lost_is_sent_away() -> None:
         assert (await joining).error_code == ErrorCode.NOT_COORDINATOR
         assert await committing is ErrorCode.NOT_COORDINATOR
         assert await broker.fetch() is ErrorCode.NOT_COORDINATOR
-        broker.replicas.gate.set()
+        broker.internal_appends.gate.set()
         await finished(broker)
 
     asyncio.run(scenario())
@@ -293,13 +295,13 @@ def test_a_client_that_hung_up_needs_no_answer() -> None:
     async def scenario() -> None:
         broker = FakeBroker()
         await elected(broker)
-        broker.replicas.gate.clear()
+        broker.internal_appends.gate.clear()
         committing = asyncio.ensure_future(broker.commit(1))
         await asyncio.sleep(0)
         # when
         committing.cancel()
         await asyncio.sleep(0)
-        broker.replicas.gate.set()
+        broker.internal_appends.gate.set()
         # then
         assert await broker.commit(2) is ErrorCode.NONE
         assert await broker.fetch() == 2
@@ -311,7 +313,7 @@ def test_a_client_that_hung_up_needs_no_answer() -> None:
 def test_topics_deleted_while_the_groups_load_lose_their_offsets_too() -> None:
     async def scenario() -> None:
         broker = FakeBroker()
-        broker.replicas.batches.append([stored(4)])
+        broker.internal_appends.batches.append([stored(4)])
         broker.groups.on_elected(broker.partition, 0)
         # when
         broker.groups.on_topics_deleted([(uuid.UUID(int=7), "t")])

@@ -109,7 +109,7 @@ def test_what_the_coordinator_refuses_is_not_appended(
 ) -> None:
     async def scene(broker: Broker, client: RawClient, gate: StubGate) -> None:
         assert await commit(client, version) is told
-        assert broker.replicas.partition(OFFSETS, 0).log.log_end_offset == 0
+        assert broker.partitions.partition(OFFSETS, 0).log.log_end_offset == 0
 
     play(tmp_path, scene, answer)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.broker import Broker
-from ottla.broker.replication.replica_manager import ReplicaManager
+from ottla.broker.replication.internal_appends import InternalAppends
 from ottla.core.coordination.partitioning import older_partition_for, partition_for
 from ottla.protocol.errors import NotEnoughReplicas, RequestTimedOut
 from support.clients.named_states import NamedStates, draw_name, seed_of_this_run
@@ -61,19 +61,19 @@ def test_an_append_that_fails_is_made_good(
         make_older(patch)
         on_a_broker(tmp_path, write, lambda broker: None)
     # given: each partition's first append fails; one that timed out is in the log all the same
-    real, failed = ReplicaManager.append_records, set[int]()
+    real, failed = InternalAppends.append_records, set[int]()
 
     async def failing(
-        replicas: ReplicaManager, topic: str, index: int, *arguments: Any, **options: Any
+        appends: InternalAppends, topic: str, index: int, *arguments: Any, **options: Any
     ) -> int:
         if index in failed:
-            return await real(replicas, topic, index, *arguments, **options)
+            return await real(appends, topic, index, *arguments, **options)
         failed.add(index)
         if error is RequestTimedOut:
-            await real(replicas, topic, index, *arguments, **options)
+            await real(appends, topic, index, *arguments, **options)
         raise error()
 
-    monkeypatch.setattr(ReplicaManager, "append_records", failing)
+    monkeypatch.setattr(InternalAppends, "append_records", failing)
 
     # then
     def no_strays(broker: Broker) -> None:

@@ -105,7 +105,7 @@ class FakeBroker:
         self.leaders = {0: HERE, 1: HERE}
         self.errors: deque[KafkaError | OSError | None] = deque()
         self.appended: list[tuple[str, int, int, int, int, bool, int]] = []
-        self.replicas = self
+        self.partitions = self.internal_appends = self
         #: The high watermark of this broker's partitions; who waits for it.
         self.high_watermark = 1
         self.waiting: list[asyncio.Future[ErrorCode]] = []

@@ -109,7 +109,7 @@ def test_the_coordinators_refusal_is_told_as_the_producers_version_understands_i
         answer = await produce(client, transactional_batch(b"a"), version=version)
 
         assert answer.error_code == answered
-        assert broker.replicas.partition("t", 0).log.log_end_offset == 0
+        assert broker.partitions.partition("t", 0).log.log_end_offset == 0
         gate.answers.clear()
         assert (await produce(client, transactional_batch(b"a"), version=version)).error_code == 0
 
@@ -130,7 +130,7 @@ def test_a_v2_producer_is_spared_a_transaction_that_is_just_ending(played: Calla
 def test_a_marker_between_question_and_answer_refuses_the_batch(played: Callable[..., None]) -> None:
     async def scene(broker: Broker, client: RawClient, gate: StubGate) -> None:
         async def abort(_: object) -> None:
-            broker.replicas.append_end_transaction_marker(
+            broker.internal_appends.append_end_transaction_marker(
                 "t", 0, 7, 0, 0, committed=False, transaction_version=0
             )
 
@@ -139,7 +139,7 @@ def test_a_marker_between_question_and_answer_refuses_the_batch(played: Callable
         answer = await produce(client, transactional_batch(b"late"), version=VERSION_1)
 
         assert answer.error_code == ErrorCode.INVALID_TXN_STATE
-        assert broker.replicas.partition("t", 0).last_stable_offset == 1
+        assert broker.partitions.partition("t", 0).last_stable_offset == 1
 
     played(scene)
 
@@ -304,7 +304,7 @@ def test_a_read_committed_fetch_waits_for_the_marker(played: Callable[..., None]
         await produce(client, transactional_batch(b"a"))
         reader = await connect(broker)
         await send(reader, ApiKey.FETCH, 12, fetch_request(0, max_wait_ms=30_000))
-        waiting = broker.replicas.partition("t", 0)
+        waiting = broker.partitions.partition("t", 0)
         await (await connect(broker)).call(ApiKey.FETCH, 12, fetch_request(0))  # the first is waiting now
         await produce(client, transactional_batch(b"b", sequence=1))
         assert waiting.waiter_count == 1
@@ -342,7 +342,7 @@ def test_deleted_records_do_not_hold_the_last_stable_offset(played: Callable[...
     async def scene(broker: Broker, client: RawClient, gate: StubGate) -> None:
         for number in range(3):
             await produce(client, transactional_batch(b"a", sequence=number))
-        partition = broker.replicas.partition("t", 0)
+        partition = broker.partitions.partition("t", 0)
 
         partition.log.advance_log_start_offset(2)
 
@@ -365,7 +365,7 @@ def test_a_marker_is_checked(played: Callable[..., None], version: int) -> None:
         assert await mark(3, coordinator_epoch=5) == ErrorCode.NONE
         assert await mark(3, coordinator_epoch=4) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
         assert await mark(3, coordinator_epoch=5, topic="nothing") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert broker.replicas.partition("t", 0).log.log_end_offset == 2
+        assert broker.partitions.partition("t", 0).log.log_end_offset == 2
 
     played(scene)
 
@@ -388,7 +388,7 @@ def test_after_a_restart_the_open_transaction_still_holds_the_readers(tmp_path: 
             found = committed_records(answer.records, answer.aborted_transactions)
             assert [each.value for each in found] == [b"open"]
         async with running_broker(tmp_path) as broker:
-            assert broker.replicas.partition("t", 0).last_stable_offset == 4
+            assert broker.partitions.partition("t", 0).last_stable_offset == 4
 
     asyncio.run(run())
 

@@ -88,7 +88,7 @@ async def consumer(broker: Broker, topic_id: UUID, offsets: dict[int, int]) -> C
 
 async def until_waiting(broker: Broker, count: int, index: int = 0) -> None:
     async with asyncio.timeout(10):
-        while broker.replicas.partition("orders", index).waiter_count < count:  # noqa: ASYNC110  no event
+        while broker.partitions.partition("orders", index).waiter_count < count:  # noqa: ASYNC110  no event
             await asyncio.sleep(0.001)
 
 
@@ -134,7 +134,7 @@ def test_a_fetch_that_wants_more_waits_on(tmp_path: Path, partitions: int) -> No
         # then
         answer = await waiting
         assert sum(len(each.records) for each in answer.values()) == 2 * size
-        assert [broker.replicas.partition("orders", each).waiter_count for each in range(partitions)] == (
+        assert [broker.partitions.partition("orders", each).waiter_count for each in range(partitions)] == (
             [0] * partitions
         )
 

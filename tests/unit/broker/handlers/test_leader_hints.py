@@ -42,7 +42,7 @@ def play(tmp_path: Path, scene: Callable[[Broker, RawClient], Awaitable[None]]) 
             topic.partitions[0] = topic.partitions[0]._replace(
                 replicas=(OTHER,), isr=(OTHER,), leader=OTHER, leader_epoch=5
             )
-            broker.replicas.on_metadata(MetadataDelta(changed_partitions={(topic.topic_id, 0): None}))
+            broker.roles.on_metadata(MetadataDelta(changed_partitions={(topic.topic_id, 0): None}))
             client = await connect(broker)
             await scene(broker, client)
             client.close()

@@ -91,7 +91,7 @@ def test_what_is_refused_reaches_no_handler(tmp_path: Path) -> None:
             answer = await ask(broker, refuse, ApiKey.PRODUCE, 9, produce())
             codes = [each.error_code for each in answer.responses[0].partition_responses]  # type: ignore[attr-defined]
             assert codes == [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 2
-            assert broker.replicas.partition("t", 0).log.log_end_offset == 0
+            assert broker.partitions.partition("t", 0).log.log_end_offset == 0
             with pytest.raises(CloseConnection):
                 await ask(broker, refuse, ApiKey.PRODUCE, 9, produce(acks=0))
             fetched = await ask(broker, refuse, ApiKey.FETCH, 12, fetch())

@@ -85,7 +85,7 @@ def test_what_comes_meanwhile_on_the_connection_waits_and_spoils_nothing(tmp_pat
         )
         offsets = sorted(found[0][2] for found in answers)
         assert offsets == [n * HEAVY_RECORDS for n in range(4)]
-        assert broker.replicas.partition("t", 1).log.log_end_offset == 4 * HEAVY_RECORDS
+        assert broker.partitions.partition("t", 1).log.log_end_offset == 4 * HEAVY_RECORDS
 
     play(tmp_path, scene)
 
@@ -110,7 +110,7 @@ def test_a_heavy_batch_that_fails_without_an_answer_closes_the_connection(tmp_pa
             payload = encode_request(ApiKey.PRODUCE, 12, 1, "test", request(*batches, acks=0))
             await client.send(len(payload).to_bytes(4, "big") + payload)
         assert await client.closed_by_broker()
-        assert broker.replicas.partition("t", 0).log.log_end_offset == 2 * HEAVY_RECORDS
+        assert broker.partitions.partition("t", 0).log.log_end_offset == 2 * HEAVY_RECORDS
 
     play(tmp_path, scene)
 
@@ -134,7 +134,7 @@ def test_a_batch_checked_by_the_rules_of_a_topic_that_is_made_again_meanwhile(
     """The compacted topic would take it; the new one, of the same name, must not get it unseen."""
 
     async def scene(broker: Broker, client: RawClient) -> None:
-        check = broker.replicas.check_produced
+        check = broker.produced_appends.check_produced
 
         async def check_and_make_again(*arguments: Any, **options: Any) -> Any:
             checked = await check(*arguments, **options)
@@ -144,9 +144,9 @@ def test_a_batch_checked_by_the_rules_of_a_topic_that_is_made_again_meanwhile(
             await create_topic(broker, "t", partitions=20)
             return checked
 
-        monkeypatch.setattr(broker.replicas, "check_produced", check_and_make_again)
+        monkeypatch.setattr(broker.produced_appends, "check_produced", check_and_make_again)
 
         assert await produce(client, (0, HEAVY)) == [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
-        assert broker.replicas.partition("t", 0).log.log_end_offset == 0
+        assert broker.partitions.partition("t", 0).log.log_end_offset == 0
 
     play(tmp_path, scene)

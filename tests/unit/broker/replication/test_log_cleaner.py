@@ -56,7 +56,7 @@ async def set_policy(broker: Broker, topic: str, policy: str) -> None:
 
 
 def cleaner_of(broker: Broker) -> LogCleaner:
-    return broker.replicas.cleaner
+    return broker.replication.cleaner
 
 
 async def made_dirty(
@@ -64,7 +64,7 @@ async def made_dirty(
 ) -> Partition:
     """A topic with `generations` values of 100 keys in closed segments."""
     await create_topic(broker, topic, configs={**COMPACTED, "cleanup.policy": policy})
-    partition = broker.replicas.partition(topic, 0)
+    partition = broker.partitions.partition(topic, 0)
     for generation in range(generations):
         for number in range(100):
             put(broker, partition, (b"%d" % number, b"%d" % generation))
@@ -100,7 +100,7 @@ def test_appends_and_fetches_go_on_while_logs_are_cleaned(tmp_path: Path) -> Non
     async def scenario() -> None:
         async with running_broker(tmp_path / "data", QUICK) as broker:
             await create_topic(broker, "t", configs=COMPACTED)
-            partition = broker.replicas.partition("t", 0)
+            partition = broker.partitions.partition("t", 0)
             log = partition.log
             last: dict[bytes, int] = {}
             next_read = 0

@@ -73,11 +73,11 @@ def test_no_checkpoint_speaks_of_the_old_topic_once_the_new_one_is_there(tmp_pat
     async def scenario() -> None:
         async with running_broker(data) as broker:
             await filled(broker)
-            everything = [(each.log, each.high_watermark) for each in broker.replicas.partitions()]
-            await broker.replicas._logs.checkpoint_high_watermarks(everything)
-            broker.replicas.partition("t", 0).log.advance_log_start_offset(30)
-            await broker.replicas.checkpoint_log_start_offsets()
-            cleaned = broker.replicas.cleaner._checkpoint
+            everything = [(each.log, each.high_watermark) for each in broker.partitions]
+            await broker.replication.logs.checkpoint_high_watermarks(everything)
+            broker.partitions.partition("t", 0).log.advance_log_start_offset(30)
+            await broker.replication.logs.checkpoint_offsets()
+            cleaned = broker.replication.cleaner._checkpoint
             cleaned.offsets["t", 0] = 40
             cleaned.write(cleaned.take())
             named = [name for name in CHECKPOINTS if ("t", 0) in read_offsets(data / name)]
@@ -97,7 +97,7 @@ def test_no_checkpoint_speaks_of_the_old_topic_once_the_new_one_is_there(tmp_pat
 async def filled(broker: Broker) -> None:
     """A topic t of fifty records."""
     await create_topic(broker, "t")
-    partition = broker.replicas.partition("t", 0)
+    partition = broker.partitions.partition("t", 0)
     for number in range(50):
         batch = memoryview(bytearray(encode_batch([NewRecord(b"k", b"%d" % number, broker.now_ms())])))
         partition.append(batch, [parse_batch_header(batch)], broker.now_ms())

@@ -105,7 +105,7 @@ def contents(cluster: ReplicatedBrokers, node_id: int) -> list[tuple[int, int, b
 
 def cut_off(cluster: ReplicatedBrokers, node_id: int) -> None:
     """Let a follower fetch no more."""
-    cluster.brokers[node_id].replicas._fetchers.leave(cluster.held(node_id))
+    cluster.brokers[node_id].replication.fetchers.leave(cluster.held(node_id))
 
 
 def test_acks_all_is_answered_when_every_replica_has_the_batch(tmp_path: Path) -> None:
@@ -142,8 +142,8 @@ def test_a_laggard_leaves_the_in_sync_set_and_comes_back(tmp_path: Path) -> None
         assert answer.error_code == ErrorCode.NONE
         assert sorted(cluster.partition.isr) == [1, 2]
         # when it fetches again
-        third = cluster.brokers[3].replicas
-        third._fetchers.follow(cluster.held(3))
+        third = cluster.brokers[3].replication
+        third.fetchers.follow(cluster.held(3))
         # then
         await until(lambda: sorted(cluster.partition.isr) == [1, 2, 3])
         assert ends(cluster) == [1, 1, 1]
@@ -234,7 +234,7 @@ def test_a_follower_that_was_away_while_records_were_deleted_starts_over(tmp_pat
         leader = cluster.held(1)
         leader.log.advance_log_start_offset(4)
         # when
-        cluster.brokers[3].replicas._fetchers.follow(cluster.held(3))
+        cluster.brokers[3].replication.fetchers.follow(cluster.held(3))
         # then
         await until(lambda: ends(cluster) == [5, 5, 5])
         assert cluster.held(3).log.log_start_offset == 4
@@ -384,16 +384,16 @@ def test_a_throttled_copy_waits_and_replicas_in_sync_do_not(tmp_path: Path, side
         for broker in cluster.brokers.values():
             broker.image.configs[4, ""] = {f"{side}.replication.throttled.rate": "100"}
             broker.config.follow(broker.image)
-            broker.replicas.on_metadata(MetadataDelta(broker_configs_changed=True))
+            broker.roles.on_metadata(MetadataDelta(broker_configs_changed=True))
         cluster.publish(configs={f"{side}.replication.throttled.replicas": "*"})
         await until(lambda: cluster.held(2).leader_epoch == 0)
         for _ in range(3):
             await produce(cluster, 1, bytes(2_000), acks=1)
         await until(lambda: cluster.held(1).high_watermark == 3)  # who is in sync is not held back
         # when a copy begins, a batch a fetch, with room for one in 20 seconds
-        cluster.brokers[3].replicas._fetchers.follow(cluster.held(3))
+        cluster.brokers[3].replication.fetchers.follow(cluster.held(3))
         await until(lambda: ends(cluster)[2] > 0)
-        throttle = getattr(cluster.brokers[1 if side == "leader" else 3].replicas.quotas, side)
+        throttle = getattr(cluster.brokers[1 if side == "leader" else 3].replication.quotas, side)
         assert throttle.is_exceeded()
         await produce(cluster, 1, acks=1)
         await until(lambda: ends(cluster)[1] == 4)

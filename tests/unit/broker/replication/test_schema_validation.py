@@ -25,7 +25,7 @@ from ottla.broker.replication.schema_lookup import (
     fetch_schema,
     record_names,
 )
-from ottla.broker.replication.schema_validation import PartRule
+from ottla.broker.replication.schema_rules import PartRule
 from ottla.core.settings.config_descriptions import describe_topic
 from ottla.core.settings.config_layers import ConfigSource
 from ottla.core.settings.schema_validation_settings import (
@@ -166,7 +166,7 @@ def play(
 
 
 def end_of(broker: Broker, topic: str = "t") -> int:
-    return broker.replicas.partition(topic, 0).log.log_end_offset
+    return broker.partitions.partition(topic, 0).log.log_end_offset
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -631,7 +631,7 @@ def test_the_setting_may_change_at_any_time(tmp_path: Path) -> None:
             said: Any = await client.call(ApiKey.ALTER_CONFIGS, 2, change)
             assert said.responses[0].error_code == 0, said.responses[0].error_message
             asks = value == "true"
-            await until(lambda asks=asks: ("free" in broker.replicas._schema_rules) is asks)
+            await until(lambda asks=asks: ("free" in broker.replication.schemas.rules) is asks)
             assert (await produced(client, "free", batch_of(b"plain text")))[0] is error
 
     play(tmp_path, scene)

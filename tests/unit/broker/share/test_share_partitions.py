@@ -60,7 +60,7 @@ async def prepare(broker: Broker, records: int = 4) -> None:
 
 
 async def append(broker: Broker) -> None:
-    await broker.replicas.append_records("t", 0, [NewRecord(b"k", b"v", 0)])
+    await broker.internal_appends.append_records("t", 0, [NewRecord(b"k", b"v", 0)])
 
 
 async def fetch(
@@ -272,12 +272,12 @@ def test_the_state_log_is_pruned(tmp_path: Path) -> None:
             await fetch(client, broker, 0)
             for number in range(12):
                 assert await acknowledge(client, broker, number + 1, number, number) == ErrorCode.NONE
-            log = broker.replicas.partition(SHARE_TOPIC, 0).log
+            log = broker.partitions.partition(SHARE_TOPIC, 0).log
             await until(lambda: log.log_start_offset >= log.log_end_offset - 3)
             client.close()
         async with running_broker(tmp_path, settings) as broker:
             client = await connect(broker)
-            assert broker.replicas.partition(SHARE_TOPIC, 0).log.log_start_offset > 5
+            assert broker.partitions.partition(SHARE_TOPIC, 0).log.log_start_offset > 5
             await append(broker)
             assert offsets(await fetch(client, broker, 0)) == [(12, 12)]
             client.close()
@@ -323,7 +323,7 @@ def test_where_a_group_without_a_start_begins(
             await broker.share_state.initialize(initialize(broker, start_offset=-1))
             now_ms = broker.now_ms()
             for age_ms in (10**8, 10**8, 10**8, 60_000):
-                await broker.replicas.append_records("t", 0, [NewRecord(b"k", b"v", now_ms - age_ms)])
+                await broker.internal_appends.append_records("t", 0, [NewRecord(b"k", b"v", now_ms - age_ms)])
             # when
             client = await connect(broker)
             waiting = asyncio.ensure_future(fetch(client, broker, 0))

@@ -47,7 +47,7 @@ def describe_log_dirs(
     if request.topics is not None:
         wanted = {topic.topic: set(topic.partitions) for topic in request.topics}
     by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
-    for partition in node.replicas.partitions():
+    for partition in node.partitions:
         if wanted is not None and partition.index not in wanted.get(partition.topic, ()):
             continue
         by_topic.setdefault(partition.topic, []).append(
@@ -107,7 +107,7 @@ def _move(node: Node, topic: str, index: int, *, is_here: bool) -> ErrorCode:
     if not is_here:
         return ErrorCode.LOG_DIR_NOT_FOUND
     try:
-        node.replicas.replica(topic, index)
+        node.partitions.replica(topic, index)
     except NotLeaderOrFollower:
         # what Kafka says of a replica that another broker has
         return ErrorCode.REPLICA_NOT_AVAILABLE

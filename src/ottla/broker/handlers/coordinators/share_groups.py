@@ -167,7 +167,7 @@ def _add_position(
 ) -> None:
     if position.start_offset != NO_OFFSET and position.delivery_complete_count != NO_COUNT:
         try:
-            end_offset = node.replicas.partition(topic, partition.partition_index).high_watermark
+            end_offset = node.partitions.partition(topic, partition.partition_index).high_watermark
         except KafkaError as error:
             partition.start_offset = 0
             partition.error_code, partition.error_message = error.code, error.code.message

@@ -60,7 +60,7 @@ async def delete_records(
         response.topics.append(DeleteRecordsTopicResult(name=topic, partitions=results))
     if deleted:
         try:
-            await node.replicas.checkpoint_log_start_offsets()
+            await node.replication.logs.checkpoint_offsets()
         except OSError as problem:  # nothing is below the new start here, but it may come back
             log.error("log start offsets not written: %s", problem)
             for result, _, _ in deleted:
@@ -69,8 +69,8 @@ async def delete_records(
     deadline = node.loop.time() + request.timeout_ms / 1000
     for result, partition, offset in deleted:
         try:
-            await node.replicas.until_deleted(partition, offset, deadline)
-            result.low_watermark = node.replicas.low_watermark(partition)
+            await node.replication.in_sync.until_deleted(partition, offset, deadline)
+            result.low_watermark = node.replication.in_sync.low_watermark(partition)
         except KafkaError as error:
             result.error_code = error.code
     return response
@@ -93,7 +93,7 @@ def _delete(node: Node, topic: str, index: int, wanted: int) -> tuple[Partition,
         raise UnknownTopicOrPartition()
     if is_internal(topic):
         raise InvalidTopicException(f"{topic} is the cluster's own, its records can't be deleted")
-    partition = node.replicas.partition(topic, index)
+    partition = node.partitions.partition(topic, index)
     if "delete" not in partition.log.config.cleanup_policy:
         raise PolicyViolation(f"topic {topic} is compacted only, its records can't be deleted by offset")
     offset = partition.high_watermark if wanted == HIGH_WATERMARK else wanted

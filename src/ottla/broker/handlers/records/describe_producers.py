@@ -43,7 +43,7 @@ def _describe(node: Node, topic: str, index: int) -> PartitionResponse:
         answer.error_message = problem
         return answer
     try:
-        partition = node.replicas.partition(topic, index)
+        partition = node.partitions.partition(topic, index)
     except KafkaError as error:
         answer.error_code = error.code
         return answer

@@ -264,7 +264,7 @@ class _Fetch:
         self.failed = False
         self.found_bytes = 0
         self.waitable = []
-        left = min(self._request.max_bytes, self._node.replicas.fetch_max_bytes, most_bytes)
+        left = min(self._request.max_bytes, self._node.replication.settings.fetch_max_bytes, most_bytes)
         by_id = self._context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
         for wanted in self._plan.partitions:
             before = self.found_bytes
@@ -282,17 +282,17 @@ class _Fetch:
 
     def _find_in_partition(self, wanted: FetchedPartition, left: int, by_id: bool) -> PartitionData | None:
         """The answer; None where a session has nothing to say."""
-        replicas = self._node.replicas
+        partitions = self._node.partitions
         try:
             if not self._only_from_leader:
-                partition = replicas.replica(wanted.topic, wanted.partition)
+                partition = partitions.replica(wanted.topic, wanted.partition)
             elif by_id:
-                partition = replicas.partition_by_id(wanted.topic, wanted.partition)  # type: ignore[arg-type]
+                partition = partitions.partition_by_id(wanted.topic, wanted.partition)  # type: ignore[arg-type]
             else:
-                partition = replicas.partition(wanted.topic, wanted.partition)  # type: ignore[arg-type]
+                partition = partitions.partition(wanted.topic, wanted.partition)  # type: ignore[arg-type]
             leader_epoch = wanted.current_leader_epoch
             if leader_epoch >= 0 and leader_epoch != partition.leader_epoch:
-                replicas.check_leader_epoch(partition, leader_epoch)
+                partition.check_leader_epoch(leader_epoch)
             diverging = self._compare(partition, wanted) if wanted.last_fetched_epoch >= 0 else None
         except KafkaError as error:
             return PartitionData(
@@ -305,7 +305,8 @@ class _Fetch:
                 records=b"",
             )
         committed = self._request.isolation_level == READ_COMMITTED
-        if self._plan.incremental and diverging is None and not replicas.selects_by_rack:
+        preferred = self._node.replication.preferred
+        if self._plan.incremental and diverging is None and not preferred.selects_by_rack:
             high_watermark, stable = partition.high_watermark, partition.last_stable_offset
             upper = stable if committed else high_watermark
             start = partition.log.log_start_offset
@@ -316,10 +317,10 @@ class _Fetch:
         if diverging is not None:
             data.diverging_epoch = EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.end_offset)
             return data
-        if self._request.rack_id and replicas.selects_by_rack:
-            preferred = replicas.preferred_replica(partition, self._request.rack_id, wanted.fetch_offset)
-            if preferred is not None:
-                data.preferred_read_replica = preferred
+        if self._request.rack_id and preferred.selects_by_rack:
+            node_id = preferred.preferred_replica(partition, self._request.rack_id, wanted.fetch_offset)
+            if node_id is not None:
+                data.preferred_read_replica = node_id
                 return data
         upper = data.last_stable_offset if committed else data.high_watermark
         self._find_in_log(partition, wanted, data, left, upper)
@@ -329,7 +330,7 @@ class _Fetch:
         """Where the reader's log parts from this one. Raises OffsetOutOfRange."""
         if wanted.fetch_offset < partition.log.log_start_offset:
             raise errors.OffsetOutOfRange()
-        own = self._node.replicas.end_offset_for_epoch(partition, wanted.last_fetched_epoch)
+        own = partition.end_offset_for_epoch(wanted.last_fetched_epoch)
         return find_divergence(wanted.last_fetched_epoch, wanted.fetch_offset, own)
 
     def _describe(self, partition: Partition, committed: bool) -> PartitionData:

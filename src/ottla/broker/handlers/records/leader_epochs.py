@@ -45,15 +45,15 @@ async def offset_for_leader_epoch(
 def _answer(node: Node, replica_id: int, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
         if replica_id == DEBUGGING_CONSUMER:
-            partition = node.replicas.replica(topic, wanted.partition)
+            partition = node.partitions.replica(topic, wanted.partition)
         else:
-            partition = node.replicas.partition(topic, wanted.partition)
-        node.replicas.check_leader_epoch(partition, wanted.current_leader_epoch)
+            partition = node.partitions.partition(topic, wanted.partition)
+        partition.check_leader_epoch(wanted.current_leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(
             error_code=error.code, partition=wanted.partition, leader_epoch=-1, end_offset=-1
         )
-    epoch, end_offset = node.replicas.end_offset_for_epoch(partition, wanted.leader_epoch)
+    epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
     return EpochEndOffset(error_code=0, partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)
 
 

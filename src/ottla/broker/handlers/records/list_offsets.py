@@ -32,7 +32,7 @@ from ottla.storage.errors import StorageError
 
 if TYPE_CHECKING:
     from ottla.broker.handlers.node import Node
-    from ottla.broker.replication.replica_manager import ReplicaManager
+    from ottla.broker.replication.timestamp_lookup import TimestampLookup
 
 log = logging.getLogger("ottla.broker")
 
@@ -97,17 +97,17 @@ async def _answer(
     ):
         return _failed(wanted.partition_index, ErrorCode.UNSUPPORTED_VERSION)
     if request.replica_id == DEBUGGING_CONSUMER:
-        partition = node.replicas.replica(topic, wanted.partition_index)
+        partition = node.partitions.replica(topic, wanted.partition_index)
     else:
-        partition = node.replicas.partition(topic, wanted.partition_index)
-    node.replicas.check_leader_epoch(partition, wanted.current_leader_epoch)
+        partition = node.partitions.partition(topic, wanted.partition_index)
+    partition.check_leader_epoch(wanted.current_leader_epoch)
     if request.replica_id != CONSUMER:
         limit = partition.log.log_end_offset
     elif request.isolation_level == READ_COMMITTED:
         limit = partition.last_stable_offset
     else:
         limit = partition.high_watermark
-    offset, timestamp, epoch = await _find(node.replicas, partition, wanted.timestamp, limit)
+    offset, timestamp, epoch = await _find(node.replication.timestamps, partition, wanted.timestamp, limit)
     unsettled = request.replica_id == CONSUMER and not partition.leader.settled
     if unsettled and (wanted.timestamp == LATEST or (offset < 0 and wanted.timestamp not in TIERED)):
         if context.api_version >= FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE:
@@ -123,7 +123,7 @@ async def _answer(
 
 
 async def _find(
-    replicas: ReplicaManager, partition: Partition, timestamp: int, limit: int
+    timestamps: TimestampLookup, partition: Partition, timestamp: int, limit: int
 ) -> tuple[int, int, int]:
     """(offset, timestamp, leader epoch) of what `timestamp` asks for; -1 for what is not there."""
     stored = partition.log
@@ -134,7 +134,7 @@ async def _find(
         return start, -1, stored.epoch_at(start) if start < stored.log_end_offset else partition.leader_epoch
     if timestamp in TIERED:
         return -1, -1, -1
-    found = await replicas.find_by_timestamp(partition, None if timestamp == MAX_TIMESTAMP else timestamp)
+    found = await timestamps.find(partition, None if timestamp == MAX_TIMESTAMP else timestamp)
     if found is None or (found.offset >= limit):
         return -1, -1, -1
     return found.offset, found.timestamp, found.leader_epoch

@@ -41,7 +41,7 @@ from ottla.broker.network.connection import CloseConnection, Reply
 from ottla.broker.network.context import RequestContext
 from ottla.broker.network.replies import frame_reply
 from ottla.broker.network.turns import PARTS_A_LOOK, SLICE_SECONDS
-from ottla.broker.replication.replica_manager import ACKS_ALL, Appended, CheckedBatch, Uncommitted
+from ottla.broker.replication.produced_appends import ACKS_ALL, Appended, CheckedBatch, Uncommitted
 from ottla.core.decisions.topic_names import ADMIN_CLIENT_ID, is_internal
 from ottla.protocol import single_partition_produce
 from ottla.protocol.apis import ApiKey
@@ -216,14 +216,14 @@ async def _append_patiently(
         return _append(node, context, part, verified)
     except HeavyBatch:
         assert records is not None
-    replicas = node.replicas
+    partitions = node.partitions
     zstd_allowed = context.api_version >= FIRST_VERSION_WITH_ZSTD
     try:
         if isinstance(topic, UUID):
-            partition = replicas.partition_by_id(topic, index)
+            partition = partitions.partition_by_id(topic, index)
         else:
-            partition = replicas.partition(topic, index)
-        checked = await replicas.check_produced(partition, records, zstd_allowed=zstd_allowed)
+            partition = partitions.partition(topic, index)
+        checked = await node.produced_appends.check_produced(partition, records, zstd_allowed=zstd_allowed)
     except (KafkaError, ProtocolError) as error:
         return _refused(index, error)
     if partition.topic_id not in node.image.topics_by_id:
@@ -344,17 +344,17 @@ def _append(
         code = ErrorCode.INVALID_REQUIRED_ACKS if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return _failed(index, code, None)
     try:
-        partition = node.replicas.partition(topic, index)
+        partition = node.partitions.partition(topic, index)
         if verified is not None and verified.error is not None:
             return _failed(index, verified.error, verified.message)
         if is_internal(topic) and context.client_id != ADMIN_CLIENT_ID:
             return _failed(index, ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is the cluster's own")
         zstd_allowed = context.api_version >= FIRST_VERSION_WITH_ZSTD
         if verified is None:
-            return node.replicas.append_produced(
+            return node.produced_appends.append_produced(
                 partition, records, zstd_allowed=zstd_allowed, checked=checked, acks=acks
             )
-        return node.replicas.append_produced(
+        return node.produced_appends.append_produced(
             partition,
             records,
             zstd_allowed=zstd_allowed,

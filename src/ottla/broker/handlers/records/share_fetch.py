@@ -254,7 +254,7 @@ class _ShareFetchRequest(NamedTuple):
             if request.share_acquire_mode == AcquireMode.RECORD_LIMIT
             else AcquireMode.BATCH_OPTIMIZED,
         )
-        max_bytes = min(request.max_bytes, self.node.replicas.fetch_max_bytes)
+        max_bytes = min(request.max_bytes, self.node.replication.settings.fetch_max_bytes)
         limits = FetchLimits(
             min(request.min_bytes, max_bytes), max_bytes, self.shared.reads_committed(session.key.group_id)
         )

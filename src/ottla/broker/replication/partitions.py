@@ -1,0 +1,120 @@
+"""The partitions that this broker holds, found by topic name or id; those that it leads are kept apart.
+
+Every produce and fetch begins here, so a look-up that succeeds is two steps in dictionaries and reads no
+metadata. One that fails asks the metadata for the reason: the client learns whether to look for another
+leader or for the topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from ottla.broker.replication.partition import Partition
+from ottla.protocol.errors import NotLeaderOrFollower, UnknownTopicId, UnknownTopicOrPartition
+
+if TYPE_CHECKING:
+    from ottla.broker.parts import Cluster
+
+_NOTHING: Mapping[int, Partition] = {}
+
+
+class Partitions:
+    """All partitions with a replica on this broker. Iteration gives every one of them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._held: dict[str, dict[int, Partition]] = {}
+        self._held_by_id: dict[UUID, dict[int, Partition]] = {}
+        self._led: dict[str, dict[int, Partition]] = {}
+        self._led_by_id: dict[UUID, dict[int, Partition]] = {}
+        self._serves_followed = False
+
+    # -- look-up ------------------------------------------------------------------------------------
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """The partition as its leader. Raises UnknownTopicOrPartition or NotLeaderOrFollower."""
+        try:
+            return self._led[topic][index]
+        except KeyError:
+            pass
+        known = self._cluster.image.topics.get(topic)
+        if known is None or index not in known.partitions:
+            raise UnknownTopicOrPartition()
+        raise NotLeaderOrFollower()
+
+    def partition_by_id(self, topic_id: UUID, index: int) -> Partition:
+        """Like `partition`. Raises UnknownTopicId when no topic has that id."""
+        try:
+            return self._led_by_id[topic_id][index]
+        except KeyError:
+            pass
+        known = self._cluster.image.topics_by_id.get(topic_id)
+        if known is None:
+            raise UnknownTopicId()
+        return self.partition(known.name, index)
+
+    def replica(self, topic: str | UUID, index: int) -> Partition:
+        """The partition, led or followed here (KIP-392). Raises as `partition` and `partition_by_id`."""
+        by_index = (self._held_by_id if isinstance(topic, UUID) else self._held).get(topic)  # type: ignore[arg-type]
+        held = None if by_index is None else by_index.get(index)
+        if held is not None and self._serves_followed:
+            return held
+        if isinstance(topic, UUID):
+            return self.partition_by_id(topic, index)
+        return self.partition(topic, index)
+
+    def __iter__(self) -> Iterator[Partition]:
+        for by_index in self._held.values():
+            yield from by_index.values()
+
+    def held(self, topic: str, index: int) -> Partition | None:
+        """The partition if a replica of it is open here, whatever its role."""
+        return self._held.get(topic, _NOTHING).get(index)
+
+    def of_topic(self, topic: str) -> Collection[Partition]:
+        """The topic's partitions that are open here."""
+        return self._held.get(topic, _NOTHING).values()
+
+    def of_topic_id(self, topic_id: UUID) -> list[Partition]:
+        """The same of the topic with an id."""
+        return list(self._held_by_id.get(topic_id, _NOTHING).values())
+
+    def led_by_topic(self) -> Iterator[list[Partition]]:
+        """The partitions that this broker leads, topic by topic; roles may change between two topics."""
+        for by_index in list(self._led.values()):
+            yield list(by_index.values())
+
+    # -- changes, by the roles alone ----------------------------------------------------------------
+
+    def serve_followed(self) -> None:
+        """The broker has taken its roles: consumers may read from followers from now on."""
+        self._serves_followed = True
+
+    def add(self, partition: Partition) -> None:
+        """A replica was opened."""
+        self._held.setdefault(partition.topic, {})[partition.index] = partition
+        self._held_by_id.setdefault(partition.topic_id, {})[partition.index] = partition
+
+    def lead(self, partition: Partition) -> None:
+        """This broker leads the partition now."""
+        self._led.setdefault(partition.topic, {})[partition.index] = partition
+        self._led_by_id.setdefault(partition.topic_id, {})[partition.index] = partition
+
+    def resign(self, partition: Partition) -> None:
+        """This broker leads the partition no more."""
+        self._led.get(partition.topic, {}).pop(partition.index, None)
+        self._led_by_id.get(partition.topic_id, {}).pop(partition.index, None)
+
+    def remove(self, partition: Partition) -> None:
+        """The replica is gone from here."""
+        self._held.get(partition.topic, {}).pop(partition.index, None)
+        self._held_by_id.get(partition.topic_id, {}).pop(partition.index, None)
+
+    def forget_topic(self, topic_id: UUID, name: str) -> None:
+        """A topic is deleted, and its partitions are removed."""
+        for by_id in (self._held_by_id, self._led_by_id):
+            by_id.pop(topic_id, None)
+        for by_name in (self._held, self._led):
+            by_name.pop(name, None)

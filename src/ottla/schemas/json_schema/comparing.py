@@ -1,0 +1,55 @@
+"""What the rules for objects and arrays use of a comparison of two schemas, which in turn uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+from ottla.schemas.json_schema.findings import Entry, Findings
+from ottla.schemas.json_schema.patterns import Patterns
+from ottla.schemas.json_schema.views import SchemaValue, Sum, View
+
+
+class Comparing(Protocol):
+    """Compares subschemas of two documents. All that walks raises the errors of its effort (`spend`)."""
+
+    @property
+    def patterns(self) -> Patterns:
+        """The regular expressions of both documents, compiled."""
+        ...
+
+    def spend(self, steps: int = 1) -> None:
+        """Count steps that come next."""
+        ...
+
+    def differences(self, old: SchemaValue, new: SchemaValue) -> Findings:
+        """What differs from `old` to `new`, at places within them."""
+        ...
+
+    def is_compatible(self, old: SchemaValue, new: SchemaValue) -> bool:
+        """Whether all differences are compatible."""
+        ...
+
+    def is_unrestricted(self, schema: SchemaValue) -> bool:
+        """Whether every value fits the schema."""
+        ...
+
+    def view(self, schema: Mapping[str, Any]) -> View:
+        """`schema` taken apart."""
+        ...
+
+    def targets_of(self, schema: SchemaValue) -> tuple[SchemaValue, ...]:
+        """The schemas that its references mean."""
+        ...
+
+    def keyword_differences(self, old: View, new: View, keyword: str) -> Iterator[Entry]:
+        """What differs between the subschemas under a keyword that either may lack."""
+        ...
+
+    def are_same(self, left: SchemaValue, right: SchemaValue) -> bool:
+        """Whether two schemas say the same in the same words, annotations and order of keywords apart."""
+        ...
+
+    def are_same_sums(self, left: Sum, right: Sum) -> bool:
+        """Whether two sums have the same subschemas, one by one."""
+        ...
