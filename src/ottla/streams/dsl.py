@@ -39,22 +39,18 @@ from ottla.streams.operators.windows import (
     TumblingWindows,
     Windows,
 )
-from ottla.streams.plan import topology as nodes
-from ottla.streams.plan.internal_formats import as_format
+from ottla.streams.plan.internal_formats import as_formats
+from ottla.streams.plan.node import Node, Start, Topics, TopologyError
+from ottla.streams.plan.nodes.aggregate import Aggregates, Emit, NativeAggregate
+from ottla.streams.plan.nodes.join import GlobalJoin, StreamJoin
+from ottla.streams.plan.nodes.keyed import Grace, Keyed, KeyedOutput, TypeOf
+from ottla.streams.plan.nodes.sink import ToSpark, ToTopic
+from ottla.streams.plan.nodes.source import GlobalTable as GlobalTableNode
+from ottla.streams.plan.nodes.source import Source
+from ottla.streams.plan.nodes.stateless import Becomes, Changes, Filter, FlatMap, Map, Merge, Peek
 from ottla.streams.plan.records import Expression, Joiner, PythonFunction, PythonRecord, Record
 from ottla.streams.plan.table_nodes import changes_by_group, foreign_key_join, grouped_aggregate
-from ottla.streams.plan.topology import (
-    Aggregates,
-    Emit,
-    Keyed,
-    Materialized,
-    NativeAggregate,
-    Node,
-    Start,
-    Topology,
-    TopologyError,
-    TypeOf,
-)
+from ottla.streams.plan.topology import Materialized, Topology
 from ottla.streams.plan.windowed_tables import suppressed
 
 if TYPE_CHECKING:
@@ -82,7 +78,7 @@ class Streams:
         self.name = name
         self._names: set[str] = set()
         self._numbers = 0
-        self._sinks: list[nodes.ToTopic | nodes.ToSpark] = []
+        self._sinks: list[Node] = []
         self._materialized: list[Materialized] = []
 
     # Sources
@@ -119,9 +115,8 @@ class Streams:
         self, topic: str, *, key: FormatOrType = bytes, value: FormatOrType = bytes, name: str | None = None
     ) -> GlobalTable:
         """A topic as a table that is whole on every machine, for `Stream.join_global`."""
-        return GlobalTable(
-            nodes.GlobalTable(self._named(name, "global-table"), topic, as_format(key), as_format(value))
-        )
+        named = self._named(name, "global-table")
+        return GlobalTable(GlobalTableNode(named, topic, as_formats(key, value)))
 
     # Running
 
@@ -186,13 +181,11 @@ class Streams:
         name: str | None,
         *,
         table: bool,
-    ) -> nodes.Source:
+    ) -> Source:
         if (pattern is None) == (not topics):
             raise TopologyError("a stream has topics or a pattern, one of both")
         name = self._named(name, "table" if table else "stream")
-        return nodes.Source(
-            name, topics, pattern, as_format(key), as_format(value), _start(start), timestamp, table
-        )
+        return Source(name, Topics(topics, pattern), as_formats(key, value), _start(start), timestamp, table)
 
     def _named(self, name: str | None, kind: str) -> str:
         self._numbers += 1
@@ -243,11 +236,11 @@ class Stream(Previewed):
 
     def filter(self, predicate: Expression, *, name: str | None = None) -> Stream:
         """Only the records for which `predicate` is true."""
-        return self._add(nodes.Filter(self._app._named(name, "filter"), self._node, predicate))
+        return self._add(Filter(self._app._named(name, "filter"), self._node, predicate))
 
     def filter_not(self, predicate: Expression, *, name: str | None = None) -> Stream:
         """Only the records for which `predicate` is false (or null)."""
-        return self._add(nodes.Filter(self._app._named(name, "filter"), self._node, predicate, negated=True))
+        return self._add(Filter(self._app._named(name, "filter"), self._node, predicate, negated=True))
 
     def map(
         self,
@@ -260,9 +253,8 @@ class Stream(Previewed):
     ) -> Stream:
         """Another key, value or headers, by an expression each; or `both`, a Python function that returns a
         struct of `key` and `value`."""
-        return self._add(
-            nodes.Map(self._app._named(name, "map"), self._node, key, value, both, headers, keeps_table=False)
-        )
+        changes = Changes(key, value, both, headers)
+        return self._add(Map(self._app._named(name, "map"), self._node, changes, Becomes.STREAM))
 
     def map_values(self, value: Expression, *, name: str | None = None) -> Stream:
         """Another value for each record; the key stays, and with it the partition."""
@@ -274,11 +266,11 @@ class Stream(Previewed):
 
     def flat_map(self, records: Expression, *, name: str | None = None) -> Stream:
         """Any number of records for each: an array of `record(key, value)`."""
-        return self._add(nodes.FlatMap(self._app._named(name, "flat-map"), self._node, records, True))
+        return self._add(FlatMap(self._app._named(name, "flat-map"), self._node, records, True))
 
     def flat_map_values(self, values: Expression, *, name: str | None = None) -> Stream:
         """Any number of values for each record, under its key: an array."""
-        return self._add(nodes.FlatMap(self._app._named(name, "flat-map"), self._node, values, False))
+        return self._add(FlatMap(self._app._named(name, "flat-map"), self._node, values, False))
 
     def branch(self, **predicates: Expression) -> dict[str, Stream]:
         """A stream for each predicate; a record goes to the first that holds, or, if there is none, nowhere.
@@ -297,11 +289,11 @@ class Stream(Previewed):
     def merge(self, *others: Stream, name: str | None = None) -> Stream:
         """The records of this and the other streams, in no order between them."""
         inputs = (self._node, *(other._node for other in others))
-        return self._add(nodes.Merge(self._app._named(name, "merge"), inputs))
+        return self._add(Merge(self._app._named(name, "merge"), inputs))
 
     def peek(self, action: Callable[[PythonRecord], None], *, name: str | None = None) -> Stream:
         """The same records; `action` is called with each, again when a batch is repeated."""
-        return self._add(nodes.Peek(self._app._named(name, "peek"), self._node, action))
+        return self._add(Peek(self._app._named(name, "peek"), self._node, action))
 
     # To tables
 
@@ -315,7 +307,7 @@ class Stream(Previewed):
 
     def to_table(self, *, name: str | None = None) -> Table:
         """The records as changes of a table: the last value of each key, a null value deletes it."""
-        return Table(self._app, nodes.Map(self._app._named(name, "to-table"), self._node, makes_table=True))
+        return Table(self._app, Map(self._app._named(name, "to-table"), self._node, Changes(), Becomes.TABLE))
 
     # Joins
 
@@ -372,7 +364,7 @@ class Stream(Previewed):
     ) -> Stream:
         """Each record with a global table's value; `key` gives the table's key for a record."""
         named = self._app._named(name, "join-global")
-        return self._add(nodes.GlobalJoin(named, self._node, table.node, key, JoinKind.INNER, joiner))
+        return self._add(GlobalJoin(named, self._node, table.node, key, JoinKind.INNER, joiner))
 
     def left_join_global(
         self,
@@ -384,7 +376,7 @@ class Stream(Previewed):
     ) -> Stream:
         """As `join_global`; records without a partner come with null."""
         named = self._app._named(name, "join-global")
-        return self._add(nodes.GlobalJoin(named, self._node, table.node, key, JoinKind.LEFT, joiner))
+        return self._add(GlobalJoin(named, self._node, table.node, key, JoinKind.LEFT, joiner))
 
     # Processors
 
@@ -403,10 +395,8 @@ class Stream(Previewed):
                 self._app._named(name, "process"),
                 (self._node,),
                 operator,
-                key,
-                value,
-                table=False,
-                watermark_grace_ms=0,
+                KeyedOutput(key, value, table=False),
+                Grace(0),
             )
         )
 
@@ -423,7 +413,7 @@ class Stream(Previewed):
     ) -> None:
         """Write to a topic, exactly once. `topic` may be an expression: each record's own topic."""
         named = self._app._named(name, "to")
-        sink = nodes.ToTopic(named, self._node, topic, as_format(key), as_format(value), partition)
+        sink = ToTopic(named, self._node, topic, as_formats(key, value), partition)
         self._app._sinks.append(sink)
 
     def through(
@@ -440,7 +430,7 @@ class Stream(Previewed):
 
     def to_spark(self, writer: Callable[[DataFrame], DataStreamWriter], *, name: str | None = None) -> None:
         """Write to any of Spark's sinks: `writer` gets the frame (key, value, timestamp, headers…)."""
-        self._app._sinks.append(nodes.ToSpark(self._app._named(name, "to-spark"), self._node, writer))
+        self._app._sinks.append(ToSpark(self._app._named(name, "to-spark"), self._node, writer))
 
     def print(self, *, name: str | None = None) -> None:
         """Write to standard output, for a look."""
@@ -453,7 +443,7 @@ class Stream(Previewed):
         self, other: Stream, joiner: Joiner | None, windows: JoinWindows, kind: JoinKind, name: str | None
     ) -> Stream:
         named = self._app._named(name, "join")
-        return self._add(nodes.StreamJoin(named, self._node, other._node, windows, kind, joiner))
+        return self._add(StreamJoin(named, self._node, other._node, windows, kind, joiner))
 
     def _join_table(
         self,
@@ -468,10 +458,8 @@ class Stream(Previewed):
             self._app._named(name, "join-table"),
             (table._node, self._node),
             StreamTableJoin(kind is JoinKind.LEFT, grace_ms),
-            TypeOf.KEY,
-            TypeOf.PAIR_STREAM_FIRST,
-            table=False,
-            watermark_grace_ms=None if grace_ms is None else 0,
+            KeyedOutput(TypeOf.KEY, TypeOf.PAIR_STREAM_FIRST, table=False),
+            None if grace_ms is None else Grace(0),
         )
         return self._add(_joined(self._app, keyed, joiner))
 
@@ -561,7 +549,7 @@ class GroupedStream:
         if not self._is_native(emit):
             raise TopologyError(f"{function}() over these windows needs aggregate() with a Python function")
 
-        mapped = nodes.Map(self._app._named(None, "map"), self._node, value=value, keeps_table=False)
+        mapped = Map(self._app._named(None, "map"), self._node, Changes(value=value), Becomes.STREAM)
 
         def aggregates(record: Record) -> Mapping[str, Column]:
             from pyspark.sql import functions
@@ -580,14 +568,13 @@ class GroupedStream:
     def _keyed(self, aggregation: Aggregation, returns: Any, emit: Emit, name: str | None) -> Table:
         if emit is Emit.WINDOW_CLOSE and self._windows is None:
             raise TopologyError("only windows close: emit=WINDOW_CLOSE needs windowed_by()")
+        key_type = TypeOf.KEY if self._windows is None else TypeOf.WINDOWED_KEY
         node = Keyed(
             self._app._named(name, "aggregate"),
             (self._node,),
             _aggregate_operator(aggregation, self._windows, emit_on_close=emit is Emit.WINDOW_CLOSE),
-            TypeOf.KEY if self._windows is None else TypeOf.WINDOWED_KEY,
-            returns,
-            table=True,
-            windows=self._windows,
+            KeyedOutput(key_type, returns, table=True),
+            self._windows,
         )
         return Table(self._app, node)
 
@@ -601,20 +588,22 @@ class Table(Previewed):
 
     def filter(self, predicate: Expression, *, name: str | None = None) -> Table:
         """Only the rows for which `predicate` is true: rows that no longer fit are deleted."""
-        return Table(self._app, nodes.Filter(self._app._named(name, "filter"), self._node, predicate))
+        return Table(self._app, Filter(self._app._named(name, "filter"), self._node, predicate))
 
     def filter_not(self, predicate: Expression, *, name: str | None = None) -> Table:
         """Only the rows for which `predicate` is not true."""
         named = self._app._named(name, "filter")
-        return Table(self._app, nodes.Filter(named, self._node, predicate, negated=True))
+        return Table(self._app, Filter(named, self._node, predicate, negated=True))
 
     def map_values(self, value: Expression, *, name: str | None = None) -> Table:
         """Another value for each row; deletions stay deletions."""
-        return Table(self._app, nodes.Map(self._app._named(name, "map"), self._node, value=value))
+        return Table(
+            self._app, Map(self._app._named(name, "map"), self._node, Changes(value=value), Becomes.SAME)
+        )
 
     def to_stream(self, *, key: Expression | None = None, name: str | None = None) -> Stream:
         """The changes of the table as records; `key` gives them another key."""
-        node = nodes.Map(self._app._named(name, "to-stream"), self._node, key=key, keeps_table=False)
+        node = Map(self._app._named(name, "to-stream"), self._node, Changes(key=key), Becomes.STREAM)
         return Stream(self._app, node)
 
     def to(
@@ -701,10 +690,8 @@ class Table(Previewed):
                 self._app._named(name, "suppress"),
                 (node,),
                 operator,
-                TypeOf.KEY,
-                TypeOf.VALUE,
-                table=True,
-                watermark_grace_ms=0,
+                KeyedOutput(TypeOf.KEY, TypeOf.VALUE, table=True, same_rows=True),
+                Grace(0),
             ),
         )
 
@@ -713,9 +700,7 @@ class Table(Previewed):
             self._app._named(name, "join-tables"),
             (self._node, other._node),
             TableTableJoin(kind),
-            TypeOf.KEY,
-            TypeOf.PAIR,
-            table=True,
+            KeyedOutput(TypeOf.KEY, TypeOf.PAIR, table=True),
         )
         return Table(self._app, _joined(self._app, keyed, joiner))
 
@@ -771,7 +756,7 @@ class GroupedTable:
 class GlobalTable:
     """A topic as a table on every machine; streams are joined with it by `Stream.join_global`."""
 
-    def __init__(self, node: nodes.GlobalTable) -> None:
+    def __init__(self, node: GlobalTableNode) -> None:
         self.node = node
 
 
@@ -794,7 +779,7 @@ def _joined(app: Streams, keyed: Keyed, joiner: Joiner | None) -> Node:
     if joiner is None:
         return keyed
     value = functools.partial(_join_pair, joiner)
-    return nodes.Map(app._named(None, "joiner"), keyed, value=value)
+    return Map(app._named(None, "joiner"), keyed, Changes(value=value), Becomes.SAME)
 
 
 def _join_pair(joiner: Joiner, record: Record) -> Column:

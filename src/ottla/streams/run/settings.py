@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from ottla.client.access import ClusterAccess
 from ottla.pipeline.query.realtime import Wanted
 
 BOOTSTRAP_ENVIRONMENT: Final = "OTTLA_BOOTSTRAP"
@@ -64,7 +65,7 @@ class StreamsSettings:
     def grouped(self) -> RunSettings:
         """The same for the steps of a start."""
         return RunSettings(
-            Place(self.bootstrap, self.client_options, self.state, self.dead_letters),
+            Place(ClusterAccess(self.bootstrap, self.client_options), self.state, self.dead_letters),
             SparkChoice(self.master, self.partitions, self.driver_memory, self.spark_properties),
             Pace(
                 self.trigger_interval_ms,
@@ -82,10 +83,18 @@ class StreamsSettings:
 class Place:
     """Where the application's records and state are."""
 
-    bootstrap: str
-    client_options: Mapping[str, str]
+    cluster: ClusterAccess
     state: Path
     dead_letters: str | None
+
+    @property
+    def bootstrap(self) -> str:
+        return self.cluster.bootstrap
+
+    @property
+    def client_options(self) -> Mapping[str, str]:
+        """The properties that every client of the cluster gets, in librdkafka's names."""
+        return self.cluster.properties
 
 
 @dataclass(frozen=True, slots=True)
