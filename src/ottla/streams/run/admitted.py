@@ -20,7 +20,7 @@ from ottla.streams.compile.query_facts import mode_of
 from ottla.streams.plan.node import Node
 from ottla.streams.plan.planner import PlannedQuery, reads_of
 from ottla.streams.run.context import RunContext
-from ottla.streams.run.settings import RunSettings
+from ottla.streams.run.settings import StreamsSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def admit(context: RunContext, name: str, query: PlannedQuery, mode: Mode | None
     return Admitted(name, query, mode, context.runner.admit(spec))
 
 
-def kafka_source(source: Node, settings: RunSettings, mode: Mode | None = None) -> KafkaSource:
+def kafka_source(source: Node, settings: StreamsSettings, mode: Mode | None = None) -> KafkaSource:
     """What Spark reads for a source."""
     reads = reads_of(source)
     start: SourceStart = EARLIEST
@@ -85,10 +85,10 @@ def kafka_source(source: Node, settings: RunSettings, mode: Mode | None = None) 
             start = FromTimestamp(settings.beginning.replay_from_ms)
     flowing = mode is not None and mode.kind is ModeKind.REAL_TIME
     return KafkaSource(
-        settings.place.bootstrap,
+        settings.place.cluster.bootstrap,
         reads.topics.names,
         reads.topics.pattern,
         start,
         max_offsets_per_trigger=None if flowing else settings.pace.batch_records,
-        client_options=settings.place.client_options,
+        client_options=settings.place.cluster.properties,
     )

@@ -31,7 +31,7 @@ def inputs_of(
     for table in admitted.query.global_tables:
         # The whole topic, as it is when a batch reads it.
         topics = reads_of(table).topics
-        whole = KafkaSource(place.bootstrap, topics.names, client_options=place.client_options)
+        whole = KafkaSource(place.cluster.bootstrap, topics.names, client_options=place.cluster.properties)
         with naming(table):
             frames[table] = read_batch(context.spark, whole, cluster=context.cluster)
     return QueryInputs(frames, types, heartbeats, place.dead_letters)

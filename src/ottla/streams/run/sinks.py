@@ -29,12 +29,12 @@ def writer_of(context: RunContext, admitted: Admitted, compiled: Compiled) -> Da
     _check_sink(context, admitted.name)
     return write_exactly_once(
         _without_constants(query, compiled.written.frame, place.dead_letters),
-        bootstrap=place.bootstrap,
+        bootstrap=place.cluster.bootstrap,
         query_name=admitted.name,
         topic=_topic_of_marks(query, place),
         source_topic=next(iter(query.topics_read), None),
         output_mode=compiled.written.output_mode,
-        client_options=place.client_options,
+        client_options=place.cluster.properties,
     )
 
 
@@ -47,10 +47,10 @@ def dead_letter_writer(context: RunContext, admitted: Admitted, compiled: Compil
     _check_sink(context, admitted.name)
     return write_exactly_once(
         first,
-        bootstrap=place.bootstrap,
+        bootstrap=place.cluster.bootstrap,
         query_name=admitted.name,
         topic=_topic_of_marks(admitted.query, place),
-        client_options=place.client_options,
+        client_options=place.cluster.properties,
     )
 
 
@@ -68,10 +68,10 @@ def _check_sink(context: RunContext, name: str) -> None:
     checkpoint = checkpoint_of(context, name)
     if checkpoint is not None and not context.settings.beginning.forget_lost_state:
         check_sink(
-            place.bootstrap,
+            place.cluster.bootstrap,
             name,
             checkpoint.query_id,
-            client_options=place.client_options,
+            client_options=place.cluster.properties,
             begun_ms=checkpoint.unfinished_batch_ms,
         )
 

@@ -43,7 +43,7 @@ class Watchers:
         place = self.context.settings.place
         topic = heartbeat_topic(self.context.name, query.name)
         self.context.cluster.ensure_topics([topic])
-        return heartbeats(self.context.spark, place.bootstrap, topic.name, place.client_options)
+        return heartbeats(self.context.spark, place.cluster.bootstrap, topic.name, place.cluster.properties)
 
     def start_heartbeat(self, query: PlannedQuery, started: PipelineQuery) -> None:
         """Send heartbeats to a query that has them for a source."""
