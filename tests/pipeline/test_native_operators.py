@@ -19,12 +19,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from ottla.client.cluster import KafkaCluster, Topic
 from ottla.pipeline.query.source import KafkaSource, read_batch, read_stream
 from ottla.streams.compile import native_aggregate, native_join
+from ottla.streams.operators.join_kind import JoinKind
 from ottla.streams.operators.windows import JoinWindows, SlidingWindows, TumblingWindows, Windows
 from ottla.streams.plan.node import TopologyError
 from ottla.streams.plan.nodes.aggregate import Emit, NativeAggregate
 from ottla.streams.plan.nodes.join import GlobalJoin, StreamJoin
 from ottla.streams.plan.records import Record
-from ottla.streams.plan.topology import JoinKind
 from ottla.streams.run.global_snapshots import GlobalSnapshot, GlobalSnapshots
 from ottla.streams.run.heartbeat import Heartbeat, heartbeat_topic, heartbeats
 from support.pipeline.spark_batches import one_task_each, run, stream_of

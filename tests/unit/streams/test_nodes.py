@@ -141,7 +141,7 @@ class Sampled:
 def test_a_kind_of_node_that_the_house_does_not_know_is_planned_and_described() -> None:
     app = Streams("unknown")
     counts = app.stream("in", name="in").group_by_key().count(name="counts").to_stream(name="counted")
-    sampled = type(counts)(app, Sampled("sampled", counts._node))
+    sampled = type(counts)(counts._building, Sampled("sampled", counts._node))
     sampled.group_by_key().count(name="again").to("out", name="out")
 
     first, second = described(app.topology()).queries
