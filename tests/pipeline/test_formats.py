@@ -21,8 +21,12 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from ottla.pipeline import formats
 from ottla.pipeline.formats import Format
-from ottla.streams.compile.stateless import read_source
-from ottla.streams.plan.topology import Source, Start
+from ottla.streams.compile.given import Given
+from ottla.streams.compile.inputs import QueryInputs
+from ottla.streams.compile.poison import DeadLetters
+from ottla.streams.compile.reading import source as read_source
+from ottla.streams.plan.node import Formats, Start, Topics
+from ottla.streams.plan.nodes.source import Source
 
 pytestmark = pytest.mark.spark
 UNUSED = "a topic"
@@ -255,13 +259,14 @@ def test_windowed_keys_are_those_of_kafka_streams(spark: SparkSession) -> None:
 def test_a_record_is_parsed_once_whatever_follows(spark: SparkSession, dead_letters: bool) -> None:
     """Spark copies a filter's columns below what makes them; a record's JSON would be parsed again there."""
     value = formats.json("user STRING, n INT")
-    source = Source("in", ("t",), None, formats.TEXT, value, Start(), None, table=False)
+    source = Source("in", Topics(("t",)), Formats(formats.TEXT, value), Start(), None, table=False)
     raw = spark.createDataFrame(
         [(b"k", b'{"user": "a", "n": 4}', "t", 0, 1, dt.datetime(2025, 6, 1, tzinfo=dt.UTC), None)],
         "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP,"
         " headers ARRAY<STRUCT<key: STRING, value: BINARY>>",
     )
-    frame = read_source(source, raw, source.key, source.value, dead_letters=dead_letters)
+    poison = DeadLetters("dead", ("in",)) if dead_letters else None
+    frame = read_source(source, Given((), QueryInputs({source: raw}, {}), poison)).frame
     wanted = frame.where(F.col("value.n") > 3).select("value.user")
 
     plan = wanted._jdf.queryExecution().optimizedPlan().toString()  # type: ignore[operator]

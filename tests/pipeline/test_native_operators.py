@@ -18,17 +18,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ottla.client.cluster import KafkaCluster, Topic
 from ottla.pipeline.query.source import KafkaSource, read_batch, read_stream
-from ottla.streams.compile import native
+from ottla.streams.compile import native_aggregate, native_join
+from ottla.streams.operators.join_kind import JoinKind
 from ottla.streams.operators.windows import JoinWindows, SlidingWindows, TumblingWindows, Windows
+from ottla.streams.plan.node import TopologyError
+from ottla.streams.plan.nodes.aggregate import Emit, NativeAggregate
+from ottla.streams.plan.nodes.join import GlobalJoin, StreamJoin
 from ottla.streams.plan.records import Record
-from ottla.streams.plan.topology import (
-    Emit,
-    GlobalJoin,
-    JoinKind,
-    NativeAggregate,
-    StreamJoin,
-    TopologyError,
-)
 from ottla.streams.run.global_snapshots import GlobalSnapshot, GlobalSnapshots
 from ottla.streams.run.heartbeat import Heartbeat, heartbeat_topic, heartbeats
 from support.pipeline.spark_batches import one_task_each, run, stream_of
@@ -85,7 +81,7 @@ def joined_with(stream: DataFrame, table: DataFrame, kind: JoinKind) -> DataFram
         return record.value
 
     node = GlobalJoin("people", None, None, key, kind, None)  # type: ignore[arg-type]
-    frame = native.global_join(stream, table, node)
+    frame = native_join.global_join(stream, table, node)
     return frame.select("key", F.col("value.left"), F.col("value.right"), "offset")
 
 
@@ -124,7 +120,7 @@ def test_a_global_table_in_memory_follows_its_topic(
     kafka.ensure_topics([Topic(people), Topic(visits)])
     produce(kafka, people, ("ann", "Ann", NOON))
     stream = as_text(read_stream(spark, KafkaSource(kafka.bootstrap, (visits,))))
-    rows = native.global_table_rows(as_text(read_batch(spark, KafkaSource(kafka.bootstrap, (people,)))))
+    rows = native_join.global_table_rows(as_text(read_batch(spark, KafkaSource(kafka.bootstrap, (people,)))))
     snapshot = GlobalSnapshot(people, rows, lambda: kafka.end_positions(people), rest=0)
     failures: list[BaseException] = []
     snapshots = GlobalSnapshots([snapshot], check_ms=20, failed=failures.append)
@@ -159,7 +155,7 @@ def test_windows_close_in_a_pause_and_after_a_restart(
     beats = heartbeat_topic(unique_name, "counts")
     kafka.ensure_topics([Topic(unique_name), beats])
     counts = NativeAggregate("counts", None, TumblingWindows(600, 0), None, False, Emit.WINDOW_CLOSE)  # type: ignore[arg-type]
-    frame = native.aggregate(
+    frame = native_aggregate.aggregate(
         as_text(read_stream(spark, KafkaSource(kafka.bootstrap, (unique_name,)))),
         counts,
         heartbeats(spark, kafka.bootstrap, beats.name),
@@ -242,13 +238,13 @@ def test_who_meets_whom(
     rights = [[Fact("a", 10, 990), Fact("a", 11, 1005), Fact("a", 12, 1006), Fact(None, 13, 1000)]]
     node = StreamJoin("pairs", None, None, JoinWindows(10, 5, 0), kind, None)  # type: ignore[arg-type]
 
-    frame = native.stream_join(
+    frame = native_join.stream_join(
         stream_of(spark, tmp_path / "left", lefts),
         stream_of(spark, tmp_path / "right", rights),
         node,
         stream_of(spark, tmp_path / "beats", lefts, heartbeats=True),
     )
-    ran = run(frame, tmp_path, native.output_mode(node), ["key", "value.left", "value.right"])
+    ran = run(frame, tmp_path, "append", ["key", "value.left", "value.right"])
 
     assert {tuple(row) for batch in ran.rows for row in batch} == expected
 
@@ -260,7 +256,7 @@ def test_a_joiner_gives_the_value_and_one_stream_may_meet_itself(spark: SparkSes
         return left * 10 + right
 
     node = StreamJoin("pairs", None, None, JoinWindows(0, 0, 0), JoinKind.INNER, both)  # type: ignore[arg-type]
-    ran = run(native.stream_join(stream, stream, node, None), tmp_path, "append", ["key", "value"])
+    ran = run(native_join.stream_join(stream, stream, node, None), tmp_path, "append", ["key", "value"])
 
     assert sorted(row.value for batch in ran.rows for row in batch) == [11, 12, 21, 22]
 
@@ -282,7 +278,7 @@ def test_poison_records_pass_a_global_join(spark: SparkSession) -> None:
     frame = spark.createDataFrame(records, columns).withColumns(
         {"headers": F.lit(None), "topic": F.lit("visits"), "partition": F.lit(0)}
     )
-    joined = native.global_join(frame, table, node)
+    joined = native_join.global_join(frame, table, node)
 
     assert sorted(
         (each.offset, each.value and each.value.right, each._error) for each in joined.collect()
@@ -311,4 +307,6 @@ def test_an_aggregate_that_can_not_be_names_its_node(
     frame = stream_of(spark, tmp_path / "facts", [])
 
     with pytest.raises(TopologyError, match=f"^totals: .*{message}"):
-        native.aggregate(frame, NativeAggregate("totals", None, windows, aggregates, False, emit), None)  # type: ignore[arg-type]
+        native_aggregate.aggregate(
+            frame, NativeAggregate("totals", None, windows, aggregates, False, emit), None
+        )  # type: ignore[arg-type]

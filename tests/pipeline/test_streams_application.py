@@ -29,7 +29,8 @@ class Running:
     name: str
     kafka: KafkaCluster
     session: SparkPipelineSession
-    settings: StreamsSettings
+    bootstrap: str
+    state: Path
 
     def topic(self, role: str, partitions: int = 2) -> str:
         """A topic of the test's own."""
@@ -46,11 +47,10 @@ class Running:
 
     def catch_up(self, app: Streams, **changes: object) -> int:
         """Run the application until all that is there now is done; how many dead letters it has counted."""
-        from dataclasses import replace
-
         from ottla.streams.run.application import start
 
-        settings = replace(self.settings, **changes)  # type: ignore[arg-type]
+        given = {"partitions": 2, "until_caught_up": True, **changes}
+        settings = StreamsSettings(self.bootstrap, self.state, **given)  # type: ignore[arg-type]
         with start(app.topology(), settings, session=self.session) as running:
             assert running.await_end(0)
             return sum(query.dead_letters for query in running.queries)
@@ -67,8 +67,8 @@ class Running:
 def running(
     cluster: Cluster, spark_session: SparkPipelineSession, unique_name: str, tmp_path: Path
 ) -> Running:
-    settings = StreamsSettings(cluster.bootstrap, tmp_path / "state", partitions=2, until_caught_up=True)
-    return Running(unique_name, KafkaCluster(cluster.bootstrap), spark_session, settings)
+    kafka = KafkaCluster(cluster.bootstrap)
+    return Running(unique_name, kafka, spark_session, cluster.bootstrap, tmp_path / "state")
 
 
 def number(value: int) -> bytes:

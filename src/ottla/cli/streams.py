@@ -12,7 +12,6 @@ import contextlib
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -162,12 +161,12 @@ def _run(options: argparse.Namespace) -> int:
     shown = _Shown()
     with _live(shown, options), start(app.topology(), settings, on_progress=shown.saw) as running:
         shown.running = running
-        if not settings.until_caught_up:
+        if not settings.pace.until_caught_up:
             _tell_started(running)
         with running.stopping_on_signals():
             running.await_end()
         _tell(f"{app.name} is stopping: the batch that runs is finished first")
-    _tell(f"{app.name} has {'caught up' if settings.until_caught_up else 'stopped'}")
+    _tell(f"{app.name} has {'caught up' if settings.pace.until_caught_up else 'stopped'}")
     return 0
 
 
@@ -201,7 +200,7 @@ def _live(shown: _Shown, options: argparse.Namespace) -> Iterator[None]:
 def _tell_started(running: RunningStreams) -> None:
     count = len(running.queries)
     _tell(
-        f"{running.topology.name} runs on {running.settings.bootstrap}: {count} "
+        f"{running.topology.name} runs on {running.settings.place.cluster.bootstrap}: {count} "
         f"{'query' if count == 1 else 'queries'}, state in {running.directory}; Ctrl-C stops it"
     )
     for name, mode in running.modes.items():
@@ -216,9 +215,10 @@ def _settings(options: argparse.Namespace) -> StreamsSettings:
     from ottla.pipeline.query.realtime import Wanted
     from ottla.streams.run.settings import StreamsSettings
 
+    default = StreamsSettings.from_environment().place
     given: dict[str, Any] = {
-        "bootstrap": options.bootstrap,
-        "state": options.state,
+        "bootstrap": options.bootstrap or default.cluster.bootstrap,
+        "state": options.state or default.state,
         "master": options.master,
         "dead_letters": options.dead_letters,
         "partitions": options.partitions,
@@ -236,8 +236,7 @@ def _settings(options: argparse.Namespace) -> StreamsSettings:
         "until_caught_up": options.until_caught_up,
         "forget_lost_state": options.forget_lost_state,
     }
-    settings = StreamsSettings.from_environment()
-    return replace(settings, **{name: value for name, value in given.items() if value is not None})
+    return StreamsSettings(**{name: value for name, value in given.items() if value is not None})
 
 
 # -- describe ----------------------------------------------------------------------------------------------
@@ -284,12 +283,12 @@ def _reset(options: argparse.Namespace) -> int:
 
     app = None if options.app is None else load_app(options.app, options.name)
     application = options.application if app is None else app.name
-    default = StreamsSettings.from_environment()
+    default = StreamsSettings.from_environment().place
     try:
         planned = plan_reset(
             application,
             None if app is None else app.topology(),
-            options.bootstrap or default.bootstrap,
+            options.bootstrap or default.cluster.bootstrap,
             options.state or default.state,
             begin_ms=_beginning(options),
             client_options=_pairs("--set", options.set),

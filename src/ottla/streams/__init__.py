@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from ottla.streams.dsl import GlobalTable, GroupedStream, GroupedTable, Stream, Streams, Table
     from ottla.streams.operators.processor import Processor, ProcessorContext, ProcessorRecord
     from ottla.streams.operators.windows import hopping, session, sliding, tumbling, within
+    from ottla.streams.plan.node import TopologyError
+    from ottla.streams.plan.nodes.aggregate import Emit
     from ottla.streams.plan.records import PythonRecord, Record, python, record, vectorized
-    from ottla.streams.plan.topology import Emit, TopologyError
     from ottla.streams.run.application import RunningStreams, StreamsError
     from ottla.streams.run.settings import StreamsSettings
 
@@ -53,7 +54,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Emit": "ottla.streams.plan.topology",
+    "Emit": "ottla.streams.plan.nodes.aggregate",
     "GlobalTable": "ottla.streams.dsl",
     "GroupedStream": "ottla.streams.dsl",
     "GroupedTable": "ottla.streams.dsl",
@@ -68,7 +69,7 @@ _HOMES = {
     "StreamsError": "ottla.streams.run.application",
     "StreamsSettings": "ottla.streams.run.settings",
     "Table": "ottla.streams.dsl",
-    "TopologyError": "ottla.streams.plan.topology",
+    "TopologyError": "ottla.streams.plan.node",
     "Wanted": "ottla.pipeline.query.realtime",
     "formats": "ottla.pipeline.formats",
     "hopping": "ottla.streams.operators.windows",

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from ottla.streams.compile import native
+from ottla.streams.compile import native_aggregate, native_join
 from ottla.streams.operators.join_kind import JoinKind
 from ottla.streams.operators.windows import (
     HoppingWindows,
@@ -24,7 +24,8 @@ from ottla.streams.operators.windows import (
     TumblingWindows,
     Windows,
 )
-from ottla.streams.plan.topology import Emit, NativeAggregate, StreamJoin
+from ottla.streams.plan.nodes.aggregate import Emit, NativeAggregate
+from ottla.streams.plan.nodes.join import StreamJoin
 from support.exploration import examples
 from support.pipeline import stream_models as models
 from support.pipeline.spark_batches import one_task_each, run_together, stream_of
@@ -127,9 +128,9 @@ def test_aggregates(
         beats = stream_of(spark, directory / "heartbeats", batches, heartbeats=True)
         frames = {}
         for name, node in nodes.items():
-            frame = native.aggregate(records, node, None if name == "all" else beats)
+            frame = native_aggregate.aggregate(records, node, None if name == "all" else beats)
             columns = [*([F.col("key")] if name == "all" else window), *value, last]
-            frames[name] = frame, native.output_mode(node), columns
+            frames[name] = frame, native_aggregate.output_mode(node), columns
         ran = run_together(frames, directory)
 
     rows = {name: [set(map(tuple, batch)) for batch in each.rows] for name, each in ran.items()}
@@ -167,7 +168,7 @@ def test_stream_joins(spark: SparkSession, lefts: Batches, rights: Batches, wind
         frames = {}
         for kind in JoinKind:
             node = StreamJoin("pairs", None, None, windows, kind, None)  # type: ignore[arg-type]
-            frames[kind.value] = native.stream_join(left, right, node, beats), "append", columns
+            frames[kind.value] = native_join.stream_join(left, right, node, beats), "append", columns
         ran = run_together(frames, directory)
 
     for kind in JoinKind:

@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from ottla.pipeline.query.realtime import Wanted
-from ottla.streams.compile.query_facts import event_time_of, may_meet_poison, mode_of
+from ottla.streams.compile.query_facts import may_meet_poison, mode_of
 from ottla.streams.dsl import Streams
 from ottla.streams.operators.processor import Processor, ProcessorContext, ProcessorRecord
 from ottla.streams.operators.windows import hopping, session, sliding, tumbling, within
+from ottla.streams.plan.node import event_time_of
+from ottla.streams.plan.nodes.aggregate import Emit
 from ottla.streams.plan.planner import PlannedQuery, plan
 from ottla.streams.plan.records import PythonRecord, python, vectorized
-from ottla.streams.plan.topology import Emit, Topology
+from ottla.streams.plan.topology import Topology
 from ottla.streams.plan.windowed_tables import windowed_aggregate
 from ottla.streams.run.fingerprints import fingerprint
 from ottla.streams.run.internal_topics import topic_of

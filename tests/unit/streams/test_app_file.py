@@ -221,7 +221,8 @@ def test_options_become_settings_and_the_rest_stays_as_the_environment_says(
             spark_properties={"spark.ui.enabled": "true"},
         )
     ]
-    assert (seen[0].master, seen[0].until_caught_up) == (default.master, False)
+    assert seen[0].spark.master == default.spark.master
+    assert not seen[0].pace.until_caught_up
 
 
 def test_an_application_runs_until_a_signal_and_says_what_it_does(

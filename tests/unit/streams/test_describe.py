@@ -12,9 +12,10 @@ import pytest
 from ottla.streams.dsl import Streams
 from ottla.streams.operators.processor import Processor, ProcessorContext, ProcessorRecord
 from ottla.streams.operators.windows import hopping, session, sliding, within
+from ottla.streams.operators.words import duration
+from ottla.streams.plan.nodes.aggregate import Emit
 from ottla.streams.plan.records import PythonRecord, python, vectorized
-from ottla.streams.plan.topology import Emit
-from ottla.streams.show.describe import as_json, describe, duration, mermaid
+from ottla.streams.show.describe import as_json, describe, mermaid
 from ottla.streams.show.picture import picture, picture_html
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ottla.streams.dsl import Stream, Streams
+from ottla.streams.plan.node import TopologyError
+from ottla.streams.plan.nodes.aggregate import NativeAggregate
+from ottla.streams.plan.nodes.source import Boundary
 from ottla.streams.plan.planner import plan
-from ottla.streams.plan.topology import Boundary, NativeAggregate, TopologyError
 
 
 def key(record: object) -> object:

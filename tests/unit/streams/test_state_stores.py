@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.streams.dsl import Streams
+from ottla.streams.plan.node import Node
 from ottla.streams.plan.planner import plan
-from ottla.streams.plan.topology import Node
 from ottla.streams.run.state_stores import CHANGELOG, settings_for, store_settings
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from ottla.streams.plan.topology import Boundary, Node, TopologyError
+from ottla.streams.plan.node import Node, TopologyError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,8 +42,8 @@ class KeyedHost(Protocol):
 class QueryInputs:
     """The inputs of one query.
 
-    frames: the bytes that a source, a boundary or a global join reads: key, value, topic, partition, offset,
-    timestamp, headers; for a global join its table's whole topic, read anew for every batch. types: by
+    frames: the bytes that a node reads of its topics: key, value, topic, partition, offset, timestamp,
+    headers; for a global table the whole topic, read anew for every batch. types: by
     internal topic, key and value type of what the queries before have written. heartbeats: a stream of one
     column `timestamp` that moves event time on when input pauses, or None. dead_letters: the topic for
     records that can't be read; None: they fail the query. keyed_host: what runs operators in Python; None is
@@ -56,9 +56,9 @@ class QueryInputs:
     dead_letters: str | None = None
     keyed_host: KeyedHost | None = None
 
-    def types_of(self, boundary: Boundary) -> Types:
+    def types_of(self, topic: str) -> Types:
         """Key and value type of what was written to an internal topic. Raises TopologyError."""
-        found = self.types.get(boundary.topic)
+        found = self.types.get(topic)
         if found is None:
-            raise TopologyError(f"{boundary.topic} is read before it is written: a cycle?")
+            raise TopologyError(f"{topic} is read before it is written: a cycle?")
         return found

@@ -14,8 +14,9 @@ Records without a key are left out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Literal, assert_never
 
+from ottla.streams.compile.given import Given, Made
 from ottla.streams.host.watermarks import with_watermark
 from ottla.streams.operators.windows import (
     HoppingWindows,
@@ -24,8 +25,9 @@ from ottla.streams.operators.windows import (
     TumblingWindows,
     Windows,
 )
+from ottla.streams.plan.node import TopologyError
+from ottla.streams.plan.nodes.aggregate import Emit, NativeAggregate
 from ottla.streams.plan.records import RECORD_COLUMNS, record_of_columns
-from ottla.streams.plan.topology import Emit, NativeAggregate, TopologyError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -33,6 +35,16 @@ if TYPE_CHECKING:
 _WINDOW = "_window"
 _LAST = "_last"
 _FIRST = "_first"
+
+
+def aggregated(node: NativeAggregate, given: Given) -> Made:
+    """The aggregate as a node of a query."""
+    return Made(aggregate(given.frames[0], node, given.query.heartbeats), output_mode(node))
+
+
+def output_mode(node: NativeAggregate) -> Literal["append", "update"]:
+    """Spark's output mode for a query with this aggregate."""
+    return "update" if node.emit is Emit.CHANGES else "append"
 
 
 def aggregate(frame: DataFrame, node: NativeAggregate, heartbeats: DataFrame | None) -> DataFrame:
@@ -54,7 +66,7 @@ def aggregate(frame: DataFrame, node: NativeAggregate, heartbeats: DataFrame | N
         groups = frame.groupBy("key")
         key = F.col("key")
     else:
-        frame = with_watermark(frame, watermark_delay_ms(node), heartbeats)
+        frame = with_watermark(frame, node.watermark_delay_ms, heartbeats)
         start, end = F.col(f"{_WINDOW}.start"), F.col(f"{_WINDOW}.end")
         if isinstance(node.windows, SessionWindows):
             columns.append(F.min("timestamp").alias(_FIRST))
@@ -78,17 +90,6 @@ _NOWHERE = {
     "partition": "INT",
     "offset": "BIGINT",
 }
-
-
-def watermark_delay_ms(node: NativeAggregate) -> int:
-    """By how much the watermark is behind event time: the grace, and for sessions what makes `<` of `<=`."""
-    match node.windows:
-        case None:
-            return 0
-        case SessionWindows(grace_ms=grace_ms):
-            return grace_ms + 1
-        case windows:
-            return windows.grace_ms
 
 
 def _window(windows: Windows, name: str) -> Column:

@@ -2,12 +2,12 @@
 
 **Stream joins.** A left and a right record with equal keys meet when the right one's time is in
 [left - before, left + after], each pair once however the records come. Both sides' event time may be out of
-order by the width of the range and the grace: `join_delay_ms`, before + after + grace. So far back Kafka
-Streams keeps its stores too; its records that come later find no partner, ours are dropped and counted. The
-watermark is that of the slower side, so that neither side outruns the other (Kafka Streams takes the faster
-one); a side that pauses holds it, until heartbeats come. A record without a partner comes out once none can
-come any more: a left one when the watermark has passed its time + after, a right one, time + before. Kafka
-Streams sends it earlier, by before + after, although it still matches what comes after that.
+order by the width of the range and the grace, before + after + grace (`StreamJoin.watermark_delay_ms`). So
+far back Kafka Streams keeps its stores too; its records that come later find no partner, ours are dropped
+and counted. The watermark is that of the slower side, so that neither side outruns the other (Kafka Streams
+takes the faster one); a side that pauses holds it, until heartbeats come. A record without a partner comes
+out once none can come any more: a left one when the watermark has passed its time + after, a right one, time
++ before. Kafka Streams sends it earlier, by before + after, although it still matches what comes after that.
 
 Records without a value are left out, as in Kafka Streams; records without a key too, but on the side of a
 left or outer join that is kept they come out alone (KIP-962), when their time has passed like any other's.
@@ -21,11 +21,13 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from ottla.streams.compile.stateless import ERROR, evaluate, naming
+from ottla.streams.compile.expressions import evaluate
+from ottla.streams.compile.given import Given, Made
+from ottla.streams.compile.poison import ERROR
 from ottla.streams.host.watermarks import with_watermark
 from ottla.streams.operators.join_kind import JoinKind
+from ottla.streams.plan.nodes.join import GlobalJoin, StreamJoin
 from ottla.streams.plan.records import Joiner
-from ottla.streams.plan.topology import GlobalJoin, StreamJoin
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -33,9 +35,16 @@ if TYPE_CHECKING:
 _SPARK_KINDS = {JoinKind.INNER: "inner", JoinKind.LEFT: "leftOuter", JoinKind.OUTER: "fullOuter"}
 
 
-def join_delay_ms(node: StreamJoin) -> int:
-    """By how much the watermark of a join is behind the largest event time of its slower side."""
-    return node.windows.before_ms + node.windows.after_ms + node.windows.grace_ms
+def streams_joined(node: StreamJoin, given: Given) -> Made:
+    """A join of two streams as a node of a query."""
+    left, right = given.frames
+    return Made(stream_join(left, right, node, given.query.heartbeats))
+
+
+def globally_joined(node: GlobalJoin, given: Given) -> Made:
+    """A join with a global table as a node of a query."""
+    frame, rows = given.frames
+    return Made(global_join(frame, rows, node))
 
 
 def stream_join(
@@ -47,25 +56,22 @@ def stream_join(
     """
     from pyspark.sql import functions as F
 
-    with naming(node):
-        side = functools.partial(_side, delay_ms=join_delay_ms(node), heartbeats=heartbeats)
-        lefts = side(left, "left", keep_null_keys=node.kind is not JoinKind.INNER)
-        rights = side(right, "right", keep_null_keys=node.kind is JoinKind.OUTER)
-        near = (F.col("right_timestamp") >= F.col("left_timestamp") - _interval(node.windows.before_ms)) & (
-            F.col("right_timestamp") <= F.col("left_timestamp") + _interval(node.windows.after_ms)
-        )
-        joined = lefts.join(
-            rights, (F.col("left_meets") == F.col("right_meets")) & near, _SPARK_KINDS[node.kind]
-        )
-        return joined.select(
-            F.coalesce("left_key", "right_key").alias("key"),
-            _joined(node.joiner, F.col("left_value"), F.col("right_value")).alias("value"),
-            F.greatest("left_timestamp", "right_timestamp").alias("timestamp"),
-            F.col("left_headers").alias("headers"),
-            F.lit(None).cast("STRING").alias("topic"),
-            F.lit(None).cast("INT").alias("partition"),
-            F.lit(None).cast("BIGINT").alias("offset"),
-        )
+    side = functools.partial(_side, delay_ms=node.watermark_delay_ms, heartbeats=heartbeats)
+    lefts = side(left, "left", keep_null_keys=node.kind is not JoinKind.INNER)
+    rights = side(right, "right", keep_null_keys=node.kind is JoinKind.OUTER)
+    near = (F.col("right_timestamp") >= F.col("left_timestamp") - _interval(node.windows.before_ms)) & (
+        F.col("right_timestamp") <= F.col("left_timestamp") + _interval(node.windows.after_ms)
+    )
+    joined = lefts.join(rights, (F.col("left_meets") == F.col("right_meets")) & near, _SPARK_KINDS[node.kind])
+    return joined.select(
+        F.coalesce("left_key", "right_key").alias("key"),
+        _joined(node.joiner, F.col("left_value"), F.col("right_value")).alias("value"),
+        F.greatest("left_timestamp", "right_timestamp").alias("timestamp"),
+        F.col("left_headers").alias("headers"),
+        F.lit(None).cast("STRING").alias("topic"),
+        F.lit(None).cast("INT").alias("partition"),
+        F.lit(None).cast("BIGINT").alias("offset"),
+    )
 
 
 def _side(
@@ -108,20 +114,19 @@ def global_join(frame: DataFrame, table_frame: DataFrame, node: GlobalJoin) -> D
     if "offset" in table_frame.columns:
         table_frame = global_table_rows(table_frame)
     frame, key = evaluate(frame, node.key, node)
-    with naming(node):
-        table = table_frame.select(F.col("key").alias("_table_key"), F.col("value").alias("_table_value"))
-        frame = frame.withColumn("_meets", key)
-        inner = node.kind is JoinKind.INNER
-        # Poison records meet nothing and go on to the sink all the same.
-        careful = ERROR in frame.columns
-        kind = "inner" if inner and not careful else "leftOuter"
-        joined = frame.join(F.broadcast(table), F.col("_meets") == F.col("_table_key"), kind)
-        if inner and careful:
-            joined = joined.where(F.col("_table_key").isNotNull() | F.col(ERROR).isNotNull())
-        value = _joined(node.joiner, F.col("value"), F.col("_table_value"))
-        if careful:
-            value = F.when(F.col(ERROR).isNull(), value)
-        return joined.withColumn("value", value).drop("_meets", "_table_key", "_table_value", "_result")
+    table = table_frame.select(F.col("key").alias("_table_key"), F.col("value").alias("_table_value"))
+    frame = frame.withColumn("_meets", key)
+    inner = node.kind is JoinKind.INNER
+    # Poison records meet nothing and go on to the sink all the same.
+    careful = ERROR in frame.columns
+    kind = "inner" if inner and not careful else "leftOuter"
+    joined = frame.join(F.broadcast(table), F.col("_meets") == F.col("_table_key"), kind)
+    if inner and careful:
+        joined = joined.where(F.col("_table_key").isNotNull() | F.col(ERROR).isNotNull())
+    value = _joined(node.joiner, F.col("value"), F.col("_table_value"))
+    if careful:
+        value = F.when(F.col(ERROR).isNull(), value)
+    return joined.withColumn("value", value).drop("_meets", "_table_key", "_table_value", "_result")
 
 
 def global_table_rows(topic: DataFrame) -> DataFrame:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -28,10 +27,10 @@ from ottla.config.errors import UserError
 from ottla.pipeline.query.failures import failure_of
 from ottla.streams.compile.compiler import Compiled, compile_query
 from ottla.streams.compile.inputs import QueryInputs
-from ottla.streams.compile.stateless import SINK_COLUMNS
+from ottla.streams.compile.poison import SINK_COLUMNS
 from ottla.streams.kit.kit_host import EVENTS, InProcessHost
-from ottla.streams.plan.planner import Plan, PlannedQuery
-from ottla.streams.plan.topology import Boundary, GlobalJoin, Node, Source, ToSpark
+from ottla.streams.plan.node import Node
+from ottla.streams.plan.planner import Plan, PlannedQuery, reads_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -94,27 +93,18 @@ class MemoryTopics:
 class _Feed:
     """One source of one query: which topics it reads, and how far it has."""
 
-    source: Source | Boundary
+    source: Node
     number: int
     _read: dict[str, int] = field(default_factory=dict)
 
     def reads(self, topic: str) -> bool:
-        return reads(self.source, topic)
+        return reads_of(self.source).topics.include(topic)
 
     def news(self, topics: MemoryTopics) -> Iterator[RawRecord]:
         for topic, records in topics.records.items():
             if self.reads(topic):
                 yield from records[self._read.get(topic, 0) :]
                 self._read[topic] = len(records)
-
-
-def reads(source: Source | Boundary, topic: str) -> bool:
-    """Whether a source reads a topic."""
-    if isinstance(source, Boundary):
-        return source.topic == topic
-    if source.pattern is not None:
-        return re.fullmatch(source.pattern, topic) is not None
-    return topic in source.topics
 
 
 class MemoryFeed:
@@ -128,7 +118,7 @@ class MemoryFeed:
         self._topics = topics
         self._feeds = [_Feed(source, number) for number, source in enumerate(query.sources)]
         self._stream = _memory_stream(spark)
-        joined = [node.global_table.topic for node in query.nodes if isinstance(node, GlobalJoin)]
+        joined = [name for table in query.global_tables for name in reads_of(table).topics.names]
         self._global_files = {
             topic: directory / f"global-{number}.arrow" for number, topic in enumerate(dict.fromkeys(joined))
         }
@@ -141,10 +131,10 @@ class MemoryFeed:
         frames: dict[Node, DataFrame] = {
             feed.source: self._fed(feed.number).drop(_FEED) for feed in self._feeds
         }
-        for node in self.query.nodes:
-            if isinstance(node, GlobalJoin):
-                reader = _Reader(str(self._global_files[node.global_table.topic]))
-                frames[node] = self.spark.range(1).mapInArrow(reader, RAW_SCHEMA)
+        for table in self.query.global_tables:
+            (topic,) = reads_of(table).topics.names
+            reader = _Reader(str(self._global_files[topic]))
+            frames[table] = self.spark.range(1).mapInArrow(reader, RAW_SCHEMA)
         beats = self._fed(_HEARTBEAT).select("timestamp") if self.query.stateful is not None else None
         return QueryInputs(frames, types, beats, dead_letter_topic, None if host is None else host.run_keyed)
 
@@ -260,18 +250,19 @@ class MemoryQuery:
         writer = self._writer(compiled).trigger(processingTime="0 seconds")
         checkpoint = (directory / self._view).as_uri()
         self._started = writer.option("checkpointLocation", checkpoint).start()
-        return compiled.types
+        return compiled.written.types
 
     def _writer(self, compiled: Compiled) -> Any:
-        if isinstance(self._sink, ToSpark):
-            return self._sink.writer(compiled.frame)
-        frame = compiled.frame.select(*SINK_COLUMNS)
+        written = compiled.written
+        if written.writer is not None:
+            return written.writer(written.frame)
+        frame = written.frame.select(*SINK_COLUMNS)
         for other in compiled.dead_letters:
             frame = frame.unionByName(other.select(*SINK_COLUMNS))
         if self._host is not None:
             assert self._host.events is not None
             frame = frame.unionByName(self._host.events)
-        return frame.writeStream.format("memory").queryName(self._view).outputMode(compiled.output_mode)
+        return frame.writeStream.format("memory").queryName(self._view).outputMode(written.output_mode)
 
     def run(self, topics: MemoryTopics, heartbeat_us: int | None, now_ms: int, *, always: bool) -> bool:
         """Run one batch over what is new, and put what it writes into the topics; whether there was one.
@@ -300,11 +291,6 @@ class MemoryQuery:
         return True
 
     @property
-    def _sink(self) -> Any:
-        (sink,) = self.planned.sinks
-        return sink
-
-    @property
     def _host(self) -> InProcessHost | None:
         """The host of the query's operator, if it has one that runs here."""
         host = self._own_host
@@ -319,7 +305,7 @@ class MemoryQuery:
             failure = failure_of(error)
             text = f"the query {self.planned.name} failed: {failure}"
             raise KitError(f"{text}\n\n{failure.traceback}" if failure.traceback else text) from None
-        if isinstance(self._sink, ToSpark):
+        if not _writes_kafka(self.planned):
             return []
         # Spark's times come as local ones of this process: whole numbers do not.
         frame = self._feed.spark.table(self._view)
@@ -350,6 +336,13 @@ class MemoryQuery:
             self._feed.spark.catalog.dropTempView(self._view)
 
 
+def _writes_kafka(query: PlannedQuery) -> bool:
+    """Whether the query writes topics, and not a sink of Spark's own."""
+    (sink,) = query.sinks
+    writes = sink.facts.writes
+    return writes is not None and writes.kafka
+
+
 def _bytes(given: bytearray | None) -> bytes | None:
     return None if given is None else bytes(given)
 
@@ -372,7 +365,7 @@ class MemoryCluster:
                 files.mkdir()
                 feed = MemoryFeed(spark, planned, self.topics, files)
                 # What ends in a sink of Spark's own has no way back into this process.
-                here = in_process and not isinstance(planned.sinks[0], ToSpark)
+                here = in_process and _writes_kafka(planned)
                 self.queries.append(MemoryQuery(feed, InProcessHost(feed.sent) if here else None))
             reported: set[str] = set()
             with _quick_settings(spark):

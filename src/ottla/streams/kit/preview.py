@@ -12,13 +12,13 @@ seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from ottla.streams.kit.kit_environment import KitError, RawRecord, reads
+from ottla.streams.kit.kit_environment import KitError, RawRecord
 from ottla.streams.kit.results import ApplicationPreview, Preview
 from ottla.streams.kit.testing import HasTopology, TopologyTestDriver
-from ottla.streams.plan.topology import GlobalTable, Source, Topology, ToTopic
+from ottla.streams.plan.topology import Topology
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -81,25 +81,27 @@ def preview_application(
 ) -> ApplicationPreview:
     """What an application would write to its topics for a sample; Spark's own sinks are left out."""
     whole = app.topology()
-    sinks = tuple(sink for sink in whole.sinks if isinstance(sink, ToTopic))
+    written = [(sink, sink.facts.writes) for sink in whole.sinks]
+    sinks = tuple(sink for sink, writes in written if writes is not None and writes.kafka)
     with TopologyTestDriver._of(Topology(whole.name, sinks, ()), spark) as driver:
         _feed(driver, _sample(driver, data, bootstrap, records, first, client_options))
         if close_windows:
             driver.close_windows()
         dead = driver.dead_letters()
         outputs: dict[str, Preview] = {}
-        for sink in sinks:
-            topics = [sink.topic] if isinstance(sink.topic, str) else driver._chosen_topics()
-            for topic in topics:
-                found = driver.output(topic, key=sink.key, value=sink.value).read_all()
+        for writes in driver._sinks:
+            assert writes.formats is not None, "a topic of the user's has formats"
+            for topic in [writes.topic] if writes.topic is not None else driver._chosen_topics():
+                found = driver.output(topic, key=writes.formats.key, value=writes.formats.value).read_all()
                 outputs.setdefault(topic, Preview(topic, found, ()))
         return ApplicationPreview(outputs, dead)
 
 
 def _feed(driver: TopologyTestDriver, sample: Mapping[str, Any]) -> None:
     for topic, given in sample.items():
-        source = driver._source_of(topic)
-        typed = driver.input(topic, key=source.key, value=source.value)
+        formats = driver._source_of(topic).formats
+        assert formats is not None, "a topic of the user's has formats"
+        typed = driver.input(topic, key=formats.key, value=formats.value)
         for each in given:
             if isinstance(each, RawRecord):
                 driver._put_raw(each)
@@ -131,14 +133,10 @@ def _sample(
 def _topics_of(driver: TopologyTestDriver, cluster: KafkaCluster) -> list[str]:
     topics: dict[str, None] = {}
     for source in driver._sources:
-        match source:
-            case GlobalTable():
-                topics[source.topic] = None
-            case Source(pattern=None):
-                topics.update(dict.fromkeys(source.topics))
-            case Source():
-                found = [name for name in cluster.topic_names() if reads(source, name)]
-                topics.update(dict.fromkeys(found))
+        found: Sequence[str] = source.topics.names
+        if source.topics.pattern is not None:
+            found = [name for name in cluster.topic_names() if source.topics.include(name)]
+        topics.update(dict.fromkeys(found))
     written = {sink.topic for sink in driver._sinks}
     missing = [name for name in cluster.missing_topics(list(topics)) if name not in written]
     if missing:

@@ -38,7 +38,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ottla.pipeline.sink.dead_letters import CONNECT, NODE_HEADER
-from ottla.streams.kit.kit_environment import KitError, MemoryCluster, RawRecord, reads
+from ottla.streams.kit.kit_environment import KitError, MemoryCluster, RawRecord
 from ottla.streams.kit.kit_values import (
     ValueOfWrongType,
     from_arrow_value,
@@ -48,8 +48,9 @@ from ottla.streams.kit.kit_values import (
 )
 from ottla.streams.kit.results import DeadLetter, OutputRecord
 from ottla.streams.plan.internal_formats import as_format, internal_formats
+from ottla.streams.plan.node import Reads, Topics
 from ottla.streams.plan.planner import plan
-from ottla.streams.plan.topology import GlobalTable, Source, Topology, ToTopic
+from ottla.streams.plan.topology import Topology
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -202,8 +203,9 @@ class TopologyTestDriver:
         self._plan = plan(topology)
         self._name = topology.name
         self._spark = spark if spark is not None else local_session()
-        self._sources = [node for node in topology.nodes() if isinstance(node, Source | GlobalTable)]
-        self._sinks = [node for node in topology.sinks if isinstance(node, ToTopic)]
+        self._sources = [reads for node in topology.nodes() if (reads := node.facts.reads) is not None]
+        writes = [sink.facts.writes for sink in topology.sinks]
+        self._sinks = [each for each in writes if each is not None and each.kafka]
         self._piped: list[_Piped] = []
         self._dead_letters_read = 0
         self._failed: KitError | None = None
@@ -237,7 +239,7 @@ class TopologyTestDriver:
 
     def output(self, topic: str, *, key: FormatOrType = bytes, value: FormatOrType = bytes) -> OutputTopic:
         """A topic to read from its beginning. Raises KitError for one that the topology does not write."""
-        fixed = [sink.topic for sink in self._sinks if isinstance(sink.topic, str)]
+        fixed = [each.topic for each in self._sinks if each.topic is not None]
         if topic not in (*fixed, DEAD_LETTERS) and len(fixed) == len(self._sinks):
             known = ", ".join(sorted(set(fixed))) or "none"
             raise KitError(f"{self._name} does not write the topic {topic!r}: it writes {known}")
@@ -305,23 +307,23 @@ class TopologyTestDriver:
         key, value = internal_formats(*self._cluster.types[topic])
         return self._decode(self._written(topic), _Codec(key, None), _Codec(value, None))
 
-    def _source_of(self, topic: str) -> Source | GlobalTable:
-        """A source that reads a topic. Raises KitError when there is none."""
+    def _source_of(self, topic: str) -> Reads:
+        """How a topic is read. Raises KitError when no node reads it."""
         for source in self._sources:
-            if _reads(source, topic):
+            if source.topics.include(topic):
                 return source
-        known = ", ".join(sorted({name for source in self._sources for name in _topics(source)}))
+        known = ", ".join(sorted({name for source in self._sources for name in _topics(source.topics)}))
         raise KitError(f"{self._name} does not read the topic {topic!r}: it reads {known}")
 
     def _chosen_topics(self) -> list[str]:
         """The topics that were written because records chose them."""
-        fixed = {sink.topic for sink in self._sinks if isinstance(sink.topic, str)}
+        fixed = {each.topic for each in self._sinks if each.topic is not None}
         fixed |= {each.topic for each in self._plan.internal_topics} | {DEAD_LETTERS}
         read = {record_topic for record_topic in self._cluster.topics.records if self._is_read(record_topic)}
         return [topic for topic in self._cluster.topics.records if topic not in fixed | read]
 
     def _is_read(self, topic: str) -> bool:
-        return any(_reads(source, topic) for source in self._sources)
+        return any(source.topics.include(topic) for source in self._sources)
 
     def _put_raw(self, record: RawRecord) -> None:
         """A record as it lies in a cluster's topic."""
@@ -481,14 +483,8 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def _reads(source: Source | GlobalTable, topic: str) -> bool:
-    return source.topic == topic if isinstance(source, GlobalTable) else reads(source, topic)
-
-
-def _topics(source: Source | GlobalTable) -> Sequence[str]:
-    if isinstance(source, GlobalTable):
-        return (source.topic,)
-    return source.topics if source.pattern is None else (f"those that match {source.pattern}",)
+def _topics(topics: Topics) -> Sequence[str]:
+    return topics.names if topics.pattern is None else (f"those that match {topics.pattern}",)
 
 
 def _last_values(records: Iterable[OutputRecord]) -> dict[Any, Any]:

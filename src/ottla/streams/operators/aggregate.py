@@ -5,10 +5,11 @@ Records without key or value are dropped and counted, as in Kafka. The timestamp
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ottla.streams.operators.aggregation import Aggregation
+from ottla.streams.operators.described import FOR_EVER, SENDS_BATCH_CHANGES, OperatorText, StateText
 from ottla.streams.operators.operator import Context, Event, Output, TimerKind, Value
 
 
@@ -19,6 +20,10 @@ class StreamAggregate:
     aggregation: Aggregation
     stores: tuple[str, ...] = ("aggregate",)
     timers: frozenset[TimerKind] = frozenset()
+
+    def described(self, inputs: Sequence[str]) -> OperatorText:
+        kept = StateText("one value for each key", FOR_EVER, None, SENDS_BATCH_CHANGES)
+        return OperatorText("aggregate", f"{self.aggregation.in_words} by key", kept)
 
     def on_event(self, event: Event, context: Context) -> Iterable[Output]:
         if event.key is None or event.value is None:

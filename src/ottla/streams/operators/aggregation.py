@@ -12,12 +12,18 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ottla.streams.operators.operator import Value
+from ottla.streams.operators.words import function_name
 
 _IMMUTABLE = frozenset({int, float, str, bytes, bool, type(None)})
 
 
 class Aggregation(Protocol):
     """What an aggregating operator needs to know."""
+
+    @property
+    def in_words(self) -> str:
+        """What it does with records."""
+        ...
 
     def add(self, aggregate: Value | None, value: Value) -> Value | None:
         """The aggregate with `value`; None is the aggregate of nothing."""
@@ -35,6 +41,10 @@ class Aggregation(Protocol):
 @dataclass(frozen=True, slots=True)
 class Count:
     """How many values."""
+
+    @property
+    def in_words(self) -> str:
+        return "counts records"
 
     def add(self, aggregate: Value | None, value: Value) -> Value:
         return 1 if aggregate is None else aggregate + 1
@@ -55,6 +65,10 @@ class Reduce:
 
     function: Callable[[Any, Any], Any]
     subtractor: Callable[[Any, Any], Any] | None = None
+
+    @property
+    def in_words(self) -> str:
+        return f"reduces records by {function_name(self.function)}"
 
     def add(self, aggregate: Value | None, value: Value) -> Value | None:
         return value if aggregate is None else self.function(aggregate, value)
@@ -81,6 +95,10 @@ class Aggregate:
     adder: Callable[[Any, Any], Any]
     merger: Callable[[Any, Any], Any] | None = None
     subtractor: Callable[[Any, Any], Any] | None = None
+
+    @property
+    def in_words(self) -> str:
+        return f"aggregates records by {function_name(self.adder)}"
 
     def add(self, aggregate: Value | None, value: Value) -> Value | None:
         return self.adder(self.initializer() if aggregate is None else aggregate, value)

@@ -16,9 +16,10 @@ a row that comes again must go on counting.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ottla.streams.operators.described import FOR_EVER, SENDS_CHANGES, OperatorText, StateText
 from ottla.streams.operators.operator import Context, Event, Output, TimerKind, Value
 
 RIGHT, SUBSCRIPTIONS = 0, 1
@@ -33,6 +34,10 @@ class Subscriptions:
 
     stores: tuple[str, ...] = ("rows",)
     timers: frozenset[TimerKind] = frozenset()
+
+    def described(self, inputs: Sequence[str]) -> OperatorText:
+        state = StateText("the foreign key of each row", FOR_EVER, None, SENDS_CHANGES)
+        return OperatorText("foreign-key join", "tells by foreign key which rows ask for it", state)
 
     def on_event(self, event: Event, context: Context) -> Iterator[Output]:
         if event.key is None:
@@ -78,6 +83,10 @@ class Matches:
 
     stores: tuple[str, ...] = ("right", "subscribers")
     timers: frozenset[TimerKind] = frozenset()
+
+    def described(self, inputs: Sequence[str]) -> OperatorText:
+        state = StateText(f"the rows of {inputs[RIGHT]} and who asks for them", FOR_EVER, None, SENDS_CHANGES)
+        return OperatorText("foreign-key join", f"answers with the rows of {inputs[RIGHT]}", state)
 
     def on_event(self, event: Event, context: Context) -> Iterator[Output]:
         if event.input == RIGHT:
@@ -138,6 +147,10 @@ class Resolution:
     left_join: bool = False
     stores: tuple[str, ...] = ("seen",)
     timers: frozenset[TimerKind] = frozenset()
+
+    def described(self, inputs: Sequence[str]) -> OperatorText:
+        state = StateText("what each row waits for", FOR_EVER, None, SENDS_CHANGES)
+        return OperatorText("foreign-key join", "leaves out answers that are out of date", state)
 
     def on_event(self, event: Event, context: Context) -> Iterator[Output]:
         if event.key is None or event.value is None:

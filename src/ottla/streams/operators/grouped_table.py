@@ -6,10 +6,11 @@ aggregate may be seen for a moment without either when the group changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ottla.streams.operators.aggregation import Aggregation
+from ottla.streams.operators.described import FOR_EVER, SENDS_BATCH_CHANGES, OperatorText, StateText
 from ottla.streams.operators.operator import Context, Event, Output, TimerKind, Value
 
 
@@ -20,6 +21,11 @@ class GroupedTableAggregate:
     aggregation: Aggregation
     stores: tuple[str, ...] = ("aggregate",)
     timers: frozenset[TimerKind] = frozenset()
+
+    def described(self, inputs: Sequence[str]) -> OperatorText:
+        what = f"{self.aggregation.in_words} by group, rows that left taken out"
+        state = StateText("one value for each key", FOR_EVER, None, SENDS_BATCH_CHANGES)
+        return OperatorText("aggregate", what, state)
 
     def on_event(self, event: Event, context: Context) -> Iterator[Output]:
         if event.key is None or event.value is None:

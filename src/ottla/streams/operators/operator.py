@@ -16,10 +16,12 @@ Rules the host keeps:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
+
+from ottla.streams.operators.described import OperatorText
 
 Value = Any
 """A Python value of a Spark type."""
@@ -107,6 +109,10 @@ class Context(Protocol):
 
 class KeyedOperator(Protocol):
     """A stateful operator: picklable, with no state but its configuration."""
+
+    def described(self, inputs: Sequence[str]) -> OperatorText:
+        """The operator in words. inputs: the names of the nodes that it reads."""
+        ...
 
     @property
     def stores(self) -> tuple[str, ...]:

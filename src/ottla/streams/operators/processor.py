@@ -21,10 +21,11 @@ remembers in its own attributes is lost, in ways that differ from run to run.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from ottla.streams.operators.described import OperatorText, StateText
 from ottla.streams.operators.operator import (
     Context,
     Event,
@@ -169,6 +170,12 @@ class ProcessorOperator:
 
     processor: Processor
     _initialized: bool = False
+
+    def described(self, inputs: Sequence[str]) -> OperatorText:
+        names = ", ".join(self.processor.stores)
+        kept = f"the stores {names}" if names else "nothing"
+        state = StateText(kept, "for as long as it says", None, "sends what it forwards")
+        return OperatorText("process", type(self.processor).__name__, state)
 
     @property
     def stores(self) -> tuple[str, ...]:

@@ -8,10 +8,11 @@ A closed session is not merged with any more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from ottla.streams.operators.aggregation import Aggregation
+from ottla.streams.operators.described import OperatorText, windowed_state
 from ottla.streams.operators.operator import Context, Event, Output, TimerKind, Value
 from ottla.streams.operators.windowed_aggregate import window_key
 from ottla.streams.operators.windows import SessionWindows
@@ -29,6 +30,15 @@ class SessionAggregate:
     emit_on_close: bool = False
     stores: tuple[str, ...] = ("sessions",)
     timers: frozenset[TimerKind] = frozenset({TimerKind.EVENT_TIME})
+
+    def described(self, inputs: Sequence[str]) -> OperatorText:
+        kept = "one value for each key and window"
+        state = windowed_state(kept, self.windows, once_closed=self.emit_on_close)
+        return OperatorText("aggregate", f"{self.aggregation.in_words} by key and window", state)
+
+    def sending_once(self) -> SessionAggregate:
+        """The same, which sends each window's value once, when the window is closed."""
+        return replace(self, emit_on_close=True)
 
     def on_event(self, event: Event, context: Context) -> Iterator[Output]:
         if event.key is None or event.value is None or event.timestamp_ms < 0:

@@ -11,10 +11,12 @@ are kept for as long as a record that waits may need them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ottla.streams.operators.described import FOR_EVER, OperatorText, StateText
 from ottla.streams.operators.operator import Context, Event, Output, TimerKind, Value
+from ottla.streams.operators.words import duration
 
 TABLE, STREAM = 0, 1
 
@@ -25,6 +27,17 @@ class StreamTableJoin:
 
     left_join: bool = False
     grace_ms: int | None = None
+
+    def described(self, inputs: Sequence[str]) -> OperatorText:
+        moment = "at that moment"
+        if self.grace_ms is not None:
+            moment = f"of its own time, {duration(self.grace_ms)} of event time later"
+        rest = "" if self.left_join else ", those without a row left out"
+        return OperatorText(
+            "left join" if self.left_join else "inner join",
+            f"each record of {inputs[STREAM]} with the row of {inputs[TABLE]} {moment}{rest}",
+            StateText(f"the rows of {inputs[TABLE]}", FOR_EVER, None, "sends each record once"),
+        )
 
     @property
     def stores(self) -> tuple[str, ...]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ottla.streams.operators.described import SENDS_CHANGES, OperatorText, StateText
 from ottla.streams.operators.operator import Context, Event, Output, TimerKind, Value
+from ottla.streams.operators.words import duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,12 @@ class UntilTimeLimit:
     max_records: int | None = None
     stores: tuple[str, ...] = ("last",)
     timers: frozenset[TimerKind] = frozenset({TimerKind.EVENT_TIME})
+
+    def described(self, inputs: Sequence[str]) -> OperatorText:
+        bound = f", at most {self.max_records} rows" if self.max_records is not None else ""
+        state = StateText("the last change of each row", "until it is sent", None, SENDS_CHANGES)
+        what = f"holds changes of a row back for {duration(self.limit_ms)}{bound}"
+        return OperatorText("suppress", what, state)
 
     def on_event(self, event: Event, context: Context) -> Iterator[Output]:
         if event.key is None:

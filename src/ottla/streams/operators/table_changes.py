@@ -6,9 +6,10 @@ the one that it is in now; both in one record where the group is the same (KIP-9
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ottla.streams.operators.described import FOR_EVER, SENDS_CHANGES, OperatorText, StateText
 from ottla.streams.operators.operator import Context, Event, Output, TimerKind, Value
 
 
@@ -21,6 +22,11 @@ class TableChanges:
 
     stores: tuple[str, ...] = ("rows",)
     timers: frozenset[TimerKind] = frozenset()
+
+    def described(self, inputs: Sequence[str]) -> OperatorText:
+        state = StateText("each row as it was grouped last", FOR_EVER, None, SENDS_CHANGES)
+        what = "takes a changed row out of its old group and puts it into its new one"
+        return OperatorText("group", what, state)
 
     def on_event(self, event: Event, context: Context) -> Iterator[Output]:
         if event.key is None:

@@ -7,9 +7,10 @@ tombstone). The timestamp is the later one of both sides. Changes without a key 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ottla.streams.operators.described import FOR_EVER, SENDS_CHANGES, OperatorText, StateText
 from ottla.streams.operators.join_kind import JoinKind
 from ottla.streams.operators.operator import Context, Event, Output, TimerKind, Value
 
@@ -21,6 +22,12 @@ class TableTableJoin:
     kind: JoinKind = JoinKind.INNER
     stores: tuple[str, ...] = ("left", "right")
     timers: frozenset[TimerKind] = frozenset()
+
+    def described(self, inputs: Sequence[str]) -> OperatorText:
+        left, right = inputs
+        state = StateText("the rows of both tables", FOR_EVER, None, SENDS_CHANGES)
+        what = f"rows of {left} and {right} with the same key"
+        return OperatorText(f"{self.kind.name.lower()} join", what, state)
 
     def on_event(self, event: Event, context: Context) -> Iterator[Output]:
         key = event.key

@@ -7,10 +7,11 @@ is an event-time timer that is set when the window's first record comes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from ottla.streams.operators.aggregation import Aggregation
+from ottla.streams.operators.described import OperatorText, windowed_state
 from ottla.streams.operators.operator import Context, Event, Output, TimerKind, Value
 from ottla.streams.operators.windows import HoppingWindows, TumblingWindows
 
@@ -32,6 +33,15 @@ class WindowedAggregate:
     emit_on_close: bool = False
     stores: tuple[str, ...] = ("windows",)
     timers: frozenset[TimerKind] = frozenset({TimerKind.EVENT_TIME})
+
+    def described(self, inputs: Sequence[str]) -> OperatorText:
+        kept = "one value for each key and window"
+        state = windowed_state(kept, self.windows, once_closed=self.emit_on_close)
+        return OperatorText("aggregate", f"{self.aggregation.in_words} by key and window", state)
+
+    def sending_once(self) -> WindowedAggregate:
+        """The same, which sends each window's value once, when the window is closed."""
+        return replace(self, emit_on_close=True)
 
     def on_event(self, event: Event, context: Context) -> Iterator[Output]:
         if event.key is None or event.value is None or event.timestamp_ms < 0:

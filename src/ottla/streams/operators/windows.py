@@ -15,6 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
+from ottla.streams.operators.words import duration, grace_text
+
 
 @dataclass(frozen=True, slots=True)
 class TumblingWindows:
@@ -22,6 +24,16 @@ class TumblingWindows:
 
     size_ms: int
     grace_ms: int
+
+    @property
+    def length_ms(self) -> int:
+        """From a window's start to its end."""
+        return self.size_ms
+
+    @property
+    def in_words(self) -> str:
+        """The windows, and when they close."""
+        return f"tumbling windows of {duration(self.size_ms)}, {grace_text(self.grace_ms)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +44,17 @@ class HoppingWindows:
     advance_ms: int
     grace_ms: int
 
+    @property
+    def length_ms(self) -> int:
+        """From a window's start to its end."""
+        return self.size_ms
+
+    @property
+    def in_words(self) -> str:
+        """The windows, and when they close."""
+        size, advance = duration(self.size_ms), duration(self.advance_ms)
+        return f"hopping windows of {size}, one every {advance}, {grace_text(self.grace_ms)}"
+
 
 @dataclass(frozen=True, slots=True)
 class SlidingWindows:
@@ -40,6 +63,17 @@ class SlidingWindows:
     difference_ms: int
     grace_ms: int
 
+    @property
+    def length_ms(self) -> int:
+        """From a window's start to its end."""
+        return self.difference_ms
+
+    @property
+    def in_words(self) -> str:
+        """The windows, and when they close."""
+        apart = duration(self.difference_ms)
+        return f"sliding windows of records at most {apart} apart, {grace_text(self.grace_ms)}"
+
 
 @dataclass(frozen=True, slots=True)
 class SessionWindows:
@@ -47,6 +81,16 @@ class SessionWindows:
 
     gap_ms: int
     grace_ms: int
+
+    @property
+    def length_ms(self) -> int:
+        """How far a record reaches: the silence that ends a session."""
+        return self.gap_ms
+
+    @property
+    def in_words(self) -> str:
+        """The windows, and when they close."""
+        return f"sessions that end after {duration(self.gap_ms)} of silence, {grace_text(self.grace_ms)}"
 
 
 Windows = TumblingWindows | HoppingWindows | SlidingWindows | SessionWindows
@@ -59,6 +103,18 @@ class JoinWindows:
     before_ms: int
     after_ms: int
     grace_ms: int
+
+    @property
+    def in_words(self) -> str:
+        """Which records meet, and until when."""
+        if self.before_ms == self.after_ms:
+            reach = f"records at most {duration(self.before_ms)} apart"
+        else:
+            reach = (
+                f"right records at most {duration(self.before_ms)} older"
+                f" or {duration(self.after_ms)} younger than the left one"
+            )
+        return f"{reach}, {grace_text(self.grace_ms)}"
 
 
 def tumbling(size: timedelta, *, grace: timedelta = timedelta(0)) -> TumblingWindows:

@@ -12,7 +12,7 @@ from ottla.pipeline.formats.format import FormatError
 from ottla.pipeline.formats.json_format import JsonFormat
 from ottla.pipeline.formats.primitives import Primitive, PrimitiveFormat
 from ottla.pipeline.formats.python_types import spark_type_of
-from ottla.streams.plan.topology import TopologyError
+from ottla.streams.plan.node import Formats, TopologyError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
@@ -33,9 +33,9 @@ _PRIMITIVES = (
 )
 
 
-def internal_formats(key: DataType, value: DataType) -> tuple[Format, Format]:
+def internal_formats(key: DataType, value: DataType) -> Formats:
     """The formats of an internal topic's keys and values."""
-    return format_of(key), format_of(value)
+    return Formats(format_of(key), format_of(value))
 
 
 def format_of(data_type: DataType) -> Format:
@@ -62,3 +62,8 @@ def as_format(given: FormatOrType) -> Format:
         return format_for_type(given)
     except FormatError as error:
         raise TopologyError(str(error)) from error
+
+
+def as_formats(key: FormatOrType, value: FormatOrType) -> Formats:
+    """The formats of a topic, each given as `as_format` takes it."""
+    return Formats(as_format(key), as_format(value))

@@ -16,20 +16,11 @@ A cut is made by replacing nodes with `Boundary`: nodes are rebuilt, never chang
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
-from ottla.streams.plan.topology import (
-    STATEFUL,
-    Boundary,
-    Merge,
-    Node,
-    Sink,
-    Source,
-    ToInternalTopic,
-    Topology,
-    consumers,
-    in_order,
-)
+from ottla.streams.plan.node import Facts, Node, Operation, Reads
+from ottla.streams.plan.nodes.sink import ToInternalTopic
+from ottla.streams.plan.nodes.source import Boundary
+from ottla.streams.plan.topology import Topology, consumers, in_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +28,7 @@ class PlannedQuery:
     """One Spark query: what it writes, and by that all of it. Its name is unique in the application."""
 
     name: str
-    sinks: tuple[Sink, ...]
+    sinks: tuple[Node, ...]
 
     @property
     def nodes(self) -> list[Node]:
@@ -46,18 +37,22 @@ class PlannedQuery:
     @property
     def stateful(self) -> Node | None:
         """The one stateful node, or None."""
-        return next((node for node in self.nodes if isinstance(node, STATEFUL)), None)
+        return next((node for node in self.nodes if node.facts.state is not None), None)
 
     @property
-    def sources(self) -> list[Source | Boundary]:
-        return [node for node in self.nodes if isinstance(node, Source | Boundary)]
+    def sources(self) -> list[Node]:
+        """The nodes that read topics as streams."""
+        return [node for node in self.nodes if (reads := node.facts.reads) is not None and not reads.whole]
+
+    @property
+    def global_tables(self) -> list[Node]:
+        """The nodes that read topics whole, for the records to be joined with."""
+        return [node for node in self.nodes if (reads := node.facts.reads) is not None and reads.whole]
 
     @property
     def topics_read(self) -> list[str]:
-        """Names of topics; patterns are not among them."""
-        names: list[str] = []
-        for node in self.sources:
-            names += [node.topic] if isinstance(node, Boundary) else node.topics
+        """Names of topics that are read as streams; patterns are not among them."""
+        names = [name for node in self.sources for name in reads_of(node).topics.names]
         return list(dict.fromkeys(names))
 
 
@@ -84,7 +79,7 @@ def plan(topology: Topology) -> Plan:
     for node in nodes:
         reading = readers[id(node)]
         if (
-            isinstance(node, STATEFUL)
+            node.facts.state is not None
             and (len(reading) > 1 or _leads_to_state(node, readers) or id(node) in asked)
         ) or id(node) in asked:
             cut[id(node)] = _boundary(topology.name, node)
@@ -107,16 +102,27 @@ def plan(topology: Topology) -> Plan:
             sink = ToInternalTopic(boundary.topic, inside(node), boundary.topic)
             internal[id(node)] = sink
             queries.append(PlannedQuery(node.name, (sink,)))
-    queries += [PlannedQuery(sink.name, (cast(Sink, inside(sink)),)) for sink in topology.sinks]
+    queries += [PlannedQuery(sink.name, (inside(sink),)) for sink in topology.sinks]
     materialized = {each.name: internal[id(each.node)] for each in topology.materialized}
     return Plan(topology.name, tuple(queries), materialized)
 
 
 def _leads_to_state(node: Node, readers: dict[int, list[Node]]) -> bool:
     return any(
-        isinstance(reader, (*STATEFUL, Merge)) or _leads_to_state(reader, readers)
-        for reader in readers[id(node)]
+        _stands_apart(reader.facts) or _leads_to_state(reader, readers) for reader in readers[id(node)]
     )
+
+
+def _stands_apart(facts: Facts) -> bool:
+    """Whether a query that holds the node holds no stateful node before it."""
+    return facts.state is not None or (isinstance(facts.part, Operation) and facts.part.apart)
+
+
+def reads_of(node: Node) -> Reads:
+    """How a source reads its topics."""
+    reads = node.facts.reads
+    assert reads is not None, f"{node.name} reads no topic"
+    return reads
 
 
 def _boundary(application: str, node: Node) -> Boundary:

@@ -12,8 +12,10 @@ from ottla.streams.operators.aggregation import Aggregation
 from ottla.streams.operators.foreign_key_join import Matches, Resolution, Subscriptions
 from ottla.streams.operators.grouped_table import GroupedTableAggregate
 from ottla.streams.operators.table_changes import TableChanges
+from ottla.streams.plan.node import Node, TopologyError
+from ottla.streams.plan.nodes.keyed import InputTypes, Keyed, KeyedOutput, OutputType, TypeOf
+from ottla.streams.plan.nodes.stateless import Becomes, Changes, Map
 from ottla.streams.plan.records import Expression, PythonFunction, Record
-from ottla.streams.plan.topology import InputTypes, Keyed, Map, Node, OutputType, TopologyError, TypeOf
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -31,24 +33,21 @@ def foreign_key_join(
 
         return F.struct(expression(record).alias("foreign_key"), record.value.alias("value"))
 
-    keyed = Map(f"{name}-foreign-key", left, value=with_foreign_key)
+    keyed = Map(f"{name}-foreign-key", left, Changes(value=with_foreign_key), Becomes.SAME)
     subscriptions = Keyed(
         f"{name}-subscriptions",
         (keyed,),
         Subscriptions(),
-        lambda inputs: _field(inputs[0][1], "foreign_key"),
-        _subscription_type,
-        table=False,
+        KeyedOutput(lambda inputs: _field(inputs[0][1], "foreign_key"), _subscription_type, table=False),
     )
     matches = Keyed(
         f"{name}-matches",
         (right, subscriptions),
         Matches(),
-        lambda inputs: _field(inputs[1][1], "left_key"),
-        _answer_type,
-        table=False,
+        KeyedOutput(lambda inputs: _field(inputs[1][1], "left_key"), _answer_type, table=False),
     )
-    return Keyed(name, (matches,), Resolution(left_join), TypeOf.KEY, _pair_type, table=True)
+    pairs = KeyedOutput(TypeOf.KEY, _pair_type, table=True)
+    return Keyed(name, (matches,), Resolution(left_join), pairs)
 
 
 def changes_by_group(name: str, table: Node, key: Expression, value: Expression | None) -> Keyed:
@@ -64,11 +63,9 @@ def changes_by_group(name: str, table: Node, key: Expression, value: Expression 
 
     return Keyed(
         name,
-        (Map(f"{name}-key", table, value=with_group),),
+        (Map(f"{name}-key", table, Changes(value=with_group), Becomes.SAME),),
         TableChanges(),
-        lambda inputs: _field(inputs[0][1], "group_key"),
-        _change_type,
-        table=False,
+        KeyedOutput(lambda inputs: _field(inputs[0][1], "group_key"), _change_type, table=False),
     )
 
 
@@ -82,7 +79,7 @@ def grouped_aggregate(
 
     value_type = type_of_rows if returns is None else returns
     operator = GroupedTableAggregate(aggregation)
-    return Keyed(name, (changes,), operator, TypeOf.KEY, value_type, table=True)
+    return Keyed(name, (changes,), operator, KeyedOutput(TypeOf.KEY, value_type, table=True))
 
 
 def _column(name: str, expression: Expression) -> Callable[[Record], Column]:

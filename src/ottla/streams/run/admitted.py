@@ -17,10 +17,10 @@ from ottla.pipeline.query.realtime import Mode, ModeKind, Wanted
 from ottla.pipeline.query.source import EARLIEST, LATEST, FromTimestamp, KafkaSource
 from ottla.pipeline.query.source import Start as SourceStart
 from ottla.streams.compile.query_facts import mode_of
-from ottla.streams.plan.planner import PlannedQuery
-from ottla.streams.plan.topology import Boundary, Source
+from ottla.streams.plan.node import Node
+from ottla.streams.plan.planner import PlannedQuery, reads_of
 from ottla.streams.run.context import RunContext
-from ottla.streams.run.settings import RunSettings
+from ottla.streams.run.settings import StreamsSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Admitted:
     admission: Admission
 
     @property
-    def sources(self) -> Mapping[Source | Boundary, KafkaSource]:
+    def sources(self) -> Mapping[Node, KafkaSource]:
         """What is read for each source, as the query was admitted."""
         return dict(zip(self.query.sources, self.admission.sources, strict=True))
 
@@ -42,7 +42,7 @@ def mode_for(context: RunContext, query: PlannedQuery) -> Mode:
     """How the query runs, by the settings, its plan and its topics. Raises ModeError."""
     pace = context.settings.pace
     partitions = None
-    if not any(isinstance(source, Source) and source.pattern for source in query.sources):
+    if not any(reads_of(source).topics.pattern for source in query.sources):
         partitions = sum(len(context.cluster.partitions(topic)) for topic in query.topics_read)
     return mode_of(
         query,
@@ -72,27 +72,23 @@ def admit(context: RunContext, name: str, query: PlannedQuery, mode: Mode | None
     return Admitted(name, query, mode, context.runner.admit(spec))
 
 
-def kafka_source(source: Source | Boundary, settings: RunSettings, mode: Mode | None = None) -> KafkaSource:
+def kafka_source(source: Node, settings: StreamsSettings, mode: Mode | None = None) -> KafkaSource:
     """What Spark reads for a source."""
-    topics: tuple[str, ...] = ()
-    pattern = None
+    reads = reads_of(source)
     start: SourceStart = EARLIEST
-    if isinstance(source, Boundary):
-        topics = (source.topic,)
-    else:
-        topics, pattern = source.topics, source.pattern
-        if source.start.latest:
+    if reads.start is not None:
+        if reads.start.latest:
             start = LATEST
-        if source.start.timestamp_ms is not None:
-            start = FromTimestamp(source.start.timestamp_ms)
-        if settings.beginning.replay_from_ms is not None and not source.table:
-            start = FromTimestamp(settings.beginning.replay_from_ms)  # tables are needed whole
+        if reads.start.timestamp_ms is not None:
+            start = FromTimestamp(reads.start.timestamp_ms)
+        if settings.beginning.replay_from_ms is not None:
+            start = FromTimestamp(settings.beginning.replay_from_ms)
     flowing = mode is not None and mode.kind is ModeKind.REAL_TIME
     return KafkaSource(
-        settings.place.bootstrap,
-        topics,
-        pattern,
+        settings.place.cluster.bootstrap,
+        reads.topics.names,
+        reads.topics.pattern,
         start,
         max_offsets_per_trigger=None if flowing else settings.pace.batch_records,
-        client_options=settings.place.client_options,
+        client_options=settings.place.cluster.properties,
     )

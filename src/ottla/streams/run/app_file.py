@@ -19,7 +19,7 @@ from types import ModuleType
 
 from ottla.config.errors import UserError
 from ottla.streams.dsl import Streams, find_app
-from ottla.streams.plan.topology import TopologyError
+from ottla.streams.plan.node import TopologyError
 
 
 class AppError(UserError):

@@ -17,7 +17,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Final
@@ -38,7 +38,7 @@ from ottla.streams.run.ending import Ending
 from ottla.streams.run.preparation import check_topics, make_internal_topics, spark_settings
 from ottla.streams.run.query_starter import QueryStarter
 from ottla.streams.run.reset import beginning_after_reset, forget_beginning
-from ottla.streams.run.settings import RunSettings, StreamsSettings
+from ottla.streams.run.settings import StreamsSettings
 from ottla.streams.run.watchers import Watchers
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class RunningStreams:
     @property
     def directory(self) -> Path:
         """Where all that the application keeps lies."""
-        return self.settings.state / self.topology.name
+        return self.settings.place.state / self.topology.name
 
     @property
     def queries(self) -> Sequence[PipelineQuery]:
@@ -163,7 +163,7 @@ class RunningStreams:
     def begin(self) -> None:
         """Start everything; `start` calls it once."""
         settings = _settings_after_reset(self.settings, self.directory)
-        cluster = KafkaCluster(settings.place.bootstrap, settings.place.client_options)
+        cluster = KafkaCluster(settings.place.cluster.bootstrap, settings.place.cluster.properties)
         check_topics(cluster, self.topology, settings)
         make_internal_topics(cluster, self.plan, settings)
         context = self._context(settings, cluster)
@@ -225,7 +225,7 @@ class RunningStreams:
 
     # The steps of a start
 
-    def _context(self, settings: RunSettings, cluster: KafkaCluster) -> RunContext:
+    def _context(self, settings: StreamsSettings, cluster: KafkaCluster) -> RunContext:
         """The session and the runner of the queries, started."""
         parts, name, session = self._parts, self.topology.name, self.order.session
         if session is None:
@@ -255,7 +255,7 @@ class RunningStreams:
 
         place = context.settings.place
         tables = tables_of(
-            self.plan, types, place.bootstrap, context.directory / "views", place.client_options
+            self.plan, types, place.cluster.bootstrap, context.directory / "views", place.cluster.properties
         )
         self._parts.server = self._parts.after.enter_context(QueryServer(tables, port))
 
@@ -264,12 +264,12 @@ class RunningStreams:
             self._ending.fail(with_trace(f"{query.name}: {query.failure}", query.failure))
 
 
-def _settings_after_reset(given: StreamsSettings, directory: Path) -> RunSettings:
+def _settings_after_reset(given: StreamsSettings, directory: Path) -> StreamsSettings:
     """The settings; a reset says where to begin where they do not. Raises ResetError."""
     begin_ms = beginning_after_reset(directory)
-    if begin_ms is not None and given.replay_from_ms is None:
-        given = replace(given, replay_from_ms=begin_ms)
-    return given.grouped()
+    if begin_ms is None or given.beginning.replay_from_ms is not None:
+        return given
+    return given.replayed_from(begin_ms)
 
 
 def with_trace(message: str, failure: Failure | None) -> str:

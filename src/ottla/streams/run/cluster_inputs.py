@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ottla.pipeline.query.source import KafkaSource, read_batch, read_stream
+from ottla.streams.compile.expressions import naming
 from ottla.streams.compile.inputs import QueryInputs
-from ottla.streams.compile.stateless import naming
-from ottla.streams.plan.topology import GlobalJoin, Node
+from ottla.streams.plan.node import Node
+from ottla.streams.plan.planner import reads_of
 from ottla.streams.run.admitted import Admitted
 from ottla.streams.run.context import RunContext
 
@@ -27,12 +28,10 @@ def inputs_of(
     for source, read in admitted.sources.items():
         with naming(source):
             frames[source] = read_stream(context.spark, read, context.cluster)
-    for node in admitted.query.nodes:
-        if isinstance(node, GlobalJoin):
-            # The whole topic, as it is when a batch reads it.
-            whole = KafkaSource(
-                place.bootstrap, (node.global_table.topic,), client_options=place.client_options
-            )
-            with naming(node):
-                frames[node] = read_batch(context.spark, whole, cluster=context.cluster)
+    for table in admitted.query.global_tables:
+        # The whole topic, as it is when a batch reads it.
+        topics = reads_of(table).topics
+        whole = KafkaSource(place.cluster.bootstrap, topics.names, client_options=place.cluster.properties)
+        with naming(table):
+            frames[table] = read_batch(context.spark, whole, cluster=context.cluster)
     return QueryInputs(frames, types, heartbeats, place.dead_letters)

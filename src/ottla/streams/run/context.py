@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ottla.client.cluster import KafkaCluster
 from ottla.pipeline.query.query import QueryRunner
 from ottla.pipeline.spark.session import SparkPipelineSession
-from ottla.streams.run.settings import RunSettings
+from ottla.streams.run.settings import StreamsSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,7 +20,7 @@ class RunContext:
     """The application that starts. `name` is its id."""
 
     name: str
-    settings: RunSettings
+    settings: StreamsSettings
     cluster: KafkaCluster
     session: SparkPipelineSession
     runner: QueryRunner

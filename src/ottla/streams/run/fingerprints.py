@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ottla.config.errors import UserError
 from ottla.streams.host.keyed_host import describe_state
-from ottla.streams.plan.topology import Keyed, NativeAggregate, Node, StreamJoin
+from ottla.streams.plan.node import Node
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,20 +42,13 @@ def fingerprint(
         "parts": str(partitions),
         "heartbeats": str(heartbeats),
     }
-    match node:
-        case NativeAggregate():
-            return common | {
-                "operator": "Spark aggregate",
-                "windows": str(node.windows),
-                "emit": node.emit.value,
-            }
-        case StreamJoin(kind=kind):
-            return common | {"operator": f"{kind.value} join of streams", "windows": str(node.windows)}
-        case Keyed():
-            types = [frame.schema["value"].dataType for frame in inputs]
-            state = describe_state(node.operator, inputs[0].schema["key"].dataType, types, partitions)
-            return common | state | {"windows": str(node.windows)}
-    raise AssertionError(node)
+    state = node.facts.state
+    assert state is not None, f"{node.name} has no state"
+    if state.operator is None:
+        return {**common, **state.identity}
+    types = [frame.schema["value"].dataType for frame in inputs]
+    kept = describe_state(state.operator, inputs[0].schema["key"].dataType, types, partitions)
+    return {**common, **kept, **state.identity}
 
 
 def remembered_heartbeats(path: Path) -> bool | None:

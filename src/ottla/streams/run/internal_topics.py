@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.client.cluster import Topic
-from ottla.streams.compile.query_facts import event_time_of
-from ottla.streams.plan.topology import Node, ToInternalTopic
+from ottla.streams.plan.node import Node, event_time_of
+from ottla.streams.plan.nodes.sink import ToInternalTopic
 from ottla.streams.plan.windowed_tables import windowed_aggregate
 
 RETENTION_SLACK_MS: Final = 86_400_000

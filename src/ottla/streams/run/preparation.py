@@ -6,37 +6,40 @@ from ottla.client.cluster import KafkaCluster
 from ottla.pipeline.query.source import SourceError, check_source
 from ottla.pipeline.spark.session import SparkSettings
 from ottla.streams.plan.planner import Plan
-from ottla.streams.plan.topology import GlobalTable, Source, Topology, ToSpark
+from ottla.streams.plan.topology import Topology
 from ottla.streams.run.admitted import kafka_source
 from ottla.streams.run.internal_topics import topic_of
-from ottla.streams.run.settings import RunSettings
+from ottla.streams.run.settings import StreamsSettings
 from ottla.streams.run.spark_settings import STATE_SETTINGS
 
 
-def check_topics(cluster: KafkaCluster, topology: Topology, settings: RunSettings) -> None:
+def check_topics(cluster: KafkaCluster, topology: Topology, settings: StreamsSettings) -> None:
     """Raises SourceError when a topic is missing that is read or written and not our own."""
+    wanted: list[str] = []
     for node in topology.nodes():
-        if isinstance(node, Source):
+        facts = node.facts
+        if facts.reads is not None and facts.reads.whole:
+            wanted += facts.reads.topics.names
+        elif facts.reads is not None:
             check_source(kafka_source(node, settings), cluster)
-    wanted = [node.topic for node in topology.nodes() if isinstance(node, GlobalTable)]
     if settings.place.dead_letters is not None:
         wanted.append(settings.place.dead_letters)
-    wanted += [
-        sink.topic for sink in topology.sinks if not isinstance(sink, ToSpark) and isinstance(sink.topic, str)
-    ]
+    written = [sink.facts.writes for sink in topology.sinks]
+    wanted += [each.topic for each in written if each is not None and each.topic is not None]
     missing = cluster.missing_topics(list(dict.fromkeys(wanted)))
     if missing:
-        raise SourceError(f"topic {missing[0]} does not exist on {settings.place.bootstrap}; create it first")
+        bootstrap = settings.place.cluster.bootstrap
+        raise SourceError(f"topic {missing[0]} does not exist on {bootstrap}; create it first")
 
 
-def make_internal_topics(cluster: KafkaCluster, plan: Plan, settings: RunSettings) -> None:
+def make_internal_topics(cluster: KafkaCluster, plan: Plan, settings: StreamsSettings) -> None:
     """Those that are not there yet. Raises ClusterError."""
     topics = [topic_of(sink, settings.spark.partitions) for sink in plan.internal_topics]
     if topics:
         cluster.ensure_topics(topics)
 
 
-def spark_settings(application: str, settings: RunSettings) -> SparkSettings:
+def spark_settings(application: str, settings: StreamsSettings) -> SparkSettings:
     """What the application's Spark is made from."""
     chosen = settings.spark
     return SparkSettings(

@@ -66,7 +66,7 @@ class QueryStarter:
             watchers.start_heartbeat(query, started)
         if compiled.dead_letters:
             self._start_dead_letters(f"{name}-dead-letters", query, names, types)
-        return StartedQuery(name, mode, compiled.types)
+        return StartedQuery(name, mode, compiled.written.types)
 
     def _start_dead_letters(
         self, name: str, query: PlannedQuery, names: Collection[str], types: Mapping[str, Types]

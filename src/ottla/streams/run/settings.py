@@ -1,16 +1,18 @@
-"""How an application runs: as users give it, flat, and as the steps of a start take it, in groups.
+"""The settings of an application: given flat, as keywords, and held in groups by what they are about.
 
 What the application does is its topology.
 """
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from ottla.client.access import DEFAULT_BOOTSTRAP, ClusterAccess
 from ottla.pipeline.query.realtime import Wanted
 
 BOOTSTRAP_ENVIRONMENT: Final = "OTTLA_BOOTSTRAP"
@@ -18,72 +20,14 @@ STATE_ENVIRONMENT: Final = "OTTLA_STREAMS_STATE"
 
 
 @dataclass(frozen=True, slots=True)
-class StreamsSettings:
-    """How an application runs; what it does is its topology.
+class Place:
+    """Where the application's records and state are.
 
-    bootstrap: the cluster. state: where checkpoints and state are kept; it must outlive the process.
-    dead_letters: the topic for records that can't be read; None: they end the application. partitions: of
-    internal topics, and how many parts state has: fixed with the first start.
-    batch_records: at most so many records of a source a batch. until_caught_up: end when all that was there
-    at the start is done. heartbeat_ms: after so long without input, event time goes on with the clock, so
-    that windows close; None: it stands still. mode and at_least_once: real-time mode, where Spark has it and
-    the query allows it, needs the consent that records may come twice after a failure. replay_from_ms: where
-    an application without checkpoints begins, in place of its sources' own starts. forget_lost_state: begin
-    anew although checkpoints are gone.
+    state: the directory of checkpoints and state; it must outlive the process. dead_letters: the topic for
+    records that can't be read; None: they end the application.
     """
 
-    bootstrap: str = "127.0.0.1:9092"
-    state: Path = Path("ottla-streams")
-    dead_letters: str | None = None
-    master: str = "local[*]"
-    partitions: int = 4
-    driver_memory: str = "1g"
-    batch_records: int | None = 1_000_000
-    trigger_interval_ms: int = 0
-    until_caught_up: bool = False
-    heartbeat_ms: int | None = None
-    mode: Wanted = Wanted.AUTO
-    at_least_once: bool = False
-    global_table_check_ms: int = 1_000
-    replay_from_ms: int | None = None
-    forget_lost_state: bool = False
-    metrics_port: int | None = None
-    queries_port: int | None = None
-    client_options: Mapping[str, str] = field(default_factory=dict)
-    spark_properties: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def from_environment(cls) -> StreamsSettings:
-        """The defaults, with what OTTLA_BOOTSTRAP and OTTLA_STREAMS_STATE say."""
-        default = cls()
-        return cls(
-            bootstrap=os.environ.get(BOOTSTRAP_ENVIRONMENT, default.bootstrap),
-            state=Path(os.environ.get(STATE_ENVIRONMENT, str(default.state))),
-        )
-
-    def grouped(self) -> RunSettings:
-        """The same for the steps of a start."""
-        return RunSettings(
-            Place(self.bootstrap, self.client_options, self.state, self.dead_letters),
-            SparkChoice(self.master, self.partitions, self.driver_memory, self.spark_properties),
-            Pace(
-                self.trigger_interval_ms,
-                self.batch_records,
-                self.until_caught_up,
-                self.mode,
-                self.at_least_once,
-            ),
-            Beginning(self.replay_from_ms, self.forget_lost_state),
-            Watching(self.heartbeat_ms, self.global_table_check_ms, self.metrics_port, self.queries_port),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where the application's records and state are."""
-
-    bootstrap: str
-    client_options: Mapping[str, str]
+    cluster: ClusterAccess
     state: Path
     dead_letters: str | None
 
@@ -119,7 +63,7 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """What goes on beside the queries: the clock, global tables, metrics, interactive queries."""
+    """The work beside the queries: the clock, global tables, metrics, interactive queries."""
 
     heartbeat_ms: int | None
     global_table_check_ms: int
@@ -127,12 +71,69 @@ class Watching:
     queries_port: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class RunSettings:
-    """Settings of an application by what they are about."""
+@dataclass(frozen=True, slots=True, init=False)
+class StreamsSettings:
+    """How an application runs; what it does is its topology. It is made from flat keywords."""
 
     place: Place
     spark: SparkChoice
     pace: Pace
     beginning: Beginning
     watching: Watching
+
+    def __init__(
+        self,
+        bootstrap: str = DEFAULT_BOOTSTRAP,
+        state: Path = Path("ottla-streams"),
+        dead_letters: str | None = None,
+        master: str = "local[*]",
+        partitions: int = 4,
+        driver_memory: str = "1g",
+        batch_records: int | None = 1_000_000,
+        trigger_interval_ms: int = 0,
+        until_caught_up: bool = False,
+        heartbeat_ms: int | None = None,
+        mode: Wanted = Wanted.AUTO,
+        at_least_once: bool = False,
+        global_table_check_ms: int = 1_000,
+        replay_from_ms: int | None = None,
+        forget_lost_state: bool = False,
+        metrics_port: int | None = None,
+        queries_port: int | None = None,
+        client_options: Mapping[str, str] | None = None,
+        spark_properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """bootstrap: the cluster. client_options: for every client of it, in librdkafka's names.
+
+        state: where checkpoints and state are kept; it must outlive the process.
+        dead_letters: the topic for records that can't be read; None: they end the application. partitions: of
+        internal topics, and how many parts state has: fixed with the first start.
+        batch_records: at most so many records of a source a batch. until_caught_up: end when all that was
+        there at the start is done. heartbeat_ms: after so long without input, event time goes on with the
+        clock, so that windows close; None: it stands still. mode and at_least_once: real-time mode, where
+        Spark has it and the query allows it, needs the consent that records may come twice after a failure.
+        replay_from_ms: where an application without checkpoints begins, in place of its sources' own starts.
+        forget_lost_state: begin anew although checkpoints are gone.
+        """
+        put = object.__setattr__
+        put(self, "place", Place(ClusterAccess(bootstrap, client_options or {}), state, dead_letters))
+        put(self, "spark", SparkChoice(master, partitions, driver_memory, spark_properties or {}))
+        pace = Pace(trigger_interval_ms, batch_records, until_caught_up, mode, at_least_once)
+        put(self, "pace", pace)
+        put(self, "beginning", Beginning(replay_from_ms, forget_lost_state))
+        put(self, "watching", Watching(heartbeat_ms, global_table_check_ms, metrics_port, queries_port))
+
+    @classmethod
+    def from_environment(cls) -> StreamsSettings:
+        """The defaults, with the cluster and directory that OTTLA_BOOTSTRAP and OTTLA_STREAMS_STATE name."""
+        default = cls()
+        return cls(
+            bootstrap=os.environ.get(BOOTSTRAP_ENVIRONMENT, default.place.cluster.bootstrap),
+            state=Path(os.environ.get(STATE_ENVIRONMENT, str(default.place.state))),
+        )
+
+    def replayed_from(self, begin_ms: int) -> StreamsSettings:
+        """The same for an application whose queries without a checkpoint begin at this time."""
+        changed = copy.copy(self)
+        object.__setattr__(changed, "beginning", replace(self.beginning, replay_from_ms=begin_ms))
+        return changed

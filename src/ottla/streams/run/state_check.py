@@ -7,7 +7,7 @@ from pathlib import Path
 from ottla.pipeline.query.checkpoints import Checkpoint
 from ottla.pipeline.spark.paths import local_path
 from ottla.streams.compile.compiler import Compiled
-from ottla.streams.compile.query_facts import event_time_of
+from ottla.streams.plan.node import event_time_of
 from ottla.streams.run.admitted import Admitted
 from ottla.streams.run.context import RunContext
 from ottla.streams.run.fingerprints import check_fingerprint, fingerprint, remembered_heartbeats
@@ -16,15 +16,15 @@ from ottla.streams.run.fingerprints import check_fingerprint, fingerprint, remem
 def check_state(context: RunContext, admitted: Admitted, compiled: Compiled, *, heartbeats: bool) -> None:
     """Compare with the last start, or remember. `heartbeats`: they are a source. Raises StateChanged."""
     stateful = admitted.query.stateful
-    if stateful is None or compiled.stateful is None:
+    if stateful is None or compiled.state is None:
         return
     asked = context.settings.watching.heartbeat_ms is not None and event_time_of(stateful) is not None
     check_fingerprint(
         _fingerprint_file(context, admitted.name),
         fingerprint(
             stateful,
-            compiled.before_state,
-            compiled.stateful,
+            compiled.state.before,
+            compiled.state.behind.frame,
             context.settings.spark.partitions,
             heartbeats=heartbeats or asked,
         ),

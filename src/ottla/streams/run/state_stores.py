@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ottla.pipeline.spark.low_latency import version_tuple
-from ottla.streams.plan.topology import NativeAggregate, Node
+from ottla.streams.plan.node import Node
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,9 +27,10 @@ STORES_STAY_OPEN_SINCE: Final = (4, 1)
 
 def settings_for(stateful: Node | None, spark_version: str) -> Mapping[str, str]:
     """What a query with this stateful node is to be started with."""
-    if isinstance(stateful, NativeAggregate) and version_tuple(spark_version) < STORES_STAY_OPEN_SINCE:
-        return {CHANGELOG: "false"}
-    return {}
+    state = None if stateful is None else stateful.facts.state
+    if state is None or not state.two_steps or version_tuple(spark_version) >= STORES_STAY_OPEN_SINCE:
+        return {}
+    return {CHANGELOG: "false"}
 
 
 @contextlib.contextmanager

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ottla.pipeline.query.query import PipelineQuery, QueryRunner
-from ottla.streams.compile.query_facts import event_time_of
-from ottla.streams.plan.planner import Plan, PlannedQuery
-from ottla.streams.plan.topology import GlobalTable
+from ottla.streams.plan.node import Node, event_time_of
+from ottla.streams.plan.planner import Plan, PlannedQuery, reads_of
 from ottla.streams.plan.windowed_tables import windowed_aggregate
 from ottla.streams.run.context import RunContext
 from ottla.streams.run.global_snapshots import GlobalSnapshot, GlobalSnapshots
@@ -44,7 +43,7 @@ class Watchers:
         place = self.context.settings.place
         topic = heartbeat_topic(self.context.name, query.name)
         self.context.cluster.ensure_topics([topic])
-        return heartbeats(self.context.spark, place.bootstrap, topic.name, place.client_options)
+        return heartbeats(self.context.spark, place.cluster.bootstrap, topic.name, place.cluster.properties)
 
     def start_heartbeat(self, query: PlannedQuery, started: PipelineQuery) -> None:
         """Send heartbeats to a query that has them for a source."""
@@ -64,7 +63,7 @@ class Watchers:
         self.before.callback(beat.stop)
         beat.start()
 
-    def keep_global_tables(self, tables: Sequence[tuple[GlobalTable, DataFrame]]) -> None:
+    def keep_global_tables(self, tables: Sequence[tuple[Node, DataFrame]]) -> None:
         """Each table is kept once; a query's plan finds the rows in Spark's cache."""
         settings = self.context.settings
         if settings.pace.until_caught_up:
@@ -72,7 +71,8 @@ class Watchers:
         new = []
         for table, rows in tables:
             if table.name not in self.snapshots:
-                ends = functools.partial(self.context.cluster.end_positions, table.topic)
+                (topic,) = reads_of(table).topics.names
+                ends = functools.partial(self.context.cluster.end_positions, topic)
                 self.snapshots[table.name] = GlobalSnapshot(table.name, rows, ends)
                 new.append(self.snapshots[table.name])
         if new:

@@ -1,0 +1,1 @@
+"""The kinds of nodes of a topology, each with its facts and its description."""
