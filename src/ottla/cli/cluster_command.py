@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from ottla.cli.options import add_pairs
-from ottla.client.access import COMMON_PROPERTIES, DEFAULT_BOOTSTRAP, ClusterAccess
+from ottla.client.access import DEFAULT_BOOTSTRAP, ClusterAccess
 from ottla.client.kafka_requests import (
     NodeConnections,
     NodeRefusesUser,
@@ -111,9 +111,9 @@ def run_command(options: argparse.Namespace, command: Callable[[ClusterClient, A
 def _access(options: argparse.Namespace) -> ClusterAccess:
     given = given_values(options.command_config, options.set)
     bootstrap = given.pop("bootstrap.servers", DEFAULT_BOOTSTRAP)
-    if unknown := sorted(given.keys() - COMMON_PROPERTIES):
-        raise CommandError(f"{unknown[0]} is not a setting of the Kafka client, by librdkafka's names")
-    return ClusterAccess(options.bootstrap or bootstrap, given)
+    access = ClusterAccess(options.bootstrap or bootstrap, given)
+    access.require_common_properties()
+    return access
 
 
 def print_table(rows: list[dict[str, Any]]) -> None:

@@ -21,6 +21,7 @@ DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 DEFAULT_PORT: Final = 9092
 COMMON_PROPERTIES: Final = frozenset(JAVA_COUNTERPARTS)
 """The librdkafka properties that every client takes in its own words or has no need of."""
+_SECURITY_PREFIXES: Final = ("ssl.", "sasl.", "enable.ssl.")
 _SPARK_PREFIX: Final = "kafka."
 _SERVER: Final = re.compile(r"(?:[A-Za-z_]+://)?(?P<host>\[[^\[\]\s]+\]|[^:\[\]\s/]+)(?::(?P<port>\d{1,5}))?")
 
@@ -67,6 +68,11 @@ class ClusterAccess:
         servers = [server.strip() for server in self.bootstrap.split(",")]
         return [_address(server) for server in servers if server] or [_address("")]
 
+    def require_common_properties(self) -> None:
+        """Raises ClientOptionError for a property that is not in COMMON_PROPERTIES."""
+        for name in sorted(self.properties.keys() - COMMON_PROPERTIES):
+            raise ClientOptionError(f"{name} is not a setting of the Kafka client, by librdkafka's names")
+
     def librdkafka(self, properties: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The settings of a confluent-kafka client; `properties` win over the common ones."""
         given: dict[str, Any] = {"bootstrap.servers": self._servers(), **self.properties}
@@ -79,6 +85,9 @@ class ClusterAccess:
     def aiokafka(self) -> dict[str, Any]:
         """The keyword arguments of aiokafka's clients. Raises ClientOptionError for what they can't use."""
         given = self.properties
+        for name in sorted(given.keys() - COMMON_PROPERTIES):
+            if name.startswith(_SECURITY_PREFIXES):
+                raise ClientOptionError(f"client option {name} has no counterpart that aiokafka takes")
         protocol = security_protocol_of(given)
         arguments: dict[str, Any] = {
             "bootstrap_servers": self._servers().split(","),
