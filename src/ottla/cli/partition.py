@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ottla.cli.cluster_client import (
+from ottla.cli.cluster_command import (
     ClusterClient,
     CommandError,
     add_common_options,

@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ottla.broker.config import BrokerConfig, ConfigError
-from ottla.cli.cluster_client import (
+from ottla.cli.cluster_command import (
     ClusterClient,
     CommandError,
     add_common_options,
@@ -126,6 +125,9 @@ def _row(role: str, replica: ReplicaState, quorum: Quorum, nodes: dict[int, str]
 
 
 async def _add(client: ClusterClient, options: argparse.Namespace) -> Any:
+    # The reader of a node's configuration; the other commands need nothing of the broker's.
+    from ottla.broker.config import BrokerConfig, ConfigError
+
     try:
         config = BrokerConfig.load(options.config)
     except ConfigError as problem:

@@ -13,13 +13,13 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ottla.cli.broker import DEFAULT_LISTEN as BROKER_LISTEN
 from ottla.cli.child_broker import ChildBroker
 from ottla.cli.event_loop import loop_factory
 from ottla.cli.options import add_log_level, add_pairs
 from ottla.cli.registry import DEFAULT_LISTEN as REGISTRY_LISTEN
 from ottla.cli.rest import DEFAULT_LISTEN as REST_LISTEN
 from ottla.cli.service_command import log_service_to_stderr, told_ready
+from ottla.client.access import DEFAULT_BOOTSTRAP
 from ottla.registry.service import RegistryService
 from ottla.rest.service import RestService
 from ottla.web.running import Kept, Place, run_together
@@ -92,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
         "--data", type=Path, metavar="DIR", help="where the broker keeps its logs (default: ./ottla-data)"
     )
     for name, default, what in (
-        ("listen", BROKER_LISTEN, "Kafka clients"),
+        ("listen", DEFAULT_BOOTSTRAP, "Kafka clients"),
         ("registry", REGISTRY_LISTEN, "clients of the Schema Registry"),
         ("rest", REST_LISTEN, "clients of the REST Proxy"),
     ):

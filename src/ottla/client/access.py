@@ -7,24 +7,43 @@ clients on librdkafka take it as it is; aiokafka's clients, Java's and Spark's g
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from ottla.client.java_options import java_client_options
-from ottla.client.security import mechanism_of, security_protocol_of
+from ottla.client.errors import ClientOptionError
+from ottla.client.java_options import JAVA_COUNTERPARTS, java_client_options
+from ottla.client.security import credentials_of, security_protocol_of
 from ottla.client.tls_context import tls_context
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+DEFAULT_PORT: Final = 9092
+COMMON_PROPERTIES: Final = frozenset(JAVA_COUNTERPARTS)
+"""The librdkafka properties that every client takes in its own words or has no need of."""
+_SECURITY_PREFIXES: Final = ("ssl.", "sasl.", "enable.ssl.")
 _SPARK_PREFIX: Final = "kafka."
+_SERVER: Final = re.compile(r"(?:[A-Za-z_]+://)?(?P<host>\[[^\[\]\s]+\]|[^:\[\]\s/]+)(?::(?P<port>\d{1,5}))?")
+
+
+class Address(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterAccess:
-    """Where a cluster is, and as whom and how it is asked.
+    """Where a cluster is, and with which security and settings its clients connect.
 
-    properties: librdkafka's. client_id, request_timeout_ms: None leaves what `properties` say, or else the
-    client library's default.
+    bootstrap: `HOST:PORT,…`. The port may be missing (9092), and a `PLAINTEXT://` in front, as Confluent's
+    files have it, means nothing: the protocol is a property. properties: librdkafka's. client_id,
+    request_timeout_ms: None leaves what `properties` say, or else the client library's default.
     """
 
     bootstrap: str
@@ -44,9 +63,19 @@ class ClusterAccess:
         """The same cluster; these properties win over those of before."""
         return dataclasses.replace(self, properties={**self.properties, **properties})
 
+    def addresses(self) -> list[Address]:
+        """The bootstrap servers, at least one. Raises ClientOptionError for one that is not HOST:PORT."""
+        servers = [server.strip() for server in self.bootstrap.split(",")]
+        return [_address(server) for server in servers if server] or [_address("")]
+
+    def require_common_properties(self) -> None:
+        """Raises ClientOptionError for a property that is not in COMMON_PROPERTIES."""
+        for name in sorted(self.properties.keys() - COMMON_PROPERTIES):
+            raise ClientOptionError(f"{name} is not a setting of the Kafka client, by librdkafka's names")
+
     def librdkafka(self, properties: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The settings of a confluent-kafka client; `properties` win over the common ones."""
-        given: dict[str, Any] = {"bootstrap.servers": self.bootstrap, **self.properties}
+        given: dict[str, Any] = {"bootstrap.servers": self._servers(), **self.properties}
         if self.client_id is not None:
             given["client.id"] = self.client_id
         if self.request_timeout_ms is not None:
@@ -54,11 +83,14 @@ class ClusterAccess:
         return {**given, **(properties or {})}
 
     def aiokafka(self) -> dict[str, Any]:
-        """The keyword arguments of aiokafka's clients. Raises ClientOptionError for unusable TLS files."""
+        """The keyword arguments of aiokafka's clients. Raises ClientOptionError for what they can't use."""
         given = self.properties
+        for name in sorted(given.keys() - COMMON_PROPERTIES):
+            if name.startswith(_SECURITY_PREFIXES):
+                raise ClientOptionError(f"client option {name} has no counterpart that aiokafka takes")
         protocol = security_protocol_of(given)
         arguments: dict[str, Any] = {
-            "bootstrap_servers": self.bootstrap.split(","),
+            "bootstrap_servers": self._servers().split(","),
             "security_protocol": protocol,
         }
         client_id = given.get("client.id") if self.client_id is None else self.client_id
@@ -67,16 +99,19 @@ class ClusterAccess:
         if self.request_timeout_ms is not None:
             arguments["request_timeout_ms"] = self.request_timeout_ms
         if protocol.startswith("SASL_"):
-            arguments["sasl_mechanism"] = mechanism_of(given) or "PLAIN"
-            arguments["sasl_plain_username"] = given.get("sasl.username")
-            arguments["sasl_plain_password"] = given.get("sasl.password")
+            credentials = credentials_of(given)
+            if credentials is None:
+                raise ClientOptionError(f"security.protocol={protocol} needs sasl.username and sasl.password")
+            arguments["sasl_mechanism"] = credentials.mechanism
+            arguments["sasl_plain_username"] = credentials.user
+            arguments["sasl_plain_password"] = credentials.password
         if protocol.endswith("SSL"):
             arguments["ssl_context"] = tls_context(given)
         return arguments
 
     def java(self) -> dict[str, str]:
         """The properties of a Java client. Raises ClientOptionError for one that has no counterpart."""
-        given = {"bootstrap.servers": self.bootstrap, **java_client_options(self.properties)}
+        given = {"bootstrap.servers": self._servers(), **java_client_options(self.properties)}
         if self.client_id is not None:
             given["client.id"] = self.client_id
         if self.request_timeout_ms is not None:
@@ -84,5 +119,16 @@ class ClusterAccess:
         return given
 
     def spark(self) -> dict[str, str]:
-        """The same as options of Spark's Kafka source and sink. Raises ClientOptionError as `java` does."""
+        """Java's properties as options of Spark's Kafka source and sink. Raises ClientOptionError."""
         return {_SPARK_PREFIX + name: value for name, value in self.java().items()}
+
+    def _servers(self) -> str:
+        return ",".join(map(str, self.addresses()))
+
+
+def _address(server: str) -> Address:
+    found = _SERVER.fullmatch(server)
+    port = DEFAULT_PORT if found is None or found["port"] is None else int(found["port"])
+    if found is None or port > 65_535:
+        raise ClientOptionError(f"the bootstrap server {server!r} is not HOST:PORT")
+    return Address(found["host"].strip("[]"), port)

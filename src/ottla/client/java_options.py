@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Final
 
 from ottla.client.errors import ClientOptionError
-from ottla.client.security import mechanism_of
+from ottla.client.security import credentials_of
 
 
 def _same(name: str) -> Callable[[str], dict[str, str]]:
@@ -115,13 +116,8 @@ JAVA_COUNTERPARTS: Mapping[str, Callable[[str], dict[str, str]]] = MappingProxyT
     }
 )
 
-_JAAS_MODULES: Mapping[str, str] = MappingProxyType(
-    {
-        "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
-        "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
-        "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    }
-)
+_PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 def java_client_options(client_options: Mapping[str, str]) -> dict[str, str]:
@@ -141,18 +137,12 @@ def java_client_options(client_options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _jaas(client_options: Mapping[str, str]) -> dict[str, str]:
-    name, password = client_options.get("sasl.username"), client_options.get("sasl.password")
-    if name is None and password is None:
+    credentials = credentials_of(client_options)
+    if credentials is None:
         return {}
-    mechanism = mechanism_of(client_options) or "none"
-    module = _JAAS_MODULES.get(mechanism)
-    if module is None or name is None or password is None:
-        raise ClientOptionError(
-            f"sasl.username and sasl.password go with one of {', '.join(_JAAS_MODULES)}, not {mechanism}"
-            if module is None
-            else "sasl.username and sasl.password go together"
-        )
-    return {"sasl.jaas.config": f"{module} required username={_quoted(name)} password={_quoted(password)};"}
+    module = _PLAIN_MODULE if credentials.mechanism == "PLAIN" else _SCRAM_MODULE
+    name, password = _quoted(credentials.user), _quoted(credentials.password)
+    return {"sasl.jaas.config": f"{module} required username={name} password={password};"}
 
 
 def _quoted(text: str) -> str:

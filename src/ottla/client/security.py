@@ -1,28 +1,58 @@
-"""What librdkafka's properties say of security, where several spellings say the same."""
+"""The security settings among librdkafka's properties, where several spellings mean the same."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final, NamedTuple
 
-_MECHANISM_NAMES = ("sasl.mechanism", "sasl.mechanisms")
+from ottla.client.errors import ClientOptionError
+
+SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_MECHANISM_NAMES: Final = ("sasl.mechanism", "sasl.mechanisms")
+
+
+class Credentials(NamedTuple):
+    """A user, the password, and the SASL mechanism that proves it."""
+
+    mechanism: str
+    user: str
+    password: str
 
 
 def security_protocol_of(properties: Mapping[str, str]) -> str:
-    """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
-    return properties.get("security.protocol", "PLAINTEXT").upper()
+    """One of SECURITY_PROTOCOLS. Raises ClientOptionError for another word."""
+    given = properties.get("security.protocol", "PLAINTEXT")
+    if given.upper() not in SECURITY_PROTOCOLS:
+        raise ClientOptionError(f"security.protocol={given}: must be one of {', '.join(SECURITY_PROTOCOLS)}")
+    return given.upper()
 
 
-def mechanism_of(properties: Mapping[str, str]) -> str | None:
-    """The SASL mechanism; of two spellings the one that librdkafka is told last has the last word."""
-    given = [value for name, value in properties.items() if name in _MECHANISM_NAMES]
-    return given[-1] if given else None
+def credentials_of(properties: Mapping[str, str]) -> Credentials | None:
+    """The user's credentials, None where no user is named. Raises ClientOptionError.
+
+    Of the two spellings of the mechanism's setting, the one that is given last wins, as in librdkafka.
+    """
+    user, password = properties.get("sasl.username"), properties.get("sasl.password")
+    if user is None and password is None:
+        return None
+    if user is None or password is None:
+        raise ClientOptionError("sasl.username and sasl.password go together")
+    mechanisms = [value for name, value in properties.items() if name in _MECHANISM_NAMES]
+    mechanism = mechanisms[-1] if mechanisms else "none"
+    if mechanism not in MECHANISMS:
+        raise ClientOptionError(
+            f"sasl.username and sasl.password go with a sasl.mechanism of {', '.join(MECHANISMS)},"
+            f" not {mechanism}"
+        )
+    return Credentials(mechanism, user, password)
 
 
 def checks_host_names(properties: Mapping[str, str]) -> bool:
-    """Whether a broker's certificate must be of the host that was asked for."""
+    """Whether a broker's certificate must name the host that the client connects to."""
     return properties.get("ssl.endpoint.identification.algorithm", "https").lower() not in ("", "none")
 
 
 def verifies_certificates(properties: Mapping[str, str]) -> bool:
-    """Whether a broker's certificate must be of an authority that is trusted."""
+    """Whether a broker's certificate must be signed by a trusted authority."""
     return properties.get("enable.ssl.certificate.verification", "true").lower() not in ("false", "f", "0")

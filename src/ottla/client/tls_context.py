@@ -36,6 +36,8 @@ def _trusting(properties: Mapping[str, str]) -> ssl.SSLContext:
         return ssl.create_default_context(cadata=text)
     if location is not None and Path(location).is_dir():
         return ssl.create_default_context(capath=location)
+    if location is not None:
+        Path(location).open("rb").close()  # an error of ssl's would not name the file
     return ssl.create_default_context(cafile=location)
 
 

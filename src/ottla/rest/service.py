@@ -72,9 +72,7 @@ class RestService:
         """By the settings that the user gave. Raises ServiceError for a value that can't be."""
         settings = Settings(SETTINGS, given)
         warn_of_unknown("rest", given, SETTINGS, CLIENT_PREFIXES)
-        return cls(
-            settings, ClusterAccess(_hosts(settings[BOOTSTRAP_SERVERS]), settings.with_prefix("client."))
-        )
+        return cls(settings, ClusterAccess(settings[BOOTSTRAP_SERVERS], settings.with_prefix("client.")))
 
     @property
     def app(self) -> ASGIApp:
@@ -116,8 +114,3 @@ def _registry(urls: str) -> RegistryAccess:
         return RegistryAccess(urls, attempts=1)
     except ClientOptionError as problem:
         raise ServiceError(f"ottla rest: {SCHEMA_REGISTRY_URL.name}: {problem}") from None
-
-
-def _hosts(bootstrap: str) -> str:
-    """Without `PLAINTEXT://`, which Confluent's files put before hosts: security is a setting of its own."""
-    return ",".join(server.strip().rpartition("://")[2] for server in bootstrap.split(","))

@@ -116,4 +116,4 @@ def test_nobody_there(three_nodes: NodeCluster) -> None:
         check=False,
     )
     assert (run.returncode, run.stdout) == (1, "")
-    assert run.stderr.startswith("ottla quorum: 127.0.0.1:1: ")
+    assert run.stderr.startswith("ottla quorum: The broker at 127.0.0.1:1 cannot be reached: ")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,86 +13,24 @@ from ottla.client.cluster import KafkaCluster, Topic
 from ottla.pipeline.spark.session import SparkPipelineSession
 from ottla.streams import Streams, StreamsError, StreamsSettings
 from ottla.streams.run.application import start
-from support.servers.apache_kafka import ApacheKafka
-from support.servers.cluster import free_port
+from support.servers.secured_kafka import SecuredKafka, secured_kafka
 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.java,
     pytest.mark.long,
-    pytest.mark.system("openssl", "openssl"),
     pytest.mark.timeout(300),
 ]
 
-USER = "app"
-PASSWORD = 'with "quotes", a \\ and spaces'
-PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
-
-
-@dataclass(frozen=True, slots=True)
-class Secured:
-    """An Apache Kafka behind SASL_SSL, and what its clients need."""
-
-    bootstrap: str
-    client_options: dict[str, str]
-
-
-def openssl(directory: Path, *arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], cwd=directory, check=True, capture_output=True)
-
-
-def certificates(directory: Path) -> None:
-    """ca.pem, and server.pem with a key and a certificate for 127.0.0.1."""
-    directory.mkdir()
-    new = ("req", "-newkey", "rsa:2048", "-nodes")
-    openssl(
-        directory, *new, "-x509", "-days", "2", "-subj", "/CN=test", "-keyout", "ca.key", "-out", "ca.pem"
-    )
-    openssl(directory, *new, "-subj", "/CN=127.0.0.1", "-keyout", "server.key", "-out", "server.csr")
-    (directory / "names").write_text("subjectAltName=IP:127.0.0.1\n")
-    signing = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names")
-    openssl(directory, "x509", "-req", "-in", "server.csr", *signing, "-out", "server.crt")
-    parts = (directory / name for name in ("server.key", "server.crt", "ca.pem"))
-    (directory / "server.pem").write_text("".join(part.read_text() for part in parts))
-
 
 @pytest.fixture
-def secured(tmp_path: Path) -> Iterator[Secured]:
-    certificates(tmp_path / "tls")
-    port, controller = free_port(), free_port()
-
-    def quoted(text: str) -> str:
-        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-    jaas = f'{PLAIN} required username="broker" password="b" user_broker="b" user_{USER}={quoted(PASSWORD)};'
-    settings = {
-        "listeners": f"SASL_SSL://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
-        "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller}",
-        "listener.security.protocol.map": "SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
-        "inter.broker.listener.name": "SASL_SSL",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "sasl.mechanism.inter.broker.protocol": "PLAIN",
-        "listener.name.sasl_ssl.plain.sasl.jaas.config": jaas.replace("\\", "\\\\"),
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(tmp_path / "tls/server.pem"),
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(tmp_path / "tls/ca.pem"),
-    }
-    with ApacheKafka.start(tmp_path / "kafka", port, settings) as kafka:
-        yield Secured(
-            kafka.bootstrap,
-            {
-                "security.protocol": "SASL_SSL",
-                "sasl.mechanism": "PLAIN",
-                "sasl.username": USER,
-                "sasl.password": PASSWORD,
-                "ssl.ca.location": str(tmp_path / "tls/ca.pem"),
-            },
-        )
+def secured(tmp_path: Path) -> Iterator[SecuredKafka]:
+    with secured_kafka(tmp_path) as kafka:
+        yield kafka
 
 
 def test_an_application_reads_keeps_and_writes(
-    secured: Secured, spark_session: SparkPipelineSession, tmp_path: Path
+    secured: SecuredKafka, spark_session: SparkPipelineSession, tmp_path: Path
 ) -> None:
     kafka = KafkaCluster(secured.bootstrap, secured.client_options)
     kafka.ensure_topics([Topic(name, 2) for name in ("lines", "loud", "counts")])
@@ -127,7 +63,7 @@ def test_an_application_reads_keeps_and_writes(
 
 
 def test_a_wrong_password_stops_the_start_in_one_line(
-    secured: Secured, spark_session: SparkPipelineSession, tmp_path: Path
+    secured: SecuredKafka, spark_session: SparkPipelineSession, tmp_path: Path
 ) -> None:
     app = Streams("intruder")
     app.stream("lines").to("loud")

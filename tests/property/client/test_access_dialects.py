@@ -2,83 +2,22 @@
 
 from __future__ import annotations
 
-import datetime
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ottla.client.access import ClusterAccess
 from ottla.client.errors import ClientOptionError
+from support.servers.certificates import KEY_PASSWORD, Authority, Identity
 
-KEY_PASSWORD = 'key "\\ password'
 BOOTSTRAP = "127.0.0.1:1"
 MODULES = {"PLAIN": "plain.PlainLoginModule", "SCRAM": "scram.ScramLoginModule"}
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """A certificate with its key, as files and as text."""
-
-    certificate: str
-    key: str
-    encrypted_key: str
-
-
-class Authority:
-    def __init__(self, directory: Path, name: str) -> None:
-        self.directory = directory
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        self.pem = self._signed(self._name, self._key.public_key(), authority=True)
-
-    def identity(self, name: str) -> Identity:
-        key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        forms = (
-            serialization.NoEncryption(),
-            serialization.BestAvailableEncryption(KEY_PASSWORD.encode()),
-        )
-        plain, encrypted = (
-            key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, form).decode()
-            for form in forms
-        )
-        return Identity(self._signed(subject, key.public_key(), authority=False), plain, encrypted)
-
-    def _signed(self, subject: x509.Name, key: Any, *, authority: bool) -> str:
-        now = datetime.datetime.now(datetime.UTC)
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self._name)
-            .public_key(key)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
-            .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
-        )
-        if authority:
-            usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
-            builder = builder.add_extension(usage, critical=True)
-        else:
-            names = [x509.DNSName("broker.test"), x509.IPAddress(ip_address("127.0.0.1"))]
-            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
-        own = x509.SubjectKeyIdentifier.from_public_key(key)
-        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
-        builder = builder.add_extension(own, critical=False).add_extension(issuer, critical=False)
-        signed = builder.sign(self._key, hashes.SHA256())
-        return signed.public_bytes(serialization.Encoding.PEM).decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,14 +207,60 @@ def test_a_certificate_that_need_not_be_verified_is_taken(certificates: Certific
 @pytest.mark.parametrize(
     "properties",
     [
+        {"security.protocol": "SASL"},
+        {"security.protocol": "SASL_PLAINTEXT"},
+        {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "me"},
+        {"security.protocol": "SASL_PLAINTEXT", "sasl.username": "me", "sasl.password": "secret"},
+        {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.username": "me",
+            "sasl.password": "secret",
+        },
+    ],
+)
+def test_security_settings_that_aiokafka_cannot_use_are_refused(properties: dict[str, str]) -> None:
+    with pytest.raises(ClientOptionError, match=r"sasl\.|security\.protocol"):
+        ClusterAccess(BOOTSTRAP, properties).aiokafka()
+
+
+hosts = st.sampled_from(["a", "broker-1.test", "10.0.0.7", "[::1]", "a_b"])
+
+
+@given(st.lists(st.tuples(hosts, st.integers(1, 65_535) | st.none()), min_size=1, max_size=4), st.data())
+def test_four_clients_are_told_the_same_servers(
+    servers: list[tuple[str, int | None]], data: st.DataObject
+) -> None:
+    prefixes = st.sampled_from(["", "PLAINTEXT://", " SASL_SSL://"])
+    texts = [data.draw(prefixes) + host + ("" if port is None else f":{port}") for host, port in servers]
+    access = ClusterAccess(",".join(texts) + data.draw(st.sampled_from(["", ",", " "])))
+    wanted = [f"{host}:{port or 9092}" for host, port in servers]
+    assert access.librdkafka()["bootstrap.servers"] == ",".join(wanted)
+    assert access.java()["bootstrap.servers"] == ",".join(wanted)
+    assert access.aiokafka()["bootstrap_servers"] == wanted
+    assert [(host, port) for host, port in access.addresses()] == [
+        (host.strip("[]"), port or 9092) for host, port in servers
+    ]
+
+
+@pytest.mark.parametrize("bootstrap", ["", ",", "a:b", "a:1:2", "::1", "a:65536", "a b:1", "http://a:1/x"])
+def test_bootstrap_servers_that_are_no_addresses_are_refused(bootstrap: str) -> None:
+    with pytest.raises(ClientOptionError, match="HOST:PORT"):
+        ClusterAccess(bootstrap).addresses()
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
         {"ssl.ca.location": "/nowhere"},
         {"ssl.ca.pem": "no certificate"},
         {"ssl.certificate.location": "/nowhere"},
         {"ssl.certificate.pem": "no certificate", "ssl.key.pem": "no key"},
     ],
 )
-def test_what_cannot_be_read_is_said(properties: dict[str, str]) -> None:
-    with pytest.raises(ClientOptionError, match="ssl"):
+def test_certificates_that_cannot_be_read_are_named(properties: dict[str, str]) -> None:
+    named = "/nowhere" if "/nowhere" in properties.values() else "ssl"
+    with pytest.raises(ClientOptionError, match=named):
         ClusterAccess(BOOTSTRAP, {"security.protocol": "SSL", **properties}).aiokafka()
 
 

@@ -48,8 +48,7 @@ from ottla.protocol.messages.list_partition_reassignments_response import (
     OngoingTopicReassignment,
 )
 from ottla.protocol.schema import Message
-from ottla.rest.admin.cluster_admin import EARLIEST
-from ottla.rest.admin.model import Cluster, Group, Member, Node, Partition, Topic
+from ottla.rest.admin.model import Cluster, Group, Member, Node, OffsetSpec, Partition, Topic
 from ottla.rest.app import all_routes, rest_application
 from ottla.rest.kafka_errors import of_code
 from ottla.rest.operations import Api
@@ -105,9 +104,12 @@ class FakeClusterAdmin:
                 return topic
         raise of_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
-    async def offsets(self, partitions: Iterable[tuple[str, int]], spec: Any) -> dict[tuple[str, int], int]:
+    async def offsets(
+        self, partitions: Iterable[tuple[str, int]], spec: OffsetSpec
+    ) -> dict[tuple[str, int], int]:
         return {
-            (topic, partition): 7 if spec is EARLIEST else 100 + partition for topic, partition in partitions
+            (topic, partition): 7 if spec is OffsetSpec.EARLIEST else 100 + partition
+            for topic, partition in partitions
         }
 
     async def groups(self) -> list[Group]:

@@ -1,29 +1,21 @@
 """Reads what a cluster is made of: brokers, topics, groups, offsets.
 
-Theory of operation. Names and offsets are asked for by confluent-kafka's AdminClient, which finds leaders. It
-answers in threads of its own; each call here waits for one future without holding the event loop, and ends
-within the admin timeout. Many topics or groups are described in pages, so that one request's objects are
-never made at once. Other requests go to a broker by `ask`: those that librdkafka has no call for (configs of
-all brokers, access rules, reassignments, what a new topic came to), those for which it waits for a controller
-that may be gone (brokers, topics), and those in which it crashes (groups). See the modules cluster_*.
+Theory of operation. Every request goes to a broker by `ask`, as a message of our own over `client/`. librdkafka
+has no call for some of them (configs of all brokers, access rules, reassignments), waits for a controller that
+may be gone in others (brokers, topics), and ends the process in those about groups. Each call ends within the
+admin timeout. Many topics or groups are described in pages, so that the objects of a large answer are not made
+in one go. See the modules cluster_*.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import (
-    KafkaException,
-    TopicPartition,
-)
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._listoffsets import OffsetSpec
-
 from ottla.client.access import ClusterAccess
+from ottla.client.errors import ClientOptionError
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.schema import Message
@@ -34,8 +26,9 @@ from ottla.rest.admin.cluster_groups import (
     committed_offsets,
     find_group,
 )
-from ottla.rest.admin.model import AclOperation, Cluster, Group, Node, Partition, Topic
-from ottla.rest.kafka_errors import of_kafka_error, raise_for, unreachable
+from ottla.rest.admin.cluster_offsets import partition_offsets
+from ottla.rest.admin.model import AclOperation, Cluster, Group, Node, OffsetSpec, Partition, Topic
+from ottla.rest.kafka_errors import raise_for, unreachable
 from ottla.rest.settings import ADMIN_TIMEOUT_MS
 from ottla.web.errors import ApiError, ServiceError
 from ottla.web.settings import Settings
@@ -43,33 +36,30 @@ from ottla.web.settings import Settings
 T = TypeVar("T")
 
 TOPICS_OF_A_PAGE: Final = 200
-OFFSETS_OF_A_PAGE: Final = 1_000
-# confluent-kafka types neither
-EARLIEST: Final[OffsetSpec] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-LATEST: Final[OffsetSpec] = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-BLOCKING_CALLS: Final = 4
-"""Threads for the one call of librdkafka that gives no future."""
 NOT_SAID: Final = -(2**31)
 """In place of authorized operations."""
 UNKNOWN_TOPIC: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-KAFKA_PORT: Final = 9092
 _BROKERS: Final = MetadataRequest(topics=[], allow_auto_topic_creation=False)
-GRACE_SECONDS: Final = 2.0
-"""After its own timeout, for a call to end."""
+_ALL_TOPICS: Final = MetadataRequest(topics=None, allow_auto_topic_creation=False)
 
 
 class ClusterAdmin:
     """The proxy's view of its cluster. All methods that ask it raise ApiError."""
 
     def __init__(self, settings: Settings, access: ClusterAccess) -> None:
+        """Raises ServiceError for settings admin.* or client.* that can't be."""
         self._timeout_seconds = settings[ADMIN_TIMEOUT_MS] / 1_000
-        access = access.with_properties(settings.with_prefix("admin."))
-        self._properties = access.librdkafka()
+        own = ClusterAccess(access.bootstrap, settings.with_prefix("admin."))
+        access = access.with_properties(own.properties)
+        try:
+            own.require_common_properties()
+            access.aiokafka()
+            addresses = access.addresses()
+        except ClientOptionError as problem:
+            raise ServiceError(f"ottla rest: the settings admin.* or client.*: {problem}") from None
         self._requests = BrokerRequests(access.with_request_timeout_ms(settings[ADMIN_TIMEOUT_MS]))
-        self._threads = ThreadPoolExecutor(BLOCKING_CALLS, thread_name_prefix="rest-admin")
-        self._client: AdminClient | None = None
         self._cluster_id: str | None = None
-        self._bootstrap = tuple(_bootstrap_node(address) for address in access.bootstrap.split(","))
+        self._bootstrap = tuple(Node(-1, host, port) for host, port in addresses)
         self._nodes: tuple[Node, ...] = ()
         self._answered = -1
 
@@ -79,11 +69,7 @@ class ClusterAdmin:
         return int(self._timeout_seconds * 1_000)
 
     async def start(self) -> None:
-        """Make the client; the cluster need not be there yet. Raises ServiceError for its settings."""
-        try:
-            self._client = AdminClient({"log_level": 2, **self._properties})
-        except (KafkaException, ValueError, TypeError) as problem:
-            raise ServiceError(f"ottla rest: the settings admin.* or client.*: {problem}") from None
+        """Nothing: the cluster need not be there yet, connections are opened when a broker is asked."""
 
     async def failed(self) -> str:
         """Nothing here dies while the process lives: this never returns."""
@@ -93,11 +79,6 @@ class ClusterAdmin:
     async def stop(self) -> None:
         """Close all connections."""
         await self._requests.close()
-        # the last reference goes in a thread: librdkafka waits there for its own
-        clients = [self._client]
-        self._client = None
-        await asyncio.get_running_loop().run_in_executor(self._threads, clients.clear)
-        self._threads.shutdown(wait=False, cancel_futures=True)
 
     # --- the cluster -------------------------------------------------------------------------------------
 
@@ -144,13 +125,7 @@ class ClusterAdmin:
 
     async def topic_names(self) -> list[str]:
         """The names of all topics, sorted."""
-        client = self._running()
-        found = await self._within(
-            asyncio.get_running_loop().run_in_executor(
-                self._threads, lambda: client.list_topics(timeout=self._timeout_seconds)
-            )
-        )
-        return sorted(found.topics)
+        return sorted(topic.name for topic in (await self.ask(_ALL_TOPICS)).topics)
 
     async def topics(self, names: Collection[str] | None = None) -> list[Topic]:
         """All topics, or these, sorted by name; without those that went meanwhile."""
@@ -182,22 +157,8 @@ class ClusterAdmin:
     async def offsets(
         self, partitions: Iterable[tuple[str, int]], spec: OffsetSpec
     ) -> dict[tuple[str, int], int]:
-        """The EARLIEST or LATEST offset of each partition; those that are gone are left out."""
-        offsets: dict[tuple[str, int], int] = {}
-        for page in _pages(partitions, OFFSETS_OF_A_PAGE):
-            offsets |= await self._offsets_page(page, spec)
-        return offsets
-
-    async def _offsets_page(
-        self, partitions: list[tuple[str, int]], spec: OffsetSpec
-    ) -> dict[tuple[str, int], int]:
-        wanted = {TopicPartition(topic, partition): spec for topic, partition in partitions}
-        futures = self._submit(lambda client, timeout: client.list_offsets(wanted, request_timeout=timeout))
-        found = {
-            (partition.topic, partition.partition): await self._unless_gone(future)
-            for partition, future in futures.items()
-        }
-        return {partition: info.offset for partition, info in found.items() if info is not None}
+        """The offset of each partition; those that are gone are left out."""
+        return await partition_offsets(self.ask, self.topics, partitions, spec, self._timeout_seconds)
 
     # --- groups ------------------------------------------------------------------------------------------
 
@@ -218,58 +179,11 @@ class ClusterAdmin:
         """The offsets that a group has committed."""
         return await committed_offsets(self.ask, group_id)
 
-    # --- calls -------------------------------------------------------------------------------------------
-
-    def _running(self) -> AdminClient:
-        if self._client is None:
-            raise unreachable("The proxy is stopping.")
-        return self._client
-
-    def _submit(self, make: Callable[[AdminClient, float], T]) -> T:
-        try:
-            return make(self._running(), self._timeout_seconds)
-        except KafkaException as problem:
-            raise of_kafka_error(problem.args[0]) from None
-        except (TypeError, ValueError) as problem:
-            raise ApiError(400, 40002, f"The Kafka client refuses that: {problem}") from None
-
-    async def _within(self, future: Future[Any] | Awaitable[Any]) -> Any:
-        """The result, within the admin timeout. Raises ApiError."""
-        try:
-            return await self._result(future)
-        except KafkaException as problem:
-            raise of_kafka_error(problem.args[0]) from None
-
-    async def _result(self, future: Future[Any] | Awaitable[Any]) -> Any:
-        """The result, within the admin timeout. Raises ApiError when it does not come, and KafkaException."""
-        waiting = asyncio.wrap_future(future) if isinstance(future, Future) else future
-        try:
-            return await asyncio.wait_for(waiting, self._timeout_seconds + GRACE_SECONDS)
-        except TimeoutError:
-            raise unreachable("The cluster did not answer in time.") from None
-
-    async def _unless_gone(self, future: Future[Any]) -> Any:
-        """The result, or None where a topic or partition is not there (any more)."""
-        try:
-            return await self._within(future)
-        except ApiError as problem:
-            if problem.status != 404:
-                raise
-            return None
-
 
 def _pages(items: Iterable[T], size: int) -> Iterable[list[T]]:
     iterator = iter(items)
     while page := list(islice(iterator, size)):
         yield page
-
-
-def _bootstrap_node(address: str) -> Node:
-    """An address of the settings, before its id is known."""
-    host, separator, port = address.strip().rpartition(":")
-    if not separator or not port.isdecimal():
-        host, port = address.strip(), str(KAFKA_PORT)
-    return Node(-1, host.strip("[]"), int(port))
 
 
 def _topic(found: Any) -> Topic:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ottla.rest.admin.cluster_admin import LATEST, ClusterAdmin
-from ottla.rest.admin.model import Group, PartitionLag
+from ottla.rest.admin.cluster_admin import ClusterAdmin
+from ottla.rest.admin.model import Group, OffsetSpec, PartitionLag
 
 
 async def group_lags(
@@ -18,10 +18,7 @@ async def group_lags(
     committed = await admin.committed(group.id)
     if only is not None:
         committed = {partition: offset for partition, offset in committed.items() if partition in only}
-    # librdkafka fails as a whole where it finds no leader: of topics that are gone, say
-    topics = await admin.topics({topic for topic, _ in committed})
-    there = {(topic.name, partition.id) for topic in topics for partition in topic.partitions}
-    ends = await admin.offsets(sorted(committed.keys() & there), LATEST)
+    ends = await admin.offsets(committed, OffsetSpec.LATEST)
     owners = {partition: member for member in group.members for partition in member.assigned}
     return [
         PartitionLag(topic, partition, committed[topic, partition], end, owners.get((topic, partition)))

@@ -59,6 +59,13 @@ class Topic:
         return next((partition for partition in self.partitions if partition.id == partition_id), None)
 
 
+class OffsetSpec(IntEnum):
+    """Which offset of a partition, by the numbers that stand for a timestamp in Kafka's ListOffsets."""
+
+    EARLIEST = -2
+    LATEST = -1
+
+
 @dataclass(frozen=True, slots=True)
 class NewTopic:
     """A topic to create. -1 stands for the cluster's default; `assignments` are replicas by partition."""

@@ -7,9 +7,8 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ottla.rest.admin.cluster_admin import EARLIEST, LATEST
 from ottla.rest.admin.cluster_configs import topic_configs
-from ottla.rest.admin.model import Partition, Topic
+from ottla.rest.admin.model import OffsetSpec, Partition, Topic
 from ottla.rest.operations import Api, Description, Operation
 from ottla.rest.v3.requests import path_number
 from ottla.web.application import json_answer
@@ -73,7 +72,8 @@ async def get_offsets(api: Api, request: Request) -> Response:
     media_type = accepted_media_type(request)
     topic, partition = await _partition(api, request)
     key = topic.name, partition.id
-    first, end = await api.admin.offsets([key], EARLIEST), await api.admin.offsets([key], LATEST)
+    first = await api.admin.offsets([key], OffsetSpec.EARLIEST)
+    end = await api.admin.offsets([key], OffsetSpec.LATEST)
     if key not in first or key not in end:
         raise ApiError(*PARTITION_NOT_FOUND)
     answer = {"beginning_offset": first[key], "end_offset": end[key]}

@@ -7,9 +7,8 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ottla.rest.admin.cluster_admin import EARLIEST, LATEST
 from ottla.rest.admin.cluster_topics import reassignments
-from ottla.rest.admin.model import Partition, Reassignment, Topic
+from ottla.rest.admin.model import OffsetSpec, Partition, Reassignment, Topic
 from ottla.rest.kafka_errors import NO_SUCH_PARTITION
 from ottla.rest.operations import Api, Description, Operation, Query
 from ottla.rest.v3.requests import bad, path_number
@@ -108,7 +107,7 @@ async def get_offsets(api: Api, request: Request) -> Response:
     topic, partition = await _partition(api, request)
     key = topic.name, partition.id
     offsets = {}
-    for name, spec in (("earliest", EARLIEST), ("latest", LATEST)):
+    for name, spec in (("earliest", OffsetSpec.EARLIEST), ("latest", OffsetSpec.LATEST)):
         if asked is None or asked.lower() == name:
             found = await api.admin.offsets([key], spec)
             if key not in found:

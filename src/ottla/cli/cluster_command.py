@@ -1,0 +1,132 @@
+"""What the commands that ask a cluster have in common: their options, the client, how results are printed."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from ottla.cli.options import add_pairs
+from ottla.client.access import DEFAULT_BOOTSTRAP, ClusterAccess
+from ottla.client.kafka_requests import (
+    NodeConnections,
+    NodeRefusesUser,
+    NodeUnreachable,
+    UnsupportedRequest,
+)
+from ottla.config.errors import UserError
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.schema import Message
+from ottla.web.settings import given_values
+
+T = TypeVar("T", bound=Message)
+
+CLIENT_ID: Final = "ottla-cli"
+CONNECT_SECONDS: Final = 10.0
+"""For a server to take the connection, before the next one is asked."""
+
+
+class CommandError(UserError):
+    """The command can't do what the user asked for; one line that says why."""
+
+
+class ClusterClient:
+    """Asks a cluster for the length of a command: the first bootstrap server that answers."""
+
+    def __init__(self, access: ClusterAccess) -> None:
+        """Raises ClientOptionError for settings that can't be, before any server is asked."""
+        access.aiokafka()
+        self._servers = access.addresses()
+        self._connections = NodeConnections(access.with_client_id(CLIENT_ID))
+
+    async def ask(self, request: Message, answer: type[T]) -> T:
+        """The answer, of that type, of the first server that gives one. Raises CommandError."""
+        problems = []
+        for host, port in self._servers:
+            try:
+                await self._connections.reach(host, port, CONNECT_SECONDS)
+                response = await self._connections.ask(host, port, request)
+            except (NodeUnreachable, UnsupportedRequest) as problem:
+                problems.append(str(problem))
+                continue
+            except NodeRefusesUser as problem:
+                raise CommandError(f"{host}:{port} refuses the user: {problem}") from None
+            assert isinstance(response, answer)
+            return response
+        raise CommandError("; ".join(dict.fromkeys(problems)))
+
+    async def close(self) -> None:
+        """Hang up."""
+        await self._connections.close()
+
+
+def require_success(error_code: int, message: str | None, subject: str = "") -> None:
+    """Raises CommandError for an error code; its line begins with the subject, a topic's name say."""
+    if error_code != ErrorCode.NONE:
+        error = ErrorCode(error_code)
+        prefix = f"{subject}: " if subject else ""
+        raise CommandError(f"{prefix}{error.name}: {message or error.message}")
+
+
+def add_common_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of every command that asks a cluster."""
+    parser.add_argument(
+        "--bootstrap",
+        metavar="HOST:PORT,…",
+        help="brokers to ask, one after the other (bootstrap.servers of --command-config, else "
+        f"{DEFAULT_BOOTSTRAP})",
+    )
+    parser.add_argument(
+        "--command-config",
+        type=Path,
+        metavar="FILE",
+        help="a properties file with settings of the Kafka client (TLS, SASL), by librdkafka's names",
+    )
+    add_pairs(parser, "--set", "one setting of the Kafka client; may be repeated, wins over --command-config")
+    parser.add_argument("--json", action="store_true", help="write the result as one line of JSON")
+
+
+def run_command(options: argparse.Namespace, command: Callable[[ClusterClient, Any], Awaitable[Any]]) -> int:
+    """Run a command; its exit code. Raises UserError."""
+    # Its lines repeat the errors that the command reports itself.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+
+    async def run() -> None:
+        client = ClusterClient(_access(options))
+        try:
+            result = await command(client, options)
+        finally:
+            await client.close()
+        if options.json:
+            print(json.dumps(result))
+
+    asyncio.run(run())
+    return 0
+
+
+def _access(options: argparse.Namespace) -> ClusterAccess:
+    given = given_values(options.command_config, options.set)
+    bootstrap = given.pop("bootstrap.servers", DEFAULT_BOOTSTRAP)
+    access = ClusterAccess(options.bootstrap or bootstrap, given)
+    access.require_common_properties()
+    return access
+
+
+def print_table(rows: list[dict[str, Any]]) -> None:
+    """Print rows with the same keys, in columns."""
+    if not rows:
+        return
+    texts = [[str(key) for key in rows[0]], *([_shown(value) for value in row.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    for words in texts:
+        print("  ".join(word.ljust(width) for word, width in zip(words, widths, strict=True)).rstrip())
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ",".join(map(str, value)) or "-"
+    return "-" if value is None else str(value)
