@@ -1,8 +1,8 @@
-"""What goes into any coordinator's shard and what comes out of it.
+"""The events and effects that all coordinators' shards share.
 
 The shell turns a socket's request into a `RequestReceived`, performs every effect of the list that `step`
-returns, in order, and feeds back how each `Append` ended. It also feeds a `Tick` no later than the shard's
-`next_wake_ms()`. Appends of one shard end in the order they were asked for.
+returns, in order, and reports the end of each `Append`. It also feeds a `Tick` no later than the shard's
+`next_wake_ms()`. Appends of one shard end in the order in which they were requested.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from ottla.protocol.schema import Message
 
 
 class Moment(NamedTuple):
-    """When an event happened, by two clocks.
+    """The time of an event, by two clocks.
 
-    Deadlines go by the steady one: a laptop that slept, or a wall clock that was set, must not end every
-    session. Timestamps in records go by the wall clock.
+    Deadlines use the steady one: a laptop that slept, or a wall clock that was set, must not end every
+    session. Timestamps in records use the wall clock.
     """
 
     steady_ms: int
@@ -28,7 +28,7 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Who sent a request, as the coordinator stores and shows it."""
+    """The sender of a request, as the coordinator stores and describes it."""
 
     client_id: str
     client_host: str
@@ -37,7 +37,7 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class RequestReceived:
-    """A request for this shard. `random_bits` (128 of them) are for those requests that need an id made."""
+    """A request for this shard. `random_bits` (128 of them) are for requests that need a new id."""
 
     at: Moment
     request_id: int
@@ -48,7 +48,7 @@ class RequestReceived:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed: run what is due."""
+    """Time has passed: run the timers that are due."""
 
     at: Moment
 
@@ -73,10 +73,10 @@ class AppendFailed:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Every record of the log has been replayed: start the clocks and serve requests.
+    """Every record of the log has been replayed: start the timers and serve requests.
 
-    `strays` are names of it that belong in another partition (core/strays). Only shards that have something
-    to end before they let go of them are told.
+    `strays` are names in it that belong to another partition (core/strays). They are named only to shards
+    that have to end something before the strays are moved.
     """
 
     at: Moment
@@ -85,7 +85,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Resigned:
-    """This broker no longer leads the partition: answer what is waiting. The shard ends with this event."""
+    """This broker no longer leads the partition: answer the open requests. It is the shard's last event."""
 
     at: Moment
 
@@ -99,7 +99,7 @@ class Reply:
 
 
 class ProducerStamp(NamedTuple):
-    """The producer on whose behalf records are appended: they count when its transaction commits."""
+    """The producer in whose transaction records are appended: they count when it commits."""
 
     producer_id: int
     producer_epoch: int
@@ -119,7 +119,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something worth a line in the broker's log: a %-style message and its arguments."""
+    """A line for the broker's log: a %-style message and its arguments."""
 
     message: str
     arguments: tuple[object, ...] = ()

@@ -1,10 +1,10 @@
-"""Where a shard's parts put what they decide: answers, records to append, notes; and who is still waiting.
+"""The effects of a shard's step: answers, records to append, notes; and the requests that are still open.
 
 Theory of operation. Every request is open from its arrival until its one answer. A decision that must be
-durable before it takes effect is an append with two continuations: `done` runs once the records are
-committed (and replayed), `failed` when they were not written, or were not committed in time. After a
-timeout the request has had its answer, so nothing more is said; should the records be committed later,
-they are still replayed, because they are in the log.
+durable before it takes effect is an append with two continuations: `done` runs once the records are committed
+(and replayed), `failed` if they were not written, or were not committed in time. After a timeout the request
+has been answered, so neither runs any more; if the records are committed later, they are still replayed,
+because they are in the log.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ottla.protocol.schema import Message
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """What to do when an append ends: exactly one of the two runs."""
+    """The two continuations of an append: exactly one of them runs."""
 
     done: Callable[[], None]
     failed: Callable[[ErrorCode], None]
@@ -30,7 +30,7 @@ class Continuation:
 
 @dataclass(slots=True)
 class PendingAppend:
-    """Records on their way to the log, and who waits for them; nobody any more after a timeout."""
+    """Records on their way to the log, and the continuations; after a timeout there are none left."""
 
     records: tuple[CoordinatorRecord, ...]
     continuations: list[Continuation]
@@ -38,14 +38,14 @@ class PendingAppend:
     at_end: list[Callable[[], None]] = field(default_factory=list)
 
     def succeed(self) -> None:
-        """The records are committed and replayed: tell who waits."""
+        """The records are committed and replayed: run the continuations for that."""
         for continuation in self.continuations:
             continuation.done()
         for action in self.at_end:
             action()
 
     def fail(self, error: ErrorCode) -> None:
-        """The records were not written: tell who waits."""
+        """The records were not written: run the continuations for that."""
         for continuation in self.continuations:
             continuation.failed(error)
         for action in self.at_end:
@@ -53,7 +53,7 @@ class PendingAppend:
 
 
 Refusal = Callable[[Message, ErrorCode], Message]
-"""Makes the answer to a request that says nothing but an error, in the place where its API carries it."""
+"""Makes the answer to a request that holds only an error, in the field where the request's API has it."""
 
 
 class Outbox:
@@ -74,11 +74,11 @@ class Outbox:
         return effects
 
     def emit(self, effect: object) -> None:
-        """An effect that only this kind of coordinator has; its shell performs it."""
+        """Add an effect that only this kind of coordinator has."""
         self._effects.append(effect)
 
     def set_timer(self, key: TimerKey, delay_ms: int) -> None:
-        """Give `key` a deadline `delay_ms` from now, in place of any it had."""
+        """Give `key` a deadline `delay_ms` from now, in place of any earlier one."""
         self.timers.set(key, self.now.steady_ms + delay_ms)
 
     def open(self, event: RequestReceived) -> None:
@@ -112,7 +112,7 @@ class Outbox:
         failed: Callable[[ErrorCode], None],
         producer: ProducerStamp | None = None,
     ) -> int:
-        """Ask for `records` to be appended; one of the continuations will run. Returns the append's id."""
+        """Request the append of `records`; one of the continuations will run. Returns the append's id."""
         append_id = self._next_append_id
         self._next_append_id += 1
         self._pending_appends[append_id] = PendingAppend(
@@ -129,22 +129,24 @@ class Outbox:
     def when_ended(
         self, append_id: int, done: Callable[[], None], failed: Callable[[ErrorCode], None]
     ) -> None:
-        """Also run one of these when an append ends, after the continuations that it has already."""
+        """Run one of these too when an append ends, after the continuations that it has already."""
         self._pending_appends[append_id].continuations.append(Continuation(done, failed))
 
     def at_end(self, append_id: int, action: Callable[[], None]) -> None:
-        """Run `action` when an append has really ended, after its continuations; a timeout is no end."""
+        """Run `action` when an append has really ended, after its continuations; a timeout is not the end."""
         self._pending_appends[append_id].at_end.append(action)
 
     def take_append(self, append_id: int) -> PendingAppend:
-        """An append has ended: forget it and its timeout. The caller ends it, see PendingAppend."""
+        """An append has ended: forget it and its timeout. The caller runs its continuations, see
+        PendingAppend.
+        """
         oldest = next(iter(self._pending_appends), None)
         assert oldest == append_id, f"append {append_id} ended before append {oldest}"
         self.timers.cancel(TimerKey("append", number=append_id))
         return self._pending_appends.pop(append_id)
 
     def on_append_timeout(self, append_id: int) -> None:
-        """The records are still not committed: tell those who wait, and go on waiting for the log."""
+        """The records are still not committed: run `failed`, and keep waiting for the log."""
         pending = self._pending_appends[append_id]
         waiting, pending.continuations = pending.continuations, []
         self.note("append to the group log is slow append_id=%d", append_id)
@@ -153,7 +155,7 @@ class Outbox:
 
 
 def answer_for(error: ErrorCode) -> ErrorCode:
-    """What a client is told when an append ended with `error`: find the coordinator again, or give up."""
+    """The client's error when an append ended with `error`: find the coordinator again, or give up."""
     match error:
         case (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,10 +1,10 @@
-"""Which partition of a coordinator's topic a name (a group id, a transactional id, a share key) lives in.
+"""The partition of a coordinator's topic that a name (group id, transactional id, share key) belongs to.
 
 Kafka takes the absolute value of Java's string hash (0 for the smallest integer, which has none), modulo the
-partitions. ottla once masked the sign bit away instead, which gives another partition for nearly every name
-whose hash is negative. Both are functions of the same number, so the partition that was used then names the
-right one and the other way round (`counterpart_of`): what was written wrongly in a partition belongs in one
-other partition, and what belongs in a partition can only be missing in that same one.
+number of partitions. Older versions of ottla masked the sign bit away instead, which gives another partition
+for nearly every name whose hash is negative. Both are functions of the same number, so the older partition
+determines the right one and the other way round (`counterpart_of`): all strays in a partition belong to one
+other partition, and all names that a partition misses are in that same one.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ def java_string_hash(text: str) -> int:
 
 
 def partition_for(name: str, partition_count: int) -> int:
-    """The partition that Kafka's own coordinators keep `name` in."""
+    """The partition in which Kafka's coordinators keep `name`."""
     hashed = java_string_hash(name)
     return 0 if hashed == -(2**31) else abs(hashed) % partition_count
 
 
 def older_partition_for(name: str, partition_count: int) -> int:
-    """The partition that an older ottla kept `name` in."""
+    """The partition in which an older ottla kept `name`."""
     return (java_string_hash(name) & 0x7FFF_FFFF) % partition_count
 
 
 def counterpart_of(partition: int, partition_count: int) -> int:
-    """The one partition that an older ottla may have kept names of `partition` in; its own for a few.
+    """The one partition in which an older ottla may have kept names of `partition`; for a few it is the same.
 
     A negative hash h has the absolute value 2^31 - (h & 0x7FFFFFFF): the two partitions of a name sum up to
-    2^31, modulo the partitions.
+    2^31, modulo the number of partitions.
     """
     return (2**31 - partition) % partition_count
 
 
 def is_stray(name: str, partition: int, partition_count: int) -> bool:
-    """Whether `name` lives elsewhere, and an older ottla kept it in `partition`."""
+    """Whether `name` belongs to another partition, and an older ottla kept it in `partition`."""
     return (
         partition_for(name, partition_count) != partition
         and older_partition_for(name, partition_count) == partition

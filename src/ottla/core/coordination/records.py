@@ -1,7 +1,7 @@
-"""A record of a coordinator's topic, before it is bytes.
+"""A record of a coordinator's topic, before it is encoded.
 
-A record's key is an int16 record type followed by the key's fields; its value is an int16 version followed
-by the value's fields; no value (a tombstone) deletes what the key names.
+A record's key is an int16 record type followed by the key's fields; its value is an int16 version followed by
+the value's fields. A record without a value (a tombstone) deletes what its key names.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from ottla.protocol.schema import Message
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorRecord:
-    """One record to append: `value` is None for a tombstone; `value_version` is how to encode it.
+    """One record to append: `value` is None for a tombstone; `value_version` is the version to encode.
 
-    A record that was read from the log says at which `offset`.
+    A record that was read from the log has its `offset`.
     """
 
     key: Message

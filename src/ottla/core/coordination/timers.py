@@ -1,9 +1,9 @@
 """Named deadlines of one shard, in one heap.
 
-Theory of operation: a heartbeat moves a session's deadline further away, thousands of times for each time
-a session really expires. So moving a deadline later only writes the new one down; the heap keeps the old
-entry, and when that entry comes up it is put back at the real deadline. Moving a deadline earlier pushes
-a second entry, and the one that is no longer the queued one is skipped when it comes up.
+Theory of operation. A heartbeat moves a session's deadline further away, thousands of times for each time
+that a session really expires. So moving a deadline later only notes the new one; the heap keeps the old
+entry, and when that comes up it is put back at the real deadline. Moving a deadline earlier pushes a second
+entry, and the outdated one is skipped when it comes up.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class TimerKey(NamedTuple):
-    """What a deadline is for: its kind, and the group and member it belongs to."""
+    """The name of a deadline: its kind, and the group and member that it belongs to."""
 
     kind: str
     group_id: str = ""
@@ -22,7 +22,7 @@ class TimerKey(NamedTuple):
 
 
 class Timers:
-    """Set, cancel and collect deadlines; all times are milliseconds of the events' steady clock."""
+    """Deadlines by key; all times are milliseconds of the events' steady clock."""
 
     def __init__(self) -> None:
         self._deadlines: dict[TimerKey, int] = {}
@@ -31,25 +31,25 @@ class Timers:
         self._sequence = 0
 
     def set(self, key: TimerKey, deadline_ms: int) -> None:
-        """Give `key` this deadline in place of any it had."""
+        """Give `key` this deadline in place of any earlier one."""
         self._deadlines[key] = deadline_ms
         queued = self._queued.get(key)
         if queued is None or deadline_ms < queued:
             self._push(key, deadline_ms)
 
     def cancel(self, key: TimerKey) -> None:
-        """Forget `key`'s deadline; a no-op when it has none."""
+        """Forget `key`'s deadline, if it has one."""
         self._deadlines.pop(key, None)
 
     def deadline_of(self, key: TimerKey) -> int | None:
         return self._deadlines.get(key)
 
     def next_wake_ms(self) -> int | None:
-        """When to look again: never later than the next deadline, possibly earlier."""
+        """The time to look again: never later than the next deadline, possibly earlier."""
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now_ms: int) -> TimerKey | None:
-        """Take the earliest key whose deadline has come, or None. Taken keys have no deadline any more."""
+        """Take the earliest key whose deadline has come, or None. The key then has no deadline any more."""
         heap = self._heap
         while heap and heap[0][0] <= now_ms:
             queued_ms, _, key = heapq.heappop(heap)

@@ -1,13 +1,13 @@
-"""Elections in the background: leaders go back to preferred replicas, leaderless partitions get one.
+"""Elections in the background: leadership returns to preferred replicas, leaderless partitions get leaders.
 
-`balance_leaders` is due every leader.imbalance.check.interval.seconds where auto.leader.rebalance.enable says
-so. `elect_missing_leaders` is due every unclean.leader.election.interval.ms, at once when a topic begins to
-allow unclean elections, and when a controller begins: the one before may have ended between the record that
-unfenced a broker and those that made it a leader. Each does a bounded number of elections a round; while the
-answer is True there is more to do at once.
+`balance_leaders` is due every leader.imbalance.check.interval.seconds if auto.leader.rebalance.enable is set.
+`elect_missing_leaders` is due every unclean.leader.election.interval.ms, at once when a topic begins to allow
+unclean elections, and when a controller becomes active: the one before may have ended between the record that
+unfenced a broker and the records that made it a leader. Each runs a bounded number of elections a round;
+while the answer is True, the next round is due at once.
 
 As in Kafka since KRaft, every partition that is not led by its preferred replica counts:
-leader.imbalance.per.broker.percentage is read by nobody.
+leader.imbalance.per.broker.percentage has no effect.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_ELECTIONS_PER_ROUND = 1_000
 def balance_leaders(
     image: MetadataImage, rules: TopicRules, max_elections: int = MAX_ELECTIONS_PER_ROUND
 ) -> Decision[bool]:
-    """Give partitions back to their preferred replicas that are in sync. True: there may be more."""
+    """Elect preferred replicas that are in sync but do not lead. True if there may be more."""
     changes = PartitionChanges(image, rules)
     for topic in image.topics.values():
         for partition in topic.partitions.values():
@@ -38,7 +38,7 @@ def balance_leaders(
 def elect_missing_leaders(
     image: MetadataImage, rules: TopicRules, max_elections: int = MAX_ELECTIONS_PER_ROUND
 ) -> Decision[bool]:
-    """Give partitions without a leader one; at any price where their topic allows it. True: maybe more."""
+    """Elect leaders where there are none, unclean ones if the topic allows it. True if there may be more."""
     changes = PartitionChanges(image, rules)
     for topic, partition in image.leaderless_partitions():
         if len(changes.records) >= max_elections:

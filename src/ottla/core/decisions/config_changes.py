@@ -1,8 +1,8 @@
 """Changes of settings: AlterConfigs 0-2 (all of a resource's), IncrementalAlterConfigs 0-1 (single ones).
 
-Resources: topics, brokers (an empty name is the default of all brokers), groups (KIP-848), client metrics
-subscriptions (KIP-714). Broker loggers are no metadata: the broker handles them itself. Each resource
-succeeds or fails by itself; all of its changes are taken or none.
+The resources are topics, brokers (an empty name is the default of all brokers), groups (KIP-848) and client
+metrics subscriptions (KIP-714). The levels of broker loggers are not part of the metadata: the broker changes
+them itself. Each resource succeeds or fails by itself; either all of its changes are made or none.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from ottla.protocol.schema import Message
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 MAX_ID_DIGITS = 10
-"""As many as 2^31 has; Python refuses to read more than 4,300."""
+"""The digits of 2^31; Python refuses to parse more than 4,300."""
 
 
-#: Of these, only a listener's own can change while a broker runs.
+#: Of these settings, only those of a single listener can change while a broker runs.
 LISTENER_SECURITY_SETTINGS = frozenset(
     {
         "ssl.key.password",
@@ -64,7 +64,7 @@ LISTENER_SECURITY_SETTINGS = frozenset(
 
 
 class Operation(enum.IntEnum):
-    """What IncrementalAlterConfigs does with a value."""
+    """The operation of IncrementalAlterConfigs on a value."""
 
     SET = 0
     DELETE = 1
@@ -98,7 +98,7 @@ def change_configs(
             after.pop(name, None)
         else:
             after[name] = new
-    # Only a broker's own change is written again when it changes nothing: it asks to re-read key stores.
+    # A change without effect is written only for a single broker: it makes the broker re-read its key stores.
     records = [
         name for name, new in changed.items() if new != before.get(name) or resource_type == BROKER_RESOURCE
     ]
@@ -134,7 +134,7 @@ def _records(
         for name, value in changed.items()
     ]
     if MIN_INSYNC_REPLICAS in changed and image.features.get(ELIGIBLE_LEADER_REPLICAS):
-        # Who was eligible under the old number may not be under the new one (KIP-966).
+        # A replica that was eligible under the old number may not be under the new one (KIP-966).
         topic = resource_name if resource_type == TOPIC_RESOURCE else ""
         records.append(ClearElrRecord(topic_name=topic))
     return records
@@ -163,7 +163,7 @@ def _new_value(
 
 
 def check_dynamic(names: Iterable[str], per_broker: bool) -> None:
-    """Whether these broker settings may be changed while it runs. Raises InvalidRequest."""
+    """Check that these broker settings can change while the broker runs. Raises InvalidRequest."""
     modes = {name: update_mode(name) for name in names if without_listener(name) in BROKER_SETTINGS}
     fixed = [name for name, mode in modes.items() if mode is UpdateMode.READ_ONLY]
     _refuse_names("Cannot update these configs dynamically", fixed)
@@ -188,7 +188,7 @@ def _refuse_names(problem: str, names: Iterable[str]) -> None:
         raise InvalidRequest(f"{problem}: [{found}]")
 
 
-# -- what is allowed ----------------------------------------------------------------------------------
+# -- checks of values ---------------------------------------------------------------------------------
 
 
 def _check(
@@ -198,7 +198,7 @@ def _check(
     after: Mapping[str, str],
     changed: Mapping[str, str | None],
 ) -> None:
-    """Whether the resource may have these values. Raises KafkaError."""
+    """Check that the resource may have these values. Raises KafkaError."""
     resource_type, resource_name = resource
     match resource_type:
         case 2:
@@ -235,7 +235,7 @@ _ALL_TOPIC_SETTINGS: Mapping[str, Setting[Any]] = {
 
 
 def check_topic_config(topic: str, values: Mapping[str, str | None], layers: BrokerLayers) -> None:
-    """Whether a topic may have these values of its own. Raises InvalidConfig."""
+    """Check that a topic may have these values of its own. Raises InvalidConfig."""
     without_value = sorted(name for name, value in values.items() if value is None)
     if without_value:
         raise InvalidConfig(f"Null value not supported for topic configs: {', '.join(without_value)}")
@@ -258,7 +258,7 @@ def check_topic_config(topic: str, values: Mapping[str, str | None], layers: Bro
 
 
 def check_group_config(layers: BrokerLayers, values: Mapping[str, str]) -> None:
-    """Whether a group may have these values: the broker's settings limit them. Raises InvalidConfig."""
+    """Check a group's own values, also against the broker's limits. Raises InvalidConfig."""
     parsed = _parse_all(values, group_settings.GROUP_SETTINGS, "Unknown group config name: {}")
     for name, value in parsed.items():
         smallest, largest = group_setting_bounds(name)
@@ -273,7 +273,7 @@ def check_group_config(layers: BrokerLayers, values: Mapping[str, str]) -> None:
 
 
 def group_setting_bounds(name: str) -> tuple[Setting[int] | None, Setting[int] | None]:
-    """The broker settings that bound a group's setting below and above."""
+    """The broker settings that bound a group's setting below and above, or None."""
     protocol, _, rest = name.partition(".")
     largest = f"group.{protocol}.max.{rest}"
     if name == "streams.num.standby.replicas":
@@ -289,7 +289,7 @@ _SESSIONS = (
 
 
 def check_client_metrics_config(values: Mapping[str, str]) -> None:
-    """Whether a client metrics subscription may have these values. Raises InvalidConfig or InvalidRequest."""
+    """Check the values of a client metrics subscription. Raises InvalidConfig or InvalidRequest."""
     for name in values:
         if name not in client_metrics_settings.CLIENT_METRICS_SETTINGS:
             raise InvalidRequest(f"Unknown client metrics configuration: {name}")

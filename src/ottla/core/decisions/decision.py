@@ -1,7 +1,7 @@
-"""What a controller's decision is: records to append and the answer to give once they are durable.
+"""A controller's decision: records to append, and the answer to give once they are durable.
 
-Every manager (topics, partitions, configs, registration, …) is functions from the image and a request to one
-of these. They change nothing: the image changes when the records are applied.
+Every manager (topics, partitions, configs, registration, …) consists of functions from the image and a
+request to a decision. They change nothing: the image changes when the records are applied.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Records that one request may cause, as in Apache Kafka.
+#: The most records that one request may cause, as in Apache Kafka.
 MAX_RECORDS_PER_REQUEST = 10_000
 
 
@@ -28,7 +28,7 @@ class Decision(Generic[T]):
 
 
 class Randomness(Protocol):
-    """Where random choices come from; the core rolls no dice of its own."""
+    """The source of random choices: the core draws no random numbers itself."""
 
     def below(self, limit: int) -> int:
         """A number from 0 to `limit` - 1."""
@@ -37,13 +37,13 @@ class Randomness(Protocol):
         """A new topic's id."""
 
 
-#: The version of each kind of record that metadata.version 4.3-IV0 writes, for those that don't write 0.
+#: The version of each type of record at metadata.version 4.3-IV0, where it is not 0.
 _VERSIONS = {0: 4, 3: 2, 5: 2}
 _BROKER_REGISTRATION_CHANGE = 17
 
 
 def record_version(record: Message) -> int:
-    """The version that a metadata record is written with."""
+    """The version in which a metadata record is written."""
     kind = record.API_KEY
     if kind == _BROKER_REGISTRATION_CHANGE:
         return _registration_change_version(record)
@@ -51,7 +51,7 @@ def record_version(record: Message) -> int:
 
 
 def _registration_change_version(record: Message) -> int:
-    """The smallest version that can say it, as Kafka chooses."""
+    """The smallest version that has all fields in use, as Kafka chooses it."""
     if getattr(record, "cordoned_log_dirs", None) is not None:
         return 3
     if getattr(record, "log_dirs", None):

@@ -1,7 +1,7 @@
-"""Which of a broker's data directories its replicas lie in: AssignReplicasToDirs 0, failed ones (KIP-858).
+"""The data directories of a broker's replicas: AssignReplicasToDirs 0, failed directories (KIP-858).
 
-A replica in a directory that has failed leads nothing and is in sync with nothing; the broker's others go on.
-A cordoned directory (KIP-1066) gets no new partitions.
+A replica in a failed directory leads nothing and is not in sync; the broker's other replicas go on. A
+cordoned directory (KIP-1066) gets no new partitions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ from ottla.protocol.records.broker_registration_change_record import BrokerRegis
 def assign_replicas_to_dirs(
     image: MetadataImage, request: AssignReplicasToDirsRequest, rules: TopicRules
 ) -> Decision[AssignReplicasToDirsResponse]:
-    """A broker says where its replicas lie; each succeeds or fails by itself. Raises StaleBrokerEpoch."""
+    """Take the directories that a broker names for its replicas; each succeeds or fails by itself. Raises
+    StaleBrokerEpoch.
+    """
     broker = registered_broker(image, request.broker_id, request.broker_epoch)
     changes = PartitionChanges(image, rules)
     answers = [
@@ -89,7 +91,9 @@ def _assign_one(
 def wanted_assignment(
     image: MetadataImage, broker_id: int, directory_id: UUID
 ) -> AssignReplicasToDirsRequest | None:
-    """What a broker with this one directory must send: its replicas that the metadata has elsewhere."""
+    """The request that a broker with this one directory has to send: its replicas that the metadata has
+    elsewhere. None if there are none.
+    """
     topics: dict[UUID, list[requested.PartitionData]] = {}
     for topic, partition in image.partitions_of_broker(broker_id):
         if partition.directories[partition.replicas.index(broker_id)] != directory_id:
@@ -114,7 +118,7 @@ def wanted_assignment(
 
 
 def fail_directories(changes: PartitionChanges, broker_id: int, failed: Collection[UUID]) -> None:
-    """Replicas in directories that failed lead nothing and are in sync with nothing any more."""
+    """Take replicas in failed directories out of leadership and the in-sync sets."""
     broker = changes.image.brokers[broker_id]
     newly_failed = [each for each in broker.log_dirs if each in failed]
     if not newly_failed:
@@ -135,7 +139,7 @@ def fail_directories(changes: PartitionChanges, broker_id: int, failed: Collecti
 
 
 def cordon_directories(changes: PartitionChanges, broker_id: int, cordoned: Sequence[UUID] | None) -> None:
-    """These directories get no new partitions from now on, the others do. None: as before."""
+    """Set which directories get no new partitions; None changes nothing."""
     broker = changes.image.brokers[broker_id]
     if cordoned is None or set(cordoned) == set(broker.cordoned_log_dirs or ()):
         return

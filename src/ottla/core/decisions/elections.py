@@ -1,8 +1,8 @@
-"""Elections that an administrator asks for: ElectLeaders 0-2 (KIP-183, KIP-460).
+"""Elections on an administrator's request: ElectLeaders 0-2 (KIP-183, KIP-460).
 
-A preferred election gives a partition back to its first replica, if that is in sync. An unclean one (v1)
-gives a partition without a leader to any live replica, whose log then is the truth: records may be lost.
-Those in sync or eligible (KIP-966) still come first.
+A preferred election makes the first replica the leader, if it is in sync. An unclean one (v1) gives a
+partition without a leader to any live replica, whose log is then authoritative: records may be lost. Replicas
+that are in sync or eligible (KIP-966) still come first.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["RECOVERING", "ElectionType", "elect_leaders"]
 
 
 class ElectionType(enum.IntEnum):
-    """What is asked for."""
+    """The type of election in a request."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -48,7 +48,9 @@ class ElectionType(enum.IntEnum):
 def elect_leaders(
     image: MetadataImage, request: ElectLeadersRequest, rules: TopicRules
 ) -> Decision[ElectLeadersResponse]:
-    """Each partition succeeds or fails by itself. Asked for all, those that need none are not told of."""
+    """Elect leaders; each partition succeeds or fails by itself. A request for all partitions is not told of
+    those that need no election.
+    """
     if request.election_type not in (ElectionType.PREFERRED, ElectionType.UNCLEAN):
         raise InvalidRequest(f"Unknown election type {request.election_type}")
     kind = ElectionType(request.election_type)

@@ -1,13 +1,13 @@
 """Changes of the cluster's feature levels: UpdateFeatures 0-2 (KIP-584).
 
-v1 says upgrade, safe or unsafe downgrade, and can validate without changing. All updates of a request
-succeed or none does, and the answer has one error: half of an upgrade helps nobody. v2 tells no feature
-apart any more.
+v1 distinguishes upgrade, safe and unsafe downgrade, and can validate without changing. All updates of a
+request succeed or none does, and the answer has one error, because half of an upgrade is of no use. v2
+reports no errors by feature.
 
-A level must be one that every registered broker and controller supports, also those that are fenced: they
-come back. Eligible leader replicas (KIP-966) need one min.insync.replicas for the whole cluster, so brokers'
-own values go when the feature begins; when it ends, nobody is eligible any more, so that a later begin does
-not find who was eligible long ago.
+A level must be one that every registered broker and controller supports, fenced ones too, because they may
+return. Eligible leader replicas (KIP-966) need one min.insync.replicas for the whole cluster, so brokers' own
+values are removed when the feature is enabled. When it is disabled, the eligible replicas of all partitions
+are cleared, so that a later enabling does not find outdated ones.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ottla.protocol.schema import Message
 
 
 class UpgradeType(enum.IntEnum):
-    """Which direction a client agrees to."""
+    """The change that a client allows: an upgrade, or a safe or unsafe downgrade."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -42,7 +42,7 @@ class UpgradeType(enum.IntEnum):
 
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
-#: Of a node that does not name a feature.
+#: The range of a node that does not name a feature.
 DISABLED = (0, 0)
 
 
@@ -55,7 +55,7 @@ def update_features(
     voter_ids: Collection[int] = (),
     min_insync_replicas: int | None = None,
 ) -> Decision[UpdateFeaturesResponse]:
-    """The new levels, for all features or none.
+    """Set the new levels, for all features or none.
 
     `kraft_version` is the quorum's, `voter_ids` the controllers that must have registered,
     `min_insync_replicas` this controller's static value, for a cluster that has none yet.
@@ -89,7 +89,7 @@ def update_features(
 
 
 def _begin_eligibility(image: MetadataImage, min_insync_replicas: int | None) -> Iterator[Message]:
-    """One min.insync.replicas for the cluster, and no broker's own."""
+    """Set one min.insync.replicas for the cluster, and remove the brokers' own."""
     cluster = image.configs.get((BROKER_RESOURCE, ""), {})
     if MIN_INSYNC_REPLICAS not in cluster and min_insync_replicas is not None:
         yield _min_insync_replicas("", str(min_insync_replicas))
@@ -105,7 +105,7 @@ def _min_insync_replicas(broker: str, value: str | None) -> ConfigRecord:
 
 
 def _current(image: MetadataImage, feature: str, kraft_version: int) -> int:
-    """A feature's level. That of kraft.version is no record of the metadata, and never changes here."""
+    """A feature's level. That of kraft.version is not in the metadata, and never changes here."""
     return kraft_version if feature == KRAFT_VERSION else image.features.get(feature, 0)
 
 
@@ -147,7 +147,7 @@ def _check(
 def _not_supported(
     image: MetadataImage, feature: str, level: int, voter_ids: Collection[int]
 ) -> Iterator[str]:
-    """Why some node can't serve this level; nothing when all can."""
+    """The reasons why nodes can't serve this level; none if all can."""
     nodes = [("The local controller", SUPPORTED_FEATURES.get(feature, DISABLED))]
     nodes += [
         (f"Broker {broker.broker_id}", _range(broker.features, feature)) for broker in image.brokers.values()

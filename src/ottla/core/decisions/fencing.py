@@ -1,7 +1,7 @@
-"""What becomes of a broker's partitions when it is fenced, unfenced, stops, restarts or goes for good.
+"""Changes of a broker's partitions when it is fenced, unfenced, stopped, restarted or unregistered.
 
 Each function adds its records to a decision's changes, in Kafka's order: partitions lose a broker before it
-is fenced, and gain it after it was unfenced. So whoever has read only the first of the records sees no
+is fenced, and gain it after it was unfenced. So a node that has read only the first of the records sees no
 leader that is fenced.
 """
 
@@ -17,7 +17,7 @@ IN_CONTROLLED_SHUTDOWN = 1
 
 
 def fence_broker(changes: PartitionChanges, broker_id: int) -> None:
-    """It leads nothing and is in sync with nothing any more, and clients are not told of it."""
+    """Take the broker out of leadership and the in-sync sets, and hide it from clients."""
     _take_out_of_sync(changes, broker_id)
     changes.records.append(
         BrokerRegistrationChangeRecord(
@@ -27,7 +27,7 @@ def fence_broker(changes: PartitionChanges, broker_id: int) -> None:
 
 
 def unfence_broker(changes: PartitionChanges, broker_id: int) -> None:
-    """It may lead: partitions without a leader that it can serve get it."""
+    """Unfence the broker, and let it lead partitions without a leader that it can serve."""
     changes.records.append(
         BrokerRegistrationChangeRecord(
             broker_id=broker_id, broker_epoch=changes.image.brokers[broker_id].broker_epoch, fenced=UNFENCE
@@ -39,7 +39,7 @@ def unfence_broker(changes: PartitionChanges, broker_id: int) -> None:
 
 
 def begin_controlled_shutdown(changes: PartitionChanges, broker_id: int) -> None:
-    """Its partitions are led by others while it still serves."""
+    """Move leadership to other brokers while this one still serves."""
     broker = changes.image.brokers[broker_id]
     if not broker.in_controlled_shutdown:
         changes.records.append(
@@ -53,7 +53,7 @@ def begin_controlled_shutdown(changes: PartitionChanges, broker_id: int) -> None
 
 
 def remove_broker(changes: PartitionChanges, broker_id: int) -> None:
-    """It is registered no more, in sync and eligible nowhere. It stays a replica of what it was assigned."""
+    """Unregister the broker, in sync and eligible nowhere; it stays in the partitions' replica lists."""
     _take_out_of_sync_and_elr(changes, broker_id)
     changes.records.append(
         UnregisterBrokerRecord(
@@ -63,9 +63,9 @@ def remove_broker(changes: PartitionChanges, broker_id: int) -> None:
 
 
 def restart_broker(changes: PartitionChanges, broker_id: int, clean: bool) -> None:
-    """A new incarnation begins. What the one before was in sync with must be caught up with again.
+    """Begin a new incarnation of the broker, which has to catch up before it is in sync again.
 
-    After an unclean shutdown it may lack records that it had acknowledged: it is not eligible any more.
+    After an unclean shutdown it may lack records that it acknowledged, so it is no longer eligible.
     """
     if clean:
         _take_out_of_sync(changes, broker_id)

@@ -1,18 +1,18 @@
-"""BrokerHeartbeat 0-2: who is alive, who has caught up, who may stop. The active controller's soft state.
+"""BrokerHeartbeat 0-2: the brokers' liveness, the active controller's soft state.
 
-What a broker is (fenced, unfenced, in controlled shutdown) is metadata and lies in the image. Only what
-changes with each heartbeat is kept here, and forgotten with the controller: when a broker was heard last,
-how far it has applied the metadata, and the offset that others must have applied before it may stop.
+Whether a broker is fenced, unfenced or in controlled shutdown is in the image. Only the facts that change
+with each heartbeat are kept here, and lost with the controller: when the broker was last heard, how far it
+has applied the metadata, and the offset that the others must have applied before it may stop.
 
-    fenced               -> unfenced: it wants that and has applied its own registration
-    unfenced             -> controlled shutdown: it wants to stop and leads something: its partitions move
-    unfenced             -> fenced: it wants that, it stops leading nothing, or it was silent for too long
+    fenced               -> unfenced: it asks for that and has applied its own registration
+    unfenced             -> controlled shutdown: it asks to stop and leads partitions, which move
+    unfenced             -> fenced: it asks for that, asks to stop and leads none, or was silent for too long
     controlled shutdown  -> fenced: it leads nothing, and every active broker has applied the moves
 
 v1 names data directories that failed (KIP-858), v2 those that get no new partitions (KIP-1066).
 
-Unlike in Kafka, a broker that was told to stop has no session any more: its next incarnation may register
-at once instead of after the session timeout.
+Unlike in Kafka, the session of a broker that was told to stop has ended: its next incarnation may register at
+once instead of after the session timeout.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ottla.protocol.messages.broker_heartbeat_response import BrokerHeartbeatRes
 
 
 class _State(enum.Enum):
-    """What a broker is told to be."""
+    """The state that a heartbeat's answer assigns to a broker."""
 
     FENCED = "fenced"
     UNFENCED = "unfenced"
@@ -41,21 +41,21 @@ class _State(enum.Enum):
 
 @dataclass(slots=True)
 class _Contact:
-    """What one incarnation of a broker said last."""
+    """The last heartbeat of one incarnation of a broker."""
 
     broker_epoch: int
     last_contact_ms: int
     metadata_offset: int = -1
-    #: The offset that active brokers must reach before this one stops; -1 as long as it need not be known.
+    #: The offset that active brokers must reach before this one stops; -1 until it asks to stop.
     controlled_shutdown_offset: int = -1
 
 
 @dataclass(slots=True)
 class BrokerHeartbeats:
-    """One active controller's knowledge of brokers' lives. Make one when the node becomes active.
+    """An active controller's knowledge of the brokers' liveness, made when the node becomes active.
 
-    Times are of any monotonic clock in milliseconds. Methods with an image want the one that a decision gets
-    (`Controller.submit`): everything appended so far.
+    Times are milliseconds of any monotonic clock. Methods with an image need the one that a decision gets
+    (`Controller.submit`), with everything appended so far.
     """
 
     session_timeout_ms: int
@@ -65,7 +65,7 @@ class BrokerHeartbeats:
     def of_new_controller(
         cls, image: MetadataImage, session_timeout_ms: int, now_ms: int
     ) -> BrokerHeartbeats:
-        """A new active controller has heard nobody: every broker that is unfenced counts as just seen."""
+        """The state of a new active controller: every unfenced broker counts as just heard."""
         heartbeats = cls(session_timeout_ms)
         for broker in image.brokers.values():
             if not broker.fenced:
@@ -83,7 +83,7 @@ class BrokerHeartbeats:
     def on_broker_heartbeat(
         self, image: MetadataImage, request: BrokerHeartbeatRequest, now_ms: int, rules: TopicRules
     ) -> Decision[BrokerHeartbeatResponse]:
-        """What a heartbeat changes. Raises StaleBrokerEpoch."""
+        """Decide on a heartbeat. Raises StaleBrokerEpoch."""
         broker = registered_broker(image, request.broker_id, request.broker_epoch)
         contact = self._touch(broker, now_ms)
         contact.metadata_offset = request.current_metadata_offset
@@ -96,7 +96,8 @@ class BrokerHeartbeats:
             case _State.UNFENCED if broker.fenced:
                 unfence_broker(changes, broker.broker_id)
             case _State.CONTROLLED_SHUTDOWN:
-                # Again while it leads: the controller before this one may have moved some partitions only.
+                # Repeated while it leads: the controller before this one may have moved only some of its
+                # partitions.
                 if not broker.in_controlled_shutdown or _leads_something(image, broker.broker_id):
                     begin_controlled_shutdown(changes, broker.broker_id)
         fail_directories(changes, broker.broker_id, request.offline_log_dirs)
@@ -136,9 +137,10 @@ class BrokerHeartbeats:
         return _State.UNFENCED
 
     def _moves_are_known(self, image: MetadataImage, contact: _Contact) -> bool:
-        """Whether all who serve have applied what moved this broker's partitions.
+        """Whether all active brokers have applied the moves of this broker's partitions.
 
-        A new controller does not know the offset of the moves. That of the image is safe: they lie before it.
+        A new controller does not know the offset of the moves. The image's offset is safe: the moves lie
+        before it.
         """
         if contact.controlled_shutdown_offset < 0:
             contact.controlled_shutdown_offset = image.last_offset
@@ -155,7 +157,7 @@ class BrokerHeartbeats:
         )
 
     def expired(self, image: MetadataImage, now_ms: int) -> int | None:
-        """The broker that was silent longest, if that was too long."""
+        """The broker that was silent longest, if that was longer than the session timeout; or None."""
         for broker_id in [each for each in self._contacts if each not in image.brokers]:
             del self._contacts[broker_id]
         unfenced = [broker for broker in image.brokers.values() if not broker.fenced]
@@ -166,9 +168,9 @@ class BrokerHeartbeats:
         return oldest.broker_id if silent_ms >= self.session_timeout_ms else None
 
     def fence_expired(self, image: MetadataImage, now_ms: int, rules: TopicRules) -> Decision[int | None]:
-        """Fence one silent broker; its id, None when all are alive. Call again until it is None.
+        """Fence one silent broker and answer its id; None when all are alive. To be called until it is None.
 
-        One at a time, so that each fencing is decided on what the one before has left.
+        Brokers are fenced one at a time, so that each decision builds on the one before.
         """
         broker_id = self.expired(image, now_ms)
         changes = PartitionChanges(image, rules)
@@ -177,7 +179,7 @@ class BrokerHeartbeats:
         return Decision(changes.records, broker_id)
 
     def next_wake_ms(self, image: MetadataImage) -> int | None:
-        """When `fence_expired` must be called next at the latest; None without unfenced brokers."""
+        """The time by which `fence_expired` must be called next; None without unfenced brokers."""
         times = [
             contact.last_contact_ms
             for broker_id, contact in self._contacts.items()

@@ -1,16 +1,16 @@
-"""AlterPartition 2-3: a leader changes the in-sync set of what it leads, and says that it has recovered.
+"""AlterPartition 2-3: a leader changes the in-sync set of its partition, or reports that it has recovered.
 
-Each partition succeeds or fails by itself; the leader of one that fails looks at its error:
+Each partition succeeds or fails by itself; the leader reacts to the error of one that fails:
 
-    FENCED_LEADER_EPOCH         it leads no more
-    NEW_LEADER_ELECTED          nor here: its change completed a reassignment, which moved the leader away
+    FENCED_LEADER_EPOCH         it no longer leads
+    NEW_LEADER_ELECTED          it no longer leads: its change completed a reassignment to another leader
     INVALID_UPDATE_VERSION      there is newer metadata to wait for
     INELIGIBLE_REPLICA          a replica is fenced, stops, or has restarted since
     UNKNOWN_TOPIC_ID            the topic is gone
     NOT_CONTROLLER              this controller knows less than the leader: another one may be active
 
-v3 names the broker epochs of the replicas (KIP-903), so that one that has restarted is not taken for caught
-up.
+v3 names the broker epochs of the replicas (KIP-903), so that a replica that has restarted does not count as
+caught up.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from ottla.protocol.messages import alter_partition_response as answered
 from ottla.protocol.messages.alter_partition_request import AlterPartitionRequest
 from ottla.protocol.messages.alter_partition_response import AlterPartitionResponse
 
-#: The broker epoch of a replica whose leader does not know it.
+#: The broker epoch of a replica if the leader does not know it.
 UNKNOWN_BROKER_EPOCH = -1
 
 
 def alter_partition(
     image: MetadataImage, request: AlterPartitionRequest, rules: TopicRules
 ) -> Decision[AlterPartitionResponse]:
-    """Errors are in the response, partition by partition. Raises StaleBrokerEpoch."""
+    """Decide on the changes; errors are in the response for each partition. Raises StaleBrokerEpoch."""
     registered_broker(image, request.broker_id, request.broker_epoch)
     changes = PartitionChanges(image, rules)
     answers: list[answered.TopicData] = []
@@ -89,7 +89,7 @@ def _alter(
 
 
 def _new_isr(asked: requested.PartitionData) -> list[tuple[int, int]]:
-    """The replicas and their broker epochs, which v2 does not name."""
+    """The replicas and their broker epochs, -1 in v2."""
     if asked.new_isr_with_epochs:
         return [(each.broker_id, each.broker_epoch) for each in asked.new_isr_with_epochs]
     return [(replica, UNKNOWN_BROKER_EPOCH) for replica in asked.new_isr]

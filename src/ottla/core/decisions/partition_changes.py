@@ -1,19 +1,19 @@
-"""What a partition becomes: the one place that decides leader, in-sync set and eligible replicas.
+"""Changes of partitions: the one place that decides leader, in-sync set and eligible replicas.
 
-Whoever changes a partition (fencing, AlterPartition, elections, reassignments, directories) says what it
-wants as a `Target`; what follows from it is decided here, as in Kafka's controller:
+A decision that changes a partition (fencing, AlterPartition, elections, reassignments, directories) states
+its wish as a `Target`; the consequences are decided here, as in Kafka's controller:
 
-- A reassignment is complete when every replica that stays is in sync; its state goes with the same change.
-- The leader stays when it may. Else the first replica in sync leads, else (nobody in sync) the first
-  eligible one (KIP-966), else the last known leader, else, where the topic allows it, any live replica. The
-  last two are unclean: that replica is the whole in-sync set, and recovering until it says otherwise.
+- A reassignment is complete when every replica that stays is in sync; the same change ends it.
+- The leader stays if it may. Otherwise the first replica in sync leads, or if none is in sync the first
+  eligible one (KIP-966), or else the last known leader, or, if the topic allows it, any live replica. The
+  last two are unclean: that replica is the whole in-sync set, and recovers until it reports otherwise.
 - Replicas that leave the in-sync set while it is below min.insync.replicas stay eligible to lead, because no
   write was acknowledged without them. They stop being so once the set is large enough again, or when they
   come back from an unclean shutdown.
 - The leader epoch grows when the leader changes, and when a replica is taken off the partition; not when the
   in-sync set shrinks (KAFKA-15021).
 
-Several changes of one decision build on each other: `PartitionChanges` remembers what it has decided.
+The changes of one decision build on each other: `PartitionChanges` remembers those decided so far.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ RECOVERING = 1
 
 
 class Election(enum.Enum):
-    """Who may become the leader of a partition."""
+    """The kinds of election: which replica may become the leader of a partition."""
 
     #: The first replica if it is in sync; else as ONLINE.
     PREFERRED = "preferred"
-    #: The leader as it is, else whoever is in sync or eligible.
+    #: The present leader, else a replica in sync, else an eligible one.
     ONLINE = "online"
-    #: As ONLINE, else any live replica, at the price of lost records.
+    #: As ONLINE, else any live replica, which may lose records.
     UNCLEAN = "unclean"
 
 
 class TopicRules(NamedTuple):
-    """What topics' settings say about elections, by topic name."""
+    """Topics' settings for elections, by topic name."""
 
     #: unclean.leader.election.enable
     may_elect_uncleanly: Callable[[str], bool]
@@ -68,8 +68,8 @@ class TopicRules(NamedTuple):
 
 
 def topic_rules(image: MetadataImage, layers: BrokerLayers, node_id: int | None = None) -> TopicRules:
-    """The rules as `image` has them; what it does not say is in the static layer of this controller."""
-    # Not the dynamic layers as committed: a change that is only appended holds for what follows it.
+    """The settings as `image` has them, on top of this controller's static ones."""
+    # Not the committed dynamic layers: an appended change already holds for the decisions after it.
     layers = layers.with_dynamic(
         image.configs.get((BROKER_RESOURCE, ""), {}), image.configs.get((BROKER_RESOURCE, str(node_id)), {})
     )
@@ -86,7 +86,7 @@ def topic_rules(image: MetadataImage, layers: BrokerLayers, node_id: int | None 
 
 
 class Target(NamedTuple):
-    """What somebody wants a partition to be; None leaves that part to the decision."""
+    """The wished state of a partition; None leaves a field to the decision."""
 
     isr: tuple[int, ...] | None = None
     replicas: tuple[int, ...] | None = None
@@ -95,33 +95,33 @@ class Target(NamedTuple):
     leader_recovery_state: int | None = None
     #: replica -> its data directory
     directories: Mapping[int, UUID] = {}
-    #: A broker that may not lead it, whatever the image says of that broker.
+    #: A broker that may not lead the partition, whatever its state in the image.
     barred: int | None = None
-    #: Whether the barred broker may have lost records: it is not eligible any more either.
+    #: Whether the barred broker may have lost records, so that it is not eligible either.
     barred_has_lost_records: bool = False
 
 
 @dataclass(slots=True)
 class PartitionChanges:
-    """The changes of one decision, as records and as the partitions that they make."""
+    """The changes of one decision, as records and as the resulting partitions."""
 
     image: MetadataImage
     rules: TopicRules
-    #: A broker that these records unfence: it may lead although the image has it fenced.
+    #: A broker that these records unfence: it may lead although it is fenced in the image.
     unfenced: int | None = None
     records: list[Message] = field(default_factory=list)
     _changed: dict[PartitionKey, PartitionImage] = field(default_factory=dict)
 
     def partition(self, topic: TopicImage, index: int) -> PartitionImage | None:
-        """A partition with this decision's changes so far."""
+        """A partition with this decision's changes so far, or None."""
         return self._changed.get((topic.topic_id, index)) or topic.partitions.get(index)
 
     def change(
         self, topic: TopicImage, index: int, target: Target, election: Election | None = None
     ) -> PartitionImage | None:
-        """Change a partition that exists towards `target`; None when nothing of it changes.
+        """Change an existing partition towards `target`; None if nothing changes.
 
-        Without an `election` it is UNCLEAN where the topic's settings allow that, else ONLINE.
+        The default `election` is UNCLEAN if the topic's settings allow that, else ONLINE.
         """
         before = self.partition(topic, index)
         assert before is not None
@@ -131,7 +131,7 @@ class PartitionChanges:
         after = _Outcome.of(before, target)
         after.complete_reassignment()
         after.place(self._default_directory)
-        # As the leader counts, that is by its own replicas. (Kafka's controller takes those of partition 0.)
+        # Bounded by this partition's replicas, as the leader does. (Kafka's controller takes partition 0's.)
         min_isr = min(self.rules.min_insync_replicas(topic.name), len(after.replicas))
         elr_enabled = bool(self.image.features.get(ELIGIBLE_LEADER_REPLICAS))
         if elr_enabled:
@@ -161,7 +161,7 @@ class PartitionChanges:
 
 
 def default_directory(image: MetadataImage, broker_id: int) -> UUID:
-    """A broker with one data directory puts the replica there; with several it chooses by itself."""
+    """The directory of a new replica: the broker's only one; unassigned if it has several."""
     broker = image.brokers.get(broker_id)
     if broker is None:
         return UNASSIGNED_DIRECTORY
@@ -175,7 +175,7 @@ MayLead = Callable[[int], bool]
 
 @dataclass(slots=True)
 class _Outcome:
-    """What a partition will be, while it is decided."""
+    """The next state of a partition, while it is decided."""
 
     before: PartitionImage
     isr: tuple[int, ...]
@@ -207,7 +207,7 @@ class _Outcome:
         )
 
     def complete_reassignment(self) -> None:
-        """Drop what is being removed once all that stays is in sync."""
+        """Drop the replicas to be removed once all that stay are in sync."""
         if not self.removing and not self.adding:
             return
         isr = tuple(each for each in self.isr if each not in self.removing)
@@ -223,9 +223,9 @@ class _Outcome:
         }
 
     def keep_eligible(self, has_lost_records: int | None) -> None:
-        """Who may still lead beside those in sync (KIP-966): all acknowledged writes are theirs too."""
+        """Keep the replicas outside the in-sync set that have all acknowledged writes (KIP-966)."""
         candidates = {*self.before.elr, *self.before.isr}.difference(self.isr, (has_lost_records,))
-        # Kafka keeps a replica that a completed reassignment has just removed: it could be elected later.
+        # Kafka keeps a replica that a completed reassignment has just removed, which could then be elected.
         self.elr = tuple(sorted(candidates.intersection(self.replicas)))
 
     def elect(self, election: Election, elr_enabled: bool, may_lead: MayLead) -> None:
@@ -259,7 +259,7 @@ class _Outcome:
         self.leader = NO_LEADER
 
     def _last_known_leader(self) -> int:
-        """The last leader, when nobody is in sync or eligible and no more than it is known."""
+        """The last leader, if it is the only candidate known: no replica is in sync or eligible."""
         last_known = self.before.last_known_elr
         if self.isr or self.elr or len(last_known) != 1 or last_known[0] not in self.replicas:
             return NO_LEADER
@@ -277,14 +277,14 @@ class _Outcome:
         self.recovery_state = RECOVERING
 
     def record(self, topic_id: UUID, elr_enabled: bool, min_isr: int) -> PartitionChangeRecord | None:
-        """What is different from before, None for nothing."""
+        """The differences from before as a record, None without any."""
         before = self.before
         if not self.isr and not elr_enabled:
-            # Without eligible replicas the last one in sync stays so, to be elected when it comes back. It
-            # goes only with an unclean revert of a reassignment: then it is whoever comes first.
+            # Without eligible replicas the last one in sync stays in the set, to be elected when it returns.
+            # It leaves only with an unclean revert of a reassignment: then the first replica takes its place.
             self.isr = tuple(each for each in before.isr if each in self.replicas) or self.replicas[:1]
         if len(self.isr) >= min_isr:
-            self.elr = ()  # from now on writes are acknowledged without them
+            self.elr = ()  # from now on writes are acknowledged without these replicas
         change = PartitionChangeRecord(partition_id=before.partition_id, topic_id=topic_id)
         if self.leader != before.leader or not set(self.replicas) >= set(before.replicas):
             change.leader = self.leader
@@ -309,7 +309,7 @@ class _Outcome:
         return None if _is_empty(change) else change
 
     def _last_known_elr(self, change: PartitionChangeRecord) -> tuple[int, ...]:
-        """The leader that a partition had when it lost the last one in sync; forgotten with a new leader."""
+        """The partition's leader when it lost its last in-sync replica; forgotten with a new leader."""
         before = self.before
         if self.leader != NO_LEADER:
             return ()

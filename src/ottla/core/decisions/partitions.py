@@ -1,7 +1,7 @@
-"""New partitions, of new topics and of existing ones: assignments are checked, or made (KIP-195).
+"""New partitions, of new and of existing topics: assignments are checked or made (KIP-195).
 
-`CreatePartitions` 0-3: the count is the new total. v1 quietly became the same as v0 for brokers, v2 is
-flexible, v3 may be answered with THROTTLING_QUOTA_EXCEEDED (KIP-599).
+`CreatePartitions` 0-3: the count is the new total. v1 changed nothing for brokers, v2 is flexible, v3 may be
+answered with THROTTLING_QUOTA_EXCEEDED (KIP-599).
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ TOO_MANY = "Excessively large number of partitions per request."
 def partition_record(
     image: MetadataImage, topic_id: UUID, index: int, replicas: Sequence[int]
 ) -> PartitionRecord:
-    """A new partition: every active replica is in sync, the first of them leads.
+    """The record of a new partition: every active replica is in sync, the first of them leads.
 
-    Raises InvalidReplicaAssignment when no replica is active.
+    Raises InvalidReplicaAssignment if no replica is active.
     """
     isr = [replica for replica in replicas if image.brokers[replica].active]
     if not isr:
@@ -63,7 +63,7 @@ def partition_record(
 
 
 def check_assignment(image: MetadataImage, replicas: Sequence[int], replication_factor: int | None) -> None:
-    """A client's own assignment of one partition. Raises InvalidReplicaAssignment."""
+    """Check a client's own assignment of one partition. Raises InvalidReplicaAssignment."""
     if not replicas:
         raise InvalidReplicaAssignment("The manual partition assignment includes an empty replica list.")
     for broker_id in sorted(replicas):
@@ -99,7 +99,7 @@ def place(
 def create_partitions(
     image: MetadataImage, request: CreatePartitionsRequest, random: Randomness
 ) -> Decision[CreatePartitionsResponse]:
-    """More partitions for existing topics; each topic succeeds or fails by itself."""
+    """Add partitions to existing topics; each topic succeeds or fails by itself."""
     records: list[Message] = []
     results: list[CreatePartitionsTopicResult] = []
     counts = Counter(topic.name for topic in request.topics)

@@ -1,10 +1,10 @@
-"""Where the replicas of new partitions go: spread over racks and brokers, leaders in turn.
+"""Placement of new replicas: spread over racks and brokers, with leaders evenly distributed.
 
-The scheme is Kafka's striped one. Racks stand in a circle in random order, and so do the brokers of each
-rack. Each partition starts one rack further than the last one, and each rack gives one broker further than
-last time, so that leaders and followers are even over racks and brokers, and a broker's partitions have
-their other replicas all over. After as many partitions as there are unfenced brokers everything is shuffled
-again. Fenced brokers are taken only for replicas that the unfenced ones of a rack can't hold, never for
+The scheme is Kafka's striped one. Racks form a circle in random order, and so do the brokers of each rack.
+Each partition starts one rack after the previous one, and each rack offers the broker after the one it
+offered last, so leaders and followers are even over racks and brokers, and the other replicas of a broker's
+partitions are spread out. After as many partitions as there are unfenced brokers everything is shuffled
+again. Fenced brokers get only the replicas that the unfenced ones of a rack can't hold, and are never
 leaders.
 """
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Circle:
-    """Brokers of one rack that are asked for one after the other, each stripe from a later start."""
+    """The brokers of one rack in a circle; each stripe starts one broker later."""
 
     brokers: list[int]
     _start: int = 0
@@ -31,7 +31,7 @@ class _Circle:
     _stripe: int = -1
 
     def take(self, stripe: int) -> int | None:
-        """The next broker of this stripe; None when the stripe has had all of them."""
+        """The next broker of this stripe; None once the stripe has had all of them."""
         if not self.brokers:
             return None
         if stripe != self._stripe:
@@ -66,8 +66,8 @@ def place_replicas(
 ) -> list[list[int]]:
     """Replicas for `partition_count` new partitions, the preferred leader of each first.
 
-    Brokers that are about to stop, or whose directories are all cordoned (KIP-1066), get none. Raises
-    InvalidReplicationFactor when the others are too few or all fenced.
+    Brokers in controlled shutdown, or whose directories are all cordoned (KIP-1066), get none. Raises
+    InvalidReplicationFactor if the other brokers are too few or all fenced.
     """
     brokers = [each for each in brokers if each.fenced or not each.in_controlled_shutdown]
     brokers = [each for each in brokers if not each.cordoned]
@@ -119,7 +119,7 @@ def _place_one(racks: list[_Rack], first: int, stripe: int, replication_factor: 
         leader_rack = (leader_rack + 1) % count
         leader = racks[leader_rack].unfenced.take(stripe)
     replicas = [leader]
-    # The followers: round the circle, with the leader's rack having had its turn in the first round.
+    # The followers: round the circle; the leader's rack has had its turn in the first round.
     rack = first
     leader_rack_had_turn = False
     while len(replicas) < replication_factor:

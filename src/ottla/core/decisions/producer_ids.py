@@ -1,4 +1,4 @@
-"""AllocateProducerIds 0: blocks of producer ids, each handed to one broker once (KIP-730)."""
+"""AllocateProducerIds 0: blocks of producer ids, each given to one broker once (KIP-730)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_PRODUCER_ID = 2**63 - 1
 def allocate_producer_ids(
     image: MetadataImage, broker_id: int, broker_epoch: int
 ) -> Decision[ProducerIdBlock]:
-    """The next block. Raises StaleBrokerEpoch, or UnknownServerError when the ids are used up."""
+    """The next block. Raises StaleBrokerEpoch, or UnknownServerError if no ids are left."""
     registered_broker(image, broker_id, broker_epoch)
     first = image.next_producer_id
     if first > MAX_PRODUCER_ID - BLOCK_SIZE:

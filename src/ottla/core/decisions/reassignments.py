@@ -1,11 +1,11 @@
-"""Replicas move: AlterPartitionReassignments 0-1, ListPartitionReassignments 0 (KIP-455).
+"""Reassignments: AlterPartitionReassignments 0-1, ListPartitionReassignments 0 (KIP-455).
 
 A reassignment adds the new replicas to the old ones, waits until every replica that stays is in sync, then
-removes the others (`partition_changes` sees when that is so). It can be replaced by another one while it
-runs, or cancelled. v1 can forbid that the number of replicas changes (KIP-860).
+removes the others (`partition_changes` completes it). Meanwhile it can be replaced by another one or
+cancelled. v1 can forbid that the number of replicas changes (KIP-860).
 
 `adding_replicas` are those that the partition did not have before any reassignment that still runs, so
-cancelling takes all of them away; a replaced reassignment's are then both adding and removing. (Kafka
+cancelling removes all of them; those of a replaced reassignment are then both adding and removing. (Kafka
 forgets them, and keeps them when the second reassignment is cancelled.)
 """
 
@@ -39,14 +39,16 @@ from ottla.protocol.messages.list_partition_reassignments_response import (
 
 
 def is_reassigning(partition: PartitionImage) -> bool:
-    """Whether its replicas are on the move."""
+    """Whether a reassignment of the partition is under way."""
     return bool(partition.adding_replicas or partition.removing_replicas)
 
 
 def alter_partition_reassignments(
     image: MetadataImage, request: AlterPartitionReassignmentsRequest, rules: TopicRules
 ) -> Decision[AlterPartitionReassignmentsResponse]:
-    """Each partition succeeds or fails by itself; without replicas its reassignment is cancelled."""
+    """Begin, replace or cancel (without replicas) reassignments; each partition
+    succeeds or fails by itself.
+    """
     changes = PartitionChanges(image, rules)
     responses: list[ReassignableTopicResponse] = []
     for topic in request.topics:
@@ -115,7 +117,7 @@ def _cancel(changes: PartitionChanges, topic: TopicImage, partition: PartitionIm
     if not replicas:
         raise InvalidReplicaAssignment("Invalid replica assignment: addingReplicas contains all replicas.")
     isr = tuple(each for each in partition.isr if each in replicas)
-    # Only replicas that go are in sync: who stays may lack records.
+    # Only replicas that leave are in sync: the ones that stay may lack records.
     is_unclean = bool(partition.isr) and not isr
     if is_unclean and not changes.rules.may_elect_uncleanly(topic.name):
         raise InvalidReplicaAssignment(
@@ -129,7 +131,7 @@ def _cancel(changes: PartitionChanges, topic: TopicImage, partition: PartitionIm
 def list_partition_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """What moves now. It decides nothing: any node with the image can answer, the controller does."""
+    """The reassignments under way. Any node could answer from its image; the controller does."""
     if request.topics is None:
         wanted = [(name, sorted(topic.partitions)) for name, topic in image.topics.items()]
     else:

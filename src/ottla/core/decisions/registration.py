@@ -1,10 +1,10 @@
-"""Nodes of the cluster come and go: BrokerRegistration 0-4, ControllerRegistration 0, UnregisterBroker 0.
+"""Registration of nodes: BrokerRegistration 0-4, ControllerRegistration 0, UnregisterBroker 0.
 
-A broker that (re)starts registers with a new incarnation. It is fenced until its heartbeats say that it has
+A broker that (re)starts registers with a new incarnation. It is fenced until its heartbeats show that it has
 caught up (`heartbeats`). Its broker epoch is the offset of its registration's record, so a later one is
-larger. A registration that comes twice (the answer was lost) changes nothing. v2 names the data directories
-(KIP-858), v3 the epoch of the run that ended cleanly (KIP-966): without that proof the broker may lack
-records that it acknowledged, so it is no longer eligible to lead.
+larger. A registration that is repeated (the answer was lost) changes nothing. v2 names the data directories
+(KIP-858), v3 the epoch of the last run, if that ended cleanly (KIP-966): without that proof the broker may
+lack records that it acknowledged, so it is no longer eligible to lead.
 
 Errors of a whole request are raised as KafkaError.
 """
@@ -47,12 +47,14 @@ from ottla.protocol.records.register_controller_record import (
     RegisterControllerRecord,
 )
 
-#: The first version that says how the last run ended.
+#: The first version with the epoch of a last run that ended cleanly.
 CLEAN_SHUTDOWN_VERSION = 3
 
 
 def registered_broker(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerImage:
-    """The broker that a request comes from. Raises StaleBrokerEpoch if it has another epoch or none."""
+    """The broker that sent a request. Raises StaleBrokerEpoch if its epoch is another or it is not
+    registered.
+    """
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise StaleBrokerEpoch(f"No broker registration found for broker id {broker_id}")
@@ -72,7 +74,8 @@ def register_broker(
     is_alive: bool,
     api_version: int,
 ) -> Decision[BrokerRegistrationResponse]:
-    """A broker's start. `is_alive` is `BrokerHeartbeats.is_alive(image, request.broker_id, now_ms)`.
+    """Register a broker that starts. `is_alive` is `BrokerHeartbeats.is_alive(image, request.broker_id,
+    now_ms)`.
 
     Raises InconsistentClusterId, DuplicateBrokerRegistration (another incarnation is alive),
     BrokerIdNotRegistered (a broker of a ZooKeeper cluster), UnsupportedVersion (its features don't include
@@ -131,7 +134,7 @@ def register_broker(
             and existing.broker_epoch == request.previous_broker_epoch
         )
         restart_broker(changes, request.broker_id, ended_cleanly)
-        # The offset of the record itself: who has applied that offset knows of the registration.
+        # The offset of the record itself: a broker that has applied it knows of its registration.
         record.broker_epoch = image.last_offset + 1 + len(changes.records)
         record.fenced = True
     changes.records.append(record)
@@ -152,7 +155,7 @@ def _says_nothing_new(
 
 
 def _endpoints(listeners: list[BrokerListener] | list[ControllerListener]) -> tuple[EndpointImage, ...]:
-    """The listeners of a registration. Raises InvalidRegistration for what nobody could connect to."""
+    """The listeners of a registration. Raises InvalidRegistration for one that no client could reach."""
     if not listeners:
         raise InvalidRegistration("No listeners specified in request")
     if len({each.name for each in listeners}) != len(listeners):
@@ -189,10 +192,10 @@ def _check_features(image: MetadataImage, request: BrokerRegistrationRequest) ->
     }
     if METADATA_VERSION not in ranges:
         raise InvalidRegistration("Request features do not contain 'metadata.version'")
-    # What the cluster has not enabled must be supported at level 0; what the broker does not name is level 0.
+    # A feature that the cluster has not enabled is at level 0; one that the broker does not name is 0 to 0.
     for name in dict.fromkeys((*ranges, *image.features)):
         if name == KRAFT_VERSION and name not in image.features:
-            continue  # its level is no metadata: the quorum's control records say it
+            continue  # its level is not in the metadata but in the quorum's control records
         smallest, largest = ranges.get(name, (0, 0))
         finalized = image.features.get(name, 0)
         if not smallest <= finalized <= largest:
@@ -205,7 +208,7 @@ def _check_features(image: MetadataImage, request: BrokerRegistrationRequest) ->
 def register_controller(
     image: MetadataImage, request: ControllerRegistrationRequest
 ) -> Decision[ControllerRegistrationResponse]:
-    """A controller's start. Raises InvalidRegistration for listeners that make no sense."""
+    """Register a controller that starts. Raises InvalidRegistration for invalid listeners."""
     endpoints = _endpoints(request.listeners)
     features = tuple(
         (each.name, each.min_supported_version, each.max_supported_version)
@@ -235,7 +238,7 @@ def register_controller(
 def unregister_broker(
     image: MetadataImage, request: UnregisterBrokerRequest, rules: TopicRules
 ) -> Decision[UnregisterBrokerResponse]:
-    """A broker that is gone for good. Raises BrokerIdNotRegistered."""
+    """Remove a broker for good. Raises BrokerIdNotRegistered."""
     if request.broker_id not in image.brokers:
         raise BrokerIdNotRegistered(f"Broker ID {request.broker_id} is not currently registered")
     changes = PartitionChanges(image, rules)

@@ -1,4 +1,4 @@
-"""Which topic names are allowed, and which would collide in metrics."""
+"""The rules for topic names: which are valid, and which would collide in metrics."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ TRANSACTION_TOPIC = "__transaction_state"
 SHARE_TOPIC = "__share_group_state"
 INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC})
 ADMIN_CLIENT_ID = "__admin_client"
-"""The one client that may produce to internal topics, as in Kafka."""
+"""The id of the one client that may produce to internal topics, as in Kafka."""
 
 _ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
 def validate_topic_name(name: str) -> None:
-    """Raises InvalidTopicException with what is wrong."""
+    """Raise InvalidTopicException, with the reason, for an invalid name."""
     problem = topic_name_problem(name)
     if problem is not None:
         raise InvalidTopicException(problem)
 
 
 def topic_name_problem(name: str) -> str | None:
-    """What is wrong with a name, or None."""
+    """The reason why a name is invalid, or None."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):
@@ -45,15 +45,15 @@ def topic_name_problem(name: str) -> str | None:
 
 
 def normalized(name: str) -> str:
-    """A name as metrics see it: a dot and an underscore are the same there."""
+    """A name as metrics show it: without the difference between a dot and an underscore."""
     return name.replace(".", "_")
 
 
 def may_collide(name: str) -> bool:
-    """Whether there can be another name that metrics would see as the same."""
+    """Whether another name could look the same in metrics."""
     return "." in name or "_" in name
 
 
 def is_internal(name: str, internal: Container[str] = INTERNAL_TOPICS) -> bool:
-    """Whether clients should be told that the topic is the cluster's own."""
+    """Whether clients are told that the topic is internal to the cluster."""
     return name in internal

@@ -1,9 +1,9 @@
-"""Topics come and go: CreateTopics 2-7 and DeleteTopics 1-6.
+"""Creation and deletion of topics: CreateTopics 2-7 and DeleteTopics 1-6.
 
-CreateTopics: -1 for the counts asks for the defaults from v4 on (KIP-464); v5 answers with the topic's
-counts and settings (KIP-525); v7 with its id (KIP-516). DeleteTopics: by name, and by id from v6 on. Each
-topic of a request succeeds or fails by itself; what a request creates is one batch, so a crash leaves all of
-it or nothing.
+CreateTopics: -1 for the counts asks for the defaults from v4 on (KIP-464); v5 answers with the topic's counts
+and settings (KIP-525); v7 with its id (KIP-516). DeleteTopics: by name, and by id from v6 on. Each topic of a
+request succeeds or fails by itself; all that a request creates is one batch, so a crash leaves all of it or
+nothing.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ DEFAULT_COUNT = -1
 
 @dataclass(frozen=True, slots=True)
 class TopicDefaults:
-    """What a topic gets that a request does not say."""
+    """The values of a new topic for the fields that a request leaves out."""
 
     num_partitions: int
     replication_factor: int
@@ -72,12 +72,12 @@ def create_topics(
     layers: BrokerLayers,
     random: Randomness,
 ) -> Decision[CreateTopicsResponse]:
-    """New topics, each with its own error; a request that asks for too much fails as a whole.
+    """Create topics, each with its own error; a request that asks for too much fails as a whole.
 
     The records are empty for `validate_only`.
     """
     try:
-        # topics that will be refused count too: each is looked at
+        # topics that will be refused count too: each of them is checked
         _check_size(sum(max(1, _partition_count(topic, defaults)) for topic in request.topics))
         records, results = _create_each(image, request, defaults, layers, random)
         if len(records) > MAX_RECORDS_PER_REQUEST:
@@ -110,7 +110,7 @@ def _create_each(
     records: list[Message] = []
     results: list[CreatableTopicResult] = []
     duplicates = _duplicates(topic.name for topic in request.topics)
-    taken = _TakenNames(image)  # names of this request count as existing for those after them
+    taken = _TakenNames(image)  # for the topics after it in this request, the name exists already
     for topic in request.topics:
         if topic.name in duplicates:
             continue
@@ -130,7 +130,7 @@ def _create_each(
 
 
 class _TakenNames:
-    """The names that a new topic may not have, or not resemble."""
+    """The names that a new topic may not have or collide with."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
@@ -147,7 +147,7 @@ class _TakenNames:
                 raise InvalidTopicException(f"Topic '{name}' collides with existing topic: {collision}")
 
     def add(self, name: str) -> None:
-        """The name is taken from now on."""
+        """Add a name."""
         if may_collide(name):
             self._seen_by_metrics()[normalized(name)] = name
 
@@ -158,7 +158,7 @@ class _TakenNames:
 
 
 def _duplicates(items: Iterable[T]) -> list[T]:
-    """The items that come more than once, each once."""
+    """The items that occur more than once, each once."""
     return [item for item, count in Counter(items).items() if count > 1]
 
 
@@ -190,11 +190,11 @@ def _succeeded(topic: CreatableTopic, records: list[Message], layers: BrokerLaye
 
 
 def _configs(layers: BrokerLayers, overrides: Mapping[str, str]) -> list[CreatableTopicConfigs]:
-    """Every setting of a topic with these values of its own, by name (KIP-525)."""
+    """All settings of a topic with these values of its own, by name (KIP-525)."""
     return [
         CreatableTopicConfigs(
             name=entry.name,
-            # What the client gave comes back as it gave it.
+            # The client's own values are answered as it wrote them.
             value=overrides.get(entry.name, entry.value),
             read_only=entry.read_only,
             config_source=entry.source,
@@ -276,7 +276,7 @@ def _placed_assignments(
 def delete_topics(
     image: MetadataImage, request: DeleteTopicsRequest, refused: KafkaError | None
 ) -> Decision[DeleteTopicsResponse]:
-    """Topics by name or id. `refused` is why nothing may be deleted at all (delete.topic.enable)."""
+    """Delete topics by name or id. `refused` is the error if deletion is disabled (delete.topic.enable)."""
     wanted = _named(request)
     names_twice = set(_duplicates(name for name, topic_id in wanted if name is not None and not topic_id.int))
     ids_twice = set(_duplicates(topic_id for name, topic_id in wanted if name is None))
@@ -303,7 +303,7 @@ def delete_topics(
 
 
 def _named(request: DeleteTopicsRequest) -> list[tuple[str | None, UUID]]:
-    """(name, id) of each topic asked for: names in the old versions, one of both in the new."""
+    """(name, id) of each topic in the request: names in the old versions, either one in the new."""
     if request.topic_names:
         return [(name, ZERO_UUID) for name in request.topic_names]
     return [(topic.name, topic.topic_id) for topic in request.topics]
@@ -312,7 +312,7 @@ def _named(request: DeleteTopicsRequest) -> list[tuple[str | None, UUID]]:
 def _find(
     image: MetadataImage, name: str | None, topic_id: UUID, names_twice: set[str], ids_twice: set[UUID]
 ) -> UUID:
-    """The id of the topic that is meant. Raises KafkaError."""
+    """The id of a topic in the request. Raises KafkaError."""
     if name is None:
         if topic_id == ZERO_UUID:
             raise InvalidRequest("Neither topic name nor id were specified.")

@@ -1,8 +1,8 @@
-"""The events that only a group shard knows, beside those of every coordinator (core/coordination/api.py).
+"""The events that only a group shard has, beside those of every coordinator (core/coordination/api.py).
 
 Requests for several groups come split by shard. OffsetFetch comes in its form of version 8 and later
-(`groups`), LeaveGroup in its form of version 3 and later (`members`), with topic names and, where known,
-topic ids filled in, and without topics that do not exist.
+(`groups`), LeaveGroup in its form of version 3 and later (`members`), with topic names and, if known, topic
+ids filled in, and without topics that do not exist.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class DeletedTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicsDeleted:
-    """These topics are gone, so their committed offsets go too."""
+    """These topics were deleted, so their committed offsets are deleted too."""
 
     at: Moment
     topics: tuple[DeletedTopic, ...]
@@ -45,7 +45,7 @@ class TopicsDeleted:
 
 @dataclass(frozen=True, slots=True)
 class TopicsChanged:
-    """The cluster's topics are now these; comes before `Loaded` too. `changed` names the ones that differ."""
+    """The cluster's topics are now these; comes before `Loaded` too. `changed` names the changed ones."""
 
     at: Moment
     topics: TopicsView

@@ -1,7 +1,7 @@
-"""What the parts of a group shard share: the outbox, the turns, the settings, the topics, and every group.
+"""The state that the parts of a group shard share: the outbox, turns, settings, topics, and every group.
 
-A group id names one group, whatever its kind. Each kind has its own dictionary here, which the modules of
-that kind fill and empty; the others only look.
+A group id names one group, of one kind. Each kind has its own dictionary here, which only the modules of that
+kind change.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ottla.core.groups.topics import NO_TOPICS, TopicsView
 
 
 class GroupKind(enum.Enum):
-    """The value is the name that clients are shown (KIP-848, KIP-932, KIP-1071)."""
+    """The values are the names that clients see (KIP-848, KIP-932, KIP-1071)."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
@@ -32,7 +32,7 @@ class GroupKind(enum.Enum):
 
 @dataclass(slots=True)
 class ShardContext:
-    """Held by the shard and given to its parts; `settings` and `topics` are replaced as they change."""
+    """Owned by the shard and given to its parts; `settings` and `topics` are replaced as they change."""
 
     outbox: Outbox
     turns: Turns
@@ -44,7 +44,7 @@ class ShardContext:
     streams: dict[str, StreamsGroup] = field(default_factory=dict)
 
     rules: dict[GroupKind, OffsetRules] = field(default_factory=dict)
-    """Each kind registers what it says about offsets and the ends of groups."""
+    """Each kind registers its rules for offsets and deletions here."""
 
     @classmethod
     def of(cls, settings: Settings) -> ShardContext:
@@ -53,11 +53,11 @@ class ShardContext:
 
     @property
     def broker_settings(self) -> GroupSettings:
-        """The settings that no group has of its own."""
+        """The broker's settings, without overrides of groups."""
         return self.settings.broker
 
     def kind_of(self, group_id: str) -> GroupKind | None:
-        """Which kind of group `group_id` is; None if there is no such group."""
+        """The kind of the group `group_id`; None if there is no such group."""
         if group_id in self.classic:
             return GroupKind.CLASSIC
         if group_id in self.consumer:

@@ -1,8 +1,7 @@
-"""The records of `__consumer_offsets` that the classic protocol writes and reads, in Kafka 4.3's versions.
+"""The records of offsets and of classic groups in `__consumer_offsets`, in Kafka 4.3's versions.
 
-Kafka 4.3 writes OffsetCommitValue
-in version 4 (version 1 when the commit carries an expiry time of its own, which only that version has) and
-GroupMetadataValue in version 3.
+Kafka 4.3 writes OffsetCommitValue in version 4 (version 1 if the commit carries an expiry time of its own,
+which only that version has) and GroupMetadataValue in version 3.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ NO_TIMESTAMP = -1
 
 
 class CommittedOffset(NamedTuple):
-    """A position a group has committed for one partition; `expire_timestamp_ms` is -1 without one."""
+    """An offset that a group has committed for one partition; `expire_timestamp_ms` is -1 without one."""
 
     offset: int
     leader_epoch: int
@@ -57,7 +56,7 @@ def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRe
 
 
 def committed_offset(value: OffsetCommitValue) -> CommittedOffset:
-    """What an OffsetCommitValue of any version says."""
+    """The offset in an OffsetCommitValue of any version."""
     return CommittedOffset(
         offset=value.offset,
         leader_epoch=value.leader_epoch,

@@ -1,10 +1,11 @@
-"""The ends of groups: DeleteGroups, and what expires when offsets.retention.minutes have passed (KIP-211).
+"""Deletion of groups by DeleteGroups, and of offsets that have expired by offsets.retention.minutes
+(KIP-211).
 
 DeleteGroups 0-2 deletes groups without members, each with its own error.
 
-Theory of operation. A group's offsets and the group itself end in one append, as offsets without their group
-could never expire. That is a decision about the group and takes its turn; the rules of its kind say whether
-it may end and what is written. Replaying the tombstones takes it out.
+Theory of operation. A group's offsets and the group itself are deleted in one append, because offsets without
+their group could never expire. That is a decision about the group and takes its turn; the rules of its kind
+say whether it may be deleted and by which records. Replaying the tombstones removes it.
 """
 
 from __future__ import annotations
@@ -27,14 +28,16 @@ UNATTENDED_RECORDS_AN_APPEND = 1_000
 
 
 class GroupDeletion:
-    """Ends groups and offsets, on request or because nobody needs them any more."""
+    """Deletes groups and offsets, on request or because they have expired."""
 
     def __init__(self, context: ShardContext, offsets: Offsets) -> None:
         self._context = context
         self._outbox = context.outbox
         self._offsets = offsets
         self.ways: dict[GroupKind, Callable[[str, Callable[[ErrorCode], None]], None]] = {}
-        """Kinds with more to do than to append tombstones: deletes a group and tells how that ended."""
+        """For the kinds that need more than tombstones: deletes a group and calls back with the error or
+        NONE.
+        """
 
     # DeleteGroups
 
@@ -77,7 +80,7 @@ class GroupDeletion:
         offset_tombstones: list[CoordinatorRecord],
         finished: Callable[[ErrorCode], None],
     ) -> None:
-        """Append the end of a group without members, whose turn it is."""
+        """Append the tombstones of a group without members, which has the turn."""
         take_back = rules.begin_end(group_id)
 
         def failed(error: ErrorCode) -> None:
@@ -87,14 +90,14 @@ class GroupDeletion:
         records = offset_tombstones + rules.tombstones(group_id)
         self._offsets.append_in_turn(group_id, records, lambda: finished(ErrorCode.NONE), failed)
 
-    # What nobody needs any more
+    # Expiry, and deleted topics
 
     def topics_deleted(self, topics: Iterable[DeletedTopic]) -> None:
         """Remove every group's offsets of deleted topics."""
-        self._append_unattended(self._offsets.tombstones_of_topics(topics))
+        self._append_in_background(self._offsets.tombstones_of_topics(topics))
 
     def expire(self) -> None:
-        """Write tombstones for offsets that nobody needs any more, and for groups that have none left."""
+        """Append tombstones for expired offsets, and for groups that have none left."""
         self.restart()
         expired: list[CoordinatorRecord] = []
         ended = 0
@@ -103,20 +106,20 @@ class GroupDeletion:
                 records, all_expired = self._offsets.expired(group_id, rules)
                 if not all_expired or not rules.may_end(group_id):
                     expired += records
-                elif not self._context.turns.is_taken(group_id):  # else the next check sees it again
+                elif not self._context.turns.is_taken(group_id):  # otherwise the next check finds it again
                     self._end(group_id, rules, records, lambda error: None)
                     ended += 1
-        self._append_unattended(expired)
+        self._append_in_background(expired)
         if expired or ended:
             self._outbox.note("expired offsets=%d groups=%d", len(expired), ended)
 
     def restart(self) -> None:
-        """Look again after a whole interval."""
+        """Check again after a whole interval."""
         interval_ms = self._context.broker_settings.offsets_retention_check_interval_ms
         self._outbox.set_timer(TimerKey("expire"), interval_ms)
 
-    def _append_unattended(self, records: list[CoordinatorRecord]) -> None:
-        """Append something nobody waits for; if it fails, the next check decides anew."""
+    def _append_in_background(self, records: list[CoordinatorRecord]) -> None:
+        """Append records that no request waits for; if that fails, the next check decides anew."""
         for first in range(0, len(records), UNATTENDED_RECORDS_AN_APPEND):
             some = records[first : first + UNATTENDED_RECORDS_AN_APPEND]
             self._offsets.append(some, lambda: None, lambda error: None)

@@ -1,7 +1,7 @@
-"""Committed offsets read straight from a record's bytes: loading a groups' partition is mostly that.
+"""Reads committed offsets straight from a record's bytes, which are most of a groups' partition at loading.
 
-A record of type 1 (OffsetCommit) in the value's versions 1 to 4 is read by hand in 1.8 us, where the message
-classes take 6; anything else, and anything that does not fit, is left to them (None).
+A record of type 1 (OffsetCommit) in the value's versions 1 to 4 is read by hand in 1.8 us; the message
+classes take 6. Any other record, and any that does not fit, is left to them (None).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _MIN_KEY_BYTES = 10
 _MIN_VALUE_BYTES = 20
 _TOPIC_ID_BYTES = 16
 _TOPIC_ID_TAG = b"\x01\x00\x10"
-"""One tagged field, number 0, of 16 bytes."""
+"""The bytes before a topic id: one tagged field, number 0, of 16 bytes."""
 
 
 class OffsetOfPartition(NamedTuple):
-    """One committed offset of the log, and whose it is."""
+    """One committed offset of the log, with its group, topic and partition."""
 
     group_id: str
     topic: str
@@ -61,7 +61,7 @@ def read_offset(key: bytes, value: bytes) -> OffsetOfPartition | None:
 
 @functools.lru_cache(maxsize=1_000)
 def _uuid(data: bytes) -> UUID:
-    """A group's topics are few, and making a UUID takes as long as half of a record."""
+    """A cached UUID: a group has few topics, and making a UUID takes as long as half of a record."""
     return UUID(bytes=data)
 
 

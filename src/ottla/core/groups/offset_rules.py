@@ -1,9 +1,9 @@
-"""What each kind of group says about its groups' offsets: who may commit, read and delete, what expires.
+"""The interface of each kind of group for committed offsets: commits, reads, deletions, expiry.
 
-Theory of operation. Committed offsets (offsets.py) and deletions (deletion.py) know no kind of group. They
-ask the rules of the group's kind, which the kind's package makes and registers in `ShardContext.rules`; a
-group id that no kind knows has no rules. Rules look and decide nothing: no record is appended here. The
-classic ones are in classic/offset_rules.py.
+Theory of operation. Committed offsets (offsets.py) and deletions (deletion.py) are independent of the kind of
+a group. They ask the rules of the group's kind, which the kind's package makes and registers in
+`ShardContext.rules`; a group id without a kind has no rules. Rules only read the groups: no record is
+appended here. The classic ones are in classic/offset_rules.py.
 """
 
 from __future__ import annotations
@@ -20,27 +20,29 @@ NO_EPOCH = -1
 
 
 class Committer(NamedTuple):
-    """Who commits offsets, as OffsetCommit and TxnOffsetCommit say it."""
+    """The sender of an OffsetCommit or TxnOffsetCommit, as the request names it."""
 
     member_id: str
     instance_id: str | None
     epoch: int
-    """The generation or the member epoch; negative for nobody's member."""
+    """The generation or the member epoch; negative if the committer is not a member."""
     transactional: bool
     api_version: int
-    """Of OffsetCommit, or of TxnOffsetCommit when `transactional`."""
+    """The version of OffsetCommit, or of TxnOffsetCommit if `transactional`."""
 
     @property
     def is_no_member(self) -> bool:
-        """Whether it claims nothing about a group: a producer before KIP-447 commits so in a transaction."""
+        """Whether the committer claims no membership: a producer before KIP-447
+        commits so in a transaction.
+        """
         return self.epoch < 0 and not self.member_id and self.instance_id is None
 
 
 Target: TypeAlias = tuple[str, uuid.UUID, int]
-"""A partition that an offset is committed for: topic, topic id (zero if the topic is gone), partition."""
+"""A partition of a commit: topic, topic id (zero if the topic does not exist), partition."""
 
 ExpiryBase: TypeAlias = Callable[[CommittedOffset], int]
-"""From when (ms, wall clock) the retention of an offset counts."""
+"""Gives the time (ms, wall clock) from which the retention of an offset counts."""
 
 
 class OffsetRules(Protocol):
@@ -49,16 +51,16 @@ class OffsetRules(Protocol):
     def check_commit(self, group_id: str, committer: Committer, targets: Iterable[Target]) -> ErrorCode:
         """Whether the committer may commit for these partitions; an error refuses the whole request.
 
-        A transactional commit is told ILLEGAL_GENERATION for the caller's STALE_MEMBER_EPOCH.
+        For a transactional commit the caller replaces STALE_MEMBER_EPOCH by ILLEGAL_GENERATION.
         """
 
     def on_commit(self, group_id: str, committer: Committer) -> None:
-        """A plain commit was allowed: its member is alive, where heartbeats alone do not say so."""
+        """A plain commit was allowed: keep its member alive, if commits do so in this kind."""
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Whether these may read the offsets (OffsetFetch 9 and later name a member; KIP-848).
+        """Whether this member may read the offsets (OffsetFetch 9 and later name a member; KIP-848).
 
-        GROUP_ID_NOT_FOUND means that the group has no offsets, and is no error to the client.
+        GROUP_ID_NOT_FOUND means that the group has no offsets, and is not an error to the client.
         """
 
     def check_offset_delete(self, group_id: str) -> ErrorCode:
@@ -68,23 +70,25 @@ class OffsetRules(Protocol):
         """Whether a member reads the topic: its offsets then neither expire nor can be deleted."""
 
     def expiry_base(self, group_id: str) -> ExpiryBase | None:
-        """From when the retention of the group's offsets counts; None when they do not expire now."""
+        """The time from which the retention of the group's offsets counts; None if they do not expire now."""
 
     def with_expiring_offsets(self) -> list[str]:
-        """The groups to look at when offsets expire: all of the kind, if its groups have offsets here."""
+        """The groups to check when offsets expire: all of the kind, if its groups have offsets here."""
 
     def may_end(self, group_id: str) -> bool:
-        """Whether the group goes with its last offset: it has no members, and its kind lets it."""
+        """Whether the group ends with its last offset: it has no members, and its kind allows that."""
 
     def check_delete(self, group_id: str) -> ErrorCode:
         """Whether the group may be deleted by an administrator: NON_EMPTY_GROUP while it has members."""
 
     def tombstones(self, group_id: str) -> list[CoordinatorRecord]:
-        """What removes the group itself; its offsets' tombstones come before these in the same append."""
+        """The records that remove the group itself; its offsets' tombstones come
+        before these in the append.
+        """
 
     def begin_end(self, group_id: str) -> Callable[[], None]:
-        """The tombstones are on their way; the result takes back what this changed, should they fail.
+        """The tombstones are on their way; the result reverts the changes made here if the append fails.
 
-        It is the group's turn until they are in the log (coordination/turns.py): a kind whose decisions all
+        The group has the turn until they are in the log (coordination/turns.py): a kind whose decisions all
         take turns has nothing to do here.
         """

@@ -1,11 +1,11 @@
-"""The offsets that a shard's log holds: committed ones, those of open transactions, and those on their way.
+"""The offsets in a shard's log: committed ones, those of open transactions, and those on their way.
 
-Theory of operation. Only replayed records and transaction markers change what is committed. An offset that
-was committed in a transaction waits with its producer until the marker: a commit makes it the partition's
-offset, unless a record that stands later in the log has done so before (a plain commit, or another
-transaction that ended first); an abort drops it. A tombstone removes both. The order of the log is kept as a
-count of transactional offsets, so nothing is kept for what is committed: a plain commit, or a transactional
-one that becomes the partition's offset, strikes out what waits before it.
+Theory of operation. Only replayed records and transaction markers change the committed offsets. An offset
+that was committed in a transaction waits with its producer until the marker: a commit makes it the
+partition's offset, unless a later record of the log is that already (a plain commit, or another transaction
+that ended first); an abort drops it. A tombstone removes both. The order of the log is kept as a count of
+transactional offsets, so no position is stored with a committed offset: a plain commit, or a transactional
+one that becomes the partition's offset, overtakes all waiting ones before it.
 """
 
 from __future__ import annotations
@@ -29,28 +29,30 @@ CommittedOffsets: TypeAlias = dict[str, dict[str, dict[int, CommittedOffset]]]
 
 
 class _Waiting(NamedTuple):
-    """An offset of an open transaction; None if a later record of the log has taken its place."""
+    """An offset of an open transaction; None if a later record of the log has overtaken it."""
 
     sequence: int
     offset: CommittedOffset | None
 
 
 class OffsetStore:
-    """What is committed, and what may still be; changed by replay and by the outbox only."""
+    """The committed offsets and those that wait or are on their way; changed by replay and by the outbox
+    only.
+    """
 
     def __init__(self) -> None:
         self.committed: CommittedOffsets = {}
         self._waiting: dict[int, dict[OffsetKey, _Waiting]] = {}
-        """Producer id -> what its open transaction would commit."""
+        """Producer id -> the offsets that its open transaction would commit."""
         self._open: dict[str, dict[PartitionKey, set[int]]] = {}
-        """Group -> partition -> the producers whose transactions have an offset for it."""
+        """Group -> partition -> the producers whose open transactions have an offset for it."""
         self._sequence = 0
         self._in_flight: dict[str, Counter[PartitionKey]] = {}
 
     # Replay
 
     def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: int | None) -> None:
-        """Take over one record; with a `producer_id` it is part of that producer's transaction."""
+        """Apply one record; with a `producer_id` it is part of that producer's transaction."""
         if value is None:
             self._remove(key.group, key.topic, key.partition)
         else:
@@ -58,7 +60,7 @@ class OffsetStore:
             self.replay_offset(OffsetOfPartition(key.group, key.topic, key.partition, offset), producer_id)
 
     def replay_offset(self, record: OffsetOfPartition, producer_id: int | None) -> None:
-        """The same for a record that is no tombstone."""
+        """Apply one record that is not a tombstone."""
         group_id, topic, partition, offset = record
         if producer_id is None:
             self._put(group_id, topic, partition, offset)
@@ -79,7 +81,7 @@ class OffsetStore:
     def _put(
         self, group_id: str, topic: str, partition: int, offset: CommittedOffset, sequence: int | None = None
     ) -> None:
-        """Make `offset` the partition's. What waits and stands before it in the log has had its time."""
+        """Make `offset` the partition's; the waiting ones before it in the log are overtaken."""
         topics = self.committed.get(group_id)
         if topics is None:
             topics = self.committed[group_id] = {}
@@ -139,11 +141,11 @@ class OffsetStore:
                 if not in_flight:
                     del self._in_flight[key.group]
 
-    # Questions
+    # Queries
 
     @property
     def transactional(self) -> dict[int, dict[OffsetKey, CommittedOffset | None]]:
-        """What each producer's open transaction would commit; None where it has been overtaken."""
+        """The offsets that each producer's open transaction would commit; None for an overtaken one."""
         return {
             producer_id: {key: each.offset for key, each in waiting.items()}
             for producer_id, waiting in self._waiting.items()
@@ -161,11 +163,11 @@ class OffsetStore:
         return group_id in self._open
 
     def open_partitions(self, group_id: str) -> dict[PartitionKey, set[int]]:
-        """The partitions for which open transactions have an offset, with the producers."""
+        """The partitions for which open transactions have an offset, each with their producers."""
         return self._open.get(group_id, {})
 
     def partitions_of(self, group_id: str) -> list[PartitionKey]:
-        """Every partition with an offset that is committed, waits for its transaction, or is on its way."""
+        """Every partition with an offset that is committed, in an open transaction, or on its way."""
         topics = self.committed.get(group_id, {})
         found = dict.fromkeys((topic, partition) for topic, held in topics.items() for partition in held)
         found.update(dict.fromkeys(self._open.get(group_id, ())))
@@ -173,7 +175,7 @@ class OffsetStore:
         return list(found)
 
     def offsets_of(self, group_id: str, topic: str, partition: int) -> Iterator[CommittedOffset | None]:
-        """The committed offset, and those that wait for their transactions; None for one on its way."""
+        """The committed offset, and those of open transactions; None for one on its way."""
         committed = self.committed.get(group_id, {}).get(topic, {}).get(partition)
         if committed is not None:
             yield committed

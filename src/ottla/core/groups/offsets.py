@@ -4,20 +4,20 @@ Versions and edges:
     OffsetCommit 2-10   2-4: retention_time_ms gives the offset an expiry of its own; 6: leader epoch
                         (KIP-320); 7: instance id (KIP-345); 9: GROUP_ID_NOT_FOUND; 10: topic ids
     TxnOffsetCommit 0-5 2: leader epoch; 3: member, instance and generation (KIP-447); 4-5: KIP-890, see the
-                        handler. Nobody waits here for a rebalance to end, as the transaction would
-    OffsetFetch 1-10    2: every topic with null; 7: require_stable (KIP-447): UNSTABLE_OFFSET_COMMIT for what
-                        an open transaction may still change; 8: many groups (KIP-709); 9: member and epoch
+                        handler. Never REBALANCE_IN_PROGRESS, which would delay the transaction
+    OffsetFetch 1-10    2: every topic with null; 7: require_stable (KIP-447): UNSTABLE_OFFSET_COMMIT if
+                        an open transaction may change it; 8: many groups (KIP-709); 9: member and epoch
                         (KIP-848); 10: topic ids
     OffsetDelete 0      KIP-496; a topic that members read answers GROUP_SUBSCRIBED_TO_TOPIC
 
 Theory of operation. Only replayed records and markers change the offsets (offset_store.py), so a fetch sees
-what is committed and nothing else. Commits on their way to the log are counted per partition: require_stable
-waits for them, and whoever deletes offsets writes a tombstone for them too, since the log keeps the order.
-Offsets of open transactions are kept from expiry and taken along by every deletion.
+only committed offsets. Commits on their way to the log are counted for each partition: require_stable waits
+for them, and a deletion appends tombstones for them too, since the log keeps the order. Offsets of open
+transactions do not expire, and every deletion includes them.
 
-What is particular to a kind of group (who may commit, what is read, what expires when) is asked of its
-`OffsetRules`. An offset expires (KIP-211) when offsets.retention.minutes have passed since the moment that
-the rules name, unless it was committed with an expiry of its own.
+The rules that depend on the kind of group (who may commit, which topics are read, which offsets expire and
+when) are its `OffsetRules`. An offset expires (KIP-211) when offsets.retention.minutes have passed since the
+time that the rules name, unless it was committed with an expiry of its own.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ FIRST_COMMIT_VERSION_WITH_GROUP_ID_NOT_FOUND = 9
 
 
 class Offsets:
-    """Decides the offset APIs over `store` and the shard's groups."""
+    """Decides the offset APIs, from `store` and the shard's groups."""
 
     def __init__(self, context: ShardContext, store: OffsetStore) -> None:
         self._context = context
@@ -131,9 +131,10 @@ class Offsets:
         if rules is not None:
             error = rules.check_commit(group_id, committer, targets)
             if committer.transactional and error is ErrorCode.STALE_MEMBER_EPOCH:
-                return ErrorCode.ILLEGAL_GENERATION  # All that transactional producers know.
+                return ErrorCode.ILLEGAL_GENERATION  # The only error that transactional producers know.
             return error
-        # Without a generation it is a consumer that manages itself, or an administrator: a simple group.
+        # Without a generation: a consumer that assigns its own partitions, or an administrator; a simple
+        # group.
         if committer.epoch < 0:
             return ErrorCode.NONE
         if committer.transactional or committer.api_version < FIRST_COMMIT_VERSION_WITH_GROUP_ID_NOT_FOUND:
@@ -168,7 +169,7 @@ class Offsets:
     def commit_in_transaction(self, event: RequestReceived, request: TxnOffsetCommitRequest) -> None:
         """Append the offsets to the producer's transaction; they count when it commits.
 
-        That the transaction is open and has this partition was made sure of before (see the handler).
+        The handler has verified before that the transaction is open and has this partition.
         """
         outbox = self._outbox
         committer = Committer(
@@ -190,7 +191,7 @@ class Offsets:
                 index = partition.partition_index
                 error = self._check_metadata(partition.committed_metadata)
                 if not error:
-                    # The request names no topic ids, and as in Kafka the record has none.
+                    # The request names no topic ids, so the record has none, as in Kafka.
                     offset = self._offset_of(partition)
                     records.append(
                         coordinator_records.offset_commit(request.group_id, topic.name, index, offset)
@@ -218,7 +219,7 @@ class Offsets:
     # OffsetFetch
 
     def fetch(self, event: RequestReceived, request: OffsetFetchRequest) -> None:
-        """Answer from what is committed; require_stable first waits for commits that are on their way."""
+        """Answer with the committed offsets; require_stable first waits for commits that are on their way."""
         outbox = self._outbox
 
         def answer() -> None:
@@ -326,17 +327,19 @@ class Offsets:
             lambda error: outbox.fail(event.request_id, answer_for(error)),
         )
 
-    # Deleting groups, topics and what is old
+    # Deletion of groups and topics, expiry
 
     def tombstones_of(self, group_id: str) -> list[CoordinatorRecord]:
-        """What removes every offset of a group."""
+        """The records that remove every offset of a group."""
         return [
             coordinator_records.offset_tombstone(group_id, topic, partition)
             for topic, partition in self._store.partitions_of(group_id)
         ]
 
     def tombstones_of_topics(self, topics: Iterable[DeletedTopic]) -> list[CoordinatorRecord]:
-        """What removes every group's offsets of deleted topics, but not of a new topic with an old name."""
+        """The records that remove every group's offsets of deleted topics, but not of new topics with the old
+        names.
+        """
         deleted = {topic.name: topic.topic_id for topic in topics}
         records = []
         for group_id in self._store.groups():
@@ -384,7 +387,7 @@ class Offsets:
         failed: Callable[[ErrorCode], None],
         producer: ProducerStamp | None = None,
     ) -> int:
-        """Append records of which some are of offsets; returns the append's id."""
+        """Append records, some of them of offsets; returns the append's id."""
         self._store.append_begins(records)
         return self._outbox.append(records, done, failed, producer)
 
@@ -395,7 +398,7 @@ class Offsets:
         done: Callable[[], None],
         failed: Callable[[ErrorCode], None],
     ) -> int:
-        """The same for a decision about a group, see `Turns.append`."""
+        """`append` for a decision about a group, see `Turns.append`."""
         self._store.append_begins(records)
         return self._context.turns.append(group_id, records, done, failed)
 
@@ -407,7 +410,7 @@ def _targets(request: OffsetCommitRequest) -> Iterator[Target]:
 
 
 def _of_topic(offset: CommittedOffset | None, topic_id: uuid.UUID) -> CommittedOffset | None:
-    """`offset`, unless it is known to be of an earlier topic of the same name."""
+    """`offset`, or None if it is known to be of an earlier topic with the same name."""
     if offset is None or ZERO_UUID in (topic_id, offset.topic_id) or topic_id == offset.topic_id:
         return offset
     return None

@@ -1,4 +1,4 @@
-"""The answer of each group API that says nothing but an error, in the place where that API carries it."""
+"""Each group API's answer that holds only an error, in the field where the API has it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from ottla.protocol.schema import Message
 
 
 def coordinator_error(request: Message, error: ErrorCode) -> Message:
-    """`request` (in the shape `RequestReceived` describes) refused as a whole with `error`."""
+    """An answer that refuses `request` (in the form that api.py describes) as a whole with `error`."""
     match request:
         case JoinGroupRequest():
             return JoinGroupResponse(error_code=error, member_id=request.member_id)
@@ -109,7 +109,7 @@ def coordinator_error(request: Message, error: ErrorCode) -> Message:
 
 
 def offset_commit_error(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
-    """Every partition of the request with the same error."""
+    """An answer with the same error for every partition of the request."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
@@ -126,7 +126,7 @@ def offset_commit_error(request: OffsetCommitRequest, error: ErrorCode) -> Offse
 
 
 def txn_offset_commit_error(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
-    """Every partition of the request with the same error."""
+    """An answer with the same error for every partition of the request."""
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(

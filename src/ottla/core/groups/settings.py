@@ -1,7 +1,6 @@
-"""The settings a group shard works by, as plain values; names and defaults are Kafka's broker settings.
+"""The settings of a group shard as plain values; names and defaults are Kafka's broker settings.
 
-`Settings.of(group_id)` gives a group's own: the broker's with the group's overrides (configs of the resource
-GROUP) laid over them.
+`Settings.of(group_id)` gives a group's own: the broker's, overridden by the group's configs (resource GROUP).
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ MAX_INT = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """Units are in the names. The comment gives the broker setting where the name alone does not."""
+    """Units are in the names. The comment gives the broker setting if the name alone does not."""
 
     initial_rebalance_delay_ms: int = 3_000  # group.initial.rebalance.delay.ms
     min_session_timeout_ms: int = 6_000  # group.min.session.timeout.ms
@@ -25,7 +24,7 @@ class GroupSettings:
     offsets_retention_check_interval_ms: int = 600_000  # offsets.retention.check.interval.ms
     commit_timeout_ms: int = 5_000  # offsets.commit.timeout.ms
     new_member_join_timeout_ms: int = 300_000
-    """How long a member whose first join is still waiting may stay silent; fixed in Kafka too."""
+    """How long a member whose first join is still parked may stay silent; fixed in Kafka too."""
 
     # group.consumer.*
     consumer_session_timeout_ms: int = 45_000
@@ -42,7 +41,7 @@ class GroupSettings:
     share_assignment_interval_ms: int = 1_000
     share_max_size: int = 200
     share_initialize_retry_interval_ms: int = 30_000
-    share_auto_offset_reset: str = "latest"  # of groups only
+    share_auto_offset_reset: str = "latest"  # settings of groups only
 
     # group.streams.*
     streams_session_timeout_ms: int = 45_000
@@ -53,7 +52,7 @@ class GroupSettings:
     streams_initial_rebalance_delay_ms: int = 3_000
 
 
-#: The configs of the resource GROUP that a shard works by -> the field they override.
+#: The configs of the resource GROUP that a shard uses -> the field that they override.
 OVERRIDABLE: dict[str, str] = {
     "consumer.session.timeout.ms": "consumer_session_timeout_ms",
     "consumer.heartbeat.interval.ms": "consumer_heartbeat_interval_ms",
@@ -71,7 +70,7 @@ OVERRIDABLE: dict[str, str] = {
 
 
 class Settings:
-    """The broker's settings and those that single groups have of their own; never changed, only replaced."""
+    """The broker's settings and the overrides of single groups; replaced as a whole, never changed."""
 
     __slots__ = ("_groups", "_overrides", "broker")
 
@@ -82,7 +81,7 @@ class Settings:
         self.broker = broker
         self._overrides = overrides or {}
         self._groups: dict[str, GroupSettings] = {}
-        """Made when a group is first asked for; as many as there are overrides."""
+        """Made at the first use of a group; at most as many as there are overrides."""
 
     def of(self, group_id: str) -> GroupSettings:
         """The settings of one group."""

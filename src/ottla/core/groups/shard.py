@@ -2,9 +2,9 @@
 
 Theory of operation. A shard is loaded by replaying its partition (`replay` for each record, then a `Loaded`
 event), and from then on every durable change goes the same way: decide, append, and when the append is
-committed, replay the same records and then answer. `durable_state` is therefore a function of the log,
-which the property tests check. What is not durable (who waits for which answer, whose session runs until
-when) dies with the shard: `Resigned` answers everybody NOT_COORDINATOR, and clients go on with the next one.
+committed, replay the same records and then answer. `durable_state` is therefore a function of the log, which
+the property tests check. State that is not durable (parked requests, sessions) ends with the shard:
+`Resigned` answers all requests NOT_COORDINATOR, and clients go on with the next coordinator.
 
 Each kind of group (classic, KIP-848 consumer, share, streams) has a package beside this module, and its cases
 in `_handle`, `replay` and the timers.
@@ -92,7 +92,7 @@ DurableState: TypeAlias = tuple[
 
 
 class Shard:
-    """One partition's groups. Single-threaded; `step` is the only way in once it is loaded."""
+    """One partition's groups. Single-threaded; once it is loaded, all events go through `step`."""
 
     def __init__(self, settings: Settings) -> None:
         self._context = context = ShardContext.of(settings)
@@ -112,30 +112,32 @@ class Shard:
 
     @property
     def durable_state(self) -> DurableState:
-        """What the log says: every group's last record, every committed offset, and those that may be."""
+        """The state in the log: every group's last record, every committed offset, and those of open
+        transactions.
+        """
         return self._stored, self._store.committed, self._store.transactional
 
     @property
     def durable_consumer_groups(self) -> dict[str, DurableConsumerGroup]:
-        """What the log says of consumer groups (KIP-848)."""
+        """The state of consumer groups (KIP-848) in the log."""
         return self._consumers.durable
 
     @property
     def durable_share_groups(self) -> dict[str, DurableGroup]:
-        """What the log says of share groups."""
+        """The state of share groups in the log."""
         return self._share.durable
 
     @property
     def durable_streams_groups(self) -> dict[str, DurableGroup]:
-        """What the log says of streams groups."""
+        """The state of streams groups in the log."""
         return self._streams.durable
 
     def next_wake_ms(self) -> int | None:
-        """When to send a `Tick`, at the latest; None when nothing is due ever."""
+        """The time of the next `Tick` at the latest; None if nothing is due."""
         return self._outbox.timers.next_wake_ms()
 
     def replay(self, record: CoordinatorRecord, producer: ProducerStamp | None = None) -> None:
-        """Take over one record of the log, in the log's order."""
+        """Apply one record of the log, in the log's order."""
         match record.key, record.value:
             case LegacyOffsetCommitKey() as key, LegacyOffsetCommitValue() | None as legacy:
                 self.replay(coordinator_records.from_legacy(key, legacy), producer)
@@ -156,7 +158,7 @@ class Shard:
                 self._streams.replay(record)
 
     def replay_bytes(self, key: bytes, value: bytes, producer: ProducerStamp | None) -> bool:
-        """`replay` of a committed offset as it is in the log; False for any other record."""
+        """Apply a committed offset in its encoded form; False for any other record."""
         offset = read_offset(key, value)
         if offset is None:
             return False
@@ -165,16 +167,16 @@ class Shard:
         return True
 
     def _has_offsets(self, group_id: str) -> None:
-        """The group is a simple one, unless there is a record of the group itself or one follows."""
+        """The group is a simple one, unless the log has a record of the group itself."""
         if group_id not in self.groups and self._context.kind_of(group_id) is None:
             self.groups[group_id] = ClassicGroup(group_id, self._outbox.now.wall_ms)
 
     def replay_transaction_end(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
-        """A transaction marker of the log: what was replayed for the producer counts now, or never."""
+        """Apply a transaction marker of the log: it commits or drops the producer's offsets."""
         self._store.end_transaction(producer_id, committed)
 
     def step(self, event: Event) -> list[Effect]:
-        """Decide what follows from one event."""
+        """Handle one event; return the effects."""
         self._outbox.now = event.at
         match event:
             case RequestReceived():
@@ -205,7 +207,7 @@ class Shard:
             case Resigned():
                 self._outbox.reply_all(ErrorCode.NOT_COORDINATOR)
                 return self._outbox.take_effects()
-        # After the event: a heartbeat that was read late, because this process was held up, still counts.
+        # After the event: a heartbeat that was read late because this process was delayed still counts.
         self._run_timers()
         return self._outbox.take_effects()
 
@@ -221,7 +223,7 @@ class Shard:
             self._route(event)
 
     def _is_being_made(self, group_id: str) -> bool:
-        """Whether the first records of a group, which say of what kind it is, are on their way."""
+        """Whether the first records of a group, which determine its kind, are on their way."""
         return self._context.turns.is_taken(group_id) and self._context.kind_of(group_id) is None
 
     def _route(self, event: RequestReceived) -> None:
@@ -275,7 +277,7 @@ class Shard:
     def _described(self, group_id: str, version: int) -> DescribedGroup:
         group = self.groups.get(group_id)
         if group is None:
-            # Before KIP-1043, "there is no such group" was said by its state alone.
+            # Before KIP-1043, only the state showed that a group does not exist.
             missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
             if version >= FIRST_DESCRIBE_VERSION_WITH_GROUP_ID_NOT_FOUND:
                 missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
@@ -320,14 +322,14 @@ class Shard:
         self._outbox.reply(event.request_id, ListGroupsResponse(groups=listed))
 
     def _forget_deleted(self, group_id: str) -> None:
-        """A group's tombstone was replayed; a group that lives on (its deletion came late) stays."""
+        """A group's tombstone was replayed; a group that has changed since its deletion stays."""
         group = self.groups.get(group_id)
         if group is not None and group.state in (GroupState.DEAD, GroupState.EMPTY):
             self._rebalance.forget(group)
             del self.groups[group_id]
 
     def _restore_classic(self, group_id: str) -> None:
-        """Make a classic group anew as the log has it; a simple one if there are offsets alone, or none."""
+        """Make a classic group anew from the log; a simple one if it has only offsets, or none at all."""
         self.groups.pop(group_id, None)
         now_ms = self._outbox.now.wall_ms
         stored = self._stored.get(group_id)

@@ -1,9 +1,10 @@
-"""The fingerprints of topics and of groups of topics that Kafka 4.1 and later store in group records.
+"""The hashes of topics and of groups' topics that Kafka 4.1 and later store in group records.
 
-A group's metadata record carries a hash of everything an assignor looks at: each subscribed topic's id, name,
-partition count and racks. A coordinator that finds another hash than the stored one makes a new group epoch.
-Kafka and ottla read each other's records, so both must compute the same number: XXH3 (64 bits, seed 0) over a
-byte stream of little-endian numbers and UTF-16 strings, each string followed by its length in UTF-16 units.
+A group's metadata record has a hash of all facts that an assignor uses: each subscribed topic's id, name,
+partition count and racks. A coordinator that computes another hash than the stored one begins a new group
+epoch. Kafka and ottla read each other's records, so both must compute the same number: XXH3 (64 bits, seed 0)
+over a byte stream of little-endian numbers and UTF-16 strings, each string followed by its length in UTF-16
+units.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from ottla.core.groups.topics import TopicDescription, TopicsView
 
 FORMAT = 0
-"""The first byte of a topic's stream: which layout follows."""
+"""The first byte of a topic's stream: the version of its layout."""
 NO_TOPIC = 0
 """The hash of a topic that does not exist, and of a group without topics."""
 
@@ -38,13 +39,13 @@ _BLOCK_BYTES = _STRIPE_BYTES * _STRIPES_A_BLOCK
 
 
 class TopicHashes:
-    """The hashes of groups; remembers each topic's own as long as the topic stays what it is."""
+    """The hashes of groups; keeps each topic's own hash until the topic changes."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[TopicDescription, int]] = {}
 
     def of_group(self, topics: Iterable[str], view: TopicsView) -> int:
-        """The hash of all topics (by name) that a group reads; those that do not exist take no part."""
+        """The hash of all topics (by name) that a group reads; those that do not exist are left out."""
         hashes: dict[str, int] = {}
         for name in topics:
             topic = view.named(name)
@@ -67,7 +68,7 @@ def combine(topic_hashes: Mapping[str, int]) -> int:
     """The hash of a group from the hashes of its topics; 0 without any."""
     if not topic_hashes:
         return NO_TOPIC
-    # Java orders strings by their UTF-16 units.
+    # Java compares strings by their UTF-16 units.
     names = sorted(topic_hashes, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
     return _signed(xxh3_64(b"".join(struct.pack("<q", topic_hashes[name]) for name in names)))
 
@@ -120,7 +121,7 @@ def _read64(data: bytes, at: int) -> int:
 
 
 def _fold(left: int, right: int) -> int:
-    """The two halves of the 128-bit product, mixed."""
+    """The two halves of the 128-bit product, combined by XOR."""
     product = left * right
     return (product & _MASK) ^ (product >> 64)
 

@@ -1,4 +1,4 @@
-"""The cluster's topics as group coordinators see them: names, ids, partitions and the replicas' racks."""
+"""The cluster's topics for group coordinators: names, ids, partitions and the replicas' racks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class TopicDescription(NamedTuple):
-    """One topic. `racks[p]` are the racks of partition p's replicas (those that are known)."""
+    """One topic. `racks[p]` are the known racks of partition p's replicas."""
 
     topic_id: uuid.UUID
     name: str
@@ -20,7 +20,7 @@ class TopicDescription(NamedTuple):
 
 
 class TopicsView:
-    """All topics at one moment; never changed, only replaced."""
+    """All topics at one time; replaced as a whole, never changed."""
 
     __slots__ = ("_by_id", "_by_name")
 
@@ -29,7 +29,7 @@ class TopicsView:
         self._by_id = {topic.topic_id: topic for topic in self._by_name.values()}
 
     def with_changes(self, changed: Mapping[str, TopicDescription | None]) -> TopicsView:
-        """These topics with some of them replaced; None for one that is gone."""
+        """These topics with some of them replaced, or removed where the value is None."""
         view = TopicsView.__new__(TopicsView)
         view._by_name, view._by_id = self._by_name.copy(), self._by_id.copy()
         for name, topic in changed.items():

@@ -1,1 +1,1 @@
-"""The cluster's metadata in memory: records add up to it, and it is written as records again."""
+"""The cluster's metadata in memory: built from the records of the metadata log, and written as records."""

@@ -1,4 +1,4 @@
-"""The features of a cluster and their levels: what this version knows, and what a new cluster starts with.
+"""The features of a cluster and their levels: the supported ranges, and the levels of a new cluster.
 
 Names and levels are Apache Kafka 4.3's (KIP-584, KIP-778). A cluster's finalized levels are metadata
 records; a node registers the ranges that it supports, and the cluster never finalizes a level outside of
@@ -30,12 +30,12 @@ SUPPORTED_FEATURES: dict[str, tuple[int, int]] = {
     TRANSACTION_VERSION: (0, 2),
 }
 
-#: Not Kafka's: a broker that registers it looks for groups and transactional ids where Kafka does, see
-#: core/coordination/agreement.py. Kafka's controllers keep the name, and know no level to finalize; level 0
-#: has to be in the range, as of everything that a cluster has not finalized.
+#: Not Kafka's: a broker that registers it looks up groups and transactional ids as Kafka does, see
+#: core/coordination/agreement.py. Kafka's controllers keep the name, but can't finalize a level of it. Level
+#: 0 has to be in the range, as in that of every feature that a cluster has not finalized.
 COORDINATOR_PARTITIONS = "ottla.coordinator.partitions"
 
-#: feature -> levels, as a broker of this version registers them.
+#: feature -> (smallest, largest) level, as a broker of this version registers them.
 REGISTERED_FEATURES: dict[str, tuple[int, int]] = {**SUPPORTED_FEATURES, COORDINATOR_PARTITIONS: (0, 1)}
 
 #: The levels of a new cluster, in the order in which they are written. kraft.version is not among them: it is
@@ -51,7 +51,7 @@ INITIAL_FEATURES: tuple[tuple[str, int], ...] = (
 
 KRAFT_VERSION_LEVEL = 1
 
-#: metadata.version level -> the name that people know it by.
+#: metadata.version level -> its release name.
 METADATA_VERSION_NAMES: dict[int, str] = {
     7: "3.3-IV3", 8: "3.4-IV0", 9: "3.5-IV0", 10: "3.5-IV1", 11: "3.5-IV2", 12: "3.6-IV0", 13: "3.6-IV1",
     14: "3.6-IV2", 15: "3.7-IV0", 16: "3.7-IV1", 17: "3.7-IV2", 18: "3.7-IV3", 19: "3.7-IV4", 20: "3.8-IV0",

@@ -1,16 +1,16 @@
-"""The cluster's metadata in memory: what the records of the metadata log add up to.
+"""The cluster's metadata in memory, the sum of the records of the metadata log.
 
-Theory of operation. The image changes only by `apply`, record by record in the order of the log, so that
-every node that read the log has the same image. What a batch of records changed is gathered in a
-MetadataDelta for those who follow the metadata. Records between BeginTransaction and EndTransaction count at
-the latter (KIP-868).
+Theory of operation. The image changes only by `apply`, record by record in the order of the log, so every
+node that has read the log has the same image. The changes of a batch of records are collected in a
+MetadataDelta for the parts that follow the metadata. Records between BeginTransaction and EndTransaction
+count at the latter (KIP-868).
 
-Kinds of records that this version keeps for others (ACLs, quotas, SCRAM credentials, delegation tokens) are
-held as they are, so that a directory that Apache Kafka wrote loses nothing here.
+Records that this version does not use (ACLs, quotas, SCRAM credentials, delegation tokens) are kept as they
+are, so a directory that Apache Kafka wrote loses nothing here.
 
-Copies share what neither of them has changed since: a topic, or the partitions of a broker, are duplicated
-when one of the two images changes them first. A copy thus costs a few dictionaries however large the cluster
-is, and may be read in another thread while the other image goes on.
+Copies share the parts that neither of them has changed since: a topic, or the partitions of a broker, are
+duplicated when one of the two images changes them first. So a copy costs a few dictionaries however large the
+cluster is, and may be read in another thread while the other image goes on.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from uuid import UUID
 if TYPE_CHECKING:
     from ottla.protocol.schema import Message
 
-# What never changes is a named tuple: frozen dataclasses cost the start of a broker several milliseconds.
+# Immutable parts are named tuples: frozen dataclasses cost the start of a broker several milliseconds.
 
 NO_LEADER = -1
 NO_LEADER_CHANGE = -2
-#: The directory of a replica in a record from before brokers named them.
+#: The directory id in a record of a time when brokers did not register directories.
 MIGRATING_DIRECTORY = UUID(int=0)
-#: The directory of a replica that no broker has placed in one yet.
+#: The directory id of a replica that its broker has not placed yet.
 UNASSIGNED_DIRECTORY = UUID(int=1)
-#: The directory of a replica in one that has failed.
+#: The directory id of a replica whose directory has failed.
 LOST_DIRECTORY = UUID(int=2)
-#: Ids below this one are no directories.
+#: Ids below this one are reserved, as the three above.
 RESERVED_DIRECTORIES = 100
 
 #: Topic id and partition.
@@ -74,7 +74,7 @@ class TopicImage:
 
 
 class EndpointImage(NamedTuple):
-    """Where a node is reached."""
+    """A listener of a node: its name, host, port and security protocol."""
 
     name: str
     host: str
@@ -83,7 +83,7 @@ class EndpointImage(NamedTuple):
 
 
 class BrokerImage(NamedTuple):
-    """A registered broker. A fenced one leads nothing and clients are not told of it."""
+    """A registered broker. A fenced broker leads no partition and is hidden from clients."""
 
     broker_id: int
     broker_epoch: int
@@ -98,7 +98,7 @@ class BrokerImage(NamedTuple):
 
     @property
     def active(self) -> bool:
-        """Whether it may lead and be in sync."""
+        """Whether the broker may lead partitions and be in sync."""
         return not self.fenced and not self.in_controlled_shutdown
 
     @property
@@ -107,13 +107,13 @@ class BrokerImage(NamedTuple):
         return bool(self.log_dirs) and set(self.log_dirs) <= set(self.cordoned_log_dirs or ())
 
     def is_online(self, directory_id: UUID) -> bool:
-        """Whether a replica in this directory can be served, as far as is known."""
+        """Whether a replica in this directory can be served, as far as the metadata tells."""
         if directory_id in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY):
             return True
         return not self.log_dirs or directory_id in self.log_dirs
 
     def endpoint(self, listener_name: str) -> EndpointImage | None:
-        """Where it is reached through a listener."""
+        """The broker's endpoint for a listener name, or None."""
         for endpoint in self.endpoints:
             if endpoint.name == listener_name:
                 return endpoint
@@ -131,7 +131,7 @@ class ControllerImage(NamedTuple):
 
 @dataclass(slots=True)
 class MetadataDelta:
-    """What some records changed. Names and numbers only: the image has the rest."""
+    """The changes by a series of records. Names and numbers only: the image has the content."""
 
     created_topics: list[tuple[UUID, str]] = field(default_factory=list)
     deleted_topics: list[tuple[UUID, str]] = field(default_factory=list)
@@ -144,13 +144,13 @@ class MetadataDelta:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing that anybody follows has changed."""
+        """Whether the records changed nothing that a delta names."""
         return self == MetadataDelta()
 
 
 @dataclass(slots=True)
 class MetadataImage:
-    """All of the metadata as of `last_offset` (-1: nothing yet)."""
+    """All of the metadata as of `last_offset` (-1: empty)."""
 
     topics: dict[str, TopicImage] = field(default_factory=dict)
     topics_by_id: dict[UUID, TopicImage] = field(default_factory=dict)
@@ -167,14 +167,14 @@ class MetadataImage:
     last_offset: int = -1
     last_epoch: int = -1
     _open_transaction: list[Message] | None = None
-    #: broker -> the partitions that it is a replica of
+    #: broker -> the partitions that have a replica there
     _partitions_by_broker: dict[int, dict[PartitionKey, None]] = field(default_factory=dict)
     _leaderless: dict[PartitionKey, None] = field(default_factory=dict)
-    #: The topics, and brokers' partitions, that no copy shares.
+    #: The topics, and the brokers' partitions, that are not shared with a copy.
     _own: set[UUID | int] = field(default_factory=set, compare=False, repr=False)
 
     def apply(self, record: Message, delta: MetadataDelta) -> None:
-        """Take one record over. Raises ValueError for one that does not fit what was before it."""
+        """Apply one record. Raises ValueError if it does not fit the records before it."""
         kind = record.API_KEY
         if kind == _BEGIN_TRANSACTION:
             self._open_transaction = []
@@ -197,7 +197,7 @@ class MetadataImage:
         handler(self, record, delta)
 
     def copy(self) -> MetadataImage:
-        """A second image that changes apart from this one; what never changes is shared."""
+        """A second image that changes independently; unchanged parts are shared."""
         self._own = set()
         return MetadataImage(
             topics=dict(self.topics),
@@ -220,16 +220,16 @@ class MetadataImage:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction of the metadata is open (KIP-868)."""
+        """Whether a metadata transaction is open (KIP-868)."""
         return self._open_transaction is not None
 
     def is_active(self, broker_id: int) -> bool:
-        """Whether a broker may lead and be in sync."""
+        """Whether a broker may lead partitions and be in sync."""
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.active
 
     def partitions_of_broker(self, broker_id: int) -> Iterator[tuple[TopicImage, PartitionImage]]:
-        """The partitions that a broker is a replica of."""
+        """The partitions that have a replica on a broker."""
         return self._find(self._partitions_by_broker.get(broker_id, {}))
 
     def leaderless_partitions(self) -> Iterator[tuple[TopicImage, PartitionImage]]:
@@ -250,7 +250,7 @@ class MetadataImage:
         return topic
 
     def _own_topic(self, topic: TopicImage) -> TopicImage:
-        """The topic, to be changed here and in no copy."""
+        """The topic, duplicated first if a copy shares it, so that it can be changed."""
         if topic.topic_id not in self._own:
             topic = TopicImage(topic.name, topic.topic_id, dict(topic.partitions))
             self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
@@ -258,14 +258,14 @@ class MetadataImage:
         return self.topics_by_id[topic.topic_id]
 
     def _own_partitions_of(self, broker_id: int) -> dict[PartitionKey, None]:
-        """The index of a broker's partitions, to be changed here and in no copy."""
+        """The index of a broker's partitions, duplicated first if a copy shares it."""
         if broker_id not in self._own:
             self._partitions_by_broker[broker_id] = dict(self._partitions_by_broker.get(broker_id, ()))
             self._own.add(broker_id)
         return self._partitions_by_broker[broker_id]
 
     def _set_partition(self, topic: TopicImage, index: int, after: PartitionImage | None) -> None:
-        """The one place where partitions change, and the indexes with them. None: it is gone."""
+        """Set or remove (None) a partition and update the indexes. All changes go through here."""
         key = (topic.topic_id, index)
         before = topic.partitions.get(index)
         old = before.replicas if before is not None else ()
@@ -401,7 +401,7 @@ class MetadataImage:
             _features(record.features),
         )
 
-    # -- everything else --------------------------------------------------------------------------------
+    # -- everything else ------------------------------------------------------------------------------
 
     def _configure(self, record: Any, delta: MetadataDelta) -> None:
         resource = (record.resource_type, record.resource_name)
@@ -410,7 +410,7 @@ class MetadataImage:
             values.pop(record.name, None)
         else:
             values[record.name] = record.value
-        # A new dict each time: who holds the old one sees no half of a change.
+        # A new dict each time: a reader of the old one sees no half of a change.
         if values:
             self.configs[resource] = values
         else:
@@ -447,7 +447,7 @@ class MetadataImage:
         entity = tuple(sorted(((each.entity_type, each.entity_name) for each in record.entity), key=str))
         values = dict(
             self.client_quotas.get(entity, {})
-        )  # a new one: a copy of the image may have the old one
+        )  # a new one: a copy of the image may share the old one
         if record.remove:
             values.pop(record.key, None)
         else:
@@ -470,11 +470,13 @@ class MetadataImage:
         self.delegation_tokens.pop(record.token_id, None)
 
     def _nothing(self, record: Any, delta: MetadataDelta) -> None:
-        """NoOp and the records of a migration from ZooKeeper, which is over."""
+        """Ignore NoOp records and the records of a finished migration from ZooKeeper."""
 
 
 def changed_partition(before: PartitionImage, record: Any) -> PartitionImage:
-    """The partition after a PartitionChangeRecord. Naming a leader, even the same, is a new leader epoch."""
+    """The partition after a PartitionChangeRecord. Naming a leader, even the same
+    one, begins a leader epoch.
+    """
     led = record.leader != NO_LEADER_CHANGE
     replicas = before.replicas if record.replicas is None else tuple(record.replicas)
     if record.directories:

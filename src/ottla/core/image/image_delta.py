@@ -1,4 +1,4 @@
-"""What lies between two images: the delta of a node that was given a snapshot instead of records."""
+"""The difference between two images: the delta of a node that was given a snapshot instead of records."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from ottla.core.image.image import (
 
 
 def image_delta(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
-    """What changed from `old` to `new`, told as the records in between would have told it.
+    """The changes from `old` to `new`, as the records in between would have given them.
 
-    A topic that was deleted and made again is both, by its ids. What came and went in between is not told.
+    A topic that was deleted and created again is both, by its two ids. A topic that was created and deleted
+    in between is neither.
     """
     delta = MetadataDelta()
     for topic_id, topic in old.topics_by_id.items():

@@ -1,4 +1,4 @@
-"""An image as the records that make it: what a snapshot of the metadata holds."""
+"""An image as records: the content of a metadata snapshot."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NO_BROKER = -1
 def image_records(image: MetadataImage) -> Iterator[Message]:
     """Records that, applied to an empty image, give an equal one (but for its last offset and epoch).
 
-    metadata.version comes first: it says how the others are to be read.
+    metadata.version comes first, because it determines how the others are read.
     """
     for name, level in sorted(image.features.items(), key=lambda each: (each[0] != METADATA_VERSION, each)):
         yield FeatureLevelRecord(name=name, feature_level=level)

@@ -1,4 +1,4 @@
-"""Answers to the quorum's requests, in the shape that each version has room for."""
+"""Builds the answers to the quorum's requests, with the fields that each version has."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FETCH_LEADER_SINCE = 12
 
 
 class KnownLeader(NamedTuple):
-    """What an answer says of the leader."""
+    """The leader as an answer names it: its id and epoch, and its address if known."""
 
     leader_id: int
     epoch: int
@@ -102,7 +102,7 @@ def fetch(
     offsets: tuple[int, int],
     elsewhere: Divergence | SnapshotId | None = None,
 ) -> FetchResponse:
-    """An answer to Fetch without records; `offsets` are the high watermark and the log's start."""
+    """An answer to Fetch without records; `offsets` are the high watermark and the log's start offset."""
     partition = fetch_response.PartitionData(
         partition_index=0,
         error_code=error,
@@ -187,7 +187,7 @@ def update_voter(error: ErrorCode, leader: KnownLeader) -> UpdateRaftVoterRespon
 
 
 def describe_error(topic: str, partition_index: int, error: ErrorCode) -> DescribeQuorumResponse:
-    """DescribeQuorum of a partition that is none of the quorum's."""
+    """An answer to DescribeQuorum about a partition other than the metadata's."""
     partition = describe_quorum_response.PartitionData(
         partition_index=partition_index, error_code=error, error_message=error.message
     )
@@ -197,7 +197,7 @@ def describe_error(topic: str, partition_index: int, error: ErrorCode) -> Descri
 
 
 def refusal(request: Message, error: ErrorCode, text: str | None = None) -> Message:
-    """The answer to a whole request that can't be served."""
+    """An answer that refuses a whole request."""
     match request:
         case VoteRequest():
             return VoteResponse(error_code=error)

@@ -1,24 +1,24 @@
-"""What goes into a node of the metadata quorum and what comes out of it.
+"""The events and effects of a node of the metadata quorum.
 
-The shell (the broker's, or a simulated one) feeds `Quorum` requests, answers, ends of its own work and the
-time; each call returns effects, which the shell performs in their order before it feeds anything else. An
-effect that must be durable (`SaveElection`) is so before the next one is performed: what a node promises
-outlives it. Appends become durable later; `on_flushed` says how far.
+The shell (the broker's, or a simulated one) feeds `Quorum` requests, answers, the ends of its own work and
+the time; each call returns effects, which the shell performs in order before it feeds the next event. An
+effect that has to be durable (`SaveElection`) is durable before the next one is performed, so that a node
+keeps its promises after a crash. Appends become durable later; `on_flushed` says up to which offset.
 
     SaveElection     quorum-state is replaced and synced
-    Send             a request to a node; its answer, or that there is none, comes back by `request_id`
+    Send             a request to a node; `on_response` gets its answer, or None, with the `request_id`
     Reply            the answer to a request that came in
-    ReplyRecords     the same for a Fetch, with the log's bytes from `fetch_offset` on put in
-    ReplySnapshot    the same for a FetchSnapshot, with a piece of the snapshot's file
+    ReplyRecords     the answer to a Fetch, with the log's bytes from `fetch_offset` on put in
+    ReplySnapshot    the answer to a FetchSnapshot, with a piece of the snapshot's file put in
     AppendControls   a leader's control batch, at the log's end
     AppendFetched    a leader's batches, verbatim; `on_appended` at once, then sync and `on_flushed`
-    Truncate         the log from an offset on goes
+    Truncate         the log is cut from an offset on
     Commit           everything below the high watermark is committed
-    Became           what this node is now; a leader may append only after it
+    Became           this node's new role; a leader may append only after it
     BeginSnapshot, AppendSnapshot, InstallSnapshot    a leader's snapshot, piece by piece
-    Report           something that an operator must hear of
+    Report           a condition that an operator has to know of
 
-Times are a steady clock's milliseconds.
+Times are milliseconds of a steady clock.
 """
 
 from __future__ import annotations
@@ -35,33 +35,33 @@ NO_NODE = -1
 
 
 class SnapshotId(NamedTuple):
-    """The offset after the last record of a snapshot, and that record's epoch."""
+    """A snapshot's name: the offset after its last record, and the epoch of that record."""
 
     end_offset: int
     epoch: int
 
     @property
     def file_name(self) -> str:
-        """The snapshot's name on disk."""
+        """The name of the snapshot's file on disk."""
         return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
 
 
 class ReplicaKey(NamedTuple):
-    """A node of the quorum: its id, and its metadata directory's (KIP-853; zero where it is not known)."""
+    """A node of the quorum: its id and the id of its metadata directory (KIP-853; zero if not known)."""
 
     node_id: int
     directory_id: UUID
 
 
 class Address(NamedTuple):
-    """Where a node's controller listener is reached."""
+    """The host and port of a node's controller listener."""
 
     host: str
     port: int
 
 
 class ListenerEndpoint(NamedTuple):
-    """One of a voter's controller listeners."""
+    """One controller listener of a voter."""
 
     name: str
     host: str
@@ -70,7 +70,7 @@ class ListenerEndpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Voter:
-    """A member of the quorum."""
+    """A member of the quorum, its controller listeners and the kraft.versions that it supports."""
 
     key: ReplicaKey
     endpoints: tuple[ListenerEndpoint, ...]
@@ -88,7 +88,7 @@ class VoterSet:
         return any(voter.key.node_id == node_id for voter in self.voters)
 
     def get(self, node_id: int) -> Voter | None:
-        """The voter with this id."""
+        """The voter with this id, or None."""
         return next((voter for voter in self.voters if voter.key.node_id == node_id), None)
 
     @property
@@ -98,13 +98,13 @@ class VoterSet:
 
     @property
     def majority(self) -> int:
-        """How many of them decide."""
+        """The number of voters that make a majority."""
         return len(self.voters) // 2 + 1
 
 
 @dataclass(frozen=True, slots=True)
 class ElectionState:
-    """What `quorum-state` keeps: the newest epoch, its leader if known, whom this node voted for in it."""
+    """The content of `quorum-state`: the newest epoch, its leader if known, and this node's vote in it."""
 
     epoch: int = 0
     leader_id: int = NO_NODE
@@ -113,7 +113,7 @@ class ElectionState:
 
 @dataclass(frozen=True, slots=True)
 class QuorumSettings:
-    """Kafka's controller.quorum.* settings and their kin, in milliseconds and bytes."""
+    """Kafka's controller.quorum.* settings and related ones, in milliseconds and bytes."""
 
     election_timeout_ms: int = 1000
     fetch_timeout_ms: int = 2000
@@ -126,23 +126,23 @@ class QuorumSettings:
     bootstrap_servers: tuple[Address, ...] = ()
     auto_join: bool = False
     may_vote: bool = True
-    """Whether this node has the controller role: one that has not never stands for election."""
+    """Whether this node has the controller role. A node without it never stands for election."""
 
 
 class QuorumLog(Protocol):
-    """The metadata log as the state machine sees it: what is appended, whether synced or not."""
+    """The metadata log as the state machine sees it: all appended records, synced or not."""
 
     @property
     def end_offset(self) -> int:
-        """The offset that the next record gets."""
+        """The offset of the next record."""
 
     @property
     def start_offset(self) -> int:
-        """The first offset that the log itself still has."""
+        """The first offset that is in the log itself."""
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last batch, or of the snapshot that the log begins after; 0 without either."""
+        """The epoch of the last batch, or of the snapshot that the log begins after, or 0."""
 
     @property
     def latest_snapshot(self) -> SnapshotId | None:
@@ -150,25 +150,25 @@ class QuorumLog(Protocol):
 
     @property
     def earliest_snapshot(self) -> SnapshotId | None:
-        """The oldest complete snapshot: where `start_offset` is not 0, the one that ends there."""
+        """The oldest complete snapshot: the one that ends at `start_offset`, if that is not 0."""
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(largest epoch not above `epoch`, the offset after its last record), (-1, -1) if there is none.
+        """The largest epoch not above `epoch` and the offset after its last record; (-1, -1) if none.
 
-        Of what the log itself has, from `start_offset` on. For an epoch above all others it is the last one
-        and the log's end.
+        Only the log itself counts, from `start_offset` on. For an epoch above all others the answer is the
+        last epoch and the log's end.
         """
 
 
 class Randomness(Protocol):
-    """Where random delays come from; the core rolls no dice of its own."""
+    """The source of random delays: the core draws no random numbers itself."""
 
     def below(self, limit: int) -> int:
         """A number from 0 to `limit` - 1."""
 
 
 class Role(enum.Enum):
-    """What a node is to its epoch. Observers are UNATTACHED or FOLLOWER only."""
+    """A node's role in its epoch. Observers are UNATTACHED or FOLLOWER only."""
 
     UNATTACHED = "unattached"
     PROSPECTIVE = "prospective"
@@ -182,13 +182,13 @@ class Role(enum.Enum):
 
 
 class SaveElection(NamedTuple):
-    """Make this durable before anything that follows."""
+    """Replace quorum-state and sync it, before any effect that follows."""
 
     state: ElectionState
 
 
 class Send(NamedTuple):
-    """A request to the controller listener at `to`. Answered by `on_response`, also when nothing comes."""
+    """Send a request to `to`. `on_response` is called exactly once, with the answer or None."""
 
     request_id: int
     to: Address
@@ -197,15 +197,16 @@ class Send(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The answer to the request that came in with `token`."""
+    """Answer the request that came in with `token`."""
 
     token: int
     response: Message
 
 
 class ReplyRecords(NamedTuple):
-    """A Fetch's answer: `response` with the log's bytes from `fetch_offset` on, at most `max_bytes` or one
-    batch, put into its only partition. The bytes may go up to the log's end."""
+    """Answer a Fetch with `response`, and put the log's bytes from `fetch_offset` on into its only partition:
+    at most `max_bytes`, or one batch. The bytes may go up to the log's end.
+    """
 
     token: int
     response: Message
@@ -214,10 +215,10 @@ class ReplyRecords(NamedTuple):
 
 
 class ReplySnapshot(NamedTuple):
-    """A FetchSnapshot's answer: `response` with the file's size and bytes from `position` on put in.
+    """Answer a FetchSnapshot with `response`; put in the file's size, and its bytes from `position` on.
 
-    Without such a snapshot the shell puts SNAPSHOT_NOT_FOUND into its only partition instead, and for a
-    position that is not in the file POSITION_OUT_OF_RANGE.
+    If the shell has no such snapshot, it puts SNAPSHOT_NOT_FOUND into the only partition instead; if the file
+    ends before the position, POSITION_OUT_OF_RANGE.
     """
 
     token: int
@@ -228,14 +229,14 @@ class ReplySnapshot(NamedTuple):
 
 
 class AppendControls(NamedTuple):
-    """One control batch of this leader's epoch at the log's end."""
+    """Append one control batch of this leader's epoch at the log's end."""
 
     epoch: int
     records: tuple[tuple[ControlRecordType, bytes], ...]
 
 
 class AppendFetched(NamedTuple):
-    """Whole batches of the leader, to be checked (CRC, offsets, epochs) and appended verbatim."""
+    """Check whole batches of the leader (CRC, offsets, epochs) and append them verbatim."""
 
     records: Buffer
     leader_epoch: int
@@ -248,13 +249,13 @@ class Truncate(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """The high watermark: everything below may be applied, by everybody."""
+    """The high watermark has moved: every node may apply the records below it."""
 
     high_watermark: int
 
 
 class Became(NamedTuple):
-    """This node's role changed, or its leader or epoch did."""
+    """This node's role, leader or epoch has changed."""
 
     role: Role
     epoch: int
@@ -262,34 +263,35 @@ class Became(NamedTuple):
 
 
 class BeginSnapshot(NamedTuple):
-    """A leader's snapshot is about to come: begin an empty file aside, dropping an unfinished one."""
+    """Begin a temporary file for a leader's snapshot; drop an unfinished one."""
 
     snapshot: SnapshotId
 
 
 class AppendSnapshot(NamedTuple):
-    """The next bytes of the snapshot begun."""
+    """Append these bytes to the snapshot begun."""
 
     snapshot: SnapshotId
     data: Buffer
 
 
 class InstallSnapshot(NamedTuple):
-    """The snapshot is complete: sync it, put it in place, let the log begin at its end, replay it; then
-    `on_snapshot_installed`."""
+    """The snapshot is complete: sync it, put it in place, let the log begin at its end and replay it; then
+    call `on_snapshot_installed`.
+    """
 
     snapshot: SnapshotId
 
 
 class Trouble(enum.Enum):
-    """What an operator must hear of."""
+    """A condition that an operator has to know of."""
 
     OTHER_CLUSTER = "the node at this address belongs to another cluster"
     DUPLICATE_NODE_ID = "two nodes, or two metadata directories, have this node id"
 
 
 class Report(NamedTuple):
-    """Say so in the log; the state machine says it once for each epoch, node and address."""
+    """Log the trouble. The state machine reports it once for each epoch, node and address."""
 
     trouble: Trouble
     node_id: int
@@ -297,8 +299,9 @@ class Report(NamedTuple):
 
 
 class QuorumFault(Exception):
-    """What can't be with Kafka's protocol was asked of this node, as to cut committed records: it must stop
-    before it does harm. The step that raised had no effects."""
+    """An event would break Kafka's protocol, for example by cutting committed records. The node has to stop
+    before it does harm; the step that raised has no effects.
+    """
 
 
 Effect = (

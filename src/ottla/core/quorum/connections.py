@@ -1,4 +1,4 @@
-"""Which requests to other nodes are under way, and which nodes to leave alone for a moment."""
+"""The requests to other nodes that are under way, and the addresses that a node pauses requests to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_DOUBLINGS = 10
 
 
 class Sent(NamedTuple):
-    """What a request was about when it went out; an answer that no longer fits is passed over."""
+    """A request as it was sent. An answer that no longer fits the node's state is ignored."""
 
     request: Message
     to: Address
@@ -34,17 +34,17 @@ class Connections:
         self._failures: dict[Address, int] = {}
 
     def begin(self, sent: Sent) -> int:
-        """A request goes out; its id."""
+        """Add a request; return its id."""
         self._last_id += 1
         self._sent[self._last_id] = sent
         return self._last_id
 
     def end(self, request_id: int) -> Sent | None:
-        """Its answer came, or none will; None if nobody cares any more."""
+        """Remove a request that was answered or failed; None if it had been forgotten before."""
         return self._sent.pop(request_id, None)
 
     def forget_requests(self) -> None:
-        """The node is another one to its epoch: no answer to an earlier request counts, no pause holds."""
+        """The node has a new role or epoch: ignore the answers to earlier requests, end all pauses."""
         self._sent.clear()
         self._pauses.clear()
         self._failures.clear()
@@ -54,11 +54,11 @@ class Connections:
         return any(sent.to == to for sent in self._sent.values())
 
     def under_way(self, kind: type[Message] | tuple[type[Message], ...]) -> bool:
-        """Whether a request of this kind is."""
+        """Whether a request of one of these types is under way."""
         return any(isinstance(sent.request, kind) for sent in self._sent.values())
 
     def pause(self, to: Address, now_ms: int, first_pause_ms: int) -> None:
-        """Leave an address alone for a while, longer each time until it answers."""
+        """Send no request to an address for a while; longer after each failure until it answers."""
         if len(self._pauses) >= MAX_PAUSES:
             self._pauses.clear()
             self._failures.clear()
@@ -67,10 +67,10 @@ class Connections:
         self._pauses[to] = now_ms + min(first_pause_ms << min(failures, MAX_DOUBLINGS), longest_ms)
 
     def answered(self, by: Address) -> None:
-        """An address answers."""
+        """The address has answered: the next pause is a short one again."""
         self._failures.pop(by, None)
 
     def paused_until(self, to: Address, now_ms: int) -> int | None:
-        """Until when it is left alone; None if it is not."""
+        """The time until which requests to an address are paused; None if they are not."""
         until_ms = self._pauses.get(to)
         return until_ms if until_ms is not None and until_ms > now_ms else None

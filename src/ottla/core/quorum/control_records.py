@@ -1,4 +1,4 @@
-"""The quorum's control records: those that a leader writes, and what a log or snapshot says of its voters."""
+"""Reads and writes the quorum's control records: LeaderChange, kraft.version and voters."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from ottla.protocol.records.voters_record import Voter as VoterEntry
 from ottla.protocol.schema import Buffer
 
 MAX_VOTERS = 1000
-"""A voters record with more is no quorum's."""
+"""The most voters that are read from a record; a real quorum has a handful."""
 
 Control = tuple[ControlRecordType, bytes]
 
 
 class LogControl(NamedTuple):
-    """A record that changes the quorum: new voters, or a new kraft.version, from this offset on."""
+    """A record that changes the quorum: new voters or a new kraft.version, from its offset on."""
 
     offset: int
     value: VoterSet | int
@@ -50,12 +50,14 @@ def controls_in(batches: Buffer) -> tuple[LogControl, ...]:
 
 
 def controls_of_batch(header: BatchHeader, batch: Buffer) -> tuple[LogControl, ...]:
-    """The same for one batch, as a replay of the log comes upon it."""
+    """The voters and kraft.version records of one batch, for a replay of the log."""
     return tuple(controls_of(decode_records(batch))) if header.is_control else ()
 
 
 def controls_of(records: Iterable[Record], offset: int | None = None) -> Iterator[LogControl]:
-    """The same for the records of a control batch; those of a snapshot all count at one `offset`."""
+    """The voters and kraft.version records of a control batch; with `offset`, all are given that offset, as
+    those of a snapshot are.
+    """
     for record in records:
         at = record.offset if offset is None else offset
         match control_record_type(record):
@@ -68,7 +70,7 @@ def controls_of(records: Iterable[Record], offset: int | None = None) -> Iterato
 
 
 def voter_set(record: VotersRecord) -> VoterSet:
-    """The voters of a record."""
+    """The voters that a record names."""
     return VoterSet(
         tuple(
             Voter(
@@ -83,7 +85,7 @@ def voter_set(record: VotersRecord) -> VoterSet:
 
 
 def voters_record(voters: VoterSet) -> VotersRecord:
-    """The record of some voters, in the order of their ids."""
+    """A record that names these voters, in the order of their ids."""
     return VotersRecord(
         version=0,
         voters=[
@@ -113,11 +115,11 @@ def leader_change(leader_id: int, voters: Iterable[int], granting: Iterable[int]
 
 
 def kraft_version_control(version: int) -> Control:
-    """The record of a kraft.version."""
+    """The control record that sets kraft.version."""
     record = KRaftVersionRecord(version=0, kraft_version=version)
     return ControlRecordType.KRAFT_VERSION, record.encode(0)
 
 
 def voters_control(voters: VoterSet) -> Control:
-    """The control record of some voters."""
+    """The control record that names the voters."""
     return ControlRecordType.KRAFT_VOTERS, voters_record(voters).encode(0)

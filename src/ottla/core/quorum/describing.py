@@ -1,4 +1,4 @@
-"""DescribeQuorum: the quorum as its leader sees it."""
+"""Answers DescribeQuorum: the quorum as its leader sees it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ottla.protocol.messages.describe_quorum_response import DescribeQuorumRespo
 from ottla.protocol.schema import ZERO_UUID
 
 NODES_SINCE = 2
-"""From this version on answers have directory ids and the voters' listeners."""
+"""The first version whose answers have directory ids and the voters' listeners."""
 
 
 def on_describe(
     node: Node, token: int, request: DescribeQuorumRequest, version: int, wall_offset_ms: int
 ) -> None:
-    """Voters and observers with their positions and times."""
+    """Answer with the voters and observers, their log end offsets and fetch times."""
     topics = request.topics
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         node.emit(Reply(token, answers.refusal(request, ErrorCode.INVALID_REQUEST)))

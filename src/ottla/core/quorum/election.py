@@ -1,4 +1,4 @@
-"""The arithmetic of an election: whom a node may vote for, how votes are counted, how long a node waits."""
+"""The rules of an election: which candidate a node may vote for, how votes count, how long a node waits."""
 
 from __future__ import annotations
 
@@ -13,45 +13,45 @@ MAX_DOUBLINGS = 16
 
 @dataclass(slots=True, eq=False)
 class Tally:
-    """The votes of one election. A voter counts once, however often it answers."""
+    """The votes of one election. Each voter counts once."""
 
     voter_ids: frozenset[int]
     granted: set[int] = field(default_factory=set)
     rejected: set[int] = field(default_factory=set)
 
     def record(self, voter_id: int, granted: bool) -> None:
-        """A voter has answered."""
+        """Count a voter's answer."""
         if voter_id in self.voter_ids:
             (self.granted if granted else self.rejected).add(voter_id)
 
     @property
     def majority(self) -> int:
-        """How many votes win."""
+        """The number of votes that win the election."""
         return len(self.voter_ids) // 2 + 1
 
     @property
     def won(self) -> bool:
-        """Whether a majority granted."""
+        """Whether a majority has granted its vote."""
         return len(self.granted) >= self.majority
 
     @property
     def lost(self) -> bool:
-        """Whether no majority can grant any more."""
+        """Whether a majority can no longer be reached."""
         return len(self.voter_ids - self.rejected) < self.majority
 
     @property
     def unanswered(self) -> frozenset[int]:
-        """Who has not answered."""
+        """The voters that have not answered."""
         return self.voter_ids - self.granted - self.rejected
 
 
 def log_is_up_to_date(log: QuorumLog, last_epoch: int, end_offset: int) -> bool:
-    """Whether a log that ends like this has all that this node's log may have that is committed."""
+    """Whether a candidate's log is at least as new as this node's, and so has all committed records."""
     return (last_epoch, end_offset) >= (log.last_epoch, log.end_offset)
 
 
 def may_vote_for(election: ElectionState, candidate: ReplicaKey) -> bool:
-    """Whether the epoch's one vote is still this candidate's to have: durable state decides, not memory."""
+    """Whether this node's one vote in the epoch is free or already the candidate's, by its durable state."""
     if election.voted is not None:
         voted = election.voted
         return voted.node_id == candidate.node_id and (
@@ -61,29 +61,29 @@ def may_vote_for(election: ElectionState, candidate: ReplicaKey) -> bool:
 
 
 def election_timeout_ms(settings: QuorumSettings, random: Randomness) -> int:
-    """Once to twice the election timeout, so that two nodes seldom stand at the same time."""
+    """A random time from one to two election timeouts, so that two nodes seldom stand at once."""
     return settings.election_timeout_ms + random.below(max(settings.election_timeout_ms, 1))
 
 
 def first_election_timeout_ms(settings: QuorumSettings, random: Randomness) -> int:
-    """How long a node that has just started waits for a leader. Pre-votes make an early try harmless."""
+    """The wait for a leader after a start, short because a needless pre-vote is harmless."""
     return settings.election_timeout_ms // 20 + random.below(max(settings.election_timeout_ms // 2, 1))
 
 
 def unreachable_patience_ms(settings: QuorumSettings, random: Randomness) -> int:
-    """How long a leader that refuses connections may do so: a restart on the spot takes less."""
+    """How long a follower tolerates that its leader refuses connections: a quick restart."""
     half_ms = settings.election_timeout_ms // 2
     return half_ms + random.below(max(half_ms, 1))
 
 
 def backoff_ms(settings: QuorumSettings, random: Randomness, losses: int) -> int:
-    """The random, exponentially growing pause after an election that was lost."""
+    """The random, exponentially growing pause after a lost election."""
     longest = min(FIRST_BACKOFF_MS << min(losses, MAX_DOUBLINGS), settings.election_backoff_max_ms)
     return 1 + random.below(max(longest, 1))
 
 
 def successor_delay_ms(settings: QuorumSettings, position: int) -> int:
-    """How long the nth preferred successor of a resigned leader lets the others go first."""
+    """The time that the nth preferred successor of a resigned leader leaves to the ones before it."""
     if position == 0:
         return 0
     return min(FIRST_BACKOFF_MS << min(position, MAX_DOUBLINGS), settings.election_backoff_max_ms)

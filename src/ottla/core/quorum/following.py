@@ -1,11 +1,12 @@
-"""Fetching the log: what a node does that does not lead, voter or observer.
+"""Fetching the metadata log: the part of every node that does not lead, voter or observer.
 
-Theory of operation. One fetch is under way at a time. It goes to the leader where one is known and
-answers, else to any other voter or bootstrap server, whose answer names the leader. Its offset tells the
-leader what is synced here, so none goes out while the log has a tail that is not, or changes. An answer
-counts only if nothing has changed since the fetch: same epoch, same leader, same log end. A log that went
-apart from the leader's is cut, never below what is committed; one that ends before the leader's begins is
-replaced by the leader's snapshot, and a node whose snapshot is being put in place stands for no election.
+Theory of operation. One fetch is under way at a time. It goes to the leader if that is known and answers,
+otherwise to any other voter or bootstrap server, whose answer names the leader. A fetch's offset tells the
+leader which records are synced here, so no fetch is sent while the log has an unsynced tail or is being
+changed. An answer counts only if nothing has changed since the fetch was sent: the epoch, the leader and the
+log's end are the same. A log that has diverged from the leader's is cut, but never below the high watermark.
+A log that ends before the leader's begins is replaced by the leader's snapshot; a node whose snapshot is
+being put in place does not stand for election.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _ABOUT_ITSELF = (AddRaftVoterRequest, RemoveRaftVoterRequest, UpdateRaftVoterReq
 
 
 class Following:
-    """A node's fetches from others."""
+    """The fetches that a node sends to others."""
 
     __slots__ = ("_node",)
 
@@ -64,7 +65,7 @@ class Following:
     # -- time -----------------------------------------------------------------------------------------
 
     def poll(self) -> None:
-        """Fetch, stand for election when the leader has been silent for too long."""
+        """Fetch, or stand for election if the leader has been silent for too long."""
         node = self._node
         match node.role:
             case Follower() as follower:
@@ -93,7 +94,7 @@ class Following:
             node.wake_at(follower.fetch_deadline_ms)
         elif node.now_ms < follower.fetch_deadline_ms:
             node.wake_at(follower.fetch_deadline_ms)
-        if self._tell_of_itself(follower):
+        if self._register(follower):
             return
         self._fetch(follower)
 
@@ -106,7 +107,7 @@ class Following:
             or node.connections.under_way(_FETCHES)
         ):
             return
-        to = self._leader_or_anybody(follower)
+        to = self._leader_or_other_voter(follower)
         if to is None:
             return
         if follower is not None and follower.snapshot is not None and to == follower.address:
@@ -134,8 +135,8 @@ class Following:
         )
         node.send(to, request, fetch_offset=log.end_offset)
 
-    def _leader_or_anybody(self, follower: Follower | None) -> Address | None:
-        """The leader, as long as it answers in time; else whoever may know the leader, by chance."""
+    def _leader_or_other_voter(self, follower: Follower | None) -> Address | None:
+        """The leader while it answers in time, otherwise a random node that may know it."""
         node = self._node
         if follower is not None:
             silent = node.now_ms >= follower.fetch_deadline_ms
@@ -163,7 +164,7 @@ class Following:
     # -- Fetch ----------------------------------------------------------------------------------------
 
     def on_fetch_answer(self, sent: Sent, response: FetchResponse) -> bool:
-        """Append what came. Whether the answer was one."""
+        """Append the records of an answer. False if the answer makes no sense."""
         node = self._node
         if response.error_code or not response.responses or not response.responses[0].partitions:
             return False
@@ -198,8 +199,9 @@ class Following:
             follower.fetch_deadline_ms = node.now_ms + node.settings.fetch_timeout_ms
 
     def on_no_answer(self, sent: Sent) -> None:
-        """The leader can't be reached. If it stays so, this node need not wait for all of the fetch timeout:
-        it asks first whether others do hear from the leader, and they refuse if they do."""
+        """The leader can't be reached. If that lasts, this node does not wait for the whole fetch timeout: it
+        asks the other voters for a pre-vote, which they refuse if they still hear from the leader.
+        """
         node, role = self._node, self._node.role
         if (
             isinstance(role, Follower)
@@ -212,7 +214,7 @@ class Following:
             role.ask_early_ms = node.now_ms + patience_ms
 
     def _take(self, follower: Follower, partition: fetch_response.PartitionData) -> bool:
-        """What a leader's answer does to this log. False: it makes no sense, ask again after a pause."""
+        """Apply a leader's answer to this log. False if it makes no sense: fetch again after a pause."""
         node = self._node
         divergence, snapshot = partition.diverging_epoch, partition.snapshot_id
         if divergence.epoch >= 0 and divergence.end_offset >= 0:
@@ -229,7 +231,7 @@ class Following:
         return True
 
     def follow_high_watermark(self) -> None:
-        """The leader's high watermark, as far as this log goes."""
+        """Advance to the leader's high watermark, at most to this log's end."""
         node = self._node
         if isinstance(node.role, Follower):
             node.advance_high_watermark(min(node.role.leader_high_watermark, node.log.end_offset))
@@ -253,7 +255,7 @@ class Following:
         return True
 
     def on_appended(self, controls: Sequence[LogControl]) -> None:
-        """What was fetched is in the log: new voters among it count from now on."""
+        """The fetched batches are in the log; the voters in them count from now on."""
         node = self._node
         for control in controls:
             if control.offset < node.log.end_offset:
@@ -261,7 +263,7 @@ class Following:
         self.follow_high_watermark()
 
     def on_append_failed(self) -> None:
-        """What was fetched was no good."""
+        """The fetched batches were bad: pause before the next fetch."""
         if isinstance(self._node.role, Follower):
             self._node.pause(self._node.role.address)
 
@@ -279,7 +281,7 @@ class Following:
         node.emit(BeginSnapshot(snapshot))
 
     def on_snapshot_answer(self, sent: Sent, response: FetchSnapshotResponse) -> bool:
-        """Keep the bytes that came. Whether the answer was one."""
+        """Keep the bytes of an answer. False if the answer makes no sense."""
         node = self._node
         if response.error_code or not response.topics or not response.topics[0].partitions:
             return False
@@ -292,7 +294,7 @@ class Following:
             return True
         asked = cast(FetchSnapshotRequest, sent.request).topics[0].partitions[0]
         if not self._fits(role.snapshot, partition, asked.position):
-            role.snapshot = None  # what the leader has is another one by now: ask with a Fetch again
+            role.snapshot = None  # the leader has another snapshot by now: a Fetch asks for its id
             return False
         self._heard_from(role)
         fetch = role.snapshot
@@ -318,7 +320,7 @@ class Following:
         )
 
     def on_snapshot_installed(self, snapshot: SnapshotId, controls: Sequence[LogControl]) -> None:
-        """The log begins and ends where the snapshot ends."""
+        """The log now begins and ends where the snapshot ends."""
         node = self._node
         node.installing = None
         node.history.reset(controls)
@@ -326,16 +328,16 @@ class Following:
         node.advance_high_watermark(snapshot.end_offset)
 
     def on_snapshot_failed(self) -> None:
-        """The bytes were no snapshot."""
+        """The bytes were not a valid snapshot."""
         self._node.installing = None
         if isinstance(self._node.role, Follower):
             self._node.role.snapshot = None
         self.on_append_failed()
 
-    # -- what a voter says of itself ------------------------------------------------------------------
+    # -- a voter's own registration with the leader ---------------------------------------------------
 
-    def _tell_of_itself(self, follower: Follower) -> bool:
-        """Tell the leader of this node's listeners, or that it wants to vote. Whether that went out."""
+    def _register(self, follower: Follower) -> bool:
+        """Tell the leader of this node's listeners, or ask to become a voter. Whether a request was sent."""
         node = self._node
         if not node.local_listeners or not node.settings.may_vote or node.stopping:
             return False
@@ -365,18 +367,18 @@ class Following:
         if not node.settings.auto_join or node.history.kraft_version == 0 or not node.voters.voters:
             return None
         if own is not None:
-            # Its id votes with a directory that is no longer its own: that voter must go first.
+            # The voter with this node's id has a directory that this node lost: it has to be removed first.
             return requests.remove_voter(node.cluster_id, own.key)
         if node.local.directory_id == ZERO_UUID:
             return None
         return requests.add_voter(node.cluster_id, node.itself, node.settings.request_timeout_ms)
 
-    def on_own_answer(
+    def on_registration_answer(
         self,
         sent: Sent,
         response: UpdateRaftVoterResponse | AddRaftVoterResponse | RemoveRaftVoterResponse,
     ) -> bool:
-        """The leader knows, or will be told again later."""
+        """The leader has taken the registration, or gets it again later."""
         node = self._node
         if isinstance(response, UpdateRaftVoterResponse):
             leader = response.current_leader

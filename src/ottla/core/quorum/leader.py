@@ -1,10 +1,10 @@
-"""What a leader knows of its epoch: how far each replica has come, what is committed, who waits for it.
+"""A leader's state: the progress of each replica, the high watermark, the fetches and changes that wait.
 
-Theory of operation. A fetch at an offset says that everything below is synced at that replica, in agreement
-with the leader's log. The high watermark is the offset that a majority of the voters has reached; it counts
+Theory of operation. A fetch at an offset says that everything below it is synced at that replica and agrees
+with the leader's log. The high watermark is the offset that a majority of the voters has reached. It counts
 only beyond the offset at which this epoch began, because a record of an older epoch may still be replaced
-while no record of this epoch is at a majority. The leader itself counts as far as its own log is synced, and
-only while it is a voter.
+while no record of this epoch is at a majority. The leader itself counts with the offset up to which its own
+log is synced, and only while it is a voter.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CHECK_QUORUM_FACTOR = 1.5
 
 @dataclass(slots=True, eq=False)
 class Progress:
-    """One replica, as far as its fetches tell. Times are -1 before the first."""
+    """The progress of one replica, from its fetches. Times are -1 before the first fetch."""
 
     key: ReplicaKey
     end_offset: int = -1
@@ -35,7 +35,7 @@ class Progress:
     last_fetch_leader_end: int = -1
 
     def fetched(self, now_ms: int, fetch_offset: int, leader_end_offset: int) -> None:
-        """It fetched from here; it was caught up when it last had all that there was at the time."""
+        """Note a fetch. A replica was caught up at the last fetch that reached the log's end of that time."""
         if fetch_offset >= leader_end_offset:
             self.caught_up_ms = now_ms
         elif 0 < self.last_fetch_leader_end <= fetch_offset:
@@ -46,7 +46,7 @@ class Progress:
 
 
 class WaitingFetch(NamedTuple):
-    """A fetch at the log's end, until there is more, the high watermark moves or its time is over."""
+    """A fetch at the log's end. It waits for records, a new high watermark or its deadline."""
 
     token: int
     request: FetchRequest
@@ -58,10 +58,10 @@ class WaitingFetch(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class VoterChange:
-    """A change of the voters under way: asked for, then in the log at `offset`, then committed.
+    """A change of the voters under way: requested, then in the log at `offset`, then committed.
 
-    `token` is None where nobody waits any more; the change goes on. `added` and `request_id` belong to a
-    voter to add, of which its supported versions are asked first.
+    `token` is None once the request was answered or given up; the change goes on. `added` and `request_id`
+    belong to the addition of a voter, which is first asked for its supported versions.
     """
 
     token: int | None
@@ -88,11 +88,11 @@ class Leader:
     waiting: dict[int, WaitingFetch] = field(default_factory=dict)
     change: VoterChange | None = None
     reported: dict[int, Voter] = field(default_factory=dict)
-    """What voters said of themselves while kraft.version 0 has no room for it."""
+    """The voters' own registrations, which the log can't hold under kraft.version 0."""
     has_high_watermark: bool = False
 
     def set_voters(self, voters: VoterSet, now_ms: int, timeout_ms: int) -> None:
-        """The voters are these from now on; what is known of a replica stays known."""
+        """Use these voters from now on, and keep the progress of replicas that are known."""
         needed_others = self.checks_quorum()
         known = [*self.voters.values(), *self.observers.values()]
         before, self.voters, self.observers = self.voters, {}, {}
@@ -109,21 +109,21 @@ class Leader:
         self.begin_due_ms = {node: due for node, due in self.begin_due_ms.items() if node in self.voters}
         self.fetched_by &= self.voters.keys()
         if self.checks_quorum() and not needed_others:
-            # nobody had to be heard of until now: the time for it begins here
+            # until now the leader needed no other voter: their time to fetch begins here
             self.check_quorum_deadline_ms = check_quorum_deadline_ms(now_ms, timeout_ms)
 
     @property
     def is_voter(self) -> bool:
-        """Whether the leader itself is one of the voters: not while it commits its own removal."""
+        """Whether the leader is itself a voter. It is not while it commits its own removal."""
         own = self.voters.get(self.local.node_id)
         return own is not None and same_replica(own.key, self.local)
 
     def other_voters(self) -> list[int]:
-        """The ids of the voters that are other nodes."""
+        """The ids of the other voters."""
         return [node_id for node_id in self.voters if not (node_id == self.local.node_id and self.is_voter)]
 
     def progress_of(self, key: ReplicaKey) -> Progress:
-        """The voter or observer that this replica is: the directory decides, not the id alone."""
+        """The progress of a replica, a voter only if both its id and its directory match."""
         voter = self.voters.get(key.node_id)
         if voter is not None and same_replica(voter.key, key):
             return voter
@@ -136,13 +136,13 @@ class Leader:
         return observer
 
     def expire_observers(self, now_ms: int) -> None:
-        """Forget those that have not fetched for long."""
+        """Forget the observers that have not fetched for `OBSERVER_EXPIRES_MS`."""
         for key, observer in list(self.observers.items()):
             if observer.last_fetch_ms <= now_ms - OBSERVER_EXPIRES_MS:
                 del self.observers[key]
 
     def heard_of(self, key: ReplicaKey, now_ms: int, timeout_ms: int) -> None:
-        """A replica fetched: with a majority of the voters doing so the leader goes on for another while."""
+        """Note a fetch of a voter. Once a majority has fetched, the leader's deadline is moved on."""
         voter = self.voters.get(key.node_id)
         if voter is None or not same_replica(voter.key, key) or key == self.local:
             return
@@ -153,11 +153,11 @@ class Leader:
             self.check_quorum_deadline_ms = check_quorum_deadline_ms(now_ms, timeout_ms)
 
     def checks_quorum(self) -> bool:
-        """Whether the leader needs others to go on at all."""
+        """Whether the leader needs other voters for a majority."""
         return len(self.voters) // 2 + 1 > (1 if self.is_voter else 0)
 
     def committed(self, synced_offset: int) -> int | None:
-        """The high watermark as far as the voters have come, None while none of this epoch is known."""
+        """The offset that a majority has synced, or None before this epoch's first record."""
         offsets = [
             synced_offset if each.key.node_id == self.local.node_id and self.is_voter else each.end_offset
             for each in self.voters.values()
@@ -165,7 +165,7 @@ class Leader:
         return committed_offset(offsets, self.epoch_start_offset) if offsets else None
 
     def is_caught_up(self, key: ReplicaKey, now_ms: int) -> bool:
-        """Whether an observer has had everything not long ago, so that it may become a voter."""
+        """Whether an observer has caught up and fetched recently, so that it may become a voter."""
         observer = self.observers.get(key)
         return (
             observer is not None
@@ -174,17 +174,17 @@ class Leader:
         )
 
     def successors(self) -> list[ReplicaKey]:
-        """The other voters, those with the most records first."""
+        """The other voters, the longest logs first."""
         others = [self.voters[node_id] for node_id in self.other_voters()]
         return [each.key for each in sorted(others, key=lambda each: (-each.end_offset, each.key.node_id))]
 
 
 def committed_offset(end_offsets: Sequence[int], epoch_start_offset: int) -> int | None:
-    """What a majority of end offsets has reached, if that is beyond the start of the epoch."""
+    """The offset that a majority of end offsets has reached, None unless beyond the start of the epoch."""
     reached = sorted(end_offsets, reverse=True)[len(end_offsets) // 2]
     return reached if reached > epoch_start_offset else None
 
 
 def check_quorum_deadline_ms(now_ms: int, fetch_timeout_ms: int) -> int:
-    """By when a majority must have fetched again."""
+    """The time by which a majority has to fetch again."""
     return now_ms + int(fetch_timeout_ms * CHECK_QUORUM_FACTOR)

@@ -1,10 +1,10 @@
-"""Leading an epoch: fetches answered, the high watermark moved, the voters told, the quorum checked.
+"""Leading an epoch: answers fetches, moves the high watermark, tells the voters, checks the quorum.
 
-Theory of operation. A fetch is answered at once if there is something to say: records, a divergence, a
-snapshot, a high watermark that the replica does not know, an error. Else it waits for one of them or its
-time. Everything below the position of a fetch that fits the log is synced at that replica. A leader that a
-majority of the voters has not fetched from for a while resigns: it may be cut off, and whoever still asks it
-should look for another.
+Theory of operation. A fetch is answered at once if there are records, a divergence, a snapshot, an error or a
+high watermark that the replica does not know. Otherwise it waits for one of them or for its deadline.
+Everything below the offset of a fetch that fits the log is synced at that replica. A leader resigns if no
+majority of the voters has fetched from it for a while: it may be cut off, and its followers and clients
+should look for another leader.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_WAIT_MS = 60_000
 
 
 class Leading:
-    """What a node does as its epoch's leader, and what it answers in a leader's place."""
+    """A node's part as its epoch's leader; it also answers leader requests on nodes that do not lead."""
 
     __slots__ = ("_node",)
 
@@ -37,7 +37,7 @@ class Leading:
     # -- Fetch ----------------------------------------------------------------------------------------
 
     def on_fetch(self, token: int, request: FetchRequest, version: int) -> None:
-        """Records for a replica."""
+        """Serve a replica's fetch, or let it wait."""
         node = self._node
         error = cluster_error(node, request.cluster_id)
         if error is ErrorCode.NONE and not fetch_is_for_metadata(
@@ -129,7 +129,7 @@ class Leading:
         return self._node.high_watermark, self._node.log.start_offset
 
     def answer_waiting(self) -> None:
-        """Answer the fetches that there is something to say to."""
+        """Answer the waiting fetches for which there is news."""
         if not isinstance(self._node.role, Leader):
             return
         waiting = self._node.role.waiting
@@ -140,7 +140,7 @@ class Leading:
     # -- the high watermark ---------------------------------------------------------------------------
 
     def update_high_watermark(self) -> None:
-        """Move it as far as a majority has come, and what depends on it."""
+        """Advance the high watermark to the offset that a majority has synced."""
         node = self._node
         if not isinstance(node.role, Leader):
             return
@@ -155,7 +155,7 @@ class Leading:
     # -- FetchSnapshot --------------------------------------------------------------------------------
 
     def on_fetch_snapshot(self, token: int, request: FetchSnapshotRequest, version: int) -> None:
-        """A piece of a snapshot for a replica."""
+        """Serve a piece of a snapshot to a replica."""
         node = self._node
         error = cluster_error(node, request.cluster_id)
         if error is ErrorCode.NONE and (len(request.topics) != 1 or len(request.topics[0].partitions) != 1):
@@ -170,7 +170,7 @@ class Leading:
         else:
             error = leader_request_error(node, asked.current_leader_epoch)
         if error is ErrorCode.NONE and snapshot == SnapshotId(0, 0):
-            # What formatting wrote is each node's own; the first leader has put it into the log.
+            # The snapshot that formatting wrote belongs to one node; the first leader copied it into the log.
             error = ErrorCode.SNAPSHOT_NOT_FOUND
         elif error is ErrorCode.NONE and asked.position < 0:
             error = ErrorCode.POSITION_OUT_OF_RANGE
@@ -188,7 +188,7 @@ class Leading:
     # -- time -----------------------------------------------------------------------------------------
 
     def poll(self) -> None:
-        """Answer whose time is over, tell voters of the epoch, resign without a majority."""
+        """Answer the fetches that are due, tell voters of the epoch, resign without a majority."""
         node = self._node
         if not isinstance(node.role, Leader):
             return
@@ -205,7 +205,7 @@ class Leading:
         self._tell_voters(leader)
 
     def _tell_voters(self, leader: Leader) -> None:
-        """BeginQuorumEpoch to the voters that have not fetched for half a fetch timeout."""
+        """Send BeginQuorumEpoch to the voters that have not fetched for half a fetch timeout."""
         node = self._node
         for node_id in leader.other_voters():
             due_ms = leader.begin_due_ms.get(node_id, 0)

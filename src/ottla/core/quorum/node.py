@@ -1,12 +1,12 @@
-"""What a node is at the moment, and the ways from one role to another.
+"""A node's state, and the transitions from one role to another.
 
-Theory of operation. Every way into another role or epoch goes through `Node.enter`: the election's state
-is saved first if it changed, so whatever the node says afterwards outlives a crash; requests under way are
-forgotten; a leader that is one no longer refuses all who wait for it. Whoever hears of a newer epoch goes
-there (`hear_of_leader`) before anything else.
+Theory of operation. Every change of role or epoch goes through `Node.enter`: it saves the election's state
+first if that changed, so that everything the node says afterwards holds after a crash; it forgets the
+requests under way; and a leader that stops leading refuses all requests that wait for it. A node that hears
+of a newer epoch enters it (`hear_of_leader`) before it does anything else.
 
-    unattached -> prospective -> candidate -> leader -> resigned -> unattached, one epoch on
-    any -> follower, when the epoch's leader is known and where it is
+    unattached -> prospective -> candidate -> leader -> resigned -> unattached in the next epoch
+    any -> follower, when the epoch's leader and its address are known
     any -> unattached, when a newer epoch is known and its leader is not
 """
 
@@ -67,7 +67,7 @@ UPDATE_VOTER_FETCH_TIMEOUTS = 3
 
 
 class Node:
-    """The state that all parts of the machine share, and the effects of the step under way."""
+    """The state that all parts of the state machine share, and the effects of the current step."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Node:
         self._became: Became | None = None
         self._reported: set[tuple[int, Report]] = set()
 
-    # -- what it is -----------------------------------------------------------------------------------
+    # -- the node's state -----------------------------------------------------------------------------
 
     @property
     def epoch(self) -> int:
@@ -109,12 +109,12 @@ class Node:
         return self.election.epoch
 
     def is_over(self, epoch: int) -> bool:
-        """Whether an epoch is an older one: nothing that is said in it counts here any more."""
+        """Whether an epoch is older than this node's: requests and answers in it no longer count."""
         return epoch < self.epoch
 
     @property
     def leader_id(self) -> int:
-        """The epoch's leader as far as known; a leader that has resigned is none."""
+        """The epoch's leader, NO_NODE if unknown or resigned."""
         leader_id = self.election.leader_id
         if leader_id == self.local.node_id and not isinstance(self.role, Leader):
             return NO_NODE
@@ -122,7 +122,7 @@ class Node:
 
     @property
     def leader_address(self) -> Address | None:
-        """Where the leader is."""
+        """The address of the leader's controller listener, or None."""
         match self.role:
             case Follower():
                 return self.role.address
@@ -133,7 +133,7 @@ class Node:
 
     @property
     def known_leader(self) -> KnownLeader:
-        """What this node tells others of the leader."""
+        """The leader as this node names it to others."""
         return KnownLeader(self.leader_id, self.epoch, self.leader_address)
 
     @property
@@ -143,15 +143,15 @@ class Node:
 
     @property
     def is_voter(self) -> bool:
-        """Whether this node is one of them."""
+        """Whether this node is one of the newest voters."""
         return is_voter(self.voters, self.local)
 
     @property
     def may_stand(self) -> bool:
-        """Whether this node may become a leader now: not with its log in pieces.
+        """Whether this node may become a leader now: not while its log is being replaced.
 
-        A voter whose removal is in its log, but not known to be committed, may: no other may have the record
-        that commits it. Elected by the voters that stay, it commits the removal and resigns.
+        A voter whose removal is in its log, but not known to be committed, may: perhaps no other voter has
+        the record that commits it. Elected by the voters that stay, it commits the removal and resigns.
         """
         if not self.settings.may_vote or self.stopping or self.installing is not None:
             return False
@@ -162,11 +162,11 @@ class Node:
 
     @property
     def itself(self) -> Voter:
-        """This node, as its own configuration has it."""
+        """This node as a voter, from its own configuration."""
         return Voter(self.local, self.local_listeners, 0, MAX_KRAFT_VERSION)
 
     def address_of_voter(self, node_id: int) -> Address | None:
-        """Where a voter is reached: at the listener named as this node's own, else at its first."""
+        """The address of a voter: its listener with the name of this node's own, otherwise its first."""
         voter = self.voters.get(node_id)
         if voter is None:
             return None
@@ -176,34 +176,34 @@ class Node:
     # -- effects --------------------------------------------------------------------------------------
 
     def begin_step(self, now_ms: int) -> None:
-        """An event came in."""
+        """Begin the step of a new event."""
         self.now_ms = max(now_ms, self.now_ms)
         self.wake_ms = None
         self.effects = []
         self.log_changing = False
 
     def emit(self, *effects: Effect) -> None:
-        """Effects, in their order."""
+        """Add effects to the step, in order."""
         self.effects.extend(effects)
 
     def wake_at(self, time_ms: int) -> None:
-        """There is something to do at this time."""
+        """Ask for a call of `on_time` at this time at the latest."""
         if self.wake_ms is None or time_ms < self.wake_ms:
             self.wake_ms = time_ms
 
     def send(self, to: Address, request: Message, *, node_id: int = NO_NODE, fetch_offset: int = -1) -> int:
-        """A request to a node."""
+        """Send a request to a node; return the request's id."""
         sent = Sent(request, to, self.epoch, node_id, fetch_offset)
         request_id = self.connections.begin(sent)
         self.emit(Send(request_id, to, request, self.settings.request_timeout_ms))
         return request_id
 
     def pause(self, to: Address) -> None:
-        """Leave a node alone for a moment, after a failure."""
+        """Send nothing to a node for a moment, after a failure."""
         self.connections.pause(to, self.now_ms, self.settings.retry_backoff_ms)
 
     def report(self, trouble: Trouble, node_id: int, address: Address | None) -> None:
-        """Tell the operator, once an epoch."""
+        """Report a trouble to the operator, once an epoch."""
         report = Report(trouble, node_id, address)
         if (self.epoch, report) not in self._reported:
             self._reported = {(epoch, each) for epoch, each in self._reported if epoch == self.epoch}
@@ -211,13 +211,13 @@ class Node:
             self.emit(report)
 
     def save_election(self, election: ElectionState) -> None:
-        """The election's state, durable before anything that follows in this step."""
+        """Change the election's state; it is durable before any effect that follows."""
         if election != self.election:
             self.election = election
             self.emit(SaveElection(election))
 
     def advance_high_watermark(self, offset: int) -> bool:
-        """Everything below is committed. It never goes back."""
+        """Everything below `offset` is committed. Whether that is news."""
         if offset <= self.high_watermark:
             return False
         self.high_watermark = offset
@@ -225,7 +225,7 @@ class Node:
         return True
 
     def append_controls(self, *controls: Control) -> int:
-        """A leader's control batch; the offset of its last record."""
+        """Append a control batch as the leader; return the offset of its last record."""
         assert isinstance(self.role, Leader)
         assert not self.log_changing, "the log's end is not what it was when this step began"
         self.emit(AppendControls(self.epoch, controls))
@@ -235,7 +235,7 @@ class Node:
     # -- from role to role ----------------------------------------------------------------------------
 
     def enter(self, role: RoleState, election: ElectionState) -> None:
-        """Be something else from now on."""
+        """Change to another role or election state."""
         before = self.role
         self.save_election(election)
         self.role = role
@@ -245,7 +245,7 @@ class Node:
             self._refuse_waiting(before)
 
     def tell_role(self) -> None:
-        """Say what this node is, if that is news."""
+        """Emit `Became` if the role, the epoch or the leader has changed."""
         became = Became(ROLES[type(self.role)], self.epoch, self.leader_id)
         if became != self._became:
             self._became = became
@@ -267,7 +267,7 @@ class Node:
             self.emit(Reply(change.token, answer))
 
     def start(self) -> None:
-        """The first role after a start."""
+        """Enter the first role after a start."""
         election = self.election
         if self.log.last_epoch > election.epoch:
             election = ElectionState(self.log.last_epoch)
@@ -289,19 +289,19 @@ class Node:
     def hear_of_leader(
         self, leader_id: int, epoch: int, address: Address | None, *, itself: bool = False
     ) -> None:
-        """Somebody, perhaps the leader itself, told of an epoch, and perhaps of who leads it and where."""
+        """A node, perhaps the leader itself, has named an epoch, and perhaps its leader and address."""
         if self.is_over(epoch) or (epoch == self.epoch and leader_id == NO_NODE):
             return
         if leader_id == self.local.node_id:
             if epoch > self.epoch:
-                # Led by this node before it lost its memory: never again in that epoch.
+                # This node led that epoch and has lost its state: it must not lead in it again.
                 self.become_unattached(ElectionState(epoch, leader_id))
             return
         if address is None and leader_id != NO_NODE:
             address = self.address_of_voter(leader_id)
         known = epoch == self.epoch and self.election.leader_id != NO_NODE
         if known and self.election.leader_id != leader_id:
-            return  # two leaders in one epoch: the first that was heard of stays
+            return  # two leaders in one epoch: the first one named stays
         voted = self.election.voted if epoch == self.epoch else None
         match self.role:
             case Leader() | Resigned() if known:
@@ -318,12 +318,12 @@ class Node:
                 self.become_unattached(ElectionState(epoch, leader_id, voted))
 
     def become_unattached(self, election: ElectionState) -> None:
-        """Wait for a leader to be heard of, for as long as an election may take."""
+        """Wait to hear of a leader, for one election timeout."""
         deadline_ms = self.now_ms + election_timeout_ms(self.settings, self.random)
         self.enter(Unattached(deadline_ms), election)
 
     def ask_for_votes_first(self, losses: int, *, follow_until_ms: int | None = None) -> None:
-        """Find out whether an election would be won; early if there is a `follow_until_ms`."""
+        """Begin a pre-vote; `follow_until_ms` is given if it begins before the fetch timeout."""
         tally = self._own_tally()
         if tally.won:
             self.stand_for_election(losses)
@@ -334,11 +334,11 @@ class Node:
         self.enter(Prospective(tally, deadline_ms, losses, follow_until_ms), self.election)
 
     def stand_for_election(self, losses: int) -> None:
-        """A new epoch, with this node's vote for itself. Alone it is elected on the spot."""
+        """Begin a new epoch with this node's vote for itself. A single voter is elected at once."""
         tally = self._own_tally()
         election = ElectionState(self.epoch + 1, NO_NODE, self.local)
         if tally.won:
-            # One write instead of two: that this node leads the epoch says that it voted for itself.
+            # One write instead of two: a saved leader implies its own vote.
             self.election = election
             self.lead((self.local.node_id,))
             return
@@ -351,12 +351,12 @@ class Node:
         return tally
 
     def lose_election(self, role: Prospective | Candidate) -> None:
-        """No majority is left: try again after a pause that grows with every time."""
+        """A majority can no longer be reached: try again after a pause that grows with every loss."""
         pause_ms = backoff_ms(self.settings, self.random, role.losses)
         role.deadline_ms = min(role.deadline_ms, self.now_ms + pause_ms)
 
     def lead(self, granted_by: tuple[int, ...]) -> None:
-        """Elected: the first batch of the epoch goes into the log."""
+        """Become the leader, and append the first batch of the epoch."""
         leader = Leader(
             self.local,
             self.epoch,
@@ -378,14 +378,14 @@ class Node:
         self.append_controls(*controls)
 
     def _voters_need_writing(self) -> bool:
-        """The log never had them (but a snapshot from formatting had), or this node has moved."""
+        """Whether the log has no voters record, or this node's entry in it is outdated."""
         own = self.voters.get(self.local.node_id)
         return own is not None and (
             self.history.voters_offset < 0 or (bool(self.local_listeners) and own != self.itself)
         )
 
     def resign_from_epoch(self) -> None:
-        """Lead no longer, and tell the voters who should."""
+        """Stop leading, and name the preferred successors to the voters."""
         assert isinstance(self.role, Leader)
         self._resign_role(self.role.successors())
 
@@ -407,10 +407,11 @@ class Node:
         )
 
     def give_up_pre_vote(self) -> None:
-        """A pre-vote came to nothing: back to the leader if there is one, else wait for one.
+        """End a pre-vote that was not won: follow the leader if it is known, otherwise wait for one.
 
-        One that was early changes nothing: others, who still waited for the leader, are asked again when this
-        node's own wait is over. With a wait from the beginning it would always be later than they.
+        After a pre-vote that began before the fetch timeout, the node keeps its old deadline and asks again
+        then: the voters that refused were still waiting for the leader. With a new full timeout this node
+        would always be later than they are.
         """
         leader_id = self.leader_id
         address = self.address_of_voter(leader_id)
@@ -425,10 +426,10 @@ class Node:
             self.become_unattached(self.election)
 
     def grant(self, candidate: ReplicaKey) -> None:
-        """This epoch's vote, durable before the answer."""
+        """Give this epoch's vote to a candidate; it is durable before the answer."""
         self.save_election(replace(self.election, voted=candidate))
 
     @property
     def role_name(self) -> Role:
-        """The role's name."""
+        """The name of this node's role."""
         return ROLES[type(self.role)]

@@ -1,4 +1,4 @@
-"""How two logs compare: what a leader tells a fetch of its position, and where a follower then cuts."""
+"""Comparing two logs: the leader's answer to a fetch's position, and the offset at which a follower cuts."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from ottla.core.quorum.api import QuorumLog, SnapshotId
 
 
 class Divergence(NamedTuple):
-    """The fetching log goes apart from the leader's: at the latest where `epoch` ends in the leader's."""
+    """The fetching log differs from the leader's after the end of `epoch` there at the latest."""
 
     epoch: int
     end_offset: int
 
 
 def check_position(log: QuorumLog, fetch_offset: int, last_epoch: int) -> Divergence | SnapshotId | None:
-    """None where the leader's log goes on from (last epoch, fetch offset); else how the two come together."""
+    """None if the leader's log continues at (last epoch, fetch offset), else the way to align."""
     start, earliest = log.start_offset, log.earliest_snapshot
     if start == 0 and fetch_offset == 0 and last_epoch == 0:
         return None
@@ -33,7 +33,7 @@ def check_position(log: QuorumLog, fetch_offset: int, last_epoch: int) -> Diverg
 
 
 def truncation_offset(log: QuorumLog, divergence: Divergence) -> int:
-    """Where a follower cuts its log: it surely agrees with the leader's below at most this offset."""
+    """The offset at which a follower cuts its log: above it the logs do not agree."""
     if divergence.epoch == 0:
         return min(divergence.end_offset, log.end_offset)
     epoch, end_offset = log.end_offset_for_epoch(divergence.epoch)

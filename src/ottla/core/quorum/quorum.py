@@ -1,10 +1,10 @@
 """One node of the metadata quorum: requests, answers, ends of its own work and the time in, effects out.
 
-Theory of operation. The shell makes one `Quorum` a node from what its disk holds (all of it synced), calls
-`start`, and performs the effects of every call in their order before it feeds anything else. After each call
-it asks `next_wake_ms` when to call `on_time`.
+Theory of operation. The shell makes one `Quorum` a node from the data on its disk (all of it synced), calls
+`start`, and performs the effects of every call in order before it feeds the next event. After each call it
+asks `next_wake_ms` when to call `on_time`.
 
-What the shell owes for its effects:
+The shell's duties for each effect:
 
     Send                 `on_response` once, with the answer or None
     AppendControls       append, `on_leader_appended`; sync, `on_flushed`
@@ -14,9 +14,10 @@ What the shell owes for its effects:
     InstallSnapshot      sync, put in place, replay; `on_snapshot_installed`. Bad file: `on_snapshot_failed`
     others               nothing
 
-A controller's own records: append, `on_leader_appended`, sync, `on_flushed`. `on_flushed` may lag and may
-join several appends, but a sync that began before a Truncate says nothing of what came after. No fetch goes
-out while the log has a tail that is not synced: the offset of a fetch tells the leader what is durable here.
+A controller's own records: append, `on_leader_appended`, sync, `on_flushed`. One `on_flushed` may come late
+and cover several appends, but a sync that began before a Truncate does not cover later appends. No fetch is
+sent while the log has an unsynced tail: the offset of a fetch tells the leader which records are durable
+here.
 """
 
 from __future__ import annotations
@@ -72,18 +73,18 @@ from ottla.protocol.messages.vote_response import VoteResponse
 from ottla.protocol.schema import Message
 
 MAX_TRANSITIONS = 16
-"""More in one step than any way through the roles takes."""
+"""More transitions than any path through the roles takes in one step."""
 
 
 class Quorum:
     """The KRaft state machine of one node.
 
-    `static_voters` are those of controller.quorum.voters (kraft.version 0), None without. `history` has the
-    voters and kraft.version records of the latest snapshot (at the offset before its end, so -1 for the one
-    that formatting wrote) and of the log after it, in order; they go before `static_voters` where the log's
-    kraft.version is 1. `local_listeners` are this node's controller listeners as others reach them, empty for
-    a node without that role. `wall_offset_ms` is the wall clock minus the clock of `now_ms`; DescribeQuorum
-    alone uses it, and the shell may set it anew.
+    `static_voters` are those of controller.quorum.voters (kraft.version 0), or None. `history` has the voters
+    and kraft.version records of the latest snapshot (at the offset before its end, so -1 for the snapshot
+    that formatting wrote) and of the log after it, in order; they take precedence over `static_voters` if the
+    log's kraft.version is 1. `local_listeners` are this node's controller listeners as others reach them,
+    empty for a node without the controller role. `wall_offset_ms` is the wall clock minus the clock of
+    `now_ms`; only DescribeQuorum uses it, and the shell may update it.
     """
 
     def __init__(
@@ -115,16 +116,16 @@ class Quorum:
         self._leading = Leading(self._node)
         self._changes = VoterChanges(self._node)
 
-    # -- what the shell may ask -----------------------------------------------------------------------
+    # -- queries of the shell -------------------------------------------------------------------------
 
     @property
     def local(self) -> ReplicaKey:
-        """This node."""
+        """This node's id and metadata directory."""
         return self._node.local
 
     @property
     def role(self) -> Role:
-        """What this node is to its epoch."""
+        """This node's role in its epoch."""
         return self._node.role_name
 
     @property
@@ -139,7 +140,7 @@ class Quorum:
 
     @property
     def leader_address(self) -> Address | None:
-        """Where the leader's controller listener is."""
+        """The address of the leader's controller listener, or None."""
         return self._node.leader_address
 
     @property
@@ -149,11 +150,11 @@ class Quorum:
 
     @property
     def kraft_version(self) -> int:
-        """0: static voters; 1: voters in the log (KIP-853)."""
+        """The kraft.version: 0 for static voters, 1 for voters in the log (KIP-853)."""
         return self._node.history.kraft_version
 
     def voters_at(self, offset: int) -> VoterSet | None:
-        """The voters that the log names below `offset`: what a snapshot that ends there holds. None: none."""
+        """The voters named below `offset`, for a snapshot that ends there; None without a record."""
         return self._node.history.voters_at(offset)
 
     def kraft_version_at(self, offset: int) -> int:
@@ -162,31 +163,31 @@ class Quorum:
 
     @property
     def high_watermark(self) -> int:
-        """Everything below is committed; -1 while unknown."""
+        """The offset below which everything is committed; -1 while unknown."""
         return self._node.high_watermark
 
     def next_wake_ms(self) -> int | None:
-        """When `on_time` is due."""
+        """The time at which `on_time` is due, or None."""
         return self._node.wake_ms
 
     # -- events ---------------------------------------------------------------------------------------
 
     def start(self, now_ms: int) -> list[Effect]:
-        """Begin. A single voter is its leader when this returns."""
+        """Enter the first role. A single voter leads when this returns."""
         self._node.begin_step(now_ms)
         self._node.start()
         return self._settle()
 
     def on_time(self, now_ms: int) -> list[Effect]:
-        """The time has come that `next_wake_ms` told; earlier and later do no harm."""
+        """`next_wake_ms` has come; a call that is early or late does no harm."""
         self._node.begin_step(now_ms)
         return self._settle()
 
     def on_request(self, now_ms: int, token: int, request: Message, api_version: int) -> list[Effect]:
         """A request of a node or an admin client came in. It is answered once, now or later, by `token`.
 
-        Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot, DescribeQuorum, AddRaftVoter,
-        RemoveRaftVoter, UpdateRaftVoter.
+        The requests are Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot, DescribeQuorum,
+        AddRaftVoter, RemoveRaftVoter and UpdateRaftVoter.
         """
         self._node.begin_step(now_ms)
         match request:
@@ -213,7 +214,7 @@ class Quorum:
         return self._settle()
 
     def on_disconnected(self, token: int) -> None:
-        """Nobody waits for the answer any more."""
+        """The connection of a waiting request is gone: forget the request."""
         role = self._node.role
         if isinstance(role, Leader):
             role.waiting.pop(token, None)
@@ -234,19 +235,23 @@ class Quorum:
         return self._settle()
 
     def on_appended(self, now_ms: int, controls: Sequence[LogControl] = ()) -> list[Effect]:
-        """The batches of `AppendFetched` are in the log, not yet synced; `controls` are in them."""
+        """The batches of `AppendFetched` are in the log, not yet synced; `controls` are the voters and
+        kraft.version records in them.
+        """
         self._node.begin_step(now_ms)
         self._following.on_appended(controls)
         return self._settle()
 
     def on_leader_appended(self, now_ms: int) -> list[Effect]:
-        """This leader's log has grown: fetches that wait are answered."""
+        """This leader's log has grown: answer the fetches that wait for records."""
         self._node.begin_step(now_ms)
         self._leading.answer_waiting()
         return self._settle()
 
     def on_flushed(self, now_ms: int, end_offset: int) -> list[Effect]:
-        """Everything below is synced: a leader's own log counts only then, a follower fetches on then."""
+        """Everything below `end_offset` is synced: a leader counts its own log up to there, a follower
+        fetches on.
+        """
         node = self._node
         node.begin_step(now_ms)
         node.synced_offset = max(node.synced_offset, min(end_offset, node.log.end_offset))
@@ -254,7 +259,7 @@ class Quorum:
         return self._settle()
 
     def on_append_failed(self, now_ms: int) -> list[Effect]:
-        """The batches of `AppendFetched` were not appended: they are fetched again, after a pause."""
+        """The batches of `AppendFetched` were not appended: fetch them again, after a pause."""
         self._node.begin_step(now_ms)
         self._following.on_append_failed()
         return self._settle()
@@ -262,13 +267,13 @@ class Quorum:
     def on_snapshot_installed(
         self, now_ms: int, snapshot: SnapshotId, controls: Sequence[LogControl]
     ) -> list[Effect]:
-        """The log begins at the snapshot's end, all is synced; `controls` are the snapshot's, in order."""
+        """The log begins at the snapshot's end and is synced; `controls` are in order."""
         self._node.begin_step(now_ms)
         self._following.on_snapshot_installed(snapshot, controls)
         return self._settle()
 
     def on_snapshot_failed(self, now_ms: int) -> list[Effect]:
-        """The snapshot's bytes are no snapshot: it is fetched again from its beginning, after a pause."""
+        """The snapshot's bytes are invalid: fetch it again from its beginning, after a pause."""
         self._node.begin_step(now_ms)
         self._following.on_snapshot_failed()
         return self._settle()
@@ -280,9 +285,9 @@ class Quorum:
         return self._settle()
 
     def resign(self, now_ms: int) -> list[Effect]:
-        """A clean stop begins: a leader hands over; nobody else stands for election any more.
+        """Begin a clean stop: a leader hands over, and the node stands for no further election.
 
-        Done when `resigned` says so, or when the shell has waited long enough.
+        The stop is complete when `resigned` is true, or when the shell has waited long enough.
         """
         node = self._node
         node.begin_step(now_ms)
@@ -295,14 +300,14 @@ class Quorum:
 
     @property
     def resigned(self) -> bool:
-        """After `resign`: whether nothing is left to wait for."""
+        """Whether a stop that `resign` began has nothing left to wait for."""
         role = self._node.role
         return self._node.stopping and not (isinstance(role, Resigned) and role.unacknowledged)
 
     def upgrade_kraft_version(
         self, now_ms: int, version: int, validate_only: bool
     ) -> tuple[ErrorCode, str | None, list[Effect]]:
-        """UpdateFeatures' kraft.version: an error and its text, or NONE. It counts when committed."""
+        """Change kraft.version for UpdateFeatures; the change counts once committed."""
         self._node.begin_step(now_ms)
         error, text = self._changes.upgrade(version, validate_only)
         return error, text, self._settle()
@@ -310,7 +315,7 @@ class Quorum:
     # -- between an event and its effects -------------------------------------------------------------
 
     def _take_answer(self, request_id: int, sent: Sent, response: Message | None) -> bool:
-        """Whether an answer came and was one: else its sender is left alone for a moment."""
+        """Give an answer to its part. False if it makes no sense: the sender is then paused."""
         if isinstance(sent.request, ApiVersionsRequest):
             versions = response if isinstance(response, ApiVersionsResponse) else None
             return self._changes.on_versions(request_id, sent, versions)
@@ -326,12 +331,12 @@ class Quorum:
             case FetchSnapshotResponse():
                 return self._following.on_snapshot_answer(sent, response)
             case UpdateRaftVoterResponse() | AddRaftVoterResponse() | RemoveRaftVoterResponse():
-                return self._following.on_own_answer(sent, response)
+                return self._following.on_registration_answer(sent, response)
             case _:
                 return False
 
     def _settle(self) -> list[Effect]:
-        """Do what is due, in whatever role, until nothing is; then the step's effects are complete."""
+        """Do all due work, until the role no longer changes; return the step's effects."""
         node = self._node
         for _ in range(MAX_TRANSITIONS):
             role = node.role
@@ -341,4 +346,4 @@ class Quorum:
             self._following.poll()
             if node.role is role:
                 return node.effects
-        raise QuorumFault(f"node {node.local.node_id} finds no rest in epoch {node.epoch}")
+        raise QuorumFault(f"node {node.local.node_id} keeps changing its role in epoch {node.epoch}")

@@ -1,4 +1,4 @@
-"""The requests that a node of the quorum sends to others."""
+"""Builds the requests that a node of the quorum sends to others."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def vote(
     log_end: tuple[int, int],
     pre_vote: bool,
 ) -> VoteRequest:
-    """Vote for `local`, whose log ends with (epoch, offset)."""
+    """Ask for a vote for `local`, whose log ends with (epoch, offset)."""
     partition = vote_request.PartitionData(
         partition_index=0,
         replica_epoch=epoch,
@@ -61,7 +61,7 @@ def begin_epoch(
     listeners: Sequence[ListenerEndpoint],
     voter: ReplicaKey,
 ) -> BeginQuorumEpochRequest:
-    """This node leads the epoch."""
+    """Tell a voter that this node leads the epoch."""
     partition = begin_quorum_epoch_request.PartitionData(
         partition_index=0, voter_directory_id=voter.directory_id, leader_id=leader_id, leader_epoch=epoch
     )
@@ -83,7 +83,7 @@ def end_epoch(
     listeners: Sequence[ListenerEndpoint],
     successors: Sequence[ReplicaKey],
 ) -> EndQuorumEpochRequest:
-    """This node leads the epoch no longer."""
+    """Tell a voter that this node no longer leads the epoch."""
     partition = end_quorum_epoch_request.PartitionData(
         partition_index=0,
         leader_id=leader_id,
@@ -113,7 +113,7 @@ def fetch(
     high_watermark: int,
     limits: tuple[int, int],
 ) -> FetchRequest:
-    """What comes after (epoch, offset); `limits` are the longest wait and the most bytes."""
+    """Fetch the records after (epoch, offset); `limits` are the longest wait in ms and the most bytes."""
     partition = fetch_request.FetchPartition(
         partition=0,
         current_leader_epoch=epoch,
@@ -142,7 +142,7 @@ def fetch_snapshot(
     position: int,
     max_bytes: int,
 ) -> FetchSnapshotRequest:
-    """The bytes of a snapshot from a position on."""
+    """Fetch the bytes of a snapshot from a position on."""
     partition = fetch_snapshot_request.PartitionSnapshot(
         partition=0,
         current_leader_epoch=epoch,
@@ -159,7 +159,7 @@ def fetch_snapshot(
 
 
 def update_voter(cluster_id: str, epoch: int, voter: Voter) -> UpdateRaftVoterRequest:
-    """What this voter has to say of itself."""
+    """Register a voter's listeners and versions with the leader."""
     return UpdateRaftVoterRequest(
         cluster_id=cluster_id,
         current_leader_epoch=epoch,
@@ -176,7 +176,7 @@ def update_voter(cluster_id: str, epoch: int, voter: Voter) -> UpdateRaftVoterRe
 
 
 def add_voter(cluster_id: str, voter: Voter, timeout_ms: int) -> AddRaftVoterRequest:
-    """This node wants to be a voter (KIP-1186): it learns from the log when it is."""
+    """Ask to become a voter (KIP-1186). Not acknowledged on commit: the node sees the change in its log."""
     return AddRaftVoterRequest(
         cluster_id=cluster_id,
         timeout_ms=timeout_ms,
@@ -191,7 +191,7 @@ def add_voter(cluster_id: str, voter: Voter, timeout_ms: int) -> AddRaftVoterReq
 
 
 def remove_voter(cluster_id: str, key: ReplicaKey) -> RemoveRaftVoterRequest:
-    """A voter that was this node, with a directory that is no more."""
+    """Ask to remove the voter that this node was with a directory that it has lost."""
     return RemoveRaftVoterRequest(
         cluster_id=cluster_id, voter_id=key.node_id, voter_directory_id=key.directory_id
     )

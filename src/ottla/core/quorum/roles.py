@@ -1,4 +1,4 @@
-"""What a node is to its epoch, and what it keeps only while it is that."""
+"""The roles of a node, each with the state that lasts as long as the role."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from ottla.core.quorum.leader import Leader
 
 @dataclass(slots=True, eq=False)
 class Unattached:
-    """It knows no leader, or not where it is. A voter stands for election at the deadline."""
+    """Knows no leader, or not its address. A voter stands for election at the deadline."""
 
     deadline_ms: int
 
 
 @dataclass(slots=True, eq=False)
 class Prospective:
-    """It asks whether it would be elected, before it disturbs anybody with a new epoch (KIP-996).
+    """Asks for a pre-vote, before it disturbs other nodes with a new epoch (KIP-996).
 
-    `follow_until_ms`: it asks before the fetch timeout, and goes on waiting for the leader if others refuse.
+    `follow_until_ms` is set if it asks before the fetch timeout; if the others refuse, it waits for the
+    leader until then.
     """
 
     tally: Tally
@@ -31,7 +32,7 @@ class Prospective:
 
 @dataclass(slots=True, eq=False)
 class Candidate:
-    """It stands for election in an epoch of its own making."""
+    """Stands for election in an epoch that it began."""
 
     tally: Tally
     deadline_ms: int
@@ -40,7 +41,7 @@ class Candidate:
 
 @dataclass(slots=True, eq=False)
 class SnapshotFetch:
-    """The leader's snapshot as far as it is here."""
+    """The leader's snapshot, fetched up to `position`."""
 
     snapshot: SnapshotId
     position: int = 0
@@ -48,7 +49,7 @@ class SnapshotFetch:
 
 @dataclass(slots=True, eq=False)
 class Follower:
-    """It fetches from the leader at `address`."""
+    """Fetches from the leader at `address`."""
 
     leader_id: int
     address: Address
@@ -65,7 +66,7 @@ class Follower:
 
 @dataclass(slots=True, eq=False)
 class Resigned:
-    """It led this epoch and does not any more; it tells the others until they know or go on without it."""
+    """Led this epoch and has stopped; it tells the other voters until they know or a new epoch begins."""
 
     deadline_ms: int
     successors: list[ReplicaKey]

@@ -1,4 +1,4 @@
-"""What makes a request one that this node may act on; each check names the error that Kafka answers."""
+"""Checks of requests; each check returns the error code that Kafka answers."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ottla.protocol.schema import ZERO_UUID
 
 
 def error_of(code: int) -> ErrorCode:
-    """The error of an answer; a number that is none is an error all the same."""
+    """The error with this code; an unknown code is UNKNOWN_SERVER_ERROR."""
     return ErrorCode(code)
 
 
 def cluster_error(node: Node, cluster_id: str | None) -> ErrorCode:
-    """A request that names no cluster is everybody's."""
+    """INCONSISTENT_CLUSTER_ID for another cluster's id; a request without an id is accepted."""
     if cluster_id is None or cluster_id == node.cluster_id:
         return ErrorCode.NONE
     return ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
 def is_for_metadata(request: VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest) -> bool:
-    """Whether exactly the metadata's partition is meant."""
+    """Whether a request names exactly the metadata partition."""
     topics = request.topics
     return (
         len(topics) == 1
@@ -38,7 +38,7 @@ def is_for_metadata(request: VoteRequest | BeginQuorumEpochRequest | EndQuorumEp
 
 
 def fetch_is_for_metadata(request: FetchRequest, by_topic_id: bool) -> bool:
-    """The same for a Fetch, which names topics or their ids."""
+    """Whether a Fetch, by topic name or topic id, names exactly the metadata partition."""
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return False
     topic = request.topics[0]
@@ -47,7 +47,7 @@ def fetch_is_for_metadata(request: FetchRequest, by_topic_id: bool) -> bool:
 
 
 def voter_request_error(node: Node, replica_id: int, epoch: int) -> ErrorCode:
-    """Of what voters ask each other: old epochs are over."""
+    """The error of a request from voter to voter: an older epoch is fenced."""
     if node.is_over(epoch):
         return ErrorCode.FENCED_LEADER_EPOCH
     if replica_id < 0:
@@ -56,7 +56,7 @@ def voter_request_error(node: Node, replica_id: int, epoch: int) -> ErrorCode:
 
 
 def leader_request_error(node: Node, epoch: int) -> ErrorCode:
-    """Of what only the epoch's leader may answer."""
+    """The error of a request that only the epoch's leader serves."""
     if node.stopping:
         return ErrorCode.BROKER_NOT_AVAILABLE
     if node.is_over(epoch):
@@ -69,7 +69,7 @@ def leader_request_error(node: Node, epoch: int) -> ErrorCode:
 
 
 def is_addressed_to(node: Node, addressed: ReplicaKey) -> bool:
-    """Whether a request that names its receiver means this node, with this metadata directory."""
+    """Whether a request's receiver is this node with this metadata directory, or not named."""
     if addressed.node_id < 0:
         return True
     return addressed.node_id == node.local.node_id and (

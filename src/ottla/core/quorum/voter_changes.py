@@ -1,10 +1,10 @@
-"""Changes of the voters (KIP-853): one at a time, each in the log as a voters record, done when committed.
+"""Changes of the voters (KIP-853): one at a time, each a voters record that counts once in the log.
 
 Theory of operation. A change begins only when this leader has committed a record of its own epoch and the
-last voters record is committed too, and it adds or removes one voter: so the majorities before and after
+last voters record is committed too, and it adds or removes one voter, so the majorities before and after
 share a node. The new voters count from the moment that the record is appended. The request is answered when
-the record is committed; a change whose request timed out goes on nevertheless, and holds off the next one.
-A leader that has committed its own removal resigns.
+the record is committed; a change whose request timed out goes on nevertheless, and holds off the next one. A
+leader that has committed its own removal resigns.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class VoterChanges:
     # -- AddRaftVoter ---------------------------------------------------------------------------------
 
     def on_add(self, token: int, request: AddRaftVoterRequest) -> None:
-        """A replica that follows is to be a voter: first its versions are asked, then the record appended."""
+        """Add a voter: ask the new voter for its versions first, then append the record."""
         node = self._node
         leader = self._leader_for(token, request)
         if leader is None:
@@ -83,7 +83,7 @@ class VoterChanges:
         leader.change.request_id = node.send(address, asked, node_id=key.node_id)
 
     def on_versions(self, request_id: int, sent: Sent, response: ApiVersionsResponse | None) -> bool:
-        """The new voter's supported versions."""
+        """Take the new voter's supported versions, or None. False if requests to it should pause."""
         node = self._node
         if not isinstance(node.role, Leader):
             return response is not None
@@ -114,7 +114,7 @@ class VoterChanges:
     # -- RemoveRaftVoter ------------------------------------------------------------------------------
 
     def on_remove(self, token: int, request: RemoveRaftVoterRequest) -> None:
-        """A voter, perhaps this leader, is to be one no more."""
+        """Remove a voter, perhaps this leader."""
         node = self._node
         leader = self._leader_for(token, request)
         if leader is None:
@@ -141,7 +141,7 @@ class VoterChanges:
     # -- UpdateRaftVoter ------------------------------------------------------------------------------
 
     def on_update(self, token: int, request: UpdateRaftVoterRequest) -> None:
-        """A voter tells of its listeners and versions."""
+        """Take a voter's registration of its listeners and versions."""
         error = self._update(request)
         self._node.emit(Reply(token, answers.update_voter(error, self._node.known_leader)))
 
@@ -183,7 +183,7 @@ class VoterChanges:
     # -- kraft.version --------------------------------------------------------------------------------
 
     def upgrade(self, version: int, validate_only: bool) -> tuple[ErrorCode, str | None]:
-        """kraft.version 0 to 1: the static voters, as they told of themselves, go into the log."""
+        """Raise kraft.version from 0 to 1: write the static voters, as they registered, into the log."""
         node = self._node
         error = leader_request_error(node, node.epoch)
         if error is not ErrorCode.NONE or not isinstance(node.role, Leader):
@@ -205,7 +205,7 @@ class VoterChanges:
             if each not in reported or reported[each].max_kraft_version < version
         ]
         if missing:
-            text = f"the nodes {', '.join(map(str, missing))} have not said that they support it"
+            text = f"the nodes {', '.join(map(str, missing))} have not registered support for it"
             return ErrorCode.INVALID_UPDATE_VERSION, text
         if not validate_only:
             voters = VoterSet(tuple(reported[each] for each in node.voters.node_ids))
@@ -219,7 +219,7 @@ class VoterChanges:
     # -- time and progress ----------------------------------------------------------------------------
 
     def poll(self) -> None:
-        """Answer what is committed, or what has taken too long."""
+        """Answer a change that is committed or has timed out; resign after this leader's own removal."""
         node = self._node
         if not isinstance(node.role, Leader):
             return
@@ -239,7 +239,7 @@ class VoterChanges:
             node.resign_from_epoch()
 
     def forget(self, token: int) -> None:
-        """Nobody waits for the answer any more."""
+        """The connection of the request is gone: the change goes on without an answer."""
         role = self._node.role
         if isinstance(role, Leader) and role.change is not None and role.change.token == token:
             role.change.token = None
@@ -255,7 +255,7 @@ class VoterChanges:
             self._answer(leader.change, error, text)
             leader.change = None
 
-    # -- what all have in common ----------------------------------------------------------------------
+    # -- shared by all changes ------------------------------------------------------------------------
 
     @property
     def _listener_name(self) -> str | None:
@@ -263,7 +263,7 @@ class VoterChanges:
         return listeners[0].name if listeners else None
 
     def _leader_for(self, token: int, request: _CHANGES) -> Leader | None:
-        """This leader, if it may look at the request; else it is refused."""
+        """This leader, or None if it must not serve the request, which is then refused."""
         node = self._node
         error = cluster_error(node, request.cluster_id)
         if error is ErrorCode.NONE:
@@ -279,7 +279,7 @@ class VoterChanges:
         self._node.emit(Reply(token, answer))
 
     def _obstacle(self, leader: Leader) -> tuple[ErrorCode, str] | None:
-        """Why no change may begin now."""
+        """The error and text of the reason why no change may begin now, or None."""
         node = self._node
         if leader.change is not None:
             return ErrorCode.REQUEST_TIMED_OUT, "another change of the voters is under way"
@@ -292,7 +292,7 @@ class VoterChanges:
         return None
 
     def _append(self, leader: Leader, voters: VoterSet) -> int:
-        """The voters are these from now on; the offset of their record."""
+        """Append a voters record and use these voters from now on; return the record's offset."""
         node = self._node
         offset = node.append_controls(voters_control(voters))
         node.history.add(LogControl(offset, voters))
@@ -301,7 +301,7 @@ class VoterChanges:
 
 
 def last_change_is_committed(node: Node) -> bool:
-    """Whether the newest voters are committed: only then may the next ones follow."""
+    """Whether the newest voters are committed: only then may the next change begin."""
     return node.history.uncommitted_from < node.high_watermark
 
 

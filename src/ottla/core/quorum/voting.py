@@ -1,9 +1,9 @@
-"""Elections: votes given and asked for, epochs that begin and end.
+"""Elections: gives votes, asks for votes, and follows the beginning and end of epochs.
 
-Theory of operation. A vote is given once an epoch, to a candidate whose log has at least what this node's
-has, and saved before it is said; so two leaders of one epoch would share a voter, and a leader has all that
-is committed. A pre-vote costs nothing and binds nobody: a node that still hears from a leader refuses it,
-so a node that was cut off does not disturb the rest when it comes back.
+Theory of operation. A node votes once an epoch, for a candidate whose log is at least as new as its own, and
+saves its vote before it answers. So two leaders of one epoch would need the vote of the same voter, and a
+leader has all committed records. A pre-vote binds no node: a node that still hears from a leader refuses it,
+so a node that was cut off does not disturb the others when it returns.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Voting:
     # -- requests -------------------------------------------------------------------------------------
 
     def on_vote(self, token: int, request: VoteRequest, version: int) -> None:
-        """Give or refuse a vote."""
+        """Grant or refuse a vote or pre-vote."""
         node = self._node
         if self._refused(token, request):
             return
@@ -66,7 +66,7 @@ class Voting:
     def _refused(
         self, token: int, request: VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest
     ) -> bool:
-        """Whether a request is of another cluster, or not about its metadata, and was answered so."""
+        """Refuse a request that names another cluster or another partition. Whether it was refused."""
         error = cluster_error(self._node, request.cluster_id)
         if error is ErrorCode.NONE and not is_for_metadata(request):
             error = ErrorCode.INVALID_REQUEST
@@ -105,7 +105,7 @@ class Voting:
         return ErrorCode.NONE, granted
 
     def _grants_pre_vote(self) -> bool:
-        """Not while a leader is heard from that could go on."""
+        """Whether this node's role allows a pre-vote: not while it hears from a working leader."""
         match self._node.role:
             case Follower() as follower:
                 return not follower.has_fetched or follower.leader_resigned
@@ -115,7 +115,7 @@ class Voting:
                 return True
 
     def on_begin_epoch(self, token: int, request: BeginQuorumEpochRequest, version: int) -> None:
-        """A leader says that it is one."""
+        """A leader announces its epoch."""
         node = self._node
         if self._refused(token, request):
             return
@@ -133,7 +133,7 @@ class Voting:
         node.emit(Reply(token, answers.begin_epoch(topic, error, node.known_leader, version)))
 
     def on_end_epoch(self, token: int, request: EndQuorumEpochRequest, version: int) -> None:
-        """A leader says that it is none any more, and who should stand first."""
+        """A leader announces its resignation, and its preferred successors."""
         node = self._node
         if self._refused(token, request):
             return
@@ -163,7 +163,7 @@ class Voting:
     # -- answers --------------------------------------------------------------------------------------
 
     def on_vote_answer(self, sent: Sent, response: VoteResponse) -> bool:
-        """Count it. Whether the answer was one."""
+        """Count a vote. False if the answer makes no sense."""
         node = self._node
         partition = response.topics[0].partitions[0] if _has_partition(response) else None
         if response.error_code or partition is None:
@@ -193,7 +193,7 @@ class Voting:
     def on_epoch_answer(
         self, sent: Sent, response: BeginQuorumEpochResponse | EndQuorumEpochResponse
     ) -> bool:
-        """A voter knows of the epoch's beginning or end."""
+        """A voter has acknowledged the epoch's beginning or end. False if the answer makes no sense."""
         node = self._node
         if response.error_code or not _has_partition(response):
             return False
@@ -215,7 +215,7 @@ class Voting:
     # -- time -----------------------------------------------------------------------------------------
 
     def poll(self) -> None:
-        """Ask for votes, tell of epochs, try again, as far as it is time."""
+        """Ask for votes and announce the end of an epoch, as far as due; act on deadlines."""
         node = self._node
         match node.role:
             case Prospective() as role:
@@ -253,7 +253,7 @@ class Voting:
     def _end_epoch(self, role: Resigned) -> None:
         node = self._node
         if node.now_ms >= role.deadline_ms and not node.stopping:
-            # This epoch is over for good: nobody else can lead it, for this node has.
+            # This node led the epoch, so no other node ever will: it begins the next one.
             epoch = node.epoch + 1 if node.may_stand else node.epoch
             leader_id = NO_NODE if node.may_stand else node.election.leader_id
             node.become_unattached(ElectionState(epoch, leader_id))
@@ -272,12 +272,12 @@ class Voting:
 
 
 def ready(node: Node, address: Address) -> bool:
-    """Whether a request may go out to an address now; if only a pause is in the way, wake at its end."""
+    """Whether a request may be sent to an address now; if only a pause prevents it, wake at its end."""
     return not node.connections.busy(address) and not_paused(node, address)
 
 
 def not_paused(node: Node, address: Address) -> bool:
-    """Whether an address is not to be left alone now."""
+    """Whether requests to an address are not paused; if they are, wake at the end of the pause."""
     until_ms = node.connections.paused_until(address, node.now_ms)
     if until_ms is not None:
         node.wake_at(until_ms)
@@ -299,7 +299,7 @@ def hinted_address(
     | FetchSnapshotResponse,
     leader_id: int,
 ) -> Address | None:
-    """Where the answer says that the leader is."""
+    """The leader's address, if the answer has it."""
     return next(
         (Address(each.host, each.port) for each in response.node_endpoints if each.node_id == leader_id),
         None,

@@ -1,1 +1,1 @@
-"""One replica's state: a leader's in-sync set and high watermark, a follower's next fetch, fetch sessions."""
+"""The state of one replica: a leader's in-sync set and high watermark, a follower's fetches, sessions."""

@@ -1,17 +1,17 @@
-"""Incremental fetch sessions (KIP-227): what each consumer fetches, so that it need not repeat it.
+"""Incremental fetch sessions (KIP-227): the partitions that a consumer fetches, so that it names them once.
 
 Theory of operation. A request carries (session id, session epoch):
 
     id 0, epoch -1   sessionless full fetch: every partition is named, nothing is kept
     id *, epoch 0    full fetch that asks for a new session (and drops session `id`)
-    id n, epoch e>0  incremental: only changed partitions are named; e must be the one expected next
+    id n, epoch e>0  incremental: only changed partitions are named; e must be the next epoch
     id n, epoch -1   drop session n, answer as a full fetch
 
-An incremental response names only partitions with something to say: data, an error, or a moved high
-watermark, log start offset or last stable offset. The cache holds at most `max_sessions`; a new session
-takes the place of the least recently used one that has been idle for `min_eviction_ms`, otherwise it is
-not kept and the client goes on with full fetches. A session that has forgotten its last partition ends.
-Random session ids come in with the call.
+An incremental response names only partitions with news: records, an error, or a changed high watermark, log
+start offset or last stable offset. The cache holds at most `max_sessions`; a new session takes the place of
+the least recently used one that has been idle for `min_eviction_ms`, otherwise it is not kept and the client
+goes on with full fetches. A session that has forgotten its last partition ends. The caller supplies random
+session ids.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ FINAL_EPOCH = -1
 NO_SESSION = 0
 MAX_EPOCH = 2**31 - 1
 
-#: A partition as the client names it: (topic name, zero id) before Fetch v13, ("", topic id) from then on.
+#: A topic as the client names it: by name before Fetch v13, by id since.
 TopicKey = str | uuid.UUID
 PartitionKey = tuple[TopicKey, int]
 
 
 @dataclass(slots=True)
 class FetchedPartition:
-    """What one partition is fetched with, and what was last told of it."""
+    """A partition of a session: its fetch position and limits, and the values last sent to the client."""
 
     topic: TopicKey
     partition: int
@@ -54,7 +54,7 @@ class FetchedPartition:
 
 
 class SessionCompanion(Protocol):
-    """What somebody keeps for a session, and wants closed with it."""
+    """An object that a caller attaches to a session, closed with it."""
 
     def close(self) -> None:
         """The session has ended."""
@@ -62,7 +62,7 @@ class SessionCompanion(Protocol):
 
 @dataclass(slots=True)
 class FetchSession:
-    """One client's session: its partitions in the order in which they are to be answered."""
+    """One client's session: its partitions in the order of the answers."""
 
     session_id: int
     epoch: int
@@ -72,13 +72,13 @@ class FetchSession:
     watch: SessionCompanion | None = None
 
     def advance(self) -> None:
-        """Expect the next epoch; wraps to 1, for 0 asks for a new session."""
+        """Expect the next epoch; it wraps to 1, because 0 asks for a new session."""
         self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
 
 
 @dataclass(slots=True)
 class FetchPlan:
-    """What one fetch request is to read, and under which session it is answered."""
+    """The partitions that one fetch request reads, and the session of its answer."""
 
     session_id: int
     partitions: Iterable[FetchedPartition]
@@ -87,7 +87,7 @@ class FetchPlan:
 
 
 class SessionNotFound(Exception):
-    """The client's session is gone (FETCH_SESSION_ID_NOT_FOUND)."""
+    """The client's session does not exist (FETCH_SESSION_ID_NOT_FOUND)."""
 
 
 class WrongSessionEpoch(Exception):
@@ -95,11 +95,11 @@ class WrongSessionEpoch(Exception):
 
 
 class MixedTopicIds(Exception):
-    """A session began with names and goes on with ids, or the other way (FETCH_SESSION_TOPIC_ID_ERROR)."""
+    """A session changed between topic names and topic ids (FETCH_SESSION_TOPIC_ID_ERROR)."""
 
 
 class FetchSessionCache:
-    """All sessions of one broker."""
+    """All fetch sessions of one broker."""
 
     def __init__(self, max_sessions: int, min_eviction_ms: int) -> None:
         self.max_sessions = max_sessions
@@ -120,7 +120,7 @@ class FetchSessionCache:
         now_ms: int,
         random_id: Callable[[], int],
     ) -> FetchPlan:
-        """Decide what the request reads.
+        """Decide which partitions the request reads.
 
         Raises SessionNotFound, WrongSessionEpoch or MixedTopicIds; the state is unchanged then.
         """
@@ -153,7 +153,7 @@ class FetchSessionCache:
         now_ms: int,
         random_id: Callable[[], int],
     ) -> FetchPlan:
-        """A full fetch: begin a session where there is room, otherwise answer without one."""
+        """A full fetch: begin a session if there is room, otherwise answer without one."""
         if not partitions or not self._make_room(now_ms):
             return FetchPlan(NO_SESSION, partitions, None, incremental=False)
         session_id = random_id()
@@ -176,7 +176,7 @@ class FetchSessionCache:
         return True
 
     def drop(self, session_id: int) -> None:
-        """End a session; unknown ones are no error."""
+        """End a session, if it exists."""
         session = self._sessions.pop(session_id, None)
         if session is not None and session.watch is not None:
             session.watch.close()
@@ -200,7 +200,7 @@ class FetchSessionCache:
 
 
 def move_served_to_end(session: FetchSession, served: list[PartitionKey]) -> None:
-    """Partitions that gave data come last next time, so that a full response starves none of them."""
+    """Let partitions whose records were sent come last next time, so that full responses starve none."""
     for key in served:
         if key in session.partitions:
             session.partitions.move_to_end(key)

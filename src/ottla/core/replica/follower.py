@@ -1,11 +1,12 @@
-"""A partition's follower: where it fetches next, and what the leader's answer does to its log.
+"""A partition's follower: the position of its next fetch, and the effects of the leader's answers.
 
-Theory of operation. A follower fetches from its log's end and says the epoch of its last record. The leader
-either has that record, then its answer goes on from there, or says where the logs part: the largest epoch
-not above, and where it ends there. The follower truncates to where both agree at most (KIP-595's truncation,
-no other request is needed) and fetches again. Each round drops an epoch or ends, so it comes to an end.
+Theory of operation. A follower fetches from its log's end and names the epoch of its last record. If the
+leader has that record, its answer goes on from there. Otherwise it tells where the logs diverge: the largest
+epoch in its log that is not above, and the end of that epoch. The follower truncates to the offset up to
+which both agree at most (KIP-595; no other request is needed) and fetches again. Each round drops an epoch or
+is the last.
 
-    answer             what follows
+    answer             effect
     records            appended verbatim, they begin at the log's end
     diverging epoch    Truncate
     OFFSET_OUT_OF_RANGE    AskOffsets: the leader's log is shorter (Truncate to its end) or begins later
@@ -14,10 +15,10 @@ no other request is needed) and fetches again. Each round drops an epoch or ends
                        AwaitMetadata: the leader or this node knows a newer epoch
     others             RetryLater
 
-The high watermark is the leader's, or the log's end if that is smaller. It does not go back but with the
-log: what was once committed stays so, and a new leader may not have heard of it yet.
+The high watermark is the leader's, or the log's end if that is smaller. It goes back only when the log is
+cut: a committed offset stays committed, although a new leader may not know it yet.
 
-An answer counts only for the position it was asked with: `on_answer` passes over any other.
+An answer counts only for the position of its fetch: `on_answer` ignores any other.
 """
 
 from __future__ import annotations
@@ -34,26 +35,26 @@ NO_EPOCH = -1
 
 
 class FollowedLog(Protocol):
-    """A follower's own log. `storage.log.Log` is one."""
+    """A follower's own log, for example `storage.log.Log`."""
 
     @property
     def log_start_offset(self) -> int:
-        """Its first offset."""
+        """The first offset."""
 
     @property
     def log_end_offset(self) -> int:
-        """The offset that the next record gets."""
+        """The offset of the next record."""
 
     @property
     def latest_epoch(self) -> int | None:
-        """The newest leader epoch that has an entry."""
+        """The newest leader epoch with an entry."""
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(largest epoch not above `epoch`, the offset after its last record), or (-1, -1)."""
 
 
 class FetchPosition(NamedTuple):
-    """What a fetch of the partition says."""
+    """A partition's position as a fetch request names it."""
 
     fetch_offset: int
     last_fetched_epoch: int
@@ -64,7 +65,7 @@ class FetchPosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchAnswer:
-    """What the leader said of the partition."""
+    """A leader's answer for the partition."""
 
     error: ErrorCode
     high_watermark: int = -1
@@ -79,7 +80,8 @@ class FetchAnswer:
 @dataclass(frozen=True, slots=True)
 class AppendFetched:
     """Check the batches (CRC, offsets from `fetch_offset` on, epochs up to `leader_epoch`) and append them
-    verbatim; then `on_appended`. Batches that fail the check are dropped, and fetched again later."""
+    verbatim; then call `on_appended`. Batches that fail the check are dropped, and fetched again later.
+    """
 
     records: Buffer
     fetch_offset: int
@@ -88,36 +90,37 @@ class AppendFetched:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Cut the log, and its epochs, from `offset` on; then `on_truncated`."""
+    """Cut the log and its epochs from `offset` on; then call `on_truncated`."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class StartOver:
-    """Drop the whole log; it begins at `offset`. Then `on_truncated`."""
+    """Drop the whole log, so that it begins at `offset`; then call `on_truncated`."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class AdvanceLogStart:
-    """The leader has deleted what is below `offset`."""
+    """Advance the log start to `offset`: the leader has deleted the records below."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class AskOffsets:
-    """Ask the leader where its log begins and ends (ListOffsets with the position's leader epoch), then
-    `on_leader_offsets`."""
+    """Ask the leader for its log's start and end (ListOffsets with the position's leader epoch), then call
+    `on_leader_offsets`.
+    """
 
     position: FetchPosition
 
 
 @dataclass(frozen=True, slots=True)
 class AwaitMetadata:
-    """Fetch again after a pause; a change of the metadata may come before."""
+    """Fetch again after a pause, or earlier if the metadata change."""
 
     error: ErrorCode
 
@@ -130,7 +133,7 @@ class RetryLater:
 
 
 NONSENSE: Final = RetryLater(ErrorCode.UNKNOWN_SERVER_ERROR)
-"""No leader can mean what this one said: nothing is done to the log."""
+"""The effect of an answer that makes no sense: the log stays as it is."""
 
 Effect = AppendFetched | Truncate | StartOver | AdvanceLogStart | AskOffsets | AwaitMetadata | RetryLater
 
@@ -147,12 +150,12 @@ _OUTDATED = frozenset(
 
 
 class PartitionFollower:
-    """Follower state of one partition for one leader epoch."""
+    """The follower's state of one partition in one leader epoch."""
 
     __slots__ = ("_leader_high_watermark", "_log", "high_watermark", "leader_epoch", "leader_id")
 
     def __init__(self, *, leader_id: int, leader_epoch: int, log: FollowedLog, high_watermark: int) -> None:
-        """`high_watermark`: what was known to be committed before."""
+        """`high_watermark` is the one known before this leader epoch."""
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self._log = log
@@ -160,7 +163,7 @@ class PartitionFollower:
         self._leader_high_watermark = self.high_watermark
 
     def position(self) -> FetchPosition:
-        """What to fetch next."""
+        """The position of the next fetch."""
         log = self._log
         latest = log.latest_epoch
         return FetchPosition(
@@ -172,7 +175,7 @@ class PartitionFollower:
         )
 
     def on_answer(self, asked: FetchPosition, answer: FetchAnswer) -> Sequence[Effect]:
-        """What to do about the leader's answer to a fetch of `asked`."""
+        """The effects of the leader's answer to a fetch of `asked`."""
         log = self._log
         if asked.leader_epoch != self.leader_epoch or asked.fetch_offset != log.log_end_offset:
             return ()
@@ -197,7 +200,7 @@ class PartitionFollower:
         return effects
 
     def on_leader_offsets(self, asked: FetchPosition, start_offset: int, end_offset: int) -> Sequence[Effect]:
-        """The leader's log has start_offset..end_offset (exclusive)."""
+        """The leader's log holds the offsets from `start_offset` to `end_offset` (exclusive)."""
         log = self._log
         if asked.leader_epoch != self.leader_epoch or asked.fetch_offset != log.log_end_offset:
             return ()
@@ -214,13 +217,15 @@ class PartitionFollower:
         self._move_high_watermark()
 
     def on_truncated(self) -> None:
-        """The log was cut; what is gone is not committed here any more."""
+        """The log was cut: the high watermark is its end at most."""
         log = self._log
         self.high_watermark = min(max(self.high_watermark, log.log_start_offset), log.log_end_offset)
         self._leader_high_watermark = self.high_watermark
 
     def _truncate(self, leaders: EpochEnd) -> Effect:
-        """To the end of the epoch that both have, or else to where this log's next lower epoch ends."""
+        """Cut to the end of the epoch that both logs have, otherwise to the end of this log's next lower
+        epoch.
+        """
         end = self._log.log_end_offset
         if leaders.epoch < 0:
             return Truncate(min(max(leaders.end_offset, 0), end))

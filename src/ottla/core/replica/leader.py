@@ -1,30 +1,30 @@
-"""A partition's leader: who is in sync, and up to where the log is committed.
+"""A partition's leader: the in-sync set, and the high watermark.
 
-Theory of operation. The high watermark is the smallest log end offset among the replicas that may be in
-sync; it never moves back within a leader's life, and moves only while the in-sync set (ISR) has at least
-min.insync.replicas members, so that what is committed is on that many. The shell reports appends,
+Theory of operation. The high watermark is the smallest log end offset among the replicas that may be in sync;
+it never moves back while this leader leads, and moves only while the in-sync set (ISR) has at least
+min.insync.replicas members, so that committed records are on that many replicas. The shell reports appends,
 followers' fetches, metadata and the time; each may move the high watermark.
 
-    ISR          as the controller last said. Only the controller changes it; the leader asks (AlterPartition)
-    maximal ISR  the ISR and who was asked to be added: the controller may have agreed already, and elect the
-                 newcomer, so it counts at once (KIP-497). A replica that was asked to go counts until the
-                 controller says that it went: until then it may be elected.
-    joining      a replica outside that keeps up also holds the high watermark back, or it would never reach
+    ISR          the set in the metadata. Only the controller changes it, on the leader's AlterPartition
+    maximal ISR  the ISR and the replica to be added: the controller may have agreed already, and elect the
+                 newcomer, so it counts at once (KIP-497). A replica to be removed counts until the
+                 controller has removed it: until then it may be elected.
+    joining      a replica outside that keeps up holds the high watermark back too, or it would never reach
                  it under load
 
-One update of the ISR is under way at a time. A follower joins when it has caught up to the high watermark and
-to where this leader's epoch began, and its broker is active and has the epoch that fetched. It goes when it
-has not caught up to the log's end for replica.lag.time.max.ms.
+One update of the ISR is under way at a time. A follower may join when it has caught up to the high watermark
+and to the start of this leader's epoch, and its broker is active with the epoch that fetched. It is removed
+when it has not caught up to the log's end for replica.lag.time.max.ms.
 
-A follower's fetch offset counts only after its epochs were compared (`reading.py`): everything below it is
-then the leader's own log, so a replica that is in the maximal ISR holds all that is committed, and any of
+A follower's fetch offset counts only after the epochs were compared (`reading.py`): everything below it is
+then the same as in the leader's log, so a replica in the maximal ISR holds all committed records, and any of
 them may be the next leader.
 
-A new leader begins with the high watermark that it knew as a follower, which may be behind what was told to
-clients. It is settled once the high watermark has reached the start of its epoch; until then it does not say
-where the log ends, and consumers read below its high watermark only.
+A new leader begins with the high watermark that it knew as a follower, which may be behind the one that
+clients have seen. It is settled once the high watermark has reached the start of its epoch; until then it
+does not tell clients the log's end, and consumers read only below its high watermark.
 
-Times are a steady clock's milliseconds.
+Times are milliseconds of a steady clock.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ DEFAULT_LAG_TIME_MAX_MS: Final = 30_000
 _LONG_AGO_MS: Final = -(2**62)
 
 EligibleEpoch = Callable[[int], int | None]
-"""The epoch of an active broker (registered, unfenced, not shutting down); None for any other."""
+"""Gives the epoch of an active broker (registered, unfenced, not shutting down), None for any other."""
 
 
-def nobody_is_eligible(_node_id: int) -> int | None:
+def no_broker_is_eligible(_node_id: int) -> int | None:
     """For leaders that have no followers."""
     return None
 
 
 class InSyncMember(NamedTuple):
-    """A replica of the ISR and its broker's epoch, -1 if it is not known."""
+    """A replica of the ISR and its broker's epoch, -1 if not known."""
 
     node_id: int
     broker_epoch: int
@@ -58,7 +58,7 @@ class InSyncMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InSyncUpdate:
-    """An ISR that the controller is to be asked for, with AlterPartition."""
+    """An ISR to ask the controller for, with AlterPartition."""
 
     leader_epoch: int
     partition_epoch: int
@@ -67,9 +67,10 @@ class InSyncUpdate:
 
 @dataclass(slots=True)
 class FetcherTimes:
-    """When a follower's fetcher last came, for all the partitions that it had nothing new to say of.
+    """The last fetch of a follower's fetcher, for all partitions that the fetch left out as unchanged.
 
-    A fetch that leaves a partition out says that the follower is where it was: at the end, if it was there.
+    A fetch that leaves a partition out says that the follower's position is unchanged: still at the end, if
+    it was there.
     """
 
     last_fetch_ms: int = _LONG_AGO_MS
@@ -77,19 +78,19 @@ class FetcherTimes:
 
 @dataclass(slots=True)
 class FollowerState:
-    """What the leader knows of a follower from its fetches."""
+    """A follower's state as its fetches tell it."""
 
     log_end_offset: int = UNKNOWN_OFFSET
     log_start_offset: int = UNKNOWN_OFFSET
     broker_epoch: int = UNKNOWN_BROKER_EPOCH
     last_caught_up_ms: int = _LONG_AGO_MS
-    """When it last had everything that the leader had at that time."""
+    """The last time at which the follower had all records that the leader had then."""
     last_fetch_ms: int = _LONG_AGO_MS
     leader_end_at_last_fetch: int = UNKNOWN_OFFSET
     fetcher: FetcherTimes | None = None
 
     def caught_up(self, leader_end_offset: int, now_ms: int, lag_time_max_ms: int) -> bool:
-        """Whether it has everything, or had not long ago."""
+        """Whether the follower has all records, or had them not long ago."""
         return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_time_max_ms
 
 
@@ -103,13 +104,13 @@ _GIVE_UP: Final = frozenset(
         ErrorCode.NEW_LEADER_ELECTED,
     }
 )
-"""The partition has changed: the metadata will say how."""
+"""Errors after which the metadata will bring the partition's new state."""
 _REFUSED: Final = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
-"""Nothing has changed: the ISR is what it was."""
+"""Errors that leave the ISR as it was."""
 
 
 class PartitionLeader:
-    """Leader state of one partition for one leader epoch."""
+    """The leader's state of one partition in one leader epoch."""
 
     __slots__ = (
         "_committed_isr",
@@ -140,10 +141,10 @@ class PartitionLeader:
         partition_epoch: int = 0,
         min_insync_replicas: int = 1,
         lag_time_max_ms: int = DEFAULT_LAG_TIME_MAX_MS,
-        eligible: EligibleEpoch = nobody_is_eligible,
+        eligible: EligibleEpoch = no_broker_is_eligible,
         now_ms: int = 0,
     ) -> None:
-        """`replicas`: all of the partition's (the ISR's if it is not given)."""
+        """`replicas` are all of the partition's, by default the ISR's."""
         self.local_id = local_id
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
@@ -160,7 +161,7 @@ class PartitionLeader:
         self._followers: dict[int, FollowerState] = {}
         self._assign(self._committed_isr if replicas is None else replicas)
         for node_id, follower in self._followers.items():
-            if node_id in self._committed_isr:  # it gets the time to show that it follows this leader
+            if node_id in self._committed_isr:  # it gets a full lag time to show that it follows this leader
                 follower.last_caught_up_ms = now_ms
         self._move_high_watermark()
 
@@ -168,17 +169,17 @@ class PartitionLeader:
 
     @property
     def isr(self) -> frozenset[int]:
-        """The in-sync replicas' node ids as the controller last said, the leader's own among them."""
+        """The in-sync replicas' node ids, as the controller set them, with the leader's own."""
         return self._committed_isr
 
     @property
     def maximal_isr(self) -> frozenset[int]:
-        """Everybody whom the controller may hold in sync by now."""
+        """All replicas that may be in the controller's in-sync set by now."""
         return self._maximal_isr
 
     @property
     def update_under_way(self) -> InSyncUpdate | None:
-        """What the controller was asked for and has not answered."""
+        """The update that the controller was asked for and has not answered, or None."""
         return self._update
 
     @property
@@ -188,12 +189,12 @@ class PartitionLeader:
 
     @property
     def settled(self) -> bool:
-        """Whether all that the log had when this leader began is committed (see the module)."""
+        """Whether everything in the log at the start of this leader's epoch is committed (see the module)."""
         return self.high_watermark >= self.epoch_start_offset
 
     @property
     def min_insync_replicas(self) -> int:
-        """How many replicas must be in sync; never more than there are."""
+        """The number of replicas that must be in sync; never more than there are."""
         return min(self._min_insync_replicas, len(self._followers) + 1)
 
     @property
@@ -202,7 +203,7 @@ class PartitionLeader:
         return not self._followers or len(self._committed_isr) >= self.min_insync_replicas
 
     def acknowledgement(self, end_offset: int) -> ErrorCode | None:
-        """What to tell an acks=all producer of what ends at `end_offset`; None: that it has to wait."""
+        """The answer to an acks=all producer whose records end at `end_offset`; None if it has to wait."""
         if self.high_watermark < end_offset:
             return None
         if len(self._maximal_isr) < self.min_insync_replicas:
@@ -210,11 +211,11 @@ class PartitionLeader:
         return ErrorCode.NONE
 
     def follower(self, node_id: int) -> FollowerState | None:
-        """What is known of a follower; None for whoever is none."""
+        """The state of a follower, or None if the node is not a follower."""
         return self._followers.get(node_id)
 
     def low_watermark(self, log_start_offset: int, alive: Callable[[int], bool]) -> int:
-        """Below which offset no replica of an alive broker has records (DeleteRecords, KIP-107)."""
+        """The offset below which no replica on an alive broker has records (DeleteRecords, KIP-107)."""
         for node_id, follower in self._followers.items():
             if follower.log_start_offset < log_start_offset and alive(node_id):
                 log_start_offset = follower.log_start_offset
@@ -236,7 +237,7 @@ class PartitionLeader:
                 and fetcher.last_fetch_ms > follower.last_caught_up_ms
             ):
                 follower.last_caught_up_ms = fetcher.last_fetch_ms
-        if len(self._maximal_isr) == 1:  # else the others are behind
+        if len(self._maximal_isr) == 1:  # otherwise the followers are behind
             self._move_high_watermark()
         return self.high_watermark
 
@@ -251,8 +252,8 @@ class PartitionLeader:
     ) -> InSyncUpdate | None:
         """A follower holds everything below `fetch_offset`; its epochs were compared (see the module).
 
-        Moves the high watermark. Returns an update to ask the controller for. Strangers count nothing.
-        `fetcher` goes on telling of fetches that leave the partition out.
+        Moves the high watermark. Returns an update to ask the controller for, or None. Nodes that are not
+        replicas have no effect. `fetcher` counts later fetches that leave the partition out.
         """
         follower = self._followers.get(node_id)
         if follower is None or broker_epoch < follower.broker_epoch:  # a fetch of an earlier incarnation
@@ -274,10 +275,10 @@ class PartitionLeader:
         return update
 
     def expansion(self) -> InSyncUpdate | None:
-        """An update to ask for if followers may join.
+        """An update to ask for if followers may join, or None.
 
-        Also to be called when brokers became active, and when an update has ended: fetches may say nothing
-        of a follower that has everything.
+        Also to be called when brokers have become active, and when an update has ended: a follower that has
+        all records may send no fetch that names the partition.
         """
         if self._update is not None:
             return None
@@ -292,7 +293,7 @@ class PartitionLeader:
         return self._ask_for(self._maximal_isr)
 
     def on_tick(self, now_ms: int) -> InSyncUpdate | None:
-        """Time has passed, say half of replica.lag.time.max.ms. Returns an update to ask for."""
+        """Time has passed, about half of replica.lag.time.max.ms. Returns an update to ask for, or None."""
         self._now_ms = max(self._now_ms, now_ms)
         self._move_high_watermark()
         update = self.expansion()
@@ -315,7 +316,7 @@ class PartitionLeader:
     # -- the in-sync set ----------------------------------------------------------------------------
 
     def on_metadata(self, *, partition_epoch: int, isr: Iterable[int], replicas: Iterable[int]) -> None:
-        """What the metadata says of the partition in this leader epoch; older news are passed over."""
+        """Take the partition's metadata in this leader epoch; older metadata have no effect."""
         if partition_epoch < self.partition_epoch:
             return
         self._assign(replicas)
@@ -326,15 +327,15 @@ class PartitionLeader:
     def on_update_answered(
         self, update: InSyncUpdate, *, leader_epoch: int, partition_epoch: int, isr: Iterable[int]
     ) -> None:
-        """The controller has agreed, and says what the partition has become."""
+        """The controller has agreed, and answers with the partition's new state."""
         if update is not self._update or leader_epoch != self.leader_epoch:
-            return  # of what was under way the metadata has told, or will tell
+            return  # the metadata has brought the result of this update, or will
         if partition_epoch >= self.partition_epoch:
             self._commit(partition_epoch, frozenset(isr))
             self._move_high_watermark()
 
     def on_update_refused(self, update: InSyncUpdate, code: ErrorCode) -> bool:
-        """The controller has said no. Whether to ask again, after a pause."""
+        """The controller has refused. Whether to ask again, after a pause."""
         if update is not self._update or code in _GIVE_UP:
             return False
         if code in _REFUSED:
@@ -377,7 +378,7 @@ class PartitionLeader:
         return self._update
 
     def _move_high_watermark(self) -> None:
-        """To the smallest end of all that are or may be in sync, or are about to join; never back."""
+        """Advance to the smallest log end of all replicas that may be in sync or are about to join."""
         if not self.has_enough_replicas:
             return
         committed = self.log_end_offset
@@ -395,7 +396,7 @@ class PartitionLeader:
 
 
 def last_stable_offset(high_watermark: int, first_unstable_offset: int | None) -> int:
-    """Up to where read_committed may read (exclusive)."""
+    """The offset up to which read_committed consumers may read (exclusive)."""
     if first_unstable_offset is None or first_unstable_offset > high_watermark:
         return high_watermark
     return first_unstable_offset

@@ -1,10 +1,10 @@
-"""What a replica answers to those who read it: epochs compared, offsets in range, another replica preferred.
+"""Checks of reads from a replica: leader epochs compared, offsets in range, the preferred replica.
 
-Three checks come before a follower's fetch offset counts for anything:
+A follower's fetch offset counts only after three checks:
 
-    the leader epoch it names is this leader's: who follows another leader is told so (KIP-320)
-    its log does not diverge: the epoch of its last record ends in this log at or behind its end. Otherwise it
-    is told the largest epoch not above, and its end, and truncates (KIP-101, KIP-279, KIP-595)
+    the leader epoch in the request is this leader's; otherwise the answer is an error (KIP-320)
+    its log does not diverge: the epoch of its last record ends in this log at or behind its end. Otherwise
+    the answer has the largest epoch not above and its end, and it truncates (KIP-101, KIP-279, KIP-595)
     its offset lies within this log
 """
 
@@ -34,9 +34,9 @@ class ReadableReplica(NamedTuple):
 
 
 def check_leader_epoch(known: int, named: int) -> None:
-    """Whether a request that names a leader epoch (-1: none) means this one.
+    """Check that the leader epoch in a request (-1: none) is this one.
 
-    Raises FencedLeaderEpoch for an older one, UnknownLeaderEpoch for a newer one.
+    Raises FencedLeaderEpoch for an older epoch, UnknownLeaderEpoch for a newer one.
     """
     if named < 0 or named == known:
         return
@@ -46,11 +46,11 @@ def check_leader_epoch(known: int, named: int) -> None:
 
 
 def find_divergence(last_fetched_epoch: int, fetch_offset: int, own: tuple[int, int]) -> EpochEnd | None:
-    """Where the reader's log parts from this one; None if it does not.
+    """The point at which the reader's log diverges from this one; None if it does not.
 
-    `own`: (largest epoch not above `last_fetched_epoch`, its end) of this log, (-1, -1) if there is none.
-    `last_fetched_epoch` -1: the reader has nothing to compare. Raises OffsetOutOfRange if this log knows too
-    little.
+    `own` is (largest epoch not above `last_fetched_epoch`, its end) in this log, (-1, -1) if there is none. A
+    `last_fetched_epoch` of -1 is not compared. Raises OffsetOutOfRange if this log does not reach back far
+    enough.
     """
     if last_fetched_epoch < 0:
         return None
@@ -65,9 +65,10 @@ def find_divergence(last_fetched_epoch: int, fetch_offset: int, own: tuple[int, 
 def preferred_replica(
     rack: str, fetch_offset: int, leader_id: int, leader_rack: str | None, others: Iterable[ReadableReplica]
 ) -> int | None:
-    """Whom a consumer in `rack` should rather read from than from the leader (KIP-392); None for nobody.
+    """The replica that a consumer in `rack` should read from instead of the leader (KIP-392), or None.
 
-    `others` are in sync and alive. Of those in the rack that have the offset, the one with most records.
+    `others` are in sync and alive. The choice is the replica with most records of those in the rack that have
+    the offset.
     """
     if not rack or leader_rack == rack:
         return None

@@ -1,8 +1,8 @@
-"""How fast throttled replicas may be copied: bytes a second over a window of samples, as Kafka's quotas.
+"""The throttle of replication: bytes a second over a window of samples, measured as Kafka's quotas.
 
-Only replicas that a topic names as throttled count, and only those out of sync are ever held back: copying
-a new replica must not disturb the others, and a replica in sync must not fall out for the quota's sake. When
-the rate is over the bound nothing more of throttled partitions is read until it has fallen below.
+Only replicas that a topic names as throttled count, and only those out of sync are held back: copying a new
+replica must not disturb the others, and a replica must not fall out of sync because of the throttle. While
+the rate is over the bound, no throttled partition is read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ALL: Final = "*"
 
 
 class RateWindow:
-    """Bytes a second over the last `samples` windows of `window_ms` each. Times are a steady clock's."""
+    """Bytes a second over the last `samples` windows of `window_ms` each, by a steady clock."""
 
     __slots__ = ("_samples", "_taken", "_window_ms", "bytes_per_second")
 
@@ -31,7 +31,7 @@ class RateWindow:
         return self.bytes_per_second < NO_LIMIT
 
     def record(self, count: int, now_ms: int) -> None:
-        """`count` bytes were copied."""
+        """Count copied bytes."""
         window = now_ms // self._window_ms
         if self._taken and self._taken[-1][0] == window:
             count += self._taken.pop()[1]
@@ -46,7 +46,7 @@ class RateWindow:
         self._drop_old(window)
         if not self._taken:
             return False
-        # The time since the oldest sample began, at least all but one of the windows, as Kafka measures it.
+        # The time since the oldest window began, but at least all windows but one, as Kafka measures it.
         elapsed_ms = max(
             now_ms - self._taken[0][0] * self._window_ms, max(1, self._samples - 1) * self._window_ms
         )
@@ -58,7 +58,7 @@ class RateWindow:
 
 
 def throttled_partitions(setting: Sequence[str], node_id: int) -> frozenset[int] | None:
-    """The partitions that a topic's *.replication.throttled.replicas names for a node; None for all.
+    """The partitions that *.replication.throttled.replicas of a topic names for a node; None means all.
 
     The setting holds "*", or "partition:node" entries.
     """

@@ -1,11 +1,11 @@
-"""Which records a fetch gets: those of the bytes it has read that are available, within its limits.
+"""The records that a ShareFetch acquires: the available ones of those it has read, within its limits.
 
 BATCH_OPTIMIZED (the default) gives whole record batches, so it may give more than `max_records`; RECORD_LIMIT
-(KIP-1206) stops at the number exactly and remembers the rest of the batch as available.
+(KIP-1206) stops at the exact number and keeps the rest of the batch as available.
 
-A record that was delivered often is perhaps a bad one, that makes each of its consumers fail. So that it
-takes few others down with it, records are given in ever smaller numbers once half of the allowed deliveries
-(at least two) have failed, and a record's last delivery is of that record alone.
+A record that was delivered often may be a bad one that makes each of its consumers fail. So that it affects
+few other records, records are given in ever smaller numbers once half of the allowed deliveries (at least
+two) have failed, and a record's last delivery is of that record alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ottla.core.share.share_partition import SharePartition
 from ottla.core.share.state_batches import RecordState
 
 THROTTLE_FROM_DELIVERIES = 2
-"""No record is held back before it has been delivered so often."""
+"""The number of deliveries below which no record is held back."""
 
 
 class AcquireMode(enum.IntEnum):
@@ -32,7 +32,7 @@ class AcquireMode(enum.IntEnum):
 
 
 class FetchedBatch(NamedTuple):
-    """A record batch that was read: its offsets, and what tells whether its transaction was aborted."""
+    """A record batch that was read: its offsets and its producer, which tells aborted transactions."""
 
     base_offset: int
     last_offset: int
@@ -49,7 +49,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class AcquiredRange(NamedTuple):
-    """Offsets that a member holds now, both included, and the how manieth delivery this is."""
+    """Offsets that a member has acquired, both included, and their delivery count with this delivery."""
 
     first_offset: int
     last_offset: int
@@ -58,7 +58,7 @@ class AcquiredRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a member asks for."""
+    """A member's request: its id and limits."""
 
     member_id: str
     max_records: int
@@ -74,9 +74,9 @@ def acquire(
     aborted: Sequence[AbortedTransaction],
     now_ms: int,
 ) -> list[AcquiredRange]:
-    """Give a member what is available of `batches`, which were read from `fetch_offset` on.
+    """Give a member the available records of `batches`, which were read from `fetch_offset` on.
 
-    Records of `aborted` transactions (for groups that read committed ones only) are archived instead.
+    Records of `aborted` transactions (for groups that read committed records only) are archived instead.
     """
     if wanted.max_records <= 0 or not batches or batches[-1].last_offset < partition.start_offset:
         return []
@@ -142,7 +142,9 @@ class _Acquisition:
             partition.fill_gap(self.ranges[-1].last_offset + 1)
 
     def _set_limit(self, fetch_offset: int) -> None:
-        """New records only as far as there may be more in flight; without room, only known ones."""
+        """Limit new records to the number that may still be in flight; without room only records in flight
+        count.
+        """
         partition, wanted = self._partition, self._wanted
         room = partition.settings.max_record_locks - partition.in_flight_count
         self._limit = min(wanted.max_records, room)
@@ -192,7 +194,7 @@ class _Acquisition:
             self._limit = 0
 
     def _take_offsets(self, batch: InFlightBatch) -> int:
-        """Take single records of a divided batch; how many."""
+        """Take single records of a divided batch; return their number."""
         limit = self._partition.settings.delivery_count_limit
         has_last_delivery = limit > THROTTLE_FROM_DELIVERIES
         throttle_from = throttle_limit(limit)
@@ -205,19 +207,19 @@ class _Acquisition:
             if not delivery.is_available:
                 continue
             if has_last_delivery and delivery.delivery_count == limit - 1 and taken:
-                break  # alone, the next time
+                break  # alone, in the next fetch
             if delivery.delivery_count >= throttle_from and throttled_to is None:
                 throttled_to = max(1, size >> (delivery.delivery_count - throttle_from + 1))
             self._take_offset(offset, delivery, first_range)
             taken += 1
             if has_last_delivery and delivery.delivery_count == limit:
-                break  # alone, this time
+                break  # alone, in this fetch
             if taken in (at_most, throttled_to):
                 break
         return taken
 
     def _take_offset(self, offset: int, delivery: Delivery, first_range: int) -> None:
-        """Take one record; in a row with the one before it, if that is of the same batch."""
+        """Take one record; extend the range before it if that is of the same batch."""
         delivery.acquire(self._wanted.member_id, self._partition.lock_deadline(self._now_ms))
         self._count += 1
         if len(self.ranges) > first_range:
@@ -239,9 +241,11 @@ class _Acquisition:
     # -- records that were never in flight ----------------------------------------------------------
 
     def _take_new(self, first: int, last: int) -> None:
-        """Take the offsets from `first` to `last`, up to the end of the record batch where the limit is."""
+        """Take the offsets from `first` to `last`, up to the end of the record batch
+        that reaches the limit.
+        """
         partition, limit = self._partition, self._left
-        # A batch may begin before the start: with records that were deleted, or before the group's first.
+        # A batch may begin before the start offset: with deleted records, or before the group's first.
         first = max(first, partition.start_offset if partition.in_flight else partition.end_offset)
         if limit < last - first + 1:
             end = self._end_of_batch_at(first + limit - 1)
@@ -269,7 +273,7 @@ class _Acquisition:
         self.ranges.append(AcquiredRange(batch.first_offset, batch.last_offset, whole.delivery_count))
 
     def _add_partly(self, first: int, taken_to: int, last: int) -> None:
-        """A batch of which the member gets the beginning; the rest is available."""
+        """Add a batch of which the member gets the beginning; the rest is available."""
         partition = self._partition
         batch = InFlightBatch(first, last, Delivery(RecordState.AVAILABLE, 0))
         partition.in_flight.add(batch)
@@ -289,7 +293,7 @@ class _Acquisition:
         return offset
 
     def _pieces(self, first: int, last: int) -> Iterable[tuple[int, int]]:
-        """The offsets in pieces of at least `batch_size` that begin where record batches do."""
+        """Cut the offsets into pieces of at least `batch_size` that begin where record batches do."""
         if self._wanted.mode is AcquireMode.BATCH_OPTIMIZED and last - first + 1 > self._wanted.batch_size:
             for batch in self._batches:
                 if batch.base_offset > last:
@@ -301,7 +305,7 @@ class _Acquisition:
 
 
 def throttle_limit(delivery_count_limit: int) -> int:
-    """From how many deliveries on records are given in smaller numbers."""
+    """The number of deliveries from which on records are given in smaller numbers."""
     return max(THROTTLE_FROM_DELIVERIES, (delivery_count_limit + 1) // 2)
 
 
@@ -311,7 +315,7 @@ def throttle_limit(delivery_count_limit: int) -> int:
 def aborted_batches(
     batches: Iterable[FetchedBatch], aborted: Iterable[AbortedTransaction]
 ) -> list[FetchedBatch]:
-    """The record batches that belong to aborted transactions; their markers do not."""
+    """The record batches of aborted transactions, without the markers."""
     waiting = [(each.first_offset, each.producer_id) for each in aborted]
     heapq.heapify(waiting)
     producer_ids: set[int] = set()

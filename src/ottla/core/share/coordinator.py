@@ -1,17 +1,18 @@
 """The share coordinator: the state machine of one partition of `__share_group_state` (KIP-932).
 
-Theory of operation. For each share partition it keeps the last state that the leader wrote, so that another
-leader can go on from there. Requests name one share partition (responses.split). As in every coordinator, a
-change is appended, then replayed, then answered; what comes meanwhile for the same share partition waits.
+Theory of operation. For each share partition the coordinator keeps the last state that the leader wrote, so
+that another leader can go on from there. Requests name one share partition (responses.split). As in every
+coordinator, a change is appended, then replayed, then answered; later requests for the same share partition
+wait meanwhile.
 
-Two epochs keep writers of the past out. The state epoch is raised by the group coordinator when it
-initialises the state anew (a reset of offsets); a write with an older one is FENCED_STATE_EPOCH. The leader
-epoch is that of the topic's partition: the read with which a leader begins records it, a write with an older
-one is FENCED_LEADER_EPOCH.
+Two epochs fence outdated writers. The state epoch is raised by the group coordinator when it initialises the
+state anew (a reset of offsets); a write with an older one is FENCED_STATE_EPOCH. The leader epoch is that of
+the topic's partition: the read with which a leader begins records it, and a write with an older one is
+FENCED_LEADER_EPOCH.
 
-A change is a ShareUpdate, or a ShareSnapshot of the whole once there were `updates_per_snapshot` of them.
-Share partitions that are hardly written to get a snapshot by age (a cold one), so that the log before it can
-be deleted: `Prune` says up to where, again and again.
+A change is a ShareUpdate, or a ShareSnapshot of the whole after `updates_per_snapshot` updates. Share
+partitions with few writes (cold ones) get a snapshot by age, so that the log before it can be deleted: from
+time to time a `Prune` says up to which offset.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class ShareCoordinatorSettings:
 
 @dataclass(frozen=True, slots=True)
 class TopicIdsDeleted:
-    """These topics are gone, so the states of their share partitions go too."""
+    """These topics were deleted, so the states of their share partitions are deleted too."""
 
     at: Moment
     topic_ids: frozenset[uuid.UUID]
@@ -97,7 +98,7 @@ class TopicIdsDeleted:
 
 @dataclass(frozen=True, slots=True)
 class Prune:
-    """Nothing before `offset` of the shard's partition is needed: delete those records."""
+    """The records before `offset` of the shard's partition are no longer needed: delete them."""
 
     offset: int
 
@@ -105,23 +106,23 @@ class Prune:
 Event: TypeAlias = RequestReceived | Tick | AppendDone | AppendFailed | TopicIdsDeleted | Loaded | Resigned
 Effect: TypeAlias = Reply | Append | Note | Prune
 PartitionCount = Callable[[uuid.UUID], int]
-"""How many partitions the topic with an id has now; 0 if there is no such topic."""
+"""Gives the number of partitions of the topic with an id; 0 if there is no such topic."""
 
 
 @dataclass(slots=True)
 class StoredState:
-    """A share partition's state with what is known beside it."""
+    """A share partition's state and the coordinator's own facts about it."""
 
     state: ShareState
     leader_epoch: int
-    """The highest ever seen, which fences; so is the next."""
+    """The highest leader epoch ever seen, which fences; the state epoch below is the highest too."""
     state_epoch: int
     update_count: int = 0
-    """Updates since a snapshot was written because there were many."""
+    """The number of updates since the last snapshot that was written because of their number."""
 
 
 class ShareCoordinatorShard:
-    """One partition's share states. Single-threaded; `step` is the only way in once it is loaded."""
+    """One partition's share states. Single-threaded; once it is loaded, all events go through `step`."""
 
     def __init__(self, settings: ShareCoordinatorSettings, partition_count: PartitionCount) -> None:
         self._settings = settings
@@ -134,22 +135,22 @@ class ShareCoordinatorShard:
 
     @property
     def states(self) -> dict[SharePartitionKey, ShareState]:
-        """What the log says."""
+        """The states in the log."""
         return {key: stored.state for key, stored in self._stored.items()}
 
     def next_wake_ms(self) -> int | None:
-        """When to send a `Tick`, at the latest; None when nothing is due ever."""
+        """The time of the next `Tick` at the latest; None if nothing is due."""
         return self._outbox.timers.next_wake_ms()
 
     def replay(self, record: CoordinatorRecord, _: ProducerStamp | None = None) -> None:
-        """Take over one record of the log, in the log's order."""
+        """Apply one record of the log, in the log's order."""
         self._replay(record, record.offset)
 
     def replay_transaction_end(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
-        """Nobody writes to this topic in transactions."""
+        """This topic has no transactions."""
 
     def step(self, event: Event) -> list[Effect]:
-        """Decide what follows from one event."""
+        """Handle one event; return the effects."""
         self._outbox.now = event.at
         match event:
             case RequestReceived():
@@ -178,7 +179,7 @@ class ShareCoordinatorShard:
 
     def _handle(self, event: RequestReceived, request: StateRequest) -> None:
         if not self._outbox.is_open(event.request_id):
-            return  # it waited for its turn, and was answered meanwhile
+            return  # it was answered while it waited for its turn
         key = key_of(request)
         stored = self._stored.get(key)
         match request:
@@ -305,7 +306,7 @@ class ShareCoordinatorShard:
         return None
 
     def _changed(self, key: SharePartitionKey, stored: StoredState, change: ShareState) -> CoordinatorRecord:
-        """The record of a change to a state: an update, or a snapshot when there have been many."""
+        """The record of a change to a state: an update, or a snapshot after many updates."""
         state = stored.state
         if stored.update_count < self._settings.updates_per_snapshot:
             return update_record(
@@ -384,7 +385,7 @@ class ShareCoordinatorShard:
         if stored.update_count >= self._settings.updates_per_snapshot:
             stored.update_count = 0
 
-    # Unattended work
+    # Background work
 
     def _run_timers(self) -> None:
         outbox = self._outbox
@@ -404,7 +405,7 @@ class ShareCoordinatorShard:
                     raise AssertionError(f"unknown timer {timer}")
 
     def _snapshot_cold(self) -> None:
-        """Write a snapshot of what has had none for long; nothing if that is all there is, and was done."""
+        """Write snapshots of the cold share partitions, unless all states already are such snapshots."""
         if all(
             stored.state.create_timestamp_ms != stored.state.write_timestamp_ms
             for stored in self._stored.values()
@@ -425,7 +426,7 @@ class ShareCoordinatorShard:
             snapshot_epoch=stored.state.snapshot_epoch + 1,
             write_timestamp_ms=self._outbox.now.wall_ms,
         )
-        self._append_unattended(key, snapshot_record(key, state))
+        self._append_in_background(key, snapshot_record(key, state))
 
     def _topics_deleted(self, topic_ids: Iterable[uuid.UUID]) -> None:
         gone = frozenset(topic_ids)
@@ -435,16 +436,16 @@ class ShareCoordinatorShard:
 
     def _forget(self, key: SharePartitionKey) -> None:
         if key in self._stored:
-            self._append_unattended(key, tombstone_record(key))
+            self._append_in_background(key, tombstone_record(key))
 
-    def _append_unattended(self, key: SharePartitionKey, record: CoordinatorRecord) -> None:
-        """Append something nobody waits for; if it fails, the next time decides anew."""
+    def _append_in_background(self, key: SharePartitionKey, record: CoordinatorRecord) -> None:
+        """Append a record that no request waits for; if that fails, the next tick decides anew."""
         self._turns.append(key.coordinator_key, (record,), lambda: None, lambda error: None)
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why a request is refused."""
+    """Carries the error of a refused request."""
 
     error: ErrorCode
     message: str | None = None

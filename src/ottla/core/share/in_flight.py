@@ -1,9 +1,9 @@
 """The records between a share partition's start and end: their delivery states, by batch or by offset.
 
-A batch is what was given to one member in one piece; while all of its records are treated alike it has one
-`Delivery`, and from the first difference on one for each offset (gaps of the log included).
+A batch holds the offsets that one member got in one piece; while all of its records have the same state it
+has one `Delivery`, and from the first difference on one for each offset (gaps of the log included).
 
-A change that has to be persisted is made at once and remembered with what was before, until its write has
+A change that has to be persisted is made at once and remembered with the state before it, until its write has
 ended (`end`): meanwhile the record can be neither acquired nor acknowledged.
 """
 
@@ -20,7 +20,7 @@ NOBODY = ""
 
 @dataclass(slots=True)
 class Delivery:
-    """How one record, or a batch of records treated alike, is being delivered.
+    """The delivery state of one record, or of a batch of records with the same state.
 
     `member_id` holds it while it is ACQUIRED, until `lock_deadline_ms` (steady clock).
     """
@@ -30,18 +30,18 @@ class Delivery:
     member_id: str = NOBODY
     lock_deadline_ms: int | None = None
     before: tuple[RecordState, str] | None = None
-    """State and member before a change whose write has not ended."""
+    """State and member before the change whose write has not ended."""
     is_settled: bool = False
-    """Archived whatever becomes of a write under way."""
+    """Whether the record stays archived, however a write under way ends."""
 
     @property
     def is_available(self) -> bool:
-        """Whether it may be acquired."""
+        """Whether the record may be acquired."""
         return self.state is RecordState.AVAILABLE and self.before is None
 
     @property
     def is_done(self) -> bool:
-        """Whether it will never be delivered again, for certain."""
+        """Whether the record will certainly never be delivered again."""
         return self.state.is_terminal and self.before is None
 
     def acquire(self, member_id: str, deadline_ms: int) -> None:
@@ -52,34 +52,36 @@ class Delivery:
         self.lock_deadline_ms = deadline_ms
 
     def let_go(self, state: RecordState, delivery_count_limit: int) -> None:
-        """ACQUIRED no more; available again only if it may be delivered once more."""
+        """End the acquisition in this state; a record without deliveries left is archived instead of
+        available.
+        """
         assert self.state is RecordState.ACQUIRED and self.before is None
         exhausted = state is RecordState.AVAILABLE and self.delivery_count >= delivery_count_limit
         self.state = RecordState.ARCHIVED if exhausted else state
         self.member_id = NOBODY
 
     def begin(self, state: RecordState, delivery_count_limit: int) -> None:
-        """`let_go`, to be confirmed or taken back by `end`."""
+        """`let_go`, to be confirmed or reverted by `end`."""
         before = (self.state, self.member_id)
         self.let_go(state, delivery_count_limit)
         self.before = before
 
     def end(self, *, committed: bool, now_ms: int, delivery_count_limit: int) -> None:
-        """The write of what `begin` changed has ended."""
+        """The write of the change that `begin` made has ended."""
         if self.before is None:
-            return  # settled, or divided by offsets, meanwhile
+            return  # ended or divided by offsets meanwhile
         state, member_id = self.before
         self.before = None
         if not committed and not self.is_settled:
             self.state, self.member_id = state, member_id
             if self.lock_deadline_ms is None or self.lock_deadline_ms > now_ms:
                 return
-            # Its time ran out during the write, when it could not be let go.
+            # The lock expired during the write, when it could not be released.
             self.let_go(RecordState.AVAILABLE, delivery_count_limit)
         self.lock_deadline_ms = None
 
     def archive(self) -> None:
-        """Never deliver it again, without asking anybody: the log does not have it any more."""
+        """Never deliver the record again, without a write: the log no longer has it."""
         self.state = RecordState.ARCHIVED
         self.member_id = NOBODY
         self.lock_deadline_ms = None
@@ -96,7 +98,7 @@ class InFlightBatch:
     by_offset: list[Delivery] | None = None
 
     def divide(self) -> list[Delivery]:
-        """Have a delivery for each offset from now on."""
+        """Make a delivery for each offset."""
         if self.by_offset is None:
             assert self.whole is not None
             whole, self.whole = self.whole, None
@@ -131,12 +133,12 @@ class InFlightBatch:
         return first_offset <= self.first_offset and self.last_offset <= last_offset
 
     def is_cut_by(self, offset: int) -> bool:
-        """Whether part of the batch lies before `offset` and part of it does not."""
+        """Whether `offset` lies inside the batch, after its first offset."""
         return self.first_offset < offset <= self.last_offset
 
 
 class InFlightBatches:
-    """Batches in the order of their offsets, none over another."""
+    """Batches in the order of their offsets; none overlap."""
 
     __slots__ = ("_batches",)
 
@@ -169,7 +171,7 @@ class InFlightBatches:
         return self._batches[index - 1] if index else None
 
     def between(self, first_offset: int, last_offset: int) -> list[InFlightBatch]:
-        """The batches that begin from `first_offset` to `last_offset`, both included."""
+        """The batches whose first offset is from `first_offset` to `last_offset`, both included."""
         return self._batches[self._index_after(first_offset - 1) : self._index_after(last_offset)]
 
     def overlapping(self, first_offset: int, last_offset: int) -> list[InFlightBatch]:

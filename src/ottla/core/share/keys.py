@@ -1,4 +1,4 @@
-"""A group's share of a partition, and the name by which its coordinator is found."""
+"""The key of a share partition, and the name by which its coordinator is found."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ class SharePartitionKey(NamedTuple):
 
     @property
     def coordinator_key(self) -> str:
-        """What FindCoordinator asks for: "group:topic id:partition", the id in Kafka's base 64."""
+        """The key that FindCoordinator names: "group:topic id:partition", the id in Kafka's base 64."""
         text = base64.urlsafe_b64encode(self.topic_id.bytes).rstrip(b"=").decode("ascii")
         return f"{self.group_id}:{text}:{self.partition}"

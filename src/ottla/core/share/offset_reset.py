@@ -1,4 +1,4 @@
-"""Where a share group begins on a partition that it has not read yet: share.auto.offset.reset (KIP-932)."""
+"""The start offset of a share group on a partition new to it: share.auto.offset.reset (KIP-932)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _DURATION = re.compile(r"\+?P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d
 
 
 def reset_timestamp_ms(strategy: str, now_ms: int) -> int | None:
-    """The time whose first later record is the start; None for "latest" and "earliest".
+    """The time whose first record from then on is the start; None for "latest" and "earliest".
 
-    Raises ValueError for what is no strategy.
+    Raises ValueError for an unknown strategy.
     """
     if strategy in (LATEST, EARLIEST):
         return None
@@ -24,7 +24,7 @@ def reset_timestamp_ms(strategy: str, now_ms: int) -> int | None:
 
 
 def duration_ms(text: str) -> int:
-    """An ISO 8601 duration of days, hours, minutes and seconds, not negative. Raises ValueError."""
+    """Parse an ISO 8601 duration of days, hours, minutes and seconds, not negative. Raises ValueError."""
     match = _DURATION.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is no ISO 8601 duration")

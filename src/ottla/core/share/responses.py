@@ -1,7 +1,7 @@
 """Requests to the share coordinator with one partition each, and their answers.
 
-A shard takes requests that name exactly one share partition (`split` makes them); so the answers name one
-too, and `merge` puts those of a whole request together.
+A shard takes requests that name exactly one share partition (`split` makes them), so its answers name one
+too, and `merge` combines those of a whole request.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ StateRequest: TypeAlias = (
     | ReadShareGroupStateSummaryRequest
 )
 
-#: request -> the parts of a request (topic), of an answer (message, topic, partition)
+#: request -> the classes of its topics, and of its answer (message, topic, partition)
 _SHAPES: dict[type[Message], tuple[Any, Any, Any, Any]] = {
     InitializeShareGroupStateRequest: (
         initialize_share_group_state_request.InitializeStateData,
@@ -85,13 +85,15 @@ _SHAPES: dict[type[Message], tuple[Any, Any, Any, Any]] = {
 
 
 def key_of(request: StateRequest) -> SharePartitionKey:
-    """The share partition that a request of one partition is about."""
+    """The share partition that a request names."""
     topic = request.topics[0]
     return SharePartitionKey(request.group_id, topic.topic_id, topic.partitions[0].partition)
 
 
 def split(request: StateRequest) -> Iterator[tuple[SharePartitionKey, StateRequest]]:
-    """A request for each partition that `request` names; of one that is named twice only the last."""
+    """A request for each partition that `request` names; of a partition that is named twice only the last
+    counts.
+    """
     topic_class = _SHAPES[type(request)][0]
     found: dict[SharePartitionKey, StateRequest] = {}
     for topic in request.topics:
@@ -105,7 +107,7 @@ def split(request: StateRequest) -> Iterator[tuple[SharePartitionKey, StateReque
 
 
 def join(parts: Sequence[StateRequest]) -> StateRequest:
-    """One request for requests of one API and group; the other way of `split`."""
+    """Combine requests of one API and group into one request, the inverse of `split`."""
     topic_class = _SHAPES[type(parts[0])][0]
     topics: dict[uuid.UUID, Any] = {}
     for part in parts:
@@ -116,7 +118,7 @@ def join(parts: Sequence[StateRequest]) -> StateRequest:
 
 
 def split_answer(request: StateRequest, answer: Message) -> dict[SharePartitionKey, Message]:
-    """The answer to `request` as answers of one partition each, of those that it names."""
+    """The answer to `request`, split into an answer for each partition that it names."""
     _, response_class, topic_class, _ = _SHAPES[type(request)]
     return {
         SharePartitionKey(request.group_id, topic.topic_id, each.partition): response_class(
@@ -128,7 +130,7 @@ def split_answer(request: StateRequest, answer: Message) -> dict[SharePartitionK
 
 
 def merge(request: StateRequest, answers: Iterable[Message]) -> Message:
-    """The answer to `request` out of those to its parts, topic by topic."""
+    """The answer to `request`, combined from the answers to its parts, topic by topic."""
     _, response_class, topic_class, _ = _SHAPES[type(request)]
     topics: dict[uuid.UUID, Any] = {}
     for answer in answers:
@@ -142,12 +144,12 @@ def merge(request: StateRequest, answers: Iterable[Message]) -> Message:
 
 
 def error_of(answer: Message) -> ErrorCode:
-    """The error in the answer to a request of one partition."""
+    """The error in the answer to a request for one partition."""
     return ErrorCode(answer.results[0].partitions[0].error_code)  # type: ignore[attr-defined]
 
 
 def result(request: StateRequest, **fields: Any) -> Message:
-    """The answer to a request of one partition, whose other fields (none for most APIs) are `fields`."""
+    """The answer to a request for one partition, with `fields` as its other fields."""
     _, response_class, topic_class, partition_class = _SHAPES[type(request)]
     key = key_of(request)
     answer = partition_class(partition=key.partition, **fields)
@@ -156,7 +158,7 @@ def result(request: StateRequest, **fields: Any) -> Message:
 
 
 def refusal(request: Message, error: ErrorCode, message: str | None = None) -> Message:
-    """Every partition of a request refused with `error`."""
+    """An answer that refuses every partition of a request with `error`."""
     _, response_class, topic_class, partition_class = _SHAPES[type(request)]
     text = error.message if message is None else message
     response: Message = response_class(
@@ -175,7 +177,7 @@ def refusal(request: Message, error: ErrorCode, message: str | None = None) -> M
 
 
 def state_result(request: ReadShareGroupStateRequest, state: ShareState) -> Message:
-    """What a share partition's leader is told."""
+    """The answer to a share partition's leader that reads its state."""
     return result(
         request,
         state_epoch=state.state_epoch,
@@ -190,7 +192,7 @@ def state_result(request: ReadShareGroupStateRequest, state: ShareState) -> Mess
 
 
 def summary_result(request: ReadShareGroupStateSummaryRequest, state: ShareState | None) -> Message:
-    """Epochs, start offset and count of a share partition; start offset -1 for one without state."""
+    """The answer with a share partition's epochs, start offset and count; start offset -1 without state."""
     if state is None:
         return result(request, start_offset=-1, delivery_complete_count=-1)
     return result(

@@ -1,14 +1,16 @@
-"""Share sessions: which partitions a member of a share group fetches here (KIP-932).
+"""Share sessions: the partitions that a member of a share group fetches from this broker (KIP-932).
 
-Theory of operation. A session is known by its group and member; a request carries the epoch it expects:
+Theory of operation. A session is identified by its group and member; a request carries the epoch that it
+expects:
 
     epoch 0      a new session in place of any old one (whose records the member holds until they time out)
     epoch n > 0  the session's next request: names the partitions to add, and those to forget
-    epoch -1     the session's last request: what the member still holds is released
+    epoch -1     the session's last request: the records that the member still holds are released
 
-A response within a session names the partitions with records, an error, or that were just added. Sessions
-are never evicted: with `max_sessions` of them, no other member can fetch. A session belongs to the connection
-that began it and ends with it; a later session of the same connection takes its place there.
+A response within a session names the partitions that have records or an error, or were just added. Sessions
+are never evicted: when there are `max_sessions` of them, no other member can fetch. A session belongs to the
+connection that began it and ends with it; a later session of the same connection replaces it as the
+connection's session.
 """
 
 from __future__ import annotations
@@ -46,10 +48,10 @@ class ShareSession:
     epoch: int
     connection: Hashable
     partitions: dict[TopicPartition, bool] = field(default_factory=dict)
-    """Each with whether the next response must name it."""
+    """The partitions, each with whether the next response must name it."""
 
     def advance(self) -> None:
-        """Expect the next epoch; wraps to 1, for 0 asks for a new session."""
+        """Expect the next epoch; it wraps to 1, because 0 asks for a new session."""
         self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
 
     def must_name(self, partition: TopicPartition, *, has_records: bool, has_error: bool) -> bool:
@@ -76,7 +78,7 @@ class ShareSessions:
         return self._sessions.get(key)
 
     def has_members(self, group_id: str) -> bool:
-        """Whether anybody of the group has a session here."""
+        """Whether a member of the group has a session here."""
         return self._members[group_id] > 0
 
     def begin(
@@ -87,7 +89,9 @@ class ShareSessions:
         *,
         acknowledges: bool,
     ) -> ShareSession:
-        """Epoch 0. Raises InvalidRequest for one that acknowledges, or ShareSessionLimitReached."""
+        """Begin a session (epoch 0). Raises InvalidRequest if the request acknowledges, or
+        ShareSessionLimitReached.
+        """
         if acknowledges:
             raise InvalidRequest("A session's first request has nothing to acknowledge.")
         self.end(key)
@@ -106,7 +110,7 @@ class ShareSessions:
         partitions: Iterable[TopicPartition],
         forgotten: Iterable[TopicPartition],
     ) -> ShareSession:
-        """A fetch with epoch n. Raises ShareSessionNotFound or InvalidShareSessionEpoch."""
+        """Take a fetch within a session. Raises ShareSessionNotFound or InvalidShareSessionEpoch."""
         session = self._expect(key, epoch)
         for partition in partitions:
             session.partitions.setdefault(partition, True)
@@ -116,7 +120,7 @@ class ShareSessions:
         return session
 
     def acknowledge(self, key: SessionKey, epoch: int) -> None:
-        """A ShareAcknowledge. Raises ShareSessionNotFound or InvalidShareSessionEpoch."""
+        """Take a ShareAcknowledge. Raises ShareSessionNotFound or InvalidShareSessionEpoch."""
         if epoch == INITIAL_EPOCH:
             raise InvalidShareSessionEpoch("An acknowledgement cannot begin a session.")
         if epoch == FINAL_EPOCH:
@@ -125,12 +129,12 @@ class ShareSessions:
             self._expect(key, epoch).advance()
 
     def check(self, key: SessionKey) -> None:
-        """Raises ShareSessionNotFound if there is no such session."""
+        """Raise ShareSessionNotFound if there is no such session."""
         if key not in self._sessions:
             raise ShareSessionNotFound()
 
     def end(self, key: SessionKey) -> list[TopicPartition] | None:
-        """Forget a session; its partitions, or None if there was none."""
+        """Forget a session; return its partitions, or None if there was none."""
         session = self._sessions.pop(key, None)
         if session is None:
             return None
@@ -140,9 +144,9 @@ class ShareSessions:
         return list(session.partitions)
 
     def connection_closed(self, connection: Hashable) -> ShareSession | None:
-        """The session of a connection that is gone; it is still there, for the caller to end.
+        """The session of a closed connection, which the caller has to end.
 
-        None if there is none, or if the member has begun another over another connection.
+        None if there is none, or if the member has begun another session over another connection.
         """
         key = self._by_connection.pop(connection, None)
         session = self._sessions.get(key) if key is not None else None

@@ -1,18 +1,19 @@
-"""A share partition's leader: which records are delivered to whom, and what becomes of them (KIP-932).
+"""A share partition's leader: deliveries to members, acknowledgements, time limits, persistence (KIP-932).
 
 Theory of operation. Records from `start_offset` to `end_offset` are in flight. Each is AVAILABLE, ACQUIRED by
 a member until its lock times out, ACKNOWLEDGED or ARCHIVED (rejected, delivered too often, or gone from the
-log). The start moves over those that are done, the end with each fetch; between them are at most
+log). The start moves past the records that are done, the end moves with each fetch; between them are at most
 `max_record_locks` records. A record is with one member at a time.
 
-Acquiring is not persisted: after a crash what was acquired is available again. Everything else is:
-acknowledge, release and expiry make a `Write` that the shell gives to the share coordinator and reports back.
-Until then an acknowledged record is neither available nor done; if the write fails it is as it was before. So
-a member that was told of success has it on disk, and one that was not still holds the record, or it will be
-delivered again. The writes of a share partition must end in the order in which they were made.
+An acquisition is not persisted: after a crash the acquired records are available again. All other changes
+are: acknowledgement, release and expiry make a `Write`, which the shell sends to the share coordinator and
+whose end it reports. Until then an acknowledged record is neither available nor done; if the write fails it
+is as it was before. So a member that was answered with success has its acknowledgement on disk, and one that
+was not still holds the record, or it will be delivered again. The writes of a share partition must end in the
+order in which they were made.
 
-State that was loaded may have gaps: offsets that nobody acknowledged between others that somebody did. They
-are filled by fetches from the start on; until the last is filled the start does not pass the first of them.
+A state that was loaded may have gaps: offsets without an acknowledgement between acknowledged ones. They are
+filled by fetches from the start on; until the last is filled the start does not pass the first of them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ottla.core.share.state_batches import RecordState, StateBatch, combine
 from ottla.protocol.errors import InvalidRecordState, InvalidRequest
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
-"""Acknowledge types. A gap is an offset at which the member found no record."""
+"""The acknowledgement types. A gap is an offset at which the member found no record."""
 
 STATE_AFTER = {
     GAP: RecordState.ARCHIVED,
@@ -37,7 +38,7 @@ STATE_AFTER = {
 
 @dataclass(frozen=True, slots=True)
 class SharePartitionSettings:
-    """The group's settings of its deliveries, or the broker's."""
+    """The delivery settings of the group, or else of the broker."""
 
     lock_duration_ms: int = 30_000  # group.share.record.lock.duration.ms
     delivery_count_limit: int = 5  # group.share.delivery.count.limit
@@ -47,7 +48,7 @@ class SharePartitionSettings:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """What a member says of a range of offsets: one type for all, or one for each."""
+    """A member's acknowledgement of a range of offsets: one type for all, or one for each."""
 
     first_offset: int
     last_offset: int
@@ -69,19 +70,19 @@ class SharePartition:
         self.settings = settings
         self.start_offset = 0
         self.end_offset = 0
-        """The last offset in flight; the next to fetch when none is."""
+        """The last offset in flight; if none is, the next offset to fetch."""
         self.in_flight = InFlightBatches()
         self.may_look_back = False
-        """Whether something before the end may be available: if not, the next fetch needn't look for it."""
+        """Whether a record before the end may be available; if not, the next fetch begins after the end."""
         self._gap_start = 0
         self._gap_end: int | None = None
-        """The end offset as it was loaded; the gaps before it count while it stays there."""
+        """The end offset of the loaded state; the loaded gaps count until the end moves."""
         self._wake_ms: int | None = None
 
     # -- loading ------------------------------------------------------------------------------------
 
     def load(self, start_offset: int, batches: Iterable[StateBatch]) -> None:
-        """Begin with what the coordinator has kept."""
+        """Begin with the state that the coordinator has kept."""
         self.start_offset = self.end_offset = start_offset
         gap_start = None
         next_offset = start_offset
@@ -91,7 +92,7 @@ class SharePartition:
             next_offset = batch.last_offset + 1
             state = RecordState(batch.delivery_state)
             if not state.is_terminal:
-                state = RecordState.AVAILABLE  # nobody holds anything yet
+                state = RecordState.AVAILABLE  # no member has acquired a record yet
             self.in_flight.add(
                 InFlightBatch(batch.first_offset, batch.last_offset, Delivery(state, batch.delivery_count))
             )
@@ -102,25 +103,25 @@ class SharePartition:
                 self._gap_start, self._gap_end = gap_start, self.end_offset
             self._advance_start()
 
-    # -- where to fetch -----------------------------------------------------------------------------
+    # -- the fetch offset ---------------------------------------------------------------------------
 
     @property
     def gap_start(self) -> int | None:
-        """The first offset of the gaps that were loaded; None when all are filled."""
+        """The first offset of the loaded gaps; None when all are filled."""
         return self._gap_start if self._gap_end is not None and self._gap_end == self.end_offset else None
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing from the start on is in flight."""
+        """Whether no record is in flight."""
         return not self.in_flight or self.start_offset > self.in_flight.last.last_offset
 
     @property
     def in_flight_count(self) -> int:
-        """How many offsets are in flight."""
+        """The number of offsets in flight."""
         return self.end_offset - self.start_offset + 1 if self.in_flight else 0
 
     def can_acquire(self) -> bool:
-        """Whether a fetch could get records: released ones, or new ones within the limit."""
+        """Whether a fetch could acquire records: released ones, or new ones within the limit."""
         if self.next_fetch_offset() != self.end_offset + 1:
             return True
         return self.in_flight_count < self.settings.max_record_locks
@@ -150,7 +151,7 @@ class SharePartition:
         return None
 
     def fill_gap(self, next_offset: int) -> None:
-        """Everything before `next_offset` has been fetched."""
+        """Note that everything before `next_offset` has been fetched."""
         if self._gap_end is None:
             return
         if self._gap_end == self.end_offset and next_offset <= self._gap_end:
@@ -158,10 +159,10 @@ class SharePartition:
         else:
             self._gap_end = None
 
-    # -- acknowledging ------------------------------------------------------------------------------
+    # -- acknowledgements ---------------------------------------------------------------------------
 
     def acknowledge(self, member_id: str, acknowledgements: Iterable[Acknowledgement], now_ms: int) -> Write:
-        """Take what a member says of records that it holds.
+        """Take a member's acknowledgements of records that it holds.
 
         Raises InvalidRecordState or InvalidRequest; then nothing has changed, but for renewed locks.
         """
@@ -223,10 +224,10 @@ class SharePartition:
             raise InvalidRequest(f"There is no acknowledge type {kind}.")
         self._begin(first, last, delivery, state, write)
 
-    # -- letting go ---------------------------------------------------------------------------------
+    # -- release and expiry -------------------------------------------------------------------------
 
     def release(self, member_id: str) -> Write:
-        """A member is gone: everything that it holds is available again."""
+        """A member has left: make all the records that it holds available again."""
         write = Write()
         for batch in self.in_flight:
             whole = batch.whole
@@ -240,7 +241,7 @@ class SharePartition:
         return write
 
     def expire(self, now_ms: int) -> Write:
-        """Let go of what was held for too long; in force at once, whatever becomes of the write."""
+        """Release the records whose lock has expired; at once, however the write ends."""
         write = Write()
         self._wake_ms = None
         for batch in self.in_flight:
@@ -260,11 +261,11 @@ class SharePartition:
         return write
 
     def next_wake_ms(self) -> int | None:
-        """When to call `expire`, at the latest; None while nobody holds anything."""
+        """The time of the next `expire` at the latest; None while no record is acquired."""
         return self._wake_ms
 
     def lock_deadline(self, now_ms: int) -> int:
-        """Until when a record acquired or renewed now is held."""
+        """The deadline of a lock that is acquired or renewed now."""
         deadline_ms = now_ms + self.settings.lock_duration_ms
         self._wake_by(deadline_ms)
         return deadline_ms
@@ -273,11 +274,13 @@ class SharePartition:
         if self._wake_ms is None or deadline_ms < self._wake_ms:
             self._wake_ms = deadline_ms
 
-    # -- persisting ---------------------------------------------------------------------------------
+    # -- persistence --------------------------------------------------------------------------------
 
     @property
     def delivery_complete_count(self) -> int:
-        """How many records from the start on need no delivery any more, as it is written with a change."""
+        """The number of records from the start on that need no delivery any more, as
+        written with a change.
+        """
         count = 0
         for batch in self.in_flight:
             for first, last, delivery in batch.deliveries():
@@ -286,7 +289,7 @@ class SharePartition:
         return count
 
     def write_ended(self, write: Write, *, committed: bool, now_ms: int) -> bool:
-        """A change is durable, or was refused. Whether waiting fetches may get something now."""
+        """A change is durable, or was refused. Whether waiting fetches may get records now."""
         if not committed:
             return self._take_back(write, now_ms)
         freed = False
@@ -314,7 +317,7 @@ class SharePartition:
         write.batches.append(_state_batch(first, last, delivery))
 
     def _advance_start(self) -> bool:
-        """Move the start over what is done; whether it moved."""
+        """Move the start past the records that are done. Whether it moved."""
         done_to = self._done_to()
         if done_to < self.start_offset:
             return False
@@ -330,7 +333,7 @@ class SharePartition:
         return True
 
     def _done_to(self) -> int:
-        """The last offset up to which everything from the start on is done; -1 if the first is not."""
+        """The last offset up to which everything from the start on is done; -1 if the first offset is not."""
         done_to = -1
         for batch in self.in_flight:
             if self.gap_start is not None and batch.last_offset >= self.gap_start:
@@ -344,7 +347,7 @@ class SharePartition:
     # -- the log ------------------------------------------------------------------------------------
 
     def log_start_moved(self, log_start_offset: int) -> None:
-        """Records before `log_start_offset` are gone (retention, DeleteRecords)."""
+        """The records before `log_start_offset` are gone (retention, DeleteRecords)."""
         if log_start_offset <= self.start_offset:
             return
         if not self.in_flight:
@@ -353,12 +356,12 @@ class SharePartition:
         if self.archive(self.start_offset, log_start_offset - 1, RecordState.AVAILABLE):
             self.may_look_back = True
         if self._gap_start < log_start_offset:
-            self.fill_gap(log_start_offset)  # a gap before the start would be looked for again and again
+            self.fill_gap(log_start_offset)  # a gap before the start would be searched for again and again
         self.start_offset = log_start_offset
         self.end_offset = max(self.end_offset, log_start_offset)
 
     def compacted_away(self, first_offset: int, last_offset: int) -> None:
-        """A fetch from `first_offset` on found nothing there: what was thought available is gone.
+        """A fetch from `first_offset` on found no records in this range, so they are archived.
 
         The start moves on at once: offsets without records must not use up the limit of those in flight.
         """
@@ -371,7 +374,7 @@ class SharePartition:
         self._advance_start()
 
     def archive(self, first_offset: int, last_offset: int, state: RecordState) -> bool:
-        """Archive these offsets for good, as far as they are in `state`; whether any was."""
+        """Archive the offsets that are in `state` for good. Whether there were any."""
         archived = False
         for batch in self.in_flight.overlapping(first_offset, last_offset):
             if batch.whole is not None:

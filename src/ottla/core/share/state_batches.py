@@ -1,8 +1,8 @@
-"""Delivery states of ranges of offsets, and how later ones go over earlier ones.
+"""Delivery states of ranges of offsets, and their combination with later ones.
 
-Where two batches speak of the same offset, the higher delivery count counts, and at the same count the
-higher state: deliveries only ever move on, so no order of arrival has to be kept. Neighbours that say the
-same become one batch, and what lies below the start offset is left out.
+If two batches have the same offset, the higher delivery count wins, and at the same count the higher state:
+deliveries only move on, so the order of arrival does not matter. Neighbours with equal state and count become
+one batch, and offsets below the start offset are left out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class RecordState(enum.IntEnum):
 
 
 class StateBatch(NamedTuple):
-    """The offsets from `first_offset` to `last_offset`, both included, are in one state."""
+    """The state of the offsets from `first_offset` to `last_offset`, both included."""
 
     first_offset: int
     last_offset: int
@@ -42,9 +42,9 @@ class StateBatch(NamedTuple):
 def combine(
     so_far: Iterable[StateBatch], newer: Iterable[StateBatch], start_offset: int
 ) -> tuple[StateBatch, ...]:
-    """All batches as one list in the order of offsets, none over another; from `start_offset`, if not -1.
+    """All batches as one list in the order of offsets, without overlaps; from `start_offset`, if not -1.
 
-    Batches whose end lies before their beginning say nothing and are left out.
+    Batches whose end lies before their beginning are left out.
     """
     waiting = [
         StateBatch(max(batch.first_offset, start_offset), *batch[1:])
@@ -59,7 +59,7 @@ def combine(
         if not combined or combined[-1].last_offset < batch.first_offset:
             _add(combined, batch)
             continue
-        # `batch` begins within the last one: the stronger of the two has the offsets that both name.
+        # `batch` begins within the last one: the stronger of the two gets the offsets that both have.
         last = combined[-1]
         if _rank(batch) <= _rank(last):
             if batch.last_offset > last.last_offset:

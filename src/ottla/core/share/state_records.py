@@ -1,7 +1,7 @@
 """A share partition's durable state, and the records of `__share_group_state` that hold it.
 
-A ShareSnapshot is the whole state, a ShareUpdate what has changed since the snapshot with the same snapshot
-epoch; a snapshot's tombstone deletes the state. An update whose start offset is -1 leaves it as it was.
+A ShareSnapshot is the whole state, a ShareUpdate the changes since the snapshot with the same snapshot epoch;
+a snapshot's tombstone deletes the state. An update whose start offset is -1 does not change it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ UNKNOWN_COUNT = -1
 
 @dataclass(frozen=True, slots=True)
 class ShareState:
-    """The state of a share partition, as far as the log tells.
+    """The state of a share partition, as in the log.
 
-    `delivery_complete_count`: how many records from the start offset on need no delivery any more; -1 if
-    unknown. The timestamps are those of the snapshot: when its contents were decided and when it was written;
-    they differ if it was written for nothing but age.
+    `delivery_complete_count` is the number of records from the start offset on that need no delivery any
+    more; -1 if unknown. The timestamps are those of the snapshot: the time of its contents, and the time of
+    its writing; they differ if it was written because of its age.
     """
 
     snapshot_epoch: int
@@ -64,7 +64,7 @@ def snapshot_record(key: SharePartitionKey, state: ShareState) -> CoordinatorRec
 
 
 def update_record(key: SharePartitionKey, change: ShareState) -> CoordinatorRecord:
-    """What has changed; state epoch and timestamps of `change` are not written."""
+    """The record of a change; state epoch and timestamps of `change` are not written."""
     return CoordinatorRecord(
         ShareUpdateKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition),
         ShareUpdateValue(
@@ -102,7 +102,7 @@ def state_of_snapshot(value: ShareSnapshotValue) -> ShareState:
 
 
 def updated(state: ShareState | None, value: ShareUpdateValue) -> ShareState:
-    """The state after an update; without a snapshot before it, what the update alone says."""
+    """The state after an update; without a snapshot before it, the update is the state."""
     batches = state_batches(value.state_batches)
     if state is None:
         return ShareState(

@@ -1,6 +1,6 @@
-"""Strays: what an older ottla wrote into the wrong partition of a coordinator's topic, and its way home.
+"""Strays: records that an older ottla wrote into the wrong partition of a coordinator's topic.
 
-naming.py   whose record it is, read off its key
-units.py    what a log says of some names: groups, their offsets, transactional ids, share partitions
-homing.py   what is copied to where it belongs, and what is deleted where it was
+naming.py finds the name that a record belongs to, from its key. units.py reads the records of some names from
+a log: groups, their offsets, transactional ids, share partitions. homing.py decides which strays are copied
+to the right partition, and which are deleted.
 """

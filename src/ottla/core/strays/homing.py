@@ -1,13 +1,13 @@
-"""What is done about strays: which are copied to where they belong, and what is deleted where they were.
+"""Decides which strays are copied to the right partition, their home, and which keys are deleted.
 
-Every step can be repeated, so a kill at any of them is made good by the next load of the partition:
+Every step can be repeated, so after a kill at any point the next load of the partition completes the move:
 
-    1. what is missing at home is appended there and committed    before: all is where it was
-    2. tombstones are appended where it was                       between: it is in both, home wins
+    1. records missing at home are appended there and committed   before: all is where it was
+    2. tombstones are appended where they were                    between: they are in both, home wins
                                                                   after: nothing is left to do
 
-A copy keeps the timestamp of the record that it is made from, so it is never newer than that: a repetition
-finds it at home, equally old, and leaves it alone; so it does whatever was written there since.
+A copy keeps the timestamp of its record, so it is never newer than that: a repetition finds it at home,
+equally old, and leaves it alone, and so it does with records written there since.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from ottla.core.strays.units import Unit
 
 @dataclass(frozen=True, slots=True)
 class Homing:
-    """What follows from two logs."""
+    """The actions that follow from the strays and the home log."""
 
     copies: tuple[Unit, ...]
-    """To append at home, each unit's records in one batch."""
+    """The units to append at home, each unit's records in one batch."""
     tombstones: tuple[bytes, ...]
-    """The keys to delete where the strays were, once the copies are committed."""
+    """The keys to delete where the strays are, once the copies are committed."""
     names: int
     superseded: int
-    """Units that home has newer ones of."""
+    """The number of units that are as new or newer at home."""
 
 
 def unsettled(strays: Mapping[Hashable, Unit]) -> set[str]:
@@ -37,7 +37,7 @@ def unsettled(strays: Mapping[Hashable, Unit]) -> set[str]:
 
 
 def decide(strays: Mapping[Hashable, Unit], home: Mapping[Hashable, Unit]) -> Homing:
-    """Move what is settled, unless home has it and it is as new there, or may not be replaced."""
+    """Copy every stray unit, unless home's is as new or has priority; delete all strays."""
     live = {key: unit for key, unit in strays.items() if unit.records}
     copies = []
     for key, stray in live.items():

@@ -1,4 +1,4 @@
-"""Whose record it is: the name that decides on a coordinator's partition, read off the record's key."""
+"""The name that a coordinator's record belongs to, which decides on its partition, from the record's key."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from ottla.protocol.records.share_snapshot_key import ShareSnapshotKey
 from ottla.protocol.records.share_update_key import ShareUpdateKey
 
 _NAME_START = 4
-"""Behind the key's type and the name's length, two bytes each."""
+"""The position of the name, after the key's type and the name's length, two bytes each."""
 
 
 def name_of(coordinator: Coordinator, key: bytes) -> str | None:
-    """The group id, transactional id or share key; None if the key is of no known kind, or damaged."""
+    """The group id, transactional id or share key; None if the key is of an unknown type or damaged."""
     kind = int.from_bytes(key[:2], "big")
     if kind not in COORDINATOR_RECORDS[coordinator]:
         return None
     if coordinator is Coordinator.SHARE:
         share = share_partition_of(key)
         return None if share is None else share.coordinator_key
-    # All keys of groups and transactions begin with the name: there is no need to read the rest.
+    # All keys of groups and transactions begin with the name: the rest need not be read.
     end = _NAME_START + int.from_bytes(key[2:_NAME_START], "big")
     if not _NAME_START <= end <= len(key):
         return None
@@ -34,7 +34,7 @@ def name_of(coordinator: Coordinator, key: bytes) -> str | None:
 
 
 def share_partition_of(key: bytes) -> SharePartitionKey | None:
-    """The share partition that a key of `__share_group_state` names; None if it can't be read."""
+    """The share partition that a key of `__share_group_state` names; None if the key is damaged."""
     try:
         decoded = decode_coordinator_key(Coordinator.SHARE, key)
     except ProtocolError:
@@ -44,9 +44,10 @@ def share_partition_of(key: bytes) -> SharePartitionKey | None:
 
 
 def stray_test(coordinator: Coordinator, partition: int, partition_count: int) -> Callable[[bytes], bool]:
-    """Tells of a record's key whether its name is a stray in the partition; looks at each name once.
+    """A test whether a record's key has a name that is a stray in the partition.
 
-    Every record that is loaded is asked about: what is seen again costs a look into a dictionary.
+    Every record that is loaded is tested, so the result is kept for each name: a repeated one costs a look
+    into a dictionary.
     """
     known: dict[bytes, bool] = {}
     look_up = known.get

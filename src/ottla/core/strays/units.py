@@ -1,9 +1,9 @@
-"""What a partition's log says of some names, in the units in which they move: all of a unit, or nothing.
+"""Reads the records of some names from a partition's log, in the units that are moved as a whole.
 
-A unit is a group (all records of it but its offsets), one committed offset, a transactional id, or a share
-partition's state. Records are kept as they are in the log, key and value and timestamp; only a share state is
-put together to one snapshot, because its updates have one key and count one after the other. An offset that
-was committed in a transaction counts from its marker on, at its place in the log.
+A unit is a group (all its records but its offsets), one committed offset, a transactional id, or a share
+partition's state. Records are kept as they are in the log: key, value and timestamp. Only a share state is
+merged into one snapshot, because its updates share one key and build on each other. An offset that was
+committed in a transaction counts from its marker on, at its own place in the log.
 """
 
 from __future__ import annotations
@@ -46,38 +46,38 @@ from ottla.protocol.records.transaction_log_key import TransactionLogKey
 from ottla.protocol.records.transaction_log_value import TransactionLogValue
 
 _OFFSET_KINDS = (0, 1)
-"""The record types of a group's offsets, see framing.py."""
+"""The record types of a group's offsets, see protocol/records/framing.py."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What a log holds of one unit now; without `records` it is deleted there."""
+    """The present state of one unit in a log; a unit without `records` is deleted there."""
 
     name: str
     records: tuple[NewRecord, ...]
     changed_ms: int
-    """When it was written last, or deleted, by the clock of the broker that did."""
+    """The time of its last write or deletion, by the clock of the broker that wrote."""
     is_settled: bool = True
-    """False while a transaction may still change it."""
+    """False while an open transaction may still change the unit."""
     has_priority: bool = False
-    """Whether it stays what it is, however new another one is."""
+    """Whether the unit stays at home even if a stray is newer."""
 
 
 class _Units(Protocol):
     """The units of one coordinator's records, fed in the log's order."""
 
     def take(self, name: str, record: Record, producer_id: int | None) -> None:
-        """One record with a key; with a `producer_id` it is part of that producer's transaction."""
+        """Add a record with a key; with a `producer_id` it is part of that producer's transaction."""
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """A transaction marker."""
+        """Add a transaction marker."""
 
     def units(self) -> dict[Hashable, Unit]:
-        """Everything that was ever mentioned."""
+        """Every unit with a record, by its key."""
 
 
 class LogUnits:
-    """Reads a partition's log, batch after batch, for the records whose keys `wanted` says yes to."""
+    """Reads a partition's log, batch after batch, for the records whose keys pass `wanted`."""
 
     def __init__(self, coordinator: Coordinator, wanted: Callable[[bytes], bool]) -> None:
         self._coordinator = coordinator
@@ -85,7 +85,7 @@ class LogUnits:
         self._units = _KINDS[coordinator]()
 
     def take_batch(self, header: BatchHeader, records: Sequence[Record]) -> None:
-        """The next batch of the log."""
+        """Add the next batch of the log."""
         if header.is_control:
             kind = control_record_type(records[0]) if records else None
             if kind in (ControlRecordType.COMMIT, ControlRecordType.ABORT):
@@ -99,7 +99,7 @@ class LogUnits:
                     self._units.take(name, record, producer_id)
 
     def units(self) -> dict[Hashable, Unit]:
-        """What the log says of these names, by the unit's key."""
+        """The units of the wanted names, by unit key."""
         return self._units.units()
 
 
@@ -116,21 +116,21 @@ class _GroupUnits:
 
     offsets: dict[Hashable, _Held] = field(default_factory=dict)
     waiting: dict[int, dict[Hashable, _Held]] = field(default_factory=dict)
-    """Producer id -> what its open transaction would commit."""
+    """Producer id -> the offsets that its open transaction would commit."""
     groups: dict[str, dict[bytes, Record]] = field(default_factory=dict)
-    """Group -> key -> its last record, in the log's order."""
+    """Group -> key -> the key's last record, in the log's order."""
 
     def take(self, name: str, record: Record, producer_id: int | None) -> None:
         assert record.key is not None
         if int.from_bytes(record.key[:2], "big") not in _OFFSET_KINDS:
             records = self.groups.setdefault(name, {})
-            records.pop(record.key, None)  # The last record stands where it is in the log.
+            records.pop(record.key, None)  # The new record goes to the end, as in the log.
             records[record.key] = record
             return
         try:
             key = decode_coordinator_key(Coordinator.GROUP, record.key)
         except ProtocolError:
-            return  # Who loads the partition passes over it as well, with a line.
+            return  # The loader of the partition skips it too, and logs it.
         assert isinstance(key, OffsetCommitKey | LegacyOffsetCommitKey)
         unit = (key.group, key.topic, key.partition)
         if producer_id is None or record.value is None:
@@ -152,7 +152,7 @@ class _GroupUnits:
         for name, records in self.groups.items():
             live = _written(records.values())
             changed_ms = max(record.timestamp for record in records.values())
-            # Two halves of a group would not fit together, and its members come back by themselves.
+            # Records of two copies would not fit together, and the group's members rejoin by themselves.
             found[name] = Unit(name, live, changed_ms, has_priority=bool(live))
         for unit, (name, record) in self.offsets.items():
             found[unit] = Unit(name, _written((record,)), record.timestamp)
@@ -175,7 +175,7 @@ class _TransactionUnits:
         self.held[name] = record
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """Nobody writes transactions into this topic."""
+        """There are no transactions in this topic."""
 
     def units(self) -> dict[Hashable, Unit]:
         found: dict[Hashable, Unit] = {}
@@ -188,9 +188,9 @@ class _TransactionUnits:
 
 
 def _is_open(record: Record) -> bool:
-    """Whether the id's transaction is still to be ended by whoever holds it.
+    """Whether the coordinator has yet to end the id's transaction.
 
-    One without a timeout (KIP-939) is ended by its owner alone, who finds it where it belongs.
+    A transaction without a timeout (KIP-939) is ended by its owner alone, which finds it at home.
     """
     if record.value is None:
         return False
@@ -199,7 +199,7 @@ def _is_open(record: Record) -> bool:
         assert isinstance(value, TransactionLogValue)
         transaction = transaction_of(value)
     except (ProtocolError, ValueError):
-        return False  # Not to be read: it moves as it is.
+        return False  # Unreadable: it is moved as it is.
     is_owners = transaction.state is TransactionState.ONGOING and transaction.timeout_ms == NO_TIMEOUT_MS
     return transaction.state not in ENDED and not is_owners
 
@@ -214,8 +214,7 @@ class _HeldState(NamedTuple):
 class _ShareUnits:
     """The states of share partitions.
 
-    A snapshot that is written for its age alone says nothing new: what counts is when its contents were
-    decided.
+    A snapshot that is written because of its age has no news: its time is that of its contents.
     """
 
     held: dict[SharePartitionKey, _HeldState] = field(default_factory=dict)
@@ -240,13 +239,13 @@ class _ShareUnits:
             state, changed_ms = updated(before.state if before else None, value), record.timestamp
         if before is not None:
             changed_ms = max(changed_ms, before.changed_ms)
-            if before.state is not None:  # The highest epoch ever seen keeps writers of the past out.
+            if before.state is not None:  # The highest epoch ever seen fences older writers.
                 highest = max(state.leader_epoch, before.state.leader_epoch)
                 state = replace(state, leader_epoch=highest)
         self.held[unit] = _HeldState(name, state, changed_ms)
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """Nobody writes transactions into this topic."""
+        """There are no transactions in this topic."""
 
     def units(self) -> dict[Hashable, Unit]:
         return {
@@ -256,7 +255,7 @@ class _ShareUnits:
 
 
 def _anew(unit: SharePartitionKey, state: ShareState, changed_ms: int) -> tuple[NewRecord, ...]:
-    """A snapshot that stands for itself: the epochs of a state that it replaces must not fence writers."""
+    """A snapshot preceded by a tombstone, so that the epochs of an older state do not fence writers."""
     written = replace(state, create_timestamp_ms=changed_ms, write_timestamp_ms=changed_ms)
     record = snapshot_record(unit, written)
     assert record.value is not None
@@ -266,7 +265,7 @@ def _anew(unit: SharePartitionKey, state: ShareState, changed_ms: int) -> tuple[
 
 
 def _written(records: Iterable[Record]) -> tuple[NewRecord, ...]:
-    """The records that are no tombstones, to be written as they are."""
+    """The records that are not tombstones, to be appended as they are."""
     return tuple(
         NewRecord(record.key, record.value, record.timestamp)
         for record in records

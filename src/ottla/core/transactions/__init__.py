@@ -3,13 +3,13 @@
 
     producer_ids.py    hands producer ids out of durable blocks
     states.py          the states of a transaction and the table of its transitions
-    transaction.py     what is known of a transactional id, and every transition as a pure function
+    transaction.py     a transactional id's state, and every transition as a pure function
     log_records.py     its record in `__transaction_state`, in Kafka's versions
     api.py             the events and effects that only this coordinator has
-    settings.py        what the broker sets
-    initialising.py    what InitProducerId decides
-    ending.py          what EndTxn decides
+    settings.py        the settings of the broker
+    initialising.py    the decision on an InitProducerId
+    ending.py          the decision on an EndTxn
     listing.py         DescribeTransactions and ListTransactions
-    responses.py       the answer of each API that says nothing but an error
+    responses.py       each API's answer with only an error
     shard.py           the coordinator of one partition: routes events, replays records
 """

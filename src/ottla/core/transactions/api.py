@@ -1,4 +1,4 @@
-"""The events and effects that only a transaction shard knows, beside those of every coordinator.
+"""The events and effects that only a transaction shard has, beside those of every coordinator.
 
 Requests come split by transactional id: AddPartitionsToTxn in its form of version 4 and later with exactly
 one transaction (AddOffsetsToTxn comes as one, with the partition of the group), DescribeTransactions with the
@@ -36,7 +36,7 @@ class ObtainProducerId:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdObtained:
-    """The end of an `ObtainProducerId`: an id, or the error for which there is none."""
+    """The end of an `ObtainProducerId`: an id, or the error in its place."""
 
     at: Moment
     ticket: int
@@ -46,10 +46,10 @@ class ProducerIdObtained:
 
 @dataclass(frozen=True, slots=True)
 class WriteMarkers:
-    """Write the marker that ends this transaction into each of the partitions, however often it takes.
+    """Write the marker that ends this transaction into each of the partitions, and retry until that succeeds.
 
-    Each partition's marker is reported once it is committed, or the partition is gone, with
-    `MarkersWritten`. A shard that has resigned waits for none.
+    Each partition's marker is reported with `MarkersWritten` once it is committed or the partition is
+    deleted. A shard that has resigned expects no report.
     """
 
     transactional_id: str

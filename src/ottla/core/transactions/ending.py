@@ -1,8 +1,8 @@
-"""What EndTxn decides (KIP-98, KIP-890).
+"""The decision on an EndTxn (KIP-98, KIP-890).
 
 Under versions 0 and 1 the epoch stays, so a repeated EndTxn looks like the first: the same end again is a
-success once it is done. Under version 2 every end raises the epoch; a repeated EndTxn has the epoch before,
-and one with the current epoch is about the next transaction:
+success once it is complete. Under version 2 every end raises the epoch; a repeated EndTxn has the epoch
+before, and one with the current epoch is about the next transaction:
 
                      abort                commit
                      repeated   current   repeated   current
@@ -10,7 +10,8 @@ and one with the current epoch is about the next transaction:
     CompleteAbort    success    abort     invalid    invalid
     CompleteCommit   invalid    abort     success    invalid
 
-The abort of what was never begun is for clients whose first produce request was lost: they can't know.
+An abort of a transaction that never began is for clients whose first produce request was lost: they can't
+know.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ottla.protocol.errors import ErrorCode
 
 
 class Verdict(enum.Enum):
-    """What an EndTxn that is not refused comes to."""
+    """The decision on an EndTxn that is not refused."""
 
     PREPARE = "prepare"
     DONE_BEFORE = "done before"
@@ -38,7 +39,7 @@ def decide_end(
     bumps_epoch: bool,
     is_pending: bool,
 ) -> Verdict | ErrorCode:
-    """What a client's EndTxn comes to; `is_pending` says that something is under way, an end included."""
+    """Decide on a client's EndTxn; `is_pending` says that a decision or an end is under way."""
     if bumps_epoch:
         return _decide_v2(transaction, producer_id, producer_epoch, committed, is_pending)
     return _decide_v1(transaction, producer_id, producer_epoch, committed, is_pending)
@@ -70,7 +71,7 @@ def _decide_v2(
     is_repeated = producer_epoch + 1 == transaction.producer_epoch or repeats_before_new_id
     is_current = producer_epoch == transaction.producer_epoch
     if state in ENDING and producer_id == transaction.next_producer_id:
-        return ErrorCode.CONCURRENT_TRANSACTIONS  # it was told its new id, which counts from the markers on
+        return ErrorCode.CONCURRENT_TRANSACTIONS  # it has its new id, which counts after the markers
     if transaction.producer_id != producer_id and not repeats_before_new_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if not _epoch_fits(state, is_repeated=is_repeated, is_current=is_current):
@@ -95,6 +96,6 @@ def _epoch_fits(state: TransactionState, *, is_repeated: bool, is_current: bool)
 
 
 def _ended_so(transaction: Transaction, committed: bool) -> bool:
-    """Whether the last transaction is over, and so."""
+    """Whether the last transaction is over and ended this way."""
     wanted = TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
     return transaction.state is wanted

@@ -1,8 +1,8 @@
-"""What InitProducerId decides for a transactional id (KIP-98, KIP-360).
+"""The decision on an InitProducerId for a transactional id (KIP-98, KIP-360).
 
-A producer that comes up says nothing but its transactional id: it gets the next epoch, and whoever had the
-last one is fenced. A producer that goes on after an error says its producer id and epoch (KIP-360): it gets
-the next epoch only if it is still the current one, and the same answer again if the first was lost.
+A producer that starts names only its transactional id: it gets the next epoch, and the producer with the last
+one is fenced. A producer that goes on after an error names its producer id and epoch (KIP-360): it gets the
+next epoch only if it is still the current producer, and the same answer again if the first was lost.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from ottla.protocol.record_batch import NO_PRODUCER_EPOCH
 
 
 class Expected(NamedTuple):
-    """The producer id and epoch that a producer says it has."""
+    """The producer id and epoch that a request names as the producer's own."""
 
     producer_id: int
     producer_epoch: int
 
 
 class Need(enum.Enum):
-    """What has to happen before an answer."""
+    """A step that is needed before the answer."""
 
     PRODUCER_ID = "producer id"
     ABORT = "abort"
 
 
 def check_initialisation(request: InitProducerIdRequest, settings: TransactionSettings) -> ErrorCode:
-    """What is wrong with a request for a transactional id, whatever the id's state."""
+    """The error of a request for a transactional id that is independent of the id's state, or NONE."""
     if not request.transactional_id:
         return ErrorCode.INVALID_REQUEST
     if request.enable2_pc and not settings.two_phase_commit_enabled:
@@ -53,9 +53,9 @@ def decide_initialisation(
     now_ms: int,
     fresh_producer_id: int | None,
 ) -> Transaction | ErrorCode | Need:
-    """The next value, a refusal, or what is needed first (a fresh producer id, the ongoing one's abort).
+    """The next value, a refusal, or a step that is needed first (a fresh producer id, an abort).
 
-    Nothing is under way: no decision on its way to the log, no end whose markers are not written.
+    No decision is on its way to the log, and no end has markers that are not written.
     """
     if expected is not None and not _may_go_on(transaction, expected):
         return ErrorCode.PRODUCER_FENCED
@@ -82,7 +82,7 @@ def decide_initialisation(
 
 
 def _may_go_on(transaction: Transaction, expected: Expected) -> bool:
-    """Whether a producer with that id may still be the current one."""
+    """Whether a producer with that id and epoch may still be the current one."""
     if transaction.producer_epoch == NO_PRODUCER_EPOCH or expected.producer_id == transaction.producer_id:
         return True
     # A repeated request whose first answer was a new producer id.

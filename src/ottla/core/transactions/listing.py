@@ -1,4 +1,4 @@
-"""DescribeTransactions and ListTransactions: what is shown of transactions (KIP-664, KIP-994, KIP-1152).
+"""DescribeTransactions and ListTransactions: descriptions of transactions (KIP-664, KIP-994, KIP-1152).
 
 A pattern is in RE2's syntax and must match the whole transactional id.
 """
@@ -23,7 +23,7 @@ from ottla.protocol.messages.list_transactions_response import TransactionState 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What ListTransactions asks for; empty and None let everything pass."""
+    """The filters of a ListTransactions request; empty and None let everything pass."""
 
     states: frozenset[TransactionState]
     has_states: bool
@@ -58,7 +58,7 @@ def filters_of(request: ListTransactionsRequest) -> Filters:
 def list_transactions(
     transactions: Mapping[str, Transaction], filters: Filters, now_ms: int
 ) -> ListTransactionsResponse:
-    """Those that pass the filters."""
+    """The transactions that pass the filters."""
     return ListTransactionsResponse(
         unknown_state_filters=list(filters.unknown_states),
         transaction_states=[
@@ -76,7 +76,7 @@ def list_transactions(
 def described(
     transactional_id: str, transaction: Transaction | None, open_partitions: Iterable[TopicPartition]
 ) -> DescribedTransaction:
-    """What is shown of one id; `open_partitions` are those that the transaction still holds."""
+    """The description of one id; `open_partitions` are those that the transaction still holds."""
     if transaction is None:
         error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if transactional_id else ErrorCode.INVALID_REQUEST
         return DescribedTransaction(transactional_id=transactional_id, error_code=error)

@@ -1,8 +1,9 @@
 """A transactional id's record in `__transaction_state`, in Kafka 4.3's versions.
 
 The value is version 0 below transaction.version 1, and version 1 (flexible, with the previous and the next
-producer id and the client's transaction version as tagged fields) from there on. A client that has not heard
-of a downgrade yet still ends its transaction by version 2; version 0 would lose that, so it gets version 1.
+producer id and the client's transaction version as tagged fields) from there on. A client that does not know
+of a downgrade yet still ends its transaction by version 2, which value version 0 can't hold, so version 1 is
+used.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ def transaction_record(
 
 
 def tombstone(transactional_id: str) -> CoordinatorRecord:
-    """The record that forgets a transactional id."""
+    """The record that deletes a transactional id."""
     return CoordinatorRecord(TransactionLogKey(transactional_id=transactional_id))
 
 
 def transaction_of(value: TransactionLogValue) -> Transaction:
-    """What a record says. Raises ValueError for a state that this version does not know."""
+    """The transaction in a record. Raises ValueError for a state that this version does not know."""
     return Transaction(
         producer_id=value.producer_id,
         producer_epoch=value.producer_epoch,

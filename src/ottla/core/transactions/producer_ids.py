@@ -1,4 +1,4 @@
-"""Producer ids: hands them out of blocks that the controller has made durable (KIP-98, KIP-730)."""
+"""Producer ids, given out of blocks that the controller has made durable (KIP-98, KIP-730)."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdBlock:
-    """`size` producer ids from `first` on, which no other broker and no later run hands out."""
+    """`size` producer ids from `first` on, which no other broker and no later run gives out."""
 
     first: int
     size: int
 
 
 class ProducerIds:
-    """The part of the current block that is still free.
+    """The free part of the current block.
 
-    A crash forgets the rest of a block, which costs ids but never gives one out twice: a block is
-    durable in the metadata log before its first id is used.
+    A crash loses the rest of a block, which wastes ids but never gives one out twice: a block is durable in
+    the metadata log before its first id is used.
     """
 
     __slots__ = ("_end", "_next")
@@ -35,6 +35,6 @@ class ProducerIds:
         return producer_id
 
     def refill(self, block: ProducerIdBlock) -> None:
-        """Go on with `block`. What was left of the last one is dropped."""
+        """Go on with `block`, and drop the rest of the last one."""
         self._next = block.first
         self._end = block.first + block.size

@@ -1,4 +1,4 @@
-"""The answer of each transaction API that says nothing but an error, in the place where it carries it."""
+"""Each transaction API's answer that holds only an error, in the field where the API has it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ottla.protocol.schema import Message
 
 
 def coordinator_error(request: Message, error: ErrorCode) -> Message:
-    """`request` (in the shape that api.py describes) refused as a whole with `error`."""
+    """An answer that refuses `request` (in the form that api.py describes) as a whole with `error`."""
     match request:
         case InitProducerIdRequest():
             return producer_id_refused(error)
@@ -68,7 +68,7 @@ def producer_id_refused(error: ErrorCode) -> InitProducerIdResponse:
 def partitions_result(
     transaction: AddPartitionsToTxnTransaction, errors: Mapping[TopicPartition, ErrorCode], error: ErrorCode
 ) -> AddPartitionsToTxnResult:
-    """Each of the transaction's partitions with its error, or else with `error`."""
+    """Each of the transaction's partitions with its own error, or else with `error`."""
     return AddPartitionsToTxnResult(
         transactional_id=transaction.transactional_id,
         topic_results=[
@@ -88,5 +88,5 @@ def partitions_result(
 
 
 def partitions_of(transaction: AddPartitionsToTxnTransaction) -> frozenset[TopicPartition]:
-    """Every partition that the request names."""
+    """The partitions that the request names."""
     return frozenset((topic.name, index) for topic in transaction.topics for index in topic.partitions)

@@ -1,4 +1,4 @@
-"""What the broker and the cluster set for transactions."""
+"""The settings of the broker and the cluster for transactions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    """`transaction_version` is the finalized level of the feature transaction.version."""
+    """Settings in units of their names; `transaction_version` is the finalized level
+    of transaction.version.
+    """
 
     max_timeout_ms: int = 900_000
     abort_interval_ms: int = 10_000

@@ -2,17 +2,18 @@
 
 Theory of operation. A shard is loaded by replaying its partition, and from then on every change goes the same
 way: decide, append, and when the append is committed, replay the record and then answer. One decision at a
-time is on its way for each transactional id; requests that come meanwhile are told CONCURRENT_TRANSACTIONS
-and come again, as Apache Kafka does it.
+time is on its way for each transactional id; requests that come meanwhile are answered
+CONCURRENT_TRANSACTIONS and retried, as with Apache Kafka.
 
-The end of a transaction, and what a crash leaves at each step:
+The end of a transaction, and its state after a crash at each step:
 
     1. PrepareCommit or PrepareAbort is appended       before: the transaction runs on, or times out
     2. the client is answered, markers are written     after: a new leader finds Prepare*, writes them again
-    3. Complete* is appended when every marker is in   after: nothing is left to do
+    3. Complete* is appended after the last marker     after: nothing is left to do
 
-Markers that are written twice do no harm: a partition ignores the end of what is not open in it. The producer
-may be answered at 2, before its markers are written, because from 1 on nothing but that end can follow.
+A marker that is written twice does no harm: a partition ignores the end of a transaction that is not open in
+it. The producer may be answered at 2, before its markers are written, because from 1 on only that end can
+follow.
 """
 
 from __future__ import annotations
@@ -87,13 +88,13 @@ from ottla.protocol.records.transaction_log_value import TransactionLogValue
 FIRST_ADD_PARTITIONS_VERSION_WITH_EPOCH_BUMP = 4
 FIRST_END_VERSION_WITH_EPOCH_BUMP = 5
 COMPLETION_RETRY_MS = 1_000
-"""How long after a failed append of Complete* it is tried again."""
+"""The pause between a failed append of Complete* and the next attempt."""
 
 Failed: TypeAlias = Callable[[ErrorCode], None]
 
 
 class Shard:
-    """One partition's transactional ids. Single-threaded; `step` is the only way in once it is loaded."""
+    """One partition's transactional ids. Single-threaded; once it is loaded, all events go through `step`."""
 
     def __init__(self, settings: TransactionSettings) -> None:
         self._settings = settings
@@ -101,14 +102,20 @@ class Shard:
         self._turns = Turns(self._outbox)
         self._transactions: dict[str, Transaction] = {}
         self._unmarked: dict[str, set[TopicPartition]] = {}
-        """Of each transaction that is being ended the partitions whose marker is not written."""
+        """Transactional id -> the partitions whose marker is not written, of each transaction that is being
+        ended.
+        """
         self._timing_out: set[str] = set()
-        """Whose abort is under way: asked for, perhaps, while no producer id is to be had."""
+        """The ids whose abort is under way; it may have to wait for a producer id."""
         self._tickets: dict[int, tuple[Callable[[int], None], Failed]] = {}
-        """Who waits for a fresh producer id; at most one a request or a timed-out transaction."""
+        """The decisions that wait for a fresh producer id; at most one a request or a timed-out
+        transaction.
+        """
         self._next_ticket = 0
         self._strays: frozenset[str] = frozenset()
-        """Ids that belong in another partition: what is open of them is ended here, then they are let go."""
+        """Ids that belong to another partition: their open transactions are ended here, then they are
+        moved.
+        """
 
     @property
     def transactions(self) -> dict[str, Transaction]:
@@ -116,18 +123,18 @@ class Shard:
 
     @property
     def durable_state(self) -> dict[str, Transaction]:
-        """What the log says of every transactional id."""
+        """The state of every transactional id in the log."""
         return {
             name: replace(transaction, last_producer_epoch=NO_PRODUCER_EPOCH)
             for name, transaction in self._transactions.items()
         }
 
     def next_wake_ms(self) -> int | None:
-        """When to send a `Tick`, at the latest; None when nothing is due ever."""
+        """The time of the next `Tick` at the latest; None if nothing is due."""
         return self._outbox.timers.next_wake_ms()
 
     def replay(self, record: CoordinatorRecord, producer: ProducerStamp | None = None) -> None:
-        """Take over one record of the log, in the log's order."""
+        """Apply one record of the log, in the log's order."""
         match record.key, record.value:
             case TransactionLogKey() as key, TransactionLogValue() as value:
                 try:
@@ -146,10 +153,10 @@ class Shard:
                 self._transactions.pop(key.transactional_id, None)
 
     def replay_transaction_end(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
-        """Nobody writes transactions into this topic; their ends mean nothing here."""
+        """This topic has no transactions of its own: an end has no effect."""
 
     def step(self, event: Event) -> list[Effect]:
-        """Decide what follows from one event."""
+        """Handle one event; return the effects."""
         self._outbox.now = event.at
         match event:
             case RequestReceived():
@@ -195,7 +202,7 @@ class Shard:
                 )
 
     def _is_pending(self, name: str) -> bool:
-        """Whether something is under way: a decision to the log, or an end to its markers."""
+        """Whether a decision is on its way to the log, or an end to its markers."""
         transaction = self._transactions.get(name)
         return self._turns.is_taken(name) or (transaction is not None and transaction.state in ENDING)
 
@@ -229,7 +236,7 @@ class Shard:
             case Need.PRODUCER_ID:
                 self._obtain(lambda fresh: self._initialise(event, request, fresh), failed)
             case Need.ABORT:
-                # The producer asks again, and gets the epoch after the one that fences.
+                # The producer retries, and gets the epoch after the one that fences.
                 self._fence(name, lambda: failed(ErrorCode.CONCURRENT_TRANSACTIONS), failed)
             case Transaction() as following:
                 self._append(name, following, lambda: self._initialised(event, following), failed)
@@ -259,7 +266,7 @@ class Shard:
         elif transaction is None:
             answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         elif self._is_pending(name) and not request.verify_only:
-            # Before the epoch is looked at: the producer may know already of the one that is coming.
+            # Before the check of the epoch: the producer may already know the coming one.
             answer(ErrorCode.CONCURRENT_TRANSACTIONS)
         elif transaction.producer_id != request.producer_id:
             answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -268,7 +275,7 @@ class Shard:
         elif transaction.state in ENDING:
             answer(ErrorCode.CONCURRENT_TRANSACTIONS)
         elif request.verify_only:
-            # What is on its way to the log is not looked at: the append checks again.
+            # A decision on its way to the log is ignored: the append checks again.
             missing = partitions - transaction.partitions
             answer(ErrorCode.NONE, dict.fromkeys(missing, ErrorCode.TRANSACTION_ABORTABLE))
         elif transaction.state is TransactionState.ONGOING and partitions <= transaction.partitions:
@@ -330,7 +337,7 @@ class Shard:
                 failed(error)
 
     def _answer_end(self, event: RequestReceived, transaction: Transaction, bumps_epoch: bool) -> None:
-        """Success; since KIP-890 with the producer id and epoch to go on with."""
+        """Answer with success; since KIP-890 with the producer id and epoch to go on with."""
         self._outbox.reply(
             event.request_id,
             EndTxnResponse(
@@ -353,7 +360,7 @@ class Shard:
             or transaction.state is not TransactionState.ONGOING
             or self._turns.is_taken(name)
         ):
-            # Something happened while a producer id was on its way.
+            # The state has changed while a producer id was on its way.
             failed(ErrorCode.CONCURRENT_TRANSACTIONS)
             return
         version = self._settings.transaction_version
@@ -371,7 +378,7 @@ class Shard:
     # Markers
 
     def _write_markers(self, name: str) -> None:
-        """A transaction's end is in the log: bring it to every partition of the transaction."""
+        """A transaction's end is in the log: write its marker to every partition of the transaction."""
         transaction = self._transactions[name]
         self._unmarked[name] = set(transaction.partitions)
         if not transaction.partitions:
@@ -400,9 +407,9 @@ class Shard:
             self._complete(event.transactional_id)
 
     def _complete(self, name: str) -> None:
-        """Every marker is written. Says so in the log, however often it takes."""
+        """Every marker is written: append Complete*, and retry until that succeeds."""
         if self._unmarked.get(name) != set():
-            return  # a late timer: this end is in the log, and another one may be under way
+            return  # a late timer: this end is complete, and another one may be under way
         if self._turns.is_taken(name):
             self._outbox.set_timer(TimerKey("complete", name), COMPLETION_RETRY_MS)
             return
@@ -471,11 +478,11 @@ class Shard:
         def ended() -> None:
             self._timing_out.discard(name)
 
-        # If it fails, the next look finds it again.
+        # If it fails, the next check finds it again.
         self._fence(name, ended, lambda _: ended())
 
     def _expire(self) -> None:
-        """Forget transactional ids that nobody has used for long."""
+        """Forget transactional ids that have not been used for long."""
         self._outbox.set_timer(TimerKey("expire"), self._settings.expiry_interval_ms)
         before_ms = self._outbox.now.wall_ms - self._settings.expiration_ms
         expired = [
@@ -493,7 +500,7 @@ class Shard:
     # Producer ids, appends, loading
 
     def _obtain(self, done: Callable[[int], None], failed: Failed) -> None:
-        """Ask for a fresh producer id; what was decided for want of one is decided anew then."""
+        """Request a fresh producer id; decisions that lacked one are then made anew."""
         ticket = self._next_ticket
         self._next_ticket += 1
         self._tickets[ticket] = (done, failed)
@@ -507,7 +514,9 @@ class Shard:
             done(event.producer_id)
 
     def _append(self, name: str, transaction: Transaction, done: Callable[[], None], failed: Failed) -> None:
-        """Append the id's next value; once it is replayed, `done` and what follows from its state."""
+        """Append the id's next value; once it is replayed, run `done` and the steps that follow from its
+        state.
+        """
         record = log_records.transaction_record(name, transaction, self._settings.transaction_version)
 
         def in_log() -> None:
@@ -521,7 +530,7 @@ class Shard:
             self._outbox.at_end(append_id, lambda: self._after_prepare(name, transaction))
 
     def _after_prepare(self, name: str, prepared: Transaction) -> None:
-        """The append of Prepare* has ended: if it is in the log, and only then, its markers follow."""
+        """The append of Prepare* has ended: only if it is in the log, write its markers."""
         current = self._transactions.get(name)
         if current is not None and current.state is prepared.state:
             self._write_markers(name)
@@ -548,9 +557,10 @@ class Shard:
         self._end_strays()
 
     def _end_strays(self) -> None:
-        """Abort what is open of the strays: nobody finds them here, and their partitions wait for an end.
+        """Abort the open transactions of strays: no client finds them here, and their partitions wait for an
+        end.
 
-        One without a timeout (KIP-939) is its owner's alone to end, at home.
+        A transaction without a timeout (KIP-939) is ended only by its owner, at home.
         """
         for name in self._strays & self._transactions.keys():
             transaction = self._transactions[name]

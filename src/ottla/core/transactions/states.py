@@ -1,4 +1,4 @@
-"""The states of a transactional id's transaction, and which may follow which (KIP-98, KIP-890)."""
+"""The states of a transactional id's transaction, and their transitions (KIP-98, KIP-890)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class TransactionState(enum.IntEnum):
-    """The number is what the log has; `label` is what clients are shown."""
+    """A state: the number is in the log, `label` is shown to clients."""
 
     EMPTY = 0
     ONGOING = 1
@@ -35,20 +35,20 @@ LABELS = {
 BY_LABEL = {label: state for state, label in LABELS.items()}
 
 ENDED = frozenset({TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
-"""No transaction is running, and none is being ended. Only here a transactional id may expire."""
+"""The states without a transaction that runs or is being ended; a transactional id may expire in them."""
 ENDING = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
-"""The decision is in the log; markers are on their way."""
+"""The states in which the end is decided in the log and markers are being written."""
 
 PREVIOUS: dict[TransactionState, frozenset[TransactionState]] = {
     TransactionState.EMPTY: ENDED,
     TransactionState.ONGOING: ENDED | {TransactionState.ONGOING},
     TransactionState.PREPARE_COMMIT: frozenset({TransactionState.ONGOING}),
-    # Under transaction version 2 a client that is not sure whether it has begun aborts to be sure.
+    # Under transaction version 2 a client that does not know whether its transaction has begun aborts it.
     TransactionState.PREPARE_ABORT: ENDED | {TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE},
     TransactionState.COMPLETE_COMMIT: frozenset({TransactionState.PREPARE_COMMIT}),
     TransactionState.COMPLETE_ABORT: frozenset({TransactionState.PREPARE_ABORT}),
-    # Never stored: a tombstone on its way to the log, and an epoch that is being raised to fence a producer.
+    # Never stored: for a tombstone on its way to the log, and an epoch being raised to fence a producer.
     TransactionState.DEAD: ENDED,
     TransactionState.PREPARE_EPOCH_FENCE: frozenset({TransactionState.ONGOING}),
 }
-"""state -> the states it may be entered from."""
+"""state -> the states from which it may be entered."""

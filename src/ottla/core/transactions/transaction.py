@@ -1,11 +1,11 @@
-"""What is known of one transactional id, and its transitions as pure functions: old value in, new value out.
+"""The state of one transactional id, and its transitions as pure functions: old value in, new value out.
 
-The value is what a record of the log says, but for `last_producer_epoch`, which lives in memory only (as in
+The value has the fields of a record of the log, and `last_producer_epoch`, which lives in memory only (as in
 Apache Kafka): after a reload a producer that repeats an InitProducerId whose answer was lost is fenced.
 
 Epochs: a client never uses an epoch above MAX_CLIENT_EPOCH, so that there is always one left to fence it
-with. Under transaction version 2 every end of a transaction raises the epoch (KIP-890); at the top the
-producer goes on with the next producer id and epoch 0.
+with. Under transaction version 2 every end of a transaction raises the epoch (KIP-890); at the highest epoch
+the producer goes on with the next producer id and epoch 0.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_TIMEOUT_MS = 2**31 - 1
 """The timeout of a two-phase commit's transactions (KIP-939): they are never timed out."""
 FIRST_VERSION_WITH_FLEXIBLE_RECORDS = 1
 FIRST_VERSION_WITH_EPOCH_BUMP = 2
-"""Levels of transaction.version."""
+"""The levels of transaction.version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Transaction:
     start_ms: int = NO_TIMESTAMP
     last_update_ms: int = NO_TIMESTAMP
     client_version: int = 0
-    """The level of transaction.version that the transaction goes by."""
+    """The level of transaction.version that applies to the transaction."""
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID
     last_producer_epoch: int = NO_PRODUCER_EPOCH
@@ -59,12 +59,12 @@ class Transaction:
 
 
 def created(producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
-    """A transactional id that nobody has used: before its first epoch."""
+    """A new transactional id, before its first epoch."""
     return Transaction(producer_id, NO_PRODUCER_EPOCH, timeout_ms, last_update_ms=now_ms)
 
 
 def next_epoch(transaction: Transaction, timeout_ms: int, now_ms: int, last_epoch: int) -> Transaction:
-    """The producer id goes on with the next epoch, which fences whoever had the last one."""
+    """The producer id goes on with the next epoch, which fences the producer with the last one."""
     assert not transaction.is_exhausted
     return replace(
         _entered(transaction, TransactionState.EMPTY),
@@ -78,7 +78,7 @@ def next_epoch(transaction: Transaction, timeout_ms: int, now_ms: int, last_epoc
 
 
 def same_epoch(transaction: Transaction, timeout_ms: int, now_ms: int) -> Transaction:
-    """A repeated InitProducerId: the producer that lost the answer gets it again."""
+    """A repeated InitProducerId: the producer that lost the answer gets the same one again."""
     return replace(
         _entered(transaction, TransactionState.EMPTY),
         timeout_ms=timeout_ms,
@@ -91,7 +91,7 @@ def same_epoch(transaction: Transaction, timeout_ms: int, now_ms: int) -> Transa
 def next_id(
     transaction: Transaction, producer_id: int, timeout_ms: int, now_ms: int, *, keeps_last_epoch: bool
 ) -> Transaction:
-    """The epochs are used up: another producer id, from epoch 0."""
+    """The epochs are used up: go on with another producer id, from epoch 0."""
     return replace(
         _entered(transaction, TransactionState.EMPTY),
         producer_id=producer_id,
@@ -107,7 +107,7 @@ def next_id(
 def with_partitions(
     transaction: Transaction, partitions: Iterable[TopicPartition], now_ms: int, client_version: int
 ) -> Transaction:
-    """The transaction goes on in these partitions too, or begins with them."""
+    """The transaction includes these partitions too, or begins with them."""
     begins = transaction.state in ENDED
     return replace(
         _entered(transaction, TransactionState.ONGOING),
@@ -126,7 +126,7 @@ def prepared(
     next_producer_id: int,
     now_ms: int,
 ) -> Transaction:
-    """The transaction's end is decided. Without one (an abort to be sure) the start is now."""
+    """The transaction's end is decided. An abort without a transaction begins one now."""
     epoch, last_epoch = transaction.producer_epoch, transaction.last_producer_epoch
     if client_version >= FIRST_VERSION_WITH_EPOCH_BUMP:
         last_epoch = epoch
@@ -144,7 +144,7 @@ def prepared(
 
 
 def fenced(transaction: Transaction, version: int, next_producer_id: int, now_ms: int) -> Transaction:
-    """The ongoing transaction's abort is decided against its producer, whose epoch is over with it."""
+    """The ongoing transaction's abort is decided against its producer, whose epoch is thereby used up."""
     assert transaction.state is TransactionState.ONGOING
     if version < FIRST_VERSION_WITH_EPOCH_BUMP:
         transaction = replace(
@@ -159,7 +159,7 @@ def fenced(transaction: Transaction, version: int, next_producer_id: int, now_ms
 
 
 def completed(transaction: Transaction, now_ms: int) -> Transaction:
-    """Every marker is written: the transaction is over, and a used up producer id is replaced."""
+    """Every marker is written: the transaction is over, and a used-up producer id is replaced."""
     rotates = (
         transaction.client_version >= FIRST_VERSION_WITH_EPOCH_BUMP
         and transaction.next_producer_id != NO_PRODUCER_ID
@@ -178,5 +178,5 @@ def completed(transaction: Transaction, now_ms: int) -> Transaction:
 
 def _entered(transaction: Transaction, state: TransactionState) -> Transaction:
     assert transaction.state in PREVIOUS[state], f"{transaction.state.name} does not lead to {state.name}"
-    # Every step notes the producer id that it came from: that tells a repeated EndTxn after a new id.
+    # Every step notes its previous producer id, by which a repeated EndTxn is recognised after a new id.
     return replace(transaction, state=state, previous_producer_id=transaction.producer_id)

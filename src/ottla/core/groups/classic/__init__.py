@@ -2,5 +2,5 @@
 
 group.py       the state of one group: members, generation, protocols, states
 membership.py  JoinGroup, SyncGroup, Heartbeat, LeaveGroup
-rebalance.py   the rebalances that follow from them, sessions and other deadlines
+rebalance.py   the rebalances that these requests cause, sessions and other deadlines
 """

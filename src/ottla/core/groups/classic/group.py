@@ -1,19 +1,19 @@
-"""The state of one classic consumer group: its members, its generation and where it is in a rebalance.
+"""The state of one classic consumer group: its members, its generation and the phase of its rebalance.
 
-Theory of operation. A group's life goes round:
+Theory of operation. A group goes through these states:
 
     EMPTY -> PREPARING_REBALANCE        the first member joins
-    PREPARING_REBALANCE -> COMPLETING_REBALANCE   everybody has joined, or time was up; a new generation
+    PREPARING_REBALANCE -> COMPLETING_REBALANCE   all have joined, or the time is over: a new generation
     COMPLETING_REBALANCE -> STABLE      the leader's assignment is in the log
-    STABLE, COMPLETING_REBALANCE -> PREPARING_REBALANCE   somebody joins, leaves, changes or falls silent
-    PREPARING_REBALANCE -> EMPTY        nobody is left
-    any -> DEAD                         being deleted; DEAD -> EMPTY when the deletion could not be written
+    STABLE, COMPLETING_REBALANCE -> PREPARING_REBALANCE   a member joins, leaves, changes or falls silent
+    PREPARING_REBALANCE -> EMPTY        no member is left
+    any -> DEAD                         being deleted; DEAD -> EMPTY if the deletion could not be written
 
 Only the generation, the protocol, the leader and the members with their assignments are durable, and only
-when a generation becomes STABLE or EMPTY (and when a static member gets a new id). Who is waiting for which
-answer is not: after a change of coordinator, clients ask again.
+when a generation becomes STABLE or EMPTY (and when a static member gets a new id). The parked requests are
+not: after a change of coordinator, clients ask again.
 
-This module changes state and answers nobody; membership.py decides and answers.
+This module changes state and answers no request; membership.py decides and answers.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from ottla.protocol.records.group_metadata_value import GroupMetadataValue, Memb
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
-"""(name, metadata) of the protocols a member supports, best first; names are unique."""
+"""(name, metadata) of the protocols that a member supports, best first; names are unique."""
 
 
 class GroupState(enum.Enum):
-    """The value is the name that clients are shown."""
+    """The values are the names that clients see."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -52,7 +52,7 @@ _COMES_FROM = {
 
 @dataclass(slots=True)
 class ClassicMember:
-    """One member. `is_new` until it has had the answer to its first join: until then it cannot heartbeat."""
+    """One member. `is_new` until its first join is answered: until then it cannot heartbeat."""
 
     member_id: str
     group_instance_id: str | None
@@ -65,7 +65,7 @@ class ClassicMember:
     is_new: bool = False
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """The member's metadata for a protocol; empty when it does not support it."""
+        """The member's metadata for a protocol; empty if it does not support the protocol."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata
@@ -88,15 +88,15 @@ class ClassicGroup:
         self.static_members: dict[str, str] = {}
         """group instance id -> member id"""
         self.pending_joins: set[str] = set()
-        """Ids given out with MEMBER_ID_REQUIRED that have not come back yet."""
+        """Ids given out with MEMBER_ID_REQUIRED that no member has joined with yet."""
         self.pending_syncs: set[str] = set()
-        """Members of this generation whose SyncGroup has not come yet."""
+        """The members of this generation whose SyncGroup has not come yet."""
         self.waiting_joins: dict[str, int] = {}
         """member id -> the request id of its parked JoinGroup"""
         self.waiting_syncs: dict[str, int] = {}
         """member id -> the request id of its parked SyncGroup"""
         self.subscribed_topics: frozenset[str] | None = None
-        """Of the consumer protocol's members; None when unknown."""
+        """The topics that members of the consumer protocol subscribe to; None if unknown."""
         self.stored_generation = -1
         """The newest generation whose assignment was sent to the log."""
         self.new_member_added = False
@@ -106,7 +106,7 @@ class ClassicGroup:
 
     @classmethod
     def restore(cls, group_id: str, value: GroupMetadataValue, now_ms: int) -> ClassicGroup:
-        """The group as its last record describes it."""
+        """The group in its last record."""
         group = cls(group_id, now_ms)
         group.generation = value.generation
         group.protocol_name = value.protocol
@@ -118,7 +118,7 @@ class ClassicGroup:
                     group_instance_id=stored.group_instance_id,
                     client_id=stored.client_id,
                     client_host=stored.client_host,
-                    # Version 0 of the record has no rebalance timeout; the session timeout stood for both.
+                    # Version 0 of the record has no rebalance timeout; the session timeout served as both.
                     rebalance_timeout_ms=rebalance_timeout_ms
                     if rebalance_timeout_ms >= 0
                     else stored.session_timeout,
@@ -181,7 +181,7 @@ class ClassicGroup:
         self.pending_joins.discard(member.member_id)
 
     def remove(self, member_id: str) -> ClassicMember | None:
-        """Take a member or a pending id out of the group. Its parked requests must have been answered."""
+        """Remove a member or a pending id. Its parked requests must have been answered."""
         assert member_id not in self.waiting_joins and member_id not in self.waiting_syncs
         self.pending_joins.discard(member_id)
         self.pending_syncs.discard(member_id)
@@ -213,7 +213,7 @@ class ClassicGroup:
     def update(
         self, member: ClassicMember, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
     ) -> None:
-        """Take over what a member says in a new JoinGroup."""
+        """Take the protocols and timeouts of a member's new JoinGroup."""
         self._count_protocols(member, -1)
         member.protocols = protocols
         self._count_protocols(member, 1)
@@ -224,7 +224,7 @@ class ClassicGroup:
         return self.leader == member_id
 
     def is_waiting(self, member_id: str) -> bool:
-        """Whether a JoinGroup or SyncGroup of the member is parked: then its silence is not its fault."""
+        """Whether a JoinGroup or SyncGroup of the member is parked, so that it can't send anything else."""
         return member_id in self.waiting_joins or member_id in self.waiting_syncs
 
     def all_joined(self) -> bool:
@@ -234,7 +234,7 @@ class ClassicGroup:
         return [member for member in self.members.values() if member.member_id not in self.waiting_joins]
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is a member who has joined; False when nobody has."""
+        """Make sure that the leader is a member that has joined; False if none has."""
         if self.leader is not None and self.leader not in self.waiting_joins:
             self.leader = next(iter(self.waiting_joins), self.leader)
         return self.leader in self.waiting_joins
@@ -245,7 +245,7 @@ class ClassicGroup:
     # Protocols
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols fits in: one of them is supported by everybody."""
+        """Whether a member with these protocols may join: all members support one of them."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         return protocol_type == self.protocol_type and any(
@@ -253,7 +253,7 @@ class ClassicGroup:
         )
 
     def select_protocol(self) -> str:
-        """The protocol that everybody supports and most members like best; the oldest voter breaks a tie."""
+        """The protocol that all members support and most prefer; the oldest voter breaks a tie."""
         votes: Counter[str] = Counter()
         for member in self.members.values():
             for name, _ in member.protocols:
@@ -263,7 +263,7 @@ class ClassicGroup:
         return votes.most_common(1)[0][0]
 
     def next_generation(self, now_ms: int) -> None:
-        """Everybody who takes part has joined: count up, choose the protocol, go on."""
+        """All members have joined: raise the generation, choose the protocol and move to the next state."""
         self.generation += 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.update_subscribed_topics()
@@ -277,7 +277,7 @@ class ClassicGroup:
         self.subscribed_topics = self._compute_subscribed_topics()
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic; when that is unknown, whether one may."""
+        """Whether a member reads the topic, or may read it if the subscriptions are unknown."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol()
         return topic in self.subscribed_topics
@@ -303,13 +303,13 @@ class ClassicGroup:
 def parse_subscribed_topics(metadata: bytes) -> list[str] | None:
     """The topics of a ConsumerProtocolSubscription: of any version, as all of them start alike.
 
-    None when the bytes are no such thing: a client may put anything there, and the group still works.
+    None if the bytes are something else: a client may send any bytes, and the group still works.
     """
     if len(metadata) < 6:
         return None
     count = int.from_bytes(metadata[2:6], "big", signed=True)
     position = 6
-    # A topic takes two bytes at least, which bounds the count by the bytes at hand.
+    # A topic takes at least two bytes, so the number of bytes bounds the count.
     if count < 0 or count * 2 > len(metadata) - position:
         return None
     topics = []

@@ -4,10 +4,10 @@ Versions and edges (KIP numbers name the change):
     JoinGroup 0-9   4: a new dynamic member is first given an id and must come back with it (KIP-394);
                     5: static members (KIP-345); 8: reason (KIP-800); 9: skip_assignment (KIP-814)
     SyncGroup 0-5   5: protocol type and name must be given, and fit (KIP-559)
-    Heartbeat 0-4   answers REBALANCE_IN_PROGRESS while the group gathers, which is how members learn of it
+    Heartbeat 0-4   REBALANCE_IN_PROGRESS while members are to join again, which is how they learn of it
     LeaveGroup 0-5  3: several members at once, static ones by instance id alone (KIP-345)
 
-How the rebalances that these requests cause go on is in rebalance.py.
+The rebalances that these requests cause are in rebalance.py.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from ottla.protocol.messages.sync_group_request import SyncGroupRequest
 from ottla.protocol.wire import MAX_STRING_BYTES, cut_text
 
 MAX_PREFIX_BYTES = MAX_STRING_BYTES - len(f"-{uuid.UUID(int=0)}")
-"""Of a member id that begins with what a client is called; longer ones could not be told to anybody."""
+"""The most characters of a client id at the beginning of a member id: longer ids don't fit an answer."""
 FIRST_VERSION_REQUIRING_A_MEMBER_ID = 4
 FIRST_VERSION_THAT_SKIPS_ASSIGNMENT = 9
 FIRST_SYNC_VERSION_WITH_PROTOCOL = 5
 
 
 class ClassicMembership:
-    """Acts on the classic groups of a shard."""
+    """Handles these requests for the classic groups of a shard."""
 
     def __init__(self, context: ShardContext, rebalance: ClassicRebalance) -> None:
         self._context = context
@@ -77,7 +77,7 @@ class ClassicMembership:
     def _check_join(
         self, group: ClassicGroup | None, request: JoinGroupRequest, protocols: Protocols
     ) -> ErrorCode:
-        """What is wrong with a join before any member is looked at."""
+        """The error of a join that is independent of the member, or NONE."""
         settings = self._context.broker_settings
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
@@ -96,16 +96,18 @@ class ClassicMembership:
         return ErrorCode.NONE
 
     def _create(self, group_id: str) -> ClassicGroup:
-        """A new group. Its first record makes it survive a change of coordinator even before it is stable."""
+        """A new group. Its first record keeps it over a change of coordinator before it is stable."""
         group = self._groups[group_id] = ClassicGroup(group_id, self._outbox.now.wall_ms)
         record = coordinator_records.group_metadata(group_id, group.to_record_value({}))
-        # Nothing depends on this record. If it cannot be written, the assignment will not be either, and
-        # that is where the members hear of it.
+        # Nothing depends on this record. If it cannot be written, the assignment cannot be either, and then
+        # the members get the error.
         self._outbox.append([record], _nothing, _ignore_error)
         return group
 
     def _has_room_for(self, group: ClassicGroup, member_id: str) -> bool:
-        """Whether the join keeps to group.max.size; while gathering, whoever joins first has the place."""
+        """Whether the join respects group.max.size; during a rebalance the first
+        ones to join get the places.
+        """
         match group.state:
             case GroupState.PREPARING_REBALANCE:
                 return (
@@ -151,13 +153,13 @@ class ClassicMembership:
         is_leader = group.is_leader(member_id)
         unchanged = protocols == member.protocols
         if group.state is GroupState.COMPLETING_REBALANCE and unchanged:
-            # The answer to its first JoinGroup was lost on the way, perhaps.
+            # The answer to its first JoinGroup may have been lost.
             outbox.reply(event.request_id, joined(group, member_id, with_members=is_leader))
         elif group.state is GroupState.STABLE and unchanged and not is_leader:
             outbox.reply(event.request_id, joined(group, member_id, with_members=False))
         else:
-            # The leader asks for a rebalance by joining again when something outside the group has changed,
-            # such as the number of a topic's partitions.
+            # The leader asks for a rebalance by joining again after a change outside of the group, such as
+            # the number of a topic's partitions.
             what = "leader" if is_leader else "member"
             group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
             self._rebalance.park_join(group, member_id, event.request_id)
@@ -192,7 +194,7 @@ class ClassicMembership:
         protocols: Protocols,
         member_id: str,
     ) -> None:
-        """A static member has restarted: it gets a new id, keeps its place, and its old self is fenced."""
+        """A static member has restarted: it gets a new id, keeps its place, and its old id is fenced."""
         instance_id = request.group_instance_id
         assert instance_id is not None
         old_member_id = group.static_members[instance_id]
@@ -221,7 +223,7 @@ class ClassicMembership:
         old_leader: str | None,
         before: tuple[Protocols, int, int],
     ) -> None:
-        """Write a static member's new id down; then answer its join without a rebalance."""
+        """Append a static member's new id; then answer its join without a rebalance."""
         generation = group.generation
 
         def untouched() -> bool:
@@ -242,8 +244,8 @@ class ClassicMembership:
                 response = joined(group, member_id, is_leader)
                 response.skip_assignment = is_leader
             else:
-                # A restarted leader must not compute a new assignment, and these versions can only be
-                # kept from it by being told that somebody else (its old self) leads.
+                # A restarted leader must not compute a new assignment, and in these versions it computes none
+                # only if the answer names another leader (its old id).
                 response = joined(group, member_id, False)
                 response.leader = old_leader or ""
             self._outbox.reply(event.request_id, response)
@@ -283,7 +285,7 @@ class ClassicMembership:
             self._store_assignment(group, request)
 
     def _store_assignment(self, group: ClassicGroup, request: SyncGroupRequest) -> None:
-        """The leader has decided who reads what: once it is in the log, everybody may know."""
+        """Append the leader's assignment; once it is in the log, the members are told."""
         given = {each.member_id: bytes(each.assignment) for each in request.assignments}
         assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
         generation = group.stored_generation = group.generation
@@ -363,13 +365,13 @@ class ClassicMembership:
         if append_id is None:
             answer()
         else:
-            # The last member has left; it hears of it when that is in the log.
+            # The last member has left; it is answered when that is in the log.
             outbox.when_ended(
                 append_id, answer, lambda error: outbox.fail(event.request_id, answer_for(error))
             )
 
     def _rebalance_without(self, group: ClassicGroup, reason: str) -> int | None:
-        """Members were taken out: go on without them. The append's id, if that leaves the group empty."""
+        """Members were removed: rebalance without them. The append's id, if that leaves the group empty."""
         newest = self._outbox.last_append_id()
         if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             self._rebalance.prepare(group, reason)
@@ -381,7 +383,7 @@ class ClassicMembership:
     def _leave_one(self, group: ClassicGroup, leaver: MemberIdentity) -> ErrorCode:
         member_id, instance_id = leaver.member_id, leaver.group_instance_id
         if member_id == NO_MEMBER_ID:
-            # An administrator removes a static member by its instance id alone.
+            # An administrator names a static member by its instance id alone.
             if instance_id is None or instance_id not in group.static_members:
                 return ErrorCode.UNKNOWN_MEMBER_ID
             member_id = group.static_members[instance_id]
@@ -397,7 +399,7 @@ class ClassicMembership:
 
 
 def check_member(group: ClassicGroup, member_id: str, instance_id: str | None) -> ErrorCode:
-    """NONE when the member is in the group and, if it is static, is the one that owns the instance id."""
+    """NONE if the member is in the group and, if it is static, holds the instance id."""
     if instance_id is not None:
         owner = group.static_members.get(instance_id)
         if owner is None:
@@ -431,7 +433,7 @@ def _check_sync(group: ClassicGroup | None, request: SyncGroupRequest, version: 
 
 
 def _differ(name: str | None, group_name: str | None) -> bool:
-    """Whether both are known and are not the same (KIP-559)."""
+    """Whether both names are known and differ (KIP-559)."""
     return name is not None and group_name is not None and name != group_name
 
 

@@ -1,4 +1,4 @@
-"""What the classic protocol says about offsets: generations, simple groups, who reads what (KIP-211)."""
+"""The rules of the classic protocol for offsets: generations, simple groups, subscriptions (KIP-211)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.protocol.errors import ErrorCode
 
 
 class ClassicOffsetRules:
-    """The rules of classic and of simple groups, see `OffsetRules`."""
+    """The rules of classic and simple groups, see `OffsetRules`."""
 
     def __init__(self, context: ShardContext, rebalance: ClassicRebalance) -> None:
         self._outbox = context.outbox
@@ -29,7 +29,7 @@ class ClassicOffsetRules:
         if committer.epoch < 0 and group.state is GroupState.EMPTY:
             return ErrorCode.NONE
         if committer.is_no_member:
-            # Not while the group has members; a transaction's offsets came without one before KIP-447.
+            # Not if the group has members; a transaction's offsets named no member before KIP-447.
             return ErrorCode.NONE if committer.transactional else ErrorCode.UNKNOWN_MEMBER_ID
         error = check_member(group, committer.member_id, committer.instance_id)
         if error:
@@ -42,7 +42,7 @@ class ClassicOffsetRules:
 
     def on_commit(self, group_id: str, committer: Committer) -> None:
         group = self._groups[group_id]
-        # While the leader assigns, commits are refused.
+        # The group is not in COMPLETING_REBALANCE, in which commits are refused.
         if committer.member_id in group.members:
             self._rebalance.keep_session(group, committer.member_id)
 
@@ -56,7 +56,7 @@ class ClassicOffsetRules:
         if group.state is GroupState.DEAD:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if group.state is not GroupState.EMPTY and not group.uses_consumer_protocol():
-            return ErrorCode.NON_EMPTY_GROUP  # What its members read is unknown.
+            return ErrorCode.NON_EMPTY_GROUP  # Its members' subscriptions are unknown.
         return ErrorCode.NONE
 
     def is_subscribed_to(self, group_id: str, topic: str) -> bool:
@@ -91,7 +91,7 @@ class ClassicOffsetRules:
         return [coordinator_records.group_tombstone(group_id)]
 
     def begin_end(self, group_id: str) -> Callable[[], None]:
-        """The group is DEAD meanwhile: clients try again."""
+        """The group is DEAD meanwhile, so that clients try again."""
         group = self._groups[group_id]
         empty_since_ms = group.state_timestamp_ms
         self._rebalance.forget(group)

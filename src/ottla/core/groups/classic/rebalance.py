@@ -1,17 +1,17 @@
-"""Runs a classic group's rebalances and its members' sessions: who is here, who is waited for, until when.
+"""Runs a classic group's rebalances and its members' sessions and other deadlines.
 
-Theory of operation. A rebalance gathers everybody: JoinGroups are parked until every member (and everybody
-who was given an id) has joined, or the largest rebalance timeout has passed, and then all are answered with
-the new generation. The first rebalance of an empty group waits initial_rebalance_delay_ms instead, and
-again while new members come, up to the rebalance timeout. Then SyncGroups are parked until the leader's
-brings the assignment, the assignment is in the log, and the group is STABLE.
+Theory of operation. A rebalance collects JoinGroups: they are parked until every member (and every id given
+out) has joined, or the largest rebalance timeout has passed, and then all are answered with the new
+generation. The first rebalance of an empty group waits initial_rebalance_delay_ms instead, and again while
+new members come, up to the rebalance timeout. Then SyncGroups are parked until the leader's brings the
+assignment, the assignment is in the log, and the group is STABLE.
 
-Three deadlines: `session` (a member's silence; a member with a parked request cannot be silent, unless its
-first join is so old that nobody can be there), `join` (the gathering), `sync` (members who joined but never
-synced hold up the others and are taken out).
+Three deadlines: `session` (a silent member; a member with a parked request cannot send any, so it counts as
+silent only if its first join is so old that the client must have given up), `join` (the end of the
+rebalance's first phase), `sync` (members that joined but never synced hold up the others and are removed).
 
-Where Kafka leaves a request without an answer (a parked join that the same member repeats, a parked sync of
-a member that is removed) we answer it: REBALANCE_IN_PROGRESS and UNKNOWN_MEMBER_ID make clients rejoin.
+Where Kafka leaves a request without an answer (a parked join that the same member repeats, a parked sync of a
+member that is removed) we answer it: REBALANCE_IN_PROGRESS and UNKNOWN_MEMBER_ID make clients rejoin.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from ottla.protocol.messages.sync_group_response import SyncGroupResponse
 
 NO_MEMBER_ID = ""
 SHORTEST_FURTHER_WAIT_MS = 1_000
-"""A rebalance timeout may be 0; the wait for absent static members must not turn into a spin."""
+"""A rebalance timeout may be 0, but the wait for absent static members must not become a busy loop."""
 
 
 class ClassicRebalance:
-    """Acts on the classic groups of a shard."""
+    """Runs the rebalances of a shard's classic groups."""
 
     def __init__(self, context: ShardContext) -> None:
         self._context = context
@@ -38,14 +38,14 @@ class ClassicRebalance:
         self._groups = context.classic
 
     def rebalance_or_complete(self, group: ClassicGroup, reason: str) -> None:
-        """Somebody came, left or changed: start a rebalance, or see whether the one under way is complete."""
+        """A member came, left or changed: start a rebalance, or check if the present one is complete."""
         if group.state is GroupState.PREPARING_REBALANCE:
             self.maybe_complete_join(group)
         else:
             self.prepare(group, reason)
 
     def prepare(self, group: ClassicGroup, reason: str) -> None:
-        """Start gathering the members of a STABLE, COMPLETING_REBALANCE or EMPTY group."""
+        """Start a rebalance of a STABLE, COMPLETING_REBALANCE or EMPTY group."""
         outbox = self._outbox
         if group.state is GroupState.COMPLETING_REBALANCE:
             self.drop_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -75,7 +75,7 @@ class ClassicRebalance:
         self._outbox.set_timer(_join_key(group), delay_ms)
 
     def on_join_deadline(self, group_id: str) -> None:
-        """The gathering has lasted long enough."""
+        """The time for joining is over."""
         group = self._groups.get(group_id)
         if group is None or group.state is not GroupState.PREPARING_REBALANCE:
             return
@@ -88,7 +88,7 @@ class ClassicRebalance:
             self._complete_join(group)
 
     def maybe_complete_join(self, group: ClassicGroup) -> None:
-        """End the gathering if everybody is here; the first gathering of a group ends by time alone."""
+        """Complete the joins if all members are here; the first rebalance of a group ends by time alone."""
         if (
             group.state is GroupState.PREPARING_REBALANCE
             and group.previous_state is not GroupState.EMPTY
@@ -97,26 +97,26 @@ class ClassicRebalance:
             self._complete_join(group)
 
     def _complete_join(self, group: ClassicGroup) -> None:
-        """Start the next generation with those who have joined."""
+        """Start the next generation with the members that have joined."""
         outbox = self._outbox
         outbox.timers.cancel(_join_key(group))
         for member in group.not_rejoined():
-            # A static member keeps its place until its session ends: its absence is a restart, probably.
+            # A static member keeps its place until its session ends: it probably restarts.
             if member.group_instance_id is None:
                 self.remove(group, member.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
                 outbox.note(
                     "member did not rejoin in time group=%s member=%s", group.group_id, member.member_id
                 )
         if group.members and not group.elect_joined_leader():
-            # Static members only, none of them here: wait until one comes or their sessions end.
+            # Only static members, all absent: wait until one comes or their sessions end.
             outbox.set_timer(_join_key(group), max(group.rebalance_timeout_ms(), SHORTEST_FURTHER_WAIT_MS))
             return
         group.next_generation(outbox.now.wall_ms)
         if not group.members:
             outbox.note("group is empty group=%s generation=%d", group.group_id, group.generation)
             record = coordinator_records.group_metadata(group.group_id, group.to_record_value({}))
-            # Should this not be written, the last generation's members come back after a change of
-            # coordinator, and their sessions end there.
+            # If this is not written, the last generation's members reappear after a change of coordinator,
+            # and their sessions end there.
             outbox.append([record], _nothing, _ignore_error)
             return
         outbox.note(
@@ -137,7 +137,7 @@ class ClassicRebalance:
         outbox.set_timer(_sync_key(group), group.rebalance_timeout_ms())
 
     def drop_assignment(self, group: ClassicGroup, error: ErrorCode) -> None:
-        """No assignment will come in this generation: those who wait for it must join again."""
+        """This generation gets no assignment: the members that wait for it must join again."""
         for member_id, member in group.members.items():
             member.assignment = b""
             request_id = group.waiting_syncs.pop(member_id, None)
@@ -146,7 +146,7 @@ class ClassicRebalance:
                 self.restart_session(group, member_id, member.session_timeout_ms)
 
     def on_sync_deadline(self, group_id: str) -> None:
-        """Members that joined the generation but never asked for their assignment are gone."""
+        """Remove the members that joined the generation but never asked for their assignment."""
         group = self._groups.get(group_id)
         if group is None or group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             return
@@ -166,7 +166,7 @@ class ClassicRebalance:
     # Sessions
 
     def keep_session(self, group: ClassicGroup, member_id: str) -> None:
-        """The member was heard of: its session starts anew."""
+        """The member has sent a request: its session starts anew."""
         self.restart_session(group, member_id, group.members[member_id].session_timeout_ms)
 
     def on_loaded(self, group: ClassicGroup) -> None:
@@ -183,7 +183,7 @@ class ClassicRebalance:
             return
         member = group.members.get(member_id)
         if member is not None and group.is_waiting(member_id) and not member.is_new:
-            return  # Its session starts anew when its parked request is answered.
+            return  # its session starts anew when its parked request is answered
         if member is None and member_id not in group.pending_joins:
             return
         self._outbox.note("session timed out group=%s member=%s", group_id, member_id)
@@ -194,15 +194,15 @@ class ClassicRebalance:
             self._complete_join(group)
 
     def restart_session(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
-        """The member, or somebody who was given this id, has this long to be heard of."""
+        """Give a member, or an id without a member yet, this long until its next request."""
         self._outbox.set_timer(_session_key(group, member_id), timeout_ms)
 
     def end_session(self, group: ClassicGroup, member_id: str) -> None:
-        """Nobody goes by this id any more."""
+        """The id is no longer in use."""
         self._outbox.timers.cancel(_session_key(group, member_id))
 
     def forget(self, group: ClassicGroup) -> None:
-        """The group is gone: so are its deadlines."""
+        """The group is gone, and so are its deadlines."""
         for member_id in [*group.members, *group.pending_joins]:
             self.end_session(group, member_id)
         self._outbox.timers.cancel(_join_key(group))
@@ -211,14 +211,14 @@ class ClassicRebalance:
     # Parked requests
 
     def park_join(self, group: ClassicGroup, member_id: str, request_id: int) -> None:
-        """Keep a JoinGroup until the gathering ends; an earlier one of the same member is answered."""
+        """Keep a JoinGroup until the joins are complete; an earlier one of the same member is answered."""
         earlier = group.waiting_joins.pop(member_id, None)
         if earlier is not None:
             self._outbox.fail(earlier, ErrorCode.REBALANCE_IN_PROGRESS)
         group.waiting_joins[member_id] = request_id
 
     def remove(self, group: ClassicGroup, member_id: str, error: ErrorCode) -> None:
-        """Take a member (or a pending id) out, and answer what it waits for; `error` says why."""
+        """Remove a member (or a pending id), and answer its parked requests with `error`."""
         request_id = group.waiting_joins.pop(member_id, None)
         if request_id is not None:
             self._outbox.reply(request_id, join_error(NO_MEMBER_ID, error))
@@ -229,7 +229,7 @@ class ClassicRebalance:
         group.remove(member_id)
 
     def fence(self, group: ClassicGroup, member_id: str) -> None:
-        """Another process has taken over a static member's instance id."""
+        """Another process has taken a static member's instance id."""
         request_id = group.waiting_joins.pop(member_id, None)
         if request_id is not None:
             self._outbox.reply(request_id, join_error(member_id, ErrorCode.FENCED_INSTANCE_ID))
@@ -239,12 +239,12 @@ class ClassicRebalance:
 
 
 def join_error(member_id: str, error: ErrorCode) -> JoinGroupResponse:
-    """A refused join, with the id that the member is to go on with."""
+    """A refused join, with the id that the member has to use next."""
     return JoinGroupResponse(error_code=error, member_id=member_id)
 
 
 def joined(group: ClassicGroup, member_id: str, with_members: bool) -> JoinGroupResponse:
-    """The answer to a join: the generation, and for the leader what every member wants."""
+    """The answer to a join: the generation, and for the leader every member's metadata."""
     members = [
         JoinGroupResponseMember(
             member_id=member.member_id,
@@ -264,7 +264,7 @@ def joined(group: ClassicGroup, member_id: str, with_members: bool) -> JoinGroup
 
 
 def assigned(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
-    """The answer to a sync: what the member owns in this generation."""
+    """The answer to a sync: the member's assignment in this generation."""
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment
     )

@@ -1,20 +1,24 @@
 """Consumer groups of KIP-848, where the coordinator assigns the partitions.
 
-member.py           one member as the log has it
+member.py           one member, as in the log
 group.py            one group, changed by replay alone
-records.py          the records of `__consumer_offsets` that say so
-specs.py            what an assignor is told and what it answers
+records.py          its records in `__consumer_offsets`
+specs.py            the input and the result of an assignor
 range_assignor.py   the assignor `range`
-uniform_assignor.py the assignor `uniform`, for members who all want the same
-balancing.py        and for those who do not
+uniform_assignor.py the assignor `uniform`, for members with equal subscriptions
+balancing.py        the same for different subscriptions
 target.py           the next target assignment of a group
-reconciliation.py   a member's next step towards its target: give back first, then take
+reconciliation.py   a member's next step towards its target: revoke first, then assign
 epochs.py           when a group has a new epoch
-subscriptions.py    which topics the expressions of a group name, kept up to date
+subscriptions.py    the topics that match the expressions of a group
 membership.py       ConsumerGroupHeartbeat, sessions and other deadlines
 classic_members.py  members of the classic protocol in a consumer group
 migration.py        a classic group becomes a consumer group, and back
-describe.py         ConsumerGroupDescribe, and what ListGroups shows
-offset_rules.py     who may commit, read and delete offsets
-coordinator.py      the way from the shard to all of these
+describe.py         ConsumerGroupDescribe, and the groups in ListGroups
+offset_rules.py     the rules for committed offsets
+deadlines.py        the deadlines of members
+removal.py          removal of members
+embedded.py         the consumer protocol's bytes in classic requests
+refusal.py          a request that is answered with an error
+coordinator.py      routes the shard's events to all of these
 """

@@ -1,10 +1,10 @@
-"""The assignor `uniform` where members want different topics: even loads as far as subscriptions let them be.
+"""The assignor `uniform` for different subscriptions: loads as even as the subscriptions allow.
 
-Theory of operation. Every member keeps what it has of the topics that it wants. Free partitions go to the
+Theory of operation. Every member keeps its partitions of the topics that it wants. Free partitions go to the
 least loaded subscriber, topic by topic, the hardest to place first: those with the most partitions for each
-of their subscribers. Then topics are gone through again and again: within one topic, a partition moves from
-its most loaded owner to its least loaded subscriber as long as that evens out more than one partition. A
-round in which nothing moved ends it, or a limit of rounds: the last few moves are not worth the time.
+of their subscribers. Then the topics are balanced repeatedly: within one topic, a partition moves from its
+most loaded owner to its least loaded subscriber as long as their loads differ by more than one. A round
+without a move is the last, or a limit of rounds is: the last few moves are not worth the time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import uuid
 from ottla.core.groups.consumer.specs import GroupSpec, Target
 
 MAX_ROUNDS = 16
-"""Apache Kafka's bound too."""
+"""The most rounds, as in Apache Kafka."""
 
 
 def balance(group: GroupSpec) -> Target:
@@ -24,7 +24,7 @@ def balance(group: GroupSpec) -> Target:
 
 
 class _Balancer:
-    """One assignment under way. Members go by their place in `_members`."""
+    """One assignment under way. Members are identified by their index in `_members`."""
 
     def __init__(self, group: GroupSpec) -> None:
         self._counts = group.partition_counts
@@ -32,7 +32,7 @@ class _Balancer:
         self._subscribers: dict[uuid.UUID, list[int]] = {}
         self._loads = [0] * len(self._members)
         self._owned: dict[uuid.UUID, dict[int, list[int]]] = {}
-        """Topic -> owner -> partitions, each in order."""
+        """Topic -> owner -> partitions, in ascending order."""
         self._free: dict[uuid.UUID, list[int]] = {}
         for index, member_id in enumerate(self._members):
             for topic_id in group.members[member_id].topics:
@@ -41,7 +41,7 @@ class _Balancer:
             self._keep(group, topic_id)
 
     def _keep(self, group: GroupSpec, topic_id: uuid.UUID) -> None:
-        """What the topic's subscribers have of it stays theirs; the rest is free."""
+        """Let the topic's subscribers keep their partitions of it; the rest is free."""
         free = set(range(self._counts[topic_id]))
         owned = self._owned[topic_id] = {}
         for index in self._subscribers[topic_id]:
@@ -85,7 +85,9 @@ class _Balancer:
             self._loads[index] = load + 1
 
     def _even_out(self, topic_id: uuid.UUID) -> int:
-        """Move the topic's partitions from heavy owners to light subscribers; how many moved."""
+        """Move the topic's partitions from the most to the least loaded subscribers; return the number of
+        moves.
+        """
         owned, loads = self._owned[topic_id], self._loads
         light = [(loads[index], index) for index in self._subscribers[topic_id]]
         heavy = [(-loads[index], index) for index, partitions in owned.items() if partitions]

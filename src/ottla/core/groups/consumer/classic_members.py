@@ -1,10 +1,10 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup (KIP-848).
 
-Theory of operation. Such a member has everything that the others have, and gets it in its own way: a
-Heartbeat that finds it behind the target, or with partitions to give back or take, answers
-REBALANCE_IN_PROGRESS; its JoinGroup then carries what it owns and takes its next step; the generation is its
-member epoch; SyncGroup brings what it is assigned. Nobody waits for anybody: joins are answered when they are
-in the log. Time is bounded by the rebalance timeout, for joining again and for syncing.
+Theory of operation. Such a member has the same state as the others, and is told of it in its own protocol: a
+Heartbeat that finds it behind the target, or with partitions to revoke or take, answers
+REBALANCE_IN_PROGRESS; its JoinGroup then names its partitions and makes its next step; the generation is its
+member epoch; SyncGroup brings its assignment. Members do not wait for each other: joins are answered when
+they are in the log. The rebalance timeout bounds the time for joining again and for syncing.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ NO_MEMBER_ID = ""
 
 
 class ClassicMembers:
-    """Acts on the consumer groups of a shard, for requests of the classic protocol."""
+    """Handles requests of the classic protocol for the consumer groups of a shard."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class ClassicMembers:
     # JoinGroup
 
     def join(self, event: RequestReceived, group: ConsumerGroup, request: JoinGroupRequest) -> None:
-        """Decide the join of a group with members; it is the group's turn. Raises Refused."""
+        """Decide a join of a group with members, which has the turn. Raises Refused."""
         self._check_timeout(request)
         if self._migration.policy == DISABLED:
             raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -179,14 +179,14 @@ class ClassicMembers:
         owned: TopicPartitions,
         changed: bool,
     ) -> None:
-        """The last member of the consumer protocol is back as a classic one."""
+        """The last member of the consumer protocol has joined with the classic one: convert the group."""
         group = decision.group
         targets = decision.targets()
         is_stale = group.target_epoch < epoch
         if not is_stale:
             target = group.target_epoch, targets.get(decision.member.member_id, {})
             self._epochs.reconcile(decision, target, subscription_changed=changed, owned=owned)
-        # As it will be when the changes so far are in the log: that is what the tombstones are of.
+        # The group with the changes so far: the tombstones are for that state.
         after = decision.members()
         made = ConsumerGroup(group.group_id)
         made.epoch, made.members = group.epoch, after
@@ -205,7 +205,7 @@ class ClassicMembers:
     # SyncGroup and Heartbeat
 
     def sync(self, event: RequestReceived, group: ConsumerGroup, request: SyncGroupRequest) -> None:
-        """Tell the member what it is assigned. Raises Refused."""
+        """Answer with the member's assignment. Raises Refused."""
         if event.client.api_version >= FIRST_SYNC_VERSION_WITH_PROTOCOL and (
             request.protocol_type is None or request.protocol_name is None
         ):
@@ -231,7 +231,7 @@ class ClassicMembers:
         self._outbox.reply(event.request_id, answer)
 
     def heartbeat(self, event: RequestReceived, group: ConsumerGroup, request: HeartbeatRequest) -> None:
-        """Say whether the member is to join again. Raises Refused."""
+        """Answer whether the member has to join again. Raises Refused."""
         member = self._member(group, request.member_id, request.group_instance_id, request.generation_id)
         self._deadlines.restart_session(group.group_id, member.member_id)
         error = ErrorCode.NONE
@@ -262,7 +262,7 @@ class ClassicMembers:
     # LeaveGroup
 
     def leave(self, event: RequestReceived, group: ConsumerGroup, request: LeaveGroupRequest) -> None:
-        """Take out those who are members; the others are told what is wrong."""
+        """Remove the ids that are members; the others are answered with errors."""
         leaving: dict[str, ConsumerMember] = {}
         answers = []
         for identity in request.members:
@@ -310,7 +310,7 @@ def _protocols(request: JoinGroupRequest) -> tuple[tuple[str, bytes], ...]:
 def _check_protocols(
     group: ConsumerGroup, protocol_type: str, protocols: tuple[tuple[str, bytes], ...]
 ) -> None:
-    """Raises Refused unless all classic members know one of these protocols."""
+    """Raise Refused unless all classic members support one of these protocols."""
     classic = [member.classic for member in group.members.values() if member.classic is not None]
     counts = Counter(name for each in classic for name, _ in each.protocols)
     if protocol_type != CONSUMER_PROTOCOL_TYPE or not any(

@@ -1,4 +1,4 @@
-"""The consumer groups of a shard: from its events to the parts that decide, and from its log to groups."""
+"""The consumer groups of a shard: routes its events to the modules that decide, its records to the groups."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ClassicRequest = JoinGroupRequest | SyncGroupRequest | HeartbeatRequest | LeaveG
 
 
 class ConsumerGroups:
-    """Every consumer group of a shard, and the classic requests that are theirs to answer."""
+    """Every consumer group of a shard, and the classic requests about them."""
 
     def __init__(
         self, context: ShardContext, rebalance: ClassicRebalance, restore_classic: Callable[[str], None]
@@ -60,7 +60,7 @@ class ConsumerGroups:
 
     @property
     def durable(self) -> dict[str, DurableConsumerGroup]:
-        """What the log says of every group."""
+        """The state of every group in the log."""
         return {group_id: group.durable for group_id, group in self._groups.items()}
 
     # Requests
@@ -77,13 +77,13 @@ class ConsumerGroups:
                 self._descriptions.describe(event, request)
 
     def answers(self, group_id: str) -> bool:
-        """Whether requests of the classic protocol about this group come here."""
+        """Whether requests of the classic protocol about this group are handled here."""
         return group_id in self._groups or self._migration.is_converting(group_id)
 
     def handle_classic(
         self, event: RequestReceived, request: ClassicRequest, otherwise: Callable[[], None]
     ) -> None:
-        """Answer a request of the classic protocol, or go on as `otherwise` if it is a classic group's."""
+        """Handle a request of the classic protocol, or run `otherwise` if the group is a classic one."""
         self._context.turns.run(request.group_id, lambda: self._handle_classic(event, request, otherwise))
 
     def _handle_classic(
@@ -118,7 +118,7 @@ class ConsumerGroups:
         request: JoinGroupRequest,
         otherwise: Callable[[], None],
     ) -> None:
-        """A classic member joins a group that is empty: it becomes a classic group."""
+        """A classic member joins an empty group, which becomes a classic group."""
         settings = self._context.broker_settings
         if request.member_id:
             self._outbox.reply(event.request_id, join_error(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
@@ -143,7 +143,7 @@ class ConsumerGroups:
     # The log
 
     def replay(self, record: CoordinatorRecord) -> None:
-        """Take over a record; a group begins with its first one and ends with the tombstone of its epoch."""
+        """Apply a record; a group begins with its first one and ends with the tombstone of its epoch."""
         key = record.key
         assert isinstance(key, ConsumerKey)
         group_id = key.group_id
@@ -155,8 +155,8 @@ class ConsumerGroups:
         if group is None:
             if record.value is None:
                 return
-            # A classic group of that name is a simple one, which the offsets of this group made appear,
-            # or its tombstone comes with these records.
+            # A classic group of that name is a simple one, created because of this group's offsets, or its
+            # tombstone is among these records.
             self._context.classic.pop(group_id, None)
             group = self._groups[group_id] = ConsumerGroup(group_id)
         group.replay(record)
@@ -167,21 +167,21 @@ class ConsumerGroups:
         self._subscriptions.forget(group.group_id)
         del self._groups[group.group_id]
         if not self._migration.is_converting(group.group_id):
-            # Offsets that are still there belong to a simple group, until somebody else takes the name.
+            # Remaining offsets belong to a simple group, until another group takes the name.
             self._restore_classic(group.group_id)
 
     def on_loaded(self) -> None:
-        """Start every member's clocks."""
+        """Start every member's deadlines."""
         for group_id, group in self._groups.items():
             self._outbox.note("consumer group loaded group=%s members=%d", group_id, len(group.members))
             self._subscriptions.on_loaded(group_id)
             for member_id in group.members:
                 self._deadlines.begin(group_id, member_id, stepped=True)
 
-    # The world
+    # Topics and deadlines
 
     def on_topics_changed(self, event: TopicsChanged, before: TopicsView) -> None:
-        """Groups that read changed topics look at them with the next heartbeat."""
+        """Let groups that read changed topics check them with the next heartbeat."""
         for group in self._groups.values():
             if not group.subscribed_topics.isdisjoint(event.changed):
                 group.must_look_at_topics = True
@@ -192,7 +192,7 @@ class ConsumerGroups:
             self._subscriptions.on_topics_created()
 
     def on_timer(self, key: TimerKey) -> None:
-        """A deadline of one of `REASONS`, or a slice of matching."""
+        """Handle a deadline of one of `REASONS`, or match the next slice of topics."""
         if key.kind == REGEX_TIMER:
             self._subscriptions.on_timer(key.group_id)
         else:

@@ -1,9 +1,9 @@
 """The deadlines of consumer groups' members; none is in the log, all begin anew with a load.
 
-consumer-session     a member's silence
-consumer-rebalance   how long it may take to give partitions back
-consumer-join        how long a classic member may take to join again when it has been told to
-consumer-sync        and then to ask for its assignment
+consumer-session     the session of a silent member
+consumer-rebalance   the time for a member to revoke partitions
+consumer-join        the time for a classic member to join again when it has been told to
+consumer-sync        the time for a classic member to ask for its assignment
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ REASONS = {
 
 
 class Deadlines:
-    """Set and cancelled for the members of a shard's consumer groups."""
+    """The deadlines of the members of a shard's consumer groups."""
 
     def __init__(self, context: ShardContext) -> None:
         self._context = context
         self._outbox = context.outbox
 
     def begin(self, group_id: str, member_id: str, *, stepped: bool) -> None:
-        """A decision about a member has ended: its session starts anew, if it is a member.
+        """A decision about a member has ended: its session starts anew, if it is still a member.
 
-        With `stepped` it has been told other partitions than before, and has time to give some back.
+        `stepped` says that its partitions have changed, so the time to revoke starts anew too.
         """
         member = self._member(group_id, member_id)
         if member is None:
@@ -54,7 +54,7 @@ class Deadlines:
         self._outbox.set_timer(TimerKey(SESSION, group_id, member_id), timeout_ms)
 
     def must_join(self, group_id: str, member: ConsumerMember) -> None:
-        """A classic member has been told to join again; the first time counts."""
+        """A classic member has been told to join again; its time runs from the first time."""
         key = TimerKey(JOIN, group_id, member.member_id)
         if self._outbox.timers.deadline_of(key) is None:
             self._outbox.set_timer(key, member.rebalance_timeout_ms)
@@ -70,7 +70,7 @@ class Deadlines:
         self._outbox.timers.cancel(TimerKey(SYNC, group_id, member_id))
 
     def try_again(self, key: TimerKey) -> None:
-        """What a deadline led to could not be written."""
+        """The decision that a deadline caused could not be written."""
         if self._outbox.timers.deadline_of(key) is None:
             self._outbox.set_timer(key, RETRY_INTERVAL_MS)
 
@@ -78,18 +78,18 @@ class Deadlines:
         self._outbox.timers.cancel(TimerKey(REBALANCE, group_id, member_id))
 
     def still_counts(self, key: TimerKey, member: ConsumerMember) -> bool:
-        """Whether nothing has happened, while the group's turn was waited for, that makes a deadline void."""
+        """Whether a deadline is still valid after the wait for the group's turn."""
         if self._outbox.timers.deadline_of(key) is not None:
             return False
         return key.kind != REBALANCE or member.state is MemberState.UNREVOKED_PARTITIONS
 
     def end_if_gone(self, group_id: str, member_id: str) -> None:
-        """Forget all deadlines of somebody who is no member any more."""
+        """Cancel all deadlines of an id that is no longer a member."""
         if self._member(group_id, member_id) is None:
             self.end(group_id, member_id)
 
     def end(self, group_id: str, member_id: str) -> None:
-        """Forget all deadlines of a member."""
+        """Cancel all deadlines of a member."""
         for kind in REASONS:
             self._outbox.timers.cancel(TimerKey(kind, group_id, member_id))
 

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe, and what ListGroups shows of consumer groups.
+"""ConsumerGroupDescribe, and the consumer groups in ListGroups.
 
 ConsumerGroupDescribe 0-1   1: each member's type, classic or consumer (KIP-1099)
 """
@@ -29,7 +29,7 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
 class Descriptions:
-    """Looks at the consumer groups of a shard."""
+    """Describes the consumer groups of a shard."""
 
     def __init__(self, context: ShardContext) -> None:
         self._context = context
@@ -40,7 +40,7 @@ class Descriptions:
         self._context.outbox.reply(event.request_id, ConsumerGroupDescribeResponse(groups=described))
 
     def listed(self) -> list[ListedGroup]:
-        """Every group, for ListGroups to filter."""
+        """All groups, for ListGroups to filter."""
         return [
             ListedGroup(
                 group_id=group.group_id,
@@ -91,7 +91,7 @@ class Descriptions:
         )
 
     def _assignment(self, partitions: Mapping[uuid.UUID, Collection[int]]) -> Assignment:
-        """With names; without topics that are gone."""
+        """An assignment with topic names; deleted topics are left out."""
         found = ((self._context.topics.with_id(topic_id), of) for topic_id, of in partitions.items())
         return Assignment(
             topic_partitions=[

@@ -1,6 +1,6 @@
-"""What members of the classic protocol say and are told, in partitions of the group's topics.
+"""Subscriptions and assignments of classic members, which are bytes in the classic protocol's requests.
 
-The bytes are read in ottla.protocol.consumer_embedded.
+The bytes are decoded in ottla.protocol.consumer_embedded.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.protocol.records.consumer_protocol_assignment import TopicPartition a
 def assignment_bytes(
     partitions: TopicPartitions | PartitionEpochs, topics: TopicsView, metadata: bytes
 ) -> bytes:
-    """What to tell a member, in the version of its own metadata; topics that are gone are left out."""
+    """A member's assignment, in the version of its own metadata; deleted topics are left out."""
     version = version_of(metadata)
     named = []
     for topic_id, of_topic in partitions.items():
@@ -27,7 +27,7 @@ def assignment_bytes(
 
 
 def with_ids(topics: TopicsView, partitions: dict[str, list[int]]) -> TopicPartitions:
-    """Partitions by topic id instead of name; topics that do not exist are left out."""
+    """Partitions by topic id in place of name; topics that do not exist are left out."""
     found = {}
     for name, of_topic in partitions.items():
         topic = topics.named(name)

@@ -1,9 +1,9 @@
-"""What follows when a member comes or changes: a new group epoch, a new target, the member's next step.
+"""The steps of a decision when a member comes or changes: a new epoch, a new target, the member's next step.
 
-Theory of operation. Each part of a decision looks at the group as the log has it and at the member as it is
-to be, and adds records to the decision's list; the group itself changes when they are replayed. A target is
-made for a new group epoch, at the earliest assignment.interval.ms after the last one, so that many changes
-in a short time make one target (KIP-1263); whoever's heartbeat comes after that time makes it.
+Theory of operation. Each step looks at the group as it is in the log and at the member's new state, and adds
+records to the decision; the group itself changes when they are replayed. A target is made for a new group
+epoch, at the earliest assignment.interval.ms after the last one, so that many changes in a short time lead to
+one target (KIP-1263); the first heartbeat after that time makes it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from ottla.protocol.errors import ErrorCode
 
 @dataclass(slots=True)
 class Decision:
-    """A decision about one member of a group: what is known, what is to be, and the records so far."""
+    """A decision about one member of a group: the state before, the new state, and the records so far."""
 
     group: ConsumerGroup
-    """As the log has it, or as earlier records of this decision will make it (a converted group)."""
+    """The group in the log, or as earlier records of this decision will make it (a converted group)."""
     before: ConsumerMember
     member: ConsumerMember
     replaces: str | None = None
-    """The id of the static member whose place the member takes."""
+    """The id of the static member that this member replaces."""
     changes: list[CoordinatorRecord] = field(default_factory=list)
 
     @property
@@ -40,7 +40,7 @@ class Decision:
         return self.member.member_id not in self.group.members
 
     def members(self) -> dict[str, ConsumerMember]:
-        """The group's members as they are to be."""
+        """The group's members with the new state of this one."""
         members = dict(self.group.members)
         if self.replaces is not None:
             del members[self.replaces]
@@ -48,14 +48,14 @@ class Decision:
         return members
 
     def targets(self) -> dict[str, TopicPartitions]:
-        """The last targets, by the ids that are to be."""
+        """The last targets, by the members' new ids."""
         targets = dict(self.group.targets)
         if self.replaces is not None and self.replaces in targets:
             targets[self.member.member_id] = targets.pop(self.replaces)
         return targets
 
     def resolved(self) -> dict[str, ResolvedRegex]:
-        """What expressions name, of those that members are to have."""
+        """The topics of the expressions that members will have."""
         if not self.group.resolved:
             return {}
         wanted = {member.regex for member in self.members().values()}
@@ -63,14 +63,14 @@ class Decision:
 
 
 class Epochs:
-    """The parts of decisions, over the consumer groups of a shard."""
+    """The steps of decisions about the consumer groups of a shard."""
 
     def __init__(self, context: ShardContext) -> None:
         self._context = context
         self._hashes = TopicHashes()
 
     def note_member(self, decision: Decision) -> bool:
-        """Write down what the member says of itself; whether it names other topics than before."""
+        """Add a record of the member's own data. Whether its subscription has changed."""
         before, member = decision.before, decision.member
         if member != before or (decision.is_new and decision.replaces is None):
             decision.changes.append(records.member_metadata(decision.group.group_id, member))
@@ -91,11 +91,11 @@ class Epochs:
         return group.epoch + 1
 
     def hash_of(self, members: Mapping[str, ConsumerMember], resolved: Mapping[str, ResolvedRegex]) -> int:
-        """The hash of the topics that these members want."""
+        """The hash of the topics that these members subscribe to."""
         return self._hashes.of_group(wanted_topics(members.values(), resolved), self._context.topics)
 
     def next_target(self, decision: Decision, epoch: int) -> tuple[int, TopicPartitions]:
-        """The target's epoch, and the member's part of it; made anew when it is due."""
+        """The target's epoch and the member's part of the target, which is made anew if due."""
         group, context = decision.group, self._context
         targets = decision.targets()
         settings = context.settings.of(group.group_id)
@@ -103,7 +103,7 @@ class Epochs:
         is_due = (
             group.target_timestamp_ms == 0
             or now_ms >= group.target_timestamp_ms + settings.consumer_assignment_interval_ms
-            # A wall clock that was set back must not hold a group up.
+            # A wall clock that was set back must not block a group.
             or now_ms < group.target_timestamp_ms
         )
         member_id = decision.member.member_id
@@ -131,7 +131,7 @@ class Epochs:
         subscription_changed: bool,
         owned: TopicPartitions | None,
     ) -> None:
-        """Take the member's next step towards its target."""
+        """Make the member's next step towards its target."""
         group, member = decision.group, decision.member
         target_epoch, partitions = target
         if not subscription_changed and member.is_reconciled_to(target_epoch):

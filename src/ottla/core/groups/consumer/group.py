@@ -1,16 +1,16 @@
-"""The state of one consumer group, and how its records change it.
+"""The state of one consumer group, and its change by records.
 
-Theory of operation. Three epochs order everything (KIP-848). The group's epoch goes up whenever what its
-members want, or the topics they want, has changed. A target assignment is made for a group epoch. A member
-takes its part of the target over, and has then the target's epoch:
+Theory of operation. Three epochs order all changes (KIP-848). The group's epoch goes up when the
+subscriptions of its members, or the topics of these, have changed. A target assignment is made for a group
+epoch. A member takes over its part of the target, and then has the target's epoch:
 
-    EMPTY        nobody is there
+    EMPTY        the group has no members
     ASSIGNING    the group's epoch is ahead of the target's
     RECONCILING  a member is not yet at its target
-    STABLE       everybody has what the target gives
+    STABLE       every member has its target
 
-Everything here follows from the log and changes by `replay` alone, but for what is marked at the end of
-`__init__`. A partition has one owner: whoever has it assigned, or has not given it back yet.
+All state is derived from the log and changes by `replay` alone, but for the fields marked at the end of
+`__init__`. A partition has one owner: the member that it is assigned to, or that has yet to revoke it.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ from ottla.protocol.records.consumer_group_target_assignment_metadata_value impo
 )
 
 FIRST_EPOCH = 1
-"""Of a group that has no record of an epoch yet."""
+"""The epoch of a group that has no record of one."""
 NO_TARGET_EPOCH = 0
 
 
 class ConsumerGroupState(enum.Enum):
-    """The value is the name that clients are shown."""
+    """The values are the names that clients see."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -73,7 +73,7 @@ class ConsumerGroupState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRegex:
-    """The topics that a regular expression named, in which version of the metadata, and when that was."""
+    """The topics that match a regular expression, with the version of the metadata and the time."""
 
     topics: frozenset[str]
     version: int
@@ -96,19 +96,19 @@ class ConsumerGroup:
         self.targets: dict[str, TopicPartitions] = {}
         self.resolved: dict[str, ResolvedRegex] = {}
         self.has_partition_metadata = False
-        """Whether a record of Kafka before 4.1 is to be ended."""
-        # Follows from the above.
+        """Whether there is a record of Kafka before 4.1 to delete."""
+        # Derived from the above.
         self.static_members: dict[str, str] = {}
         """Instance id -> member id."""
         self._owners: dict[tuple[uuid.UUID, int], str] = {}
         self._subscribed_topics: frozenset[str] | None = None
         # Not in the log.
         self.must_look_at_topics = True
-        """Whether the topics may differ from those that `metadata_hash` is of."""
+        """Whether the topics may have changed since `metadata_hash` was computed."""
 
     @property
     def durable(self) -> DurableConsumerGroup:
-        """All that the log says of the group."""
+        """All of the group's state that is in the log."""
         return (
             self.epoch,
             self.metadata_hash,
@@ -120,7 +120,7 @@ class ConsumerGroup:
             self.has_partition_metadata,
         )
 
-    # What follows from the state
+    # Derived facts
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -134,17 +134,17 @@ class ConsumerGroup:
 
     @property
     def subscribed_topics(self) -> frozenset[str]:
-        """The names of all topics that a member wants, by name or by expression."""
+        """The names of all topics that a member subscribes to, by name or by expression."""
         if self._subscribed_topics is None:
             self._subscribed_topics = wanted_topics(self.members.values(), self.resolved)
         return self._subscribed_topics
 
     def owner_of(self, topic_id: uuid.UUID, partition: int) -> str | None:
-        """The id of the member that may read a partition, or has not given it back."""
+        """The id of the member that may read a partition or has yet to revoke it, or None."""
         return self._owners.get((topic_id, partition))
 
     def is_waiting_for_others(self, member: ConsumerMember) -> bool:
-        """Whether one of the partitions that the member is due is still somebody's."""
+        """Whether another member still owns one of the member's target partitions."""
         return member.state is MemberState.UNRELEASED_PARTITIONS and any(
             partition not in member.assigned.get(topic_id, ())
             and self.owner_of(topic_id, partition) is not None
@@ -153,7 +153,7 @@ class ConsumerGroup:
         )
 
     def regexes(self) -> dict[str, int]:
-        """Every expression that a member subscribes to, and how many do."""
+        """Every expression in a subscription, and the number of its members."""
         counts: dict[str, int] = {}
         for member in self.members.values():
             if member.regex:
@@ -161,13 +161,13 @@ class ConsumerGroup:
         return counts
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        """What removes the group with all of its members."""
+        """The records that remove the group with all of its members."""
         return records.group_tombstones(self.group_id, self.members, self.resolved)
 
     # Replay
 
     def replay(self, record: CoordinatorRecord) -> None:
-        """Take over a record, but for the group's own tombstone: the owner of all groups sees to that."""
+        """Apply a record, but for the group's own tombstone, which `ConsumerGroups` handles."""
         match record.key, record.value:
             case ConsumerGroupMetadataKey(), ConsumerGroupMetadataValue() as value:
                 self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
@@ -256,12 +256,14 @@ class ConsumerGroup:
             self.static_members[member.instance_id] = member.member_id
 
     def _forget_instance(self, member: ConsumerMember) -> None:
-        # Its successor of the same instance id may be there already.
+        # Its successor with the same instance id may have come already.
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
             del self.static_members[member.instance_id]
 
     def _move(self, before: ConsumerMember | None, member: ConsumerMember) -> None:
-        """Keep the owners up to date. While a cleaned log is loaded, two may seem to have a partition."""
+        """Keep the owners up to date. In a compacted log two members may seem to own
+        a partition for a while.
+        """
         if before is not None:
             for partition in partitions_of(before.assigned, before.revoking):
                 if self._owners.get(partition) == member.member_id:
@@ -271,7 +273,7 @@ class ConsumerGroup:
 
 
 def wanted_topics(members: Iterable[ConsumerMember], resolved: Mapping[str, ResolvedRegex]) -> frozenset[str]:
-    """The names of all topics that these members want, and of what expressions were resolved to."""
+    """The names of all topics that these members subscribe to, by name or by expression."""
     names = {name for member in members for name in member.subscribed}
     for regex in resolved.values():
         names |= regex.topics

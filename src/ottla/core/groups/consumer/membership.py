@@ -1,14 +1,14 @@
-"""Decides ConsumerGroupHeartbeat (KIP-848): joining, staying, leaving; and sessions and other deadlines.
+"""Decides ConsumerGroupHeartbeat (KIP-848): members join, stay and leave; sessions and other deadlines.
 
     ConsumerGroupHeartbeat 0-1   0: the coordinator may make the member id; 1: the client does, and may
                                  subscribe by regular expression
 
-Epoch 0 joins, -1 leaves, -2 is a static member that leaves to come back; any other is the one from the last
-answer, and the one before it is taken too while the member has nothing that it should not: an answer may have
-been lost. Fields that are null are as before.
+Epoch 0 joins, -1 leaves, -2 is a static member that leaves to return; any other is the one from the last
+answer. The epoch before that is accepted too if the member names only partitions assigned to it: an answer
+may have been lost. Fields that are null are unchanged.
 
-Theory of operation. A heartbeat that changes nothing is answered at once. Otherwise it is one decision, of
-the parts in epochs.py, written in one append. The members' deadlines are in deadlines.py.
+Theory of operation. A heartbeat that changes nothing is answered at once. Otherwise it is one decision, made
+in the steps of epochs.py and written in one append. The members' deadlines are in deadlines.py.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Decide: TypeAlias = Callable[[RequestReceived, ConsumerGroupHeartbeatRequest], N
 
 
 class ConsumerMembership:
-    """Acts on the consumer groups of a shard."""
+    """Handles the heartbeats of a shard's consumer groups."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class ConsumerMembership:
         self._outbox.reply(request_id, answer)
 
     def _check(self, request: ConsumerGroupHeartbeatRequest, version: int) -> None:
-        """What is wrong with a heartbeat before any group is looked at."""
+        """Check a heartbeat as far as that is independent of the group. Raises Refused."""
         epoch = request.member_epoch
         needs_id = version >= FIRST_VERSION_WITH_CLIENT_MADE_MEMBER_IDS or epoch > 0 or epoch == LEAVE_EPOCH
         texts = (
@@ -167,7 +167,7 @@ class ConsumerMembership:
         answer: ConsumerGroupHeartbeatResponse,
         converts: bool,
     ) -> None:
-        """Write the decision down, if there is anything to write, and answer."""
+        """Append the decision's records, if there are any, and answer."""
         outbox, group, member_id = self._outbox, decision.group, decision.member.member_id
         if not decision.changes:
             self._deadlines.restart_session(group.group_id, member_id)
@@ -175,7 +175,7 @@ class ConsumerMembership:
             return
 
         def failed(error: ErrorCode) -> None:
-            group.must_look_at_topics = True  # What was found there is not written.
+            group.must_look_at_topics = True  # The new hash of the topics is not written.
             outbox.fail(event.request_id, answer_for(error))
 
         if decision.is_new:
@@ -183,7 +183,7 @@ class ConsumerMembership:
         append_id = self._context.turns.append(
             group.group_id, decision.changes, lambda: outbox.reply(event.request_id, answer), failed
         )
-        # At the real end, as a slow append may have been answered for already and count all the same.
+        # At the real end, because a slow append may have been answered as failed and count nevertheless.
         if decision.replaces is not None:
             replaced = decision.replaces
             outbox.at_end(append_id, lambda: self._deadlines.end_if_gone(group.group_id, replaced))
@@ -305,7 +305,7 @@ class ConsumerMembership:
         member: ConsumerMember,
         answer: ConsumerGroupHeartbeatResponse,
     ) -> None:
-        """A static member restarts: its place is kept until its session ends."""
+        """A static member restarts: it keeps its place until its session ends."""
         zero: PartitionEpochs = {
             topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assigned.items()
         }
@@ -323,7 +323,7 @@ class ConsumerMembership:
     # Deadlines
 
     def on_deadline(self, key: TimerKey, reason: str) -> None:
-        """A member was silent, or slow, for too long: take it out when it is the group's turn."""
+        """A member was silent or slow for too long: remove it when the group has the turn."""
         self._context.turns.run(key.group_id, lambda: self._expel(key, reason))
 
     def _expel(self, key: TimerKey, reason: str) -> None:
@@ -341,7 +341,7 @@ class ConsumerMembership:
 
 
 def check_room(context: ShardContext, group: ConsumerGroup, member_id: str) -> None:
-    """Raises Refused when one more member would be too many."""
+    """Raise Refused if one more member would be too many."""
     max_size = context.broker_settings.consumer_max_size
     if len(group.members) >= max_size and member_id not in group.members:
         raise Refused(
@@ -351,13 +351,13 @@ def check_room(context: ShardContext, group: ConsumerGroup, member_id: str) -> N
 
 
 def check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest) -> None:
-    """Raises Refused for a member that must give up everything and join again."""
+    """Raise Refused if the member has to drop its partitions and join again."""
     epoch = request.member_epoch
     if epoch in (JOIN_EPOCH, member.epoch):
         return
     which = "greater" if epoch > member.epoch else "smaller"
     if epoch < member.epoch and epoch == member.previous_epoch and _owns_only(request, member.assigned):
-        return  # The answer with its epoch was lost, perhaps.
+        return  # The answer with its epoch may have been lost.
     raise Refused(
         ErrorCode.FENCED_MEMBER_EPOCH,
         f"The consumer group member has a {which} member epoch ({epoch}) than the one known by the group "
@@ -366,13 +366,13 @@ def check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest) 
 
 
 def static_member(group: ConsumerGroup, instance_id: str) -> ConsumerMember | None:
-    """The member that holds an instance id."""
+    """The member that holds an instance id, or None."""
     member_id = group.static_members.get(instance_id)
     return None if member_id is None else group.members[member_id]
 
 
 def check_holder(holder: ConsumerMember | None, member_id: str, instance_id: str) -> ConsumerMember:
-    """The holder of an instance id, if that is the member; raises Refused otherwise."""
+    """The holder of an instance id, if it is this member; raises Refused otherwise."""
     if holder is None:
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if holder.member_id != member_id:
@@ -385,7 +385,7 @@ def check_holder(holder: ConsumerMember | None, member_id: str, instance_id: str
 
 
 def replacement(group: ConsumerGroup, holder: ConsumerMember, member_id: str) -> Decision:
-    """A static member is back under a new id: it gets the place of its predecessor."""
+    """A decision for a static member that returns under a new id: it replaces the old member."""
     group_id = group.group_id
     member = replace(holder, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
     changes = [
@@ -396,7 +396,8 @@ def replacement(group: ConsumerGroup, holder: ConsumerMember, member_id: str) ->
     ]
     before = member
     if holder.uses_classic_protocol and not group.targets.get(holder.member_id):
-        # It joined a rebalance that never ended: as nobody was given anything, the group needs a new target.
+        # It joined a rebalance that never ended: no member got an assignment, so the group needs a new
+        # target.
         before = ConsumerMember(member_id)
     return Decision(group, before, member, holder.member_id, changes)
 
@@ -406,7 +407,7 @@ def unknown_member(group_id: str, member_id: str) -> Refused:
 
 
 def made_member_id(random_bits: int) -> str:
-    """A new id in Kafka's form of a UUID."""
+    """A new member id in Kafka's form of a UUID."""
     made = uuid.UUID(int=random_bits, version=4)
     return base64.urlsafe_b64encode(made.bytes).rstrip(b"=").decode()
 
@@ -422,7 +423,7 @@ def _owned(request: ConsumerGroupHeartbeatRequest) -> TopicPartitions | None:
 
 
 def _owns_only(request: ConsumerGroupHeartbeatRequest, assigned: PartitionEpochs) -> bool:
-    """Whether what the member says that it has is all assigned to it."""
+    """Whether all partitions that the member names are assigned to it."""
     owned = _owned(request)
     return owned is not None and all(
         partitions <= assigned.get(topic_id, {}).keys() for topic_id, partitions in owned.items()
@@ -430,7 +431,7 @@ def _owns_only(request: ConsumerGroupHeartbeatRequest, assigned: PartitionEpochs
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether a request says everything, as after a connection was lost: the answer does so too."""
+    """Whether a request has all fields, as after a lost connection: the answer then has them too."""
     subscribes = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     has_timeout = request.rebalance_timeout_ms != NO_REBALANCE_TIMEOUT_MS
     return has_timeout and subscribes and request.topic_partitions is not None

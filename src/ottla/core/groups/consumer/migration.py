@@ -1,14 +1,14 @@
-"""A classic group becomes a consumer group, and back, while its members go on (KIP-848).
+"""Converts a classic group into a consumer group, and back, while its members go on (KIP-848).
 
 Theory of operation. When a member joins with the consumer protocol, a classic group is rewritten in one
 append: its tombstone, then the consumer group's records with every member's embedded subscription and
-assignment, at the generation as epoch. Its members stay classic ones (classic_members.py) until they restart
-with the new protocol. When the last member of the consumer protocol leaves, the group is rewritten the other
-way and rebalances. Groups without members are simply replaced. group.consumer.migration.policy says what is
-allowed.
+assignment, at the generation as epoch. Its members remain classic ones (classic_members.py) until they
+restart with the new protocol. When the last member of the consumer protocol leaves, the group is rewritten
+the other way and rebalances. Groups without members are simply replaced. group.consumer.migration.policy says
+which conversions are allowed.
 
-While the append is on its way the classic group is DEAD to requests that do not wait for the turn; `settle`
-puts right what is in memory when it has ended, whichever way.
+While the append is on its way, requests that do not wait for the turn find the classic group DEAD; when it
+has ended, `settle` makes the state in memory that of the log.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ DISABLED = "disabled"
 
 
 class Migration:
-    """Acts on the classic and the consumer groups of a shard."""
+    """Converts the classic and the consumer groups of a shard."""
 
     def __init__(
         self,
@@ -71,13 +71,13 @@ class Migration:
         return self._context.broker_settings.consumer_migration_policy
 
     def is_converting(self, group_id: str) -> bool:
-        """Whether a group is about to become one of the other kind."""
+        """Whether a conversion of the group is under way."""
         return group_id in self._converting
 
     # Classic to consumer
 
     def upgrade(self, classic: ClassicGroup, changes: list[CoordinatorRecord]) -> ConsumerGroup:
-        """The consumer group that a classic one becomes; adds the records that make it so. Raises Refused."""
+        """The consumer group that replaces a classic one; adds its records to `changes`. Raises Refused."""
         group = ConsumerGroup(classic.group_id)
         made = [coordinator_records.group_tombstone(classic.group_id)]
         if classic.state is not GroupState.EMPTY:
@@ -128,7 +128,7 @@ class Migration:
         if member.assignment:
             assignment = parse_assignment(member.assignment)
             if assignment.user_data:
-                raise _CustomAssignor  # What it keeps for itself there would be lost.
+                raise _CustomAssignor  # The assignor's own data would be lost.
             by_name = {each.topic: list(each.partitions) for each in assignment.assigned_partitions}
             assigned = with_ids(self._context.topics, by_name)
         generation = classic.generation
@@ -150,7 +150,7 @@ class Migration:
         )
 
     def _end_classic(self, classic: ClassicGroup) -> None:
-        """The group is about to go: its members ask again, and find the consumer group."""
+        """The classic group is about to end: its members retry, and find the consumer group."""
         self._converting.add(classic.group_id)
         for member_id, request_id in list(classic.waiting_joins.items()):
             del classic.waiting_joins[member_id]
@@ -164,7 +164,7 @@ class Migration:
             classic.transition_to(GroupState.DEAD, self._outbox.now.wall_ms)
 
     def settle(self, group_id: str) -> None:
-        """The append of a conversion has ended: what is in memory is as the log says."""
+        """The append of a conversion has ended: make the state in memory that of the log."""
         self._converting.discard(group_id)
         group = self._context.consumer.get(group_id)
         if group is not None:
@@ -178,7 +178,7 @@ class Migration:
     # Consumer to classic
 
     def should_downgrade(self, group: ConsumerGroup, remaining: Sequence[ConsumerMember]) -> bool:
-        """Whether these are all of the classic protocol, and may be a classic group again."""
+        """Whether these members all use the classic protocol, and may become a classic group again."""
         if not remaining or not all(member.uses_classic_protocol for member in remaining):
             return False
         if self.policy not in DOWNGRADES or len(remaining) > self._context.broker_settings.max_size:
@@ -193,7 +193,7 @@ class Migration:
         done: Callable[[], None],
         failed: Callable[[ErrorCode], None],
     ) -> None:
-        """Make the group a classic one of these members, who then rebalance; it is the group's turn."""
+        """Make the group, which has the turn, a classic one of these members, who then rebalance."""
         targets = {
             member.member_id: group.targets.get(member.member_id, NO_PARTITIONS) for member in remaining
         }
@@ -220,7 +220,7 @@ class Migration:
                 self._rebalance.prepare(classic, "the group was downgraded from the consumer protocol")
 
         def ready() -> None:
-            # Answers come when the classic group is there to be asked.
+            # Answered once the classic group exists.
             self.settle(group_id)
             done()
 
@@ -234,7 +234,7 @@ class Migration:
         members: Sequence[ConsumerMember],
         targets: dict[str, TopicPartitions],
     ) -> CoordinatorRecord:
-        """The record of the classic group of these members. Raises Refused for metadata that is none."""
+        """The record of the classic group of these members. Raises Refused for invalid metadata."""
         classic = ClassicGroup(group.group_id, self._outbox.now.wall_ms)
         classic.generation = group.epoch
         for member in members:
@@ -264,7 +264,7 @@ class Migration:
                 ErrorCode.GROUP_ID_NOT_FOUND,
                 f"Cannot downgrade the group {group.group_id}: {problem}.",
             ) from None
-        # The leader of a downgraded group is found by the rebalance, or is whoever joins next.
+        # The rebalance chooses the leader of a downgraded group: the next member to join.
         return coordinator_records.group_metadata(group.group_id, classic.to_record_value(assignments))
 
     # Groups without members
@@ -272,7 +272,9 @@ class Migration:
     def end_empty(
         self, group: ConsumerGroup, then: Callable[[], None], failed: Callable[[ErrorCode], None]
     ) -> None:
-        """Remove a consumer group without members, so that a classic one can have its name; then go on."""
+        """Remove a consumer group without members so that a classic one can use its
+        name; then call `then`.
+        """
         group_id = group.group_id
 
         def go_on() -> None:

@@ -1,4 +1,4 @@
-"""What consumer groups say about committed offsets (KIP-848, KIP-1251); see core/groups/offset_rules.py."""
+"""The rules of consumer groups for committed offsets (KIP-848, KIP-1251); see core/groups/offset_rules.py."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ FIRST_COMMIT_VERSION_WITH_MEMBER_EPOCH = 9
 
 
 class ConsumerOffsetRules:
-    """`OffsetRules` of consumer groups.
+    """The `OffsetRules` of consumer groups.
 
-    A member commits at its epoch. A smaller one is fine for partitions that it has had since then: it has
-    not heard of its new epoch yet, and nobody else can have read them.
+    A member commits at its epoch. A smaller one is accepted for partitions that the member has owned since
+    then: it does not know its new epoch yet, and no other member can have read them.
     """
 
     def __init__(self, groups: dict[str, ConsumerGroup]) -> None:
@@ -26,7 +26,7 @@ class ConsumerOffsetRules:
     def check_commit(self, group_id: str, committer: Committer, targets: Iterable[Target]) -> ErrorCode:
         group = self._groups[group_id]
         if committer.epoch < 0 and not group.members:
-            return ErrorCode.NONE  # An administrator, or a consumer that manages itself.
+            return ErrorCode.NONE  # An administrator, or a consumer that assigns its own partitions.
         if committer.transactional and committer.is_no_member:
             return ErrorCode.NONE
         member = group.members.get(committer.member_id)
@@ -49,7 +49,7 @@ class ConsumerOffsetRules:
         return ErrorCode.NONE
 
     def on_commit(self, group_id: str, committer: Committer) -> None:
-        """Heartbeats alone say that a member is alive."""
+        """Only heartbeats keep a member alive."""
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
         if member_id is None and member_epoch < 0:
@@ -85,5 +85,5 @@ class ConsumerOffsetRules:
 
 
 def _stale(member: ConsumerMember) -> ErrorCode:
-    """The epoch is not the member's; in the words of the protocol that it uses."""
+    """The error for a wrong epoch, in the protocol that the member uses."""
     return ErrorCode.ILLEGAL_GENERATION if member.uses_classic_protocol else ErrorCode.STALE_MEMBER_EPOCH

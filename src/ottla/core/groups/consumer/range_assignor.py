@@ -1,9 +1,9 @@
-"""The assignor `range`: each topic's partitions in contiguous ranges over those who want it.
+"""The assignor `range`: each topic's partitions in contiguous ranges over its subscribers.
 
-Members are in one order (static ones by instance id first, then the others by member id), and the first
-ones get one more where a topic does not divide evenly. So partitions of one number of several topics go to
-one member as far as the topics have the same partitions and subscribers, which joins of streams rely on.
-Nothing is sticky beyond what the order gives.
+Members are in one order (static ones by instance id first, then the others by member id), and the first ones
+get one more partition if a topic does not divide evenly. So partitions with the same number of several topics
+go to one member as far as the topics have the same partitions and subscribers, which joins of streams rely
+on. Only the order makes assignments sticky.
 """
 
 from __future__ import annotations
@@ -34,6 +34,6 @@ def assign(group: GroupSpec) -> Target:
 
 def _place(group: GroupSpec, member_id: str) -> tuple[bool, bytes]:
     instance_id = group.members[member_id].instance_id
-    # Java orders strings by their UTF-16 units.
+    # Java compares strings by their UTF-16 units.
     name = member_id if instance_id is None else instance_id
     return instance_id is None, name.encode("utf-16-be", "surrogatepass")

@@ -1,10 +1,10 @@
-"""A member's next step towards its target: what it must give back first, what it may take now (KIP-848).
+"""A member's next step towards its target: the partitions to revoke first, and to assign now (KIP-848).
 
-Theory of operation. A member at an older epoch is told what it keeps; what it has beyond that it must give
-back, and until its heartbeat lists partitions without those, it stays at its old epoch
-(UNREVOKED_PARTITIONS). Then it moves to the target's epoch and takes whatever nobody else has; while others
-still have some of it, it waits for those (UNRELEASED_PARTITIONS) and asks with each heartbeat. So a
-partition never has two owners.
+Theory of operation. A member at an older epoch is told the partitions that it keeps; it has to revoke the
+others, and until its heartbeat no longer lists them, it stays at its old epoch (UNREVOKED_PARTITIONS). Then
+it moves to the target's epoch and gets the partitions that are free; while other members still own some of
+its target, it waits for those (UNRELEASED_PARTITIONS) and asks with each heartbeat. So a partition never has
+two owners.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from ottla.core.groups.consumer.member import (
 
 
 class UnknownState(Exception):
-    """The member's state was written by a later version, and it has not joined anew."""
+    """A later version has written the member's state, and the member has not joined again since."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a member's step depends on besides itself."""
+    """The facts about the group that a member's step depends on."""
 
     target_epoch: int
     target: TopicPartitions
     subscribed: frozenset[uuid.UUID]
-    """The ids of the topics that the member wants now."""
+    """The ids of the topics that the member subscribes to now."""
     subscription_changed: bool
     owned: TopicPartitions | None
-    """What the member says that it has; None when it does not say."""
+    """The partitions that the member's heartbeat names as its own; None if it names none."""
     is_owned: Callable[[uuid.UUID, int], bool]
-    """Whether somebody, the member included, has a partition."""
+    """Whether a partition has an owner, this member included."""
 
 
 def reconciled(member: ConsumerMember, around: Surroundings) -> ConsumerMember:
-    """The member after its next step; the same member when there is none to take. Raises UnknownState."""
+    """The member after its next step; the same object if there is no step. Raises UnknownState."""
     match member.state:
         case MemberState.STABLE if member.epoch != around.target_epoch:
             return _step(member, member.epoch, around)
@@ -58,7 +58,7 @@ def reconciled(member: ConsumerMember, around: Surroundings) -> ConsumerMember:
 
 
 def _still_has(partitions: PartitionEpochs, around: Surroundings) -> bool:
-    """Whether the member has not given all of these back, as far as is known."""
+    """Whether the member may still have one of these partitions."""
     if around.owned is None:
         return True
     return any(
@@ -67,7 +67,7 @@ def _still_has(partitions: PartitionEpochs, around: Surroundings) -> bool:
 
 
 def _without_unwanted(member: ConsumerMember, around: Surroundings) -> ConsumerMember:
-    """The target is as before, but the member wants fewer topics: what it has of the others goes at once."""
+    """The member without partitions of topics that it no longer subscribes to; for an unchanged target."""
     kept = {topic_id: epochs for topic_id, epochs in member.assigned.items() if topic_id in around.subscribed}
     if len(kept) == len(member.assigned):
         return member
@@ -98,7 +98,7 @@ def _step(member: ConsumerMember, epoch: int, around: Surroundings) -> ConsumerM
             (kept if partition in due else revoking).setdefault(topic_id, {})[partition] = given_at
         gives_back = member.revoking.get(topic_id, {})
         for partition in sorted(due - has.keys()):
-            # What it is giving back itself it may have again.
+            # A partition that the member is revoking may be assigned to it again.
             if partition not in gives_back and around.is_owned(topic_id, partition):
                 must_wait = True
             else:

@@ -64,7 +64,7 @@ def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRec
 
 
 def partition_metadata_tombstone(group_id: str) -> CoordinatorRecord:
-    """Ends a record that Kafka before 4.1 wrote; nobody writes it any more."""
+    """The tombstone of a record that only Kafka before 4.1 writes."""
     return CoordinatorRecord(ConsumerGroupPartitionMetadataKey(group_id=group_id))
 
 
@@ -123,7 +123,7 @@ def current_assignment(group_id: str, member: ConsumerMember) -> CoordinatorReco
 def regular_expression(
     group_id: str, regex: str, topics: Collection[str], version: int, timestamp_ms: int
 ) -> CoordinatorRecord:
-    """`version` is the offset of the cluster's metadata that `topics` were found in."""
+    """The record of an expression's topics, found in the cluster's metadata at the offset `version`."""
     value = ConsumerGroupRegularExpressionValue(
         topics=sorted(topics), version=version, timestamp=timestamp_ms
     )
@@ -136,7 +136,7 @@ def regular_expression_tombstone(group_id: str, regex: str) -> CoordinatorRecord
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """What takes a member out; Kafka insists on this order."""
+    """The records that remove a member, in the order that Kafka requires."""
     return [
         CoordinatorRecord(_current_key(group_id, member_id)),
         CoordinatorRecord(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)),
@@ -147,7 +147,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 def group_tombstones(
     group_id: str, member_ids: Iterable[str], regexes: Iterable[str]
 ) -> list[CoordinatorRecord]:
-    """What removes a group with these members; Kafka insists on this order."""
+    """The records that remove a group with these members, in the order that Kafka requires."""
     members = list(member_ids)
     return [
         *(CoordinatorRecord(_current_key(group_id, member_id)) for member_id in members),
@@ -163,7 +163,7 @@ def group_tombstones(
     ]
 
 
-# What values say
+# Reading of values
 
 
 def classic_protocols(value: ConsumerGroupMemberMetadataValue) -> ClassicProtocols | None:
@@ -181,7 +181,7 @@ def target_partitions(value: ConsumerGroupTargetAssignmentMemberValue) -> TopicP
 
 
 def partition_epochs(topics: Iterable[CurrentTopic], member_epoch: int) -> PartitionEpochs:
-    """A member's partitions; before Kafka 4.3 records had no epochs, and the member's own stands for them."""
+    """A member's partitions; in records before Kafka 4.3, which have no epochs, with the member's epoch."""
     found: dict[uuid.UUID, dict[int, int]] = {}
     for topic in topics:
         epochs = topic.assignment_epochs

@@ -6,7 +6,7 @@ from ottla.protocol.errors import ErrorCode
 
 
 class Refused(Exception):
-    """Why a request about a consumer group is not carried out; the message is for the client to read."""
+    """The error and the message in the answer to a request about a consumer group."""
 
     def __init__(self, error: ErrorCode, message: str = "") -> None:
         super().__init__(message)

@@ -1,9 +1,9 @@
-"""Takes members out of consumer groups: they left, fell silent, or were too slow.
+"""Removes members from consumer groups: those that left, fell silent, or were too slow.
 
-Theory of operation. The records end the members, the expressions that only they used, and make a new group
-epoch; the next heartbeat of somebody else makes the target for it. A group that is left empty gets the target
-of nothing for nobody at once, so an empty group's target is never behind its epoch. When all that remain use
-the classic protocol, the group becomes a classic one instead (migration.py).
+Theory of operation. The records end the members and the expressions that only they used, and begin a new
+group epoch; the next heartbeat of another member makes the target for it. A group that is left empty gets an
+empty target at once, so an empty group's target is never behind its epoch. If all remaining members use the
+classic protocol, the group becomes a classic one instead (migration.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ottla.protocol.errors import ErrorCode
 
 
 class Removal:
-    """Acts on the consumer groups of a shard."""
+    """Removes members from the consumer groups of a shard."""
 
     def __init__(
         self, context: ShardContext, epochs: Epochs, migration: Migration, deadlines: Deadlines
@@ -40,7 +40,7 @@ class Removal:
         done: Callable[[], None],
         failed: Callable[[ErrorCode], None],
     ) -> None:
-        """Take these members out of a group whose turn it is."""
+        """Remove these members from a group that has the turn."""
         if not leaving:
             done()
             return

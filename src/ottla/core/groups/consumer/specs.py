@@ -1,7 +1,7 @@
-"""What a server-side assignor is told of a group's members and topics, and what it answers (KIP-848).
+"""The input of a server-side assignor, a group's members and topics, and its result (KIP-848).
 
-Racks take no part: since 4.0 neither of Apache Kafka's assignors looks at them, so a member's rack is stored
-and shown, and a change of a partition's racks makes a new group epoch, but no other assignment.
+Racks have no effect: since 4.0 neither of Apache Kafka's assignors uses them, so a member's rack is stored
+and described, and a change of a partition's racks makes a new group epoch, but the same assignment.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import TypeAlias
 from ottla.core.groups.consumer.member import TopicPartitions
 
 PartitionCounts: TypeAlias = Mapping[uuid.UUID, int]
-"""Topic id -> partitions; has every topic that a member wants."""
+"""Topic id -> partitions, for every topic in a subscription."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberSpec:
-    """What a member wants, and what the last target gave it."""
+    """A member's subscription, and its partitions in the last target."""
 
     topics: frozenset[uuid.UUID]
     current: TopicPartitions
@@ -28,7 +28,7 @@ class MemberSpec:
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
-    """The members by id; `homogeneous` when all of them want the same topics."""
+    """The members by id; `homogeneous` if all of them subscribe to the same topics."""
 
     members: Mapping[str, MemberSpec]
     partition_counts: PartitionCounts

@@ -1,13 +1,13 @@
-"""Subscriptions by regular expression: which topics they name, found in the background, kept in the log.
+"""Subscriptions by regular expression: matching topics are found in the background and kept in the log.
 
-Theory of operation. What an expression names is a record, so a new coordinator knows it at once. It is found
-anew when a member brings a new expression, when topics were made, and every
+Theory of operation. The topics that match an expression are in a record, so a new coordinator knows them at
+once. They are found anew when a member brings a new expression, when topics were created, and every
 group.consumer.regex.refresh.interval.ms; a heartbeat starts that, at most every 10 seconds. Matching goes
-through the topics in slices of a timer, so it never holds the event loop for long, however many topics there
+through the topics in slices of a timer, so it never blocks the event loop for long, however many topics there
 are; the result is a decision of its own, with a new group epoch if topics have come or gone. Until then a new
-expression names nothing.
+expression matches no topics.
 
-The version in the record is that of Apache Kafka's metadata image; 0 here, which makes Kafka look again.
+The version in the record is that of Apache Kafka's metadata image; 0 here, which makes Kafka match again.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from ottla.protocol.errors import ErrorCode
 REGEX_TIMER = "consumer-regex"
 SHORTEST_REFRESH_INTERVAL_MS = 10_000
 MATCHES_A_SLICE = 500
-"""At some 20 microseconds for a match, ten milliseconds a slice."""
+"""At about 20 microseconds for a match, a slice takes ten milliseconds."""
 NODES_A_MATCH = 60
-"""So many nodes visited cost as much as a match: an expression may have thousands, at every character."""
+"""This many visited nodes cost as much as a match: an expression may have thousands, at every character."""
 SLICE_INTERVAL_MS = 1
 METADATA_VERSION = 0
 
 
 class RegexChange(enum.Enum):
-    """What a heartbeat changes about its member's expression."""
+    """A heartbeat's change of its member's expression."""
 
     NONE = enum.auto()
     UPDATED = enum.auto()
-    """To one whose topics are not known yet."""
+    """To an expression whose topics are not known yet."""
     UPDATED_AND_RESOLVED = enum.auto()
-    """To one whose topics are known, or to none."""
+    """To an expression whose topics are known, or to none."""
 
 
 @dataclass(slots=True)
 class Search:
-    """The topics that a group's expressions name, being looked for."""
+    """A search for the topics of a group's expressions."""
 
     regexes: list[Regex]
     names: deque[str]
@@ -56,7 +56,7 @@ class Search:
 
 
 class Subscriptions:
-    """Acts on the consumer groups of a shard."""
+    """Finds the topics of expressions for the consumer groups of a shard."""
 
     def __init__(self, context: ShardContext, epochs: Epochs) -> None:
         self._context = context
@@ -65,10 +65,10 @@ class Subscriptions:
         self._epochs = epochs
         self._searches: dict[str, Search] = {}
         self._outdated: set[str] = set()
-        """Groups whose expressions may name topics that were made since they were looked for."""
+        """The groups whose expressions may match topics that were created since the last search."""
 
     def note_regex(self, decision: Decision) -> RegexChange:
-        """What changes about the member's expression; ends the record of one that nobody uses any more."""
+        """The change of the member's expression; ends the record of one that is no longer used."""
         group, before, after = decision.group, decision.before.regex, decision.member.regex
         if before == after:
             return RegexChange.NONE
@@ -85,7 +85,7 @@ class Subscriptions:
         return RegexChange.UPDATED
 
     def refresh_if_due(self, decision: Decision) -> None:
-        """Start looking for topics if there is reason to."""
+        """Start a search if one is due."""
         group = decision.group
         group_id = group.group_id
         is_used = decision.member.regex or any(member.regex for member in group.members.values())
@@ -107,7 +107,7 @@ class Subscriptions:
             self._start(group_id, wanted)
 
     def on_loaded(self, group_id: str) -> None:
-        """Topics may have been made while nobody looked."""
+        """Topics may have been created while the group had no coordinator."""
         self._outdated.add(group_id)
 
     def on_topics_created(self) -> None:
@@ -116,7 +116,7 @@ class Subscriptions:
                 self._outdated.add(group_id)
 
     def forget(self, group_id: str) -> None:
-        """The group is gone."""
+        """The group is gone: end its search."""
         self._searches.pop(group_id, None)
         self._outdated.discard(group_id)
         self._outbox.timers.cancel(TimerKey(REGEX_TIMER, group_id))
@@ -127,14 +127,14 @@ class Subscriptions:
         for pattern in sorted(wanted):
             try:
                 compiled.append(Regex(pattern))
-            except InvalidRegex as problem:  # Another implementation took it, and wrote it down.
+            except InvalidRegex as problem:  # Apache Kafka accepted the expression and recorded it.
                 self._outbox.note("expression passed over group=%s regex=%s: %s", group_id, pattern, problem)
         search = Search(compiled, deque(self._context.topics.names()), {pattern: set() for pattern in wanted})
         self._searches[group_id] = search
         self._outbox.set_timer(TimerKey(REGEX_TIMER, group_id), SLICE_INTERVAL_MS)
 
     def on_timer(self, group_id: str) -> None:
-        """Match some more topics; at the end, take the result over when it is the group's turn."""
+        """Match the next slice of topics; after the last, apply the result when the group has the turn."""
         search = self._searches.get(group_id)
         if search is None:
             return
@@ -185,7 +185,7 @@ class Subscriptions:
 
 
 def check_regex(pattern: str) -> None:
-    """Raises Refused for what is no expression."""
+    """Raise Refused for an invalid expression."""
     try:
         Regex(pattern)
     except InvalidRegex as problem:

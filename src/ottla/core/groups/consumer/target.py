@@ -1,4 +1,4 @@
-"""The next target assignment of a consumer group: who is to read what at the group's new epoch."""
+"""The next target assignment of a consumer group: each member's partitions at the new epoch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ASSIGNORS: dict[str, Assignor] = {"uniform": uniform_assignor.assign, "range": r
 
 
 def preferred_assignor(members: Iterable[ConsumerMember], offered: tuple[str, ...]) -> str:
-    """The assignor that most members ask for; the first one offered when nobody does."""
+    """The assignor that most members ask for; the first one offered if none asks."""
     votes = Counter(member.server_assignor for member in members if member.server_assignor in offered)
     name = votes.most_common(1)[0][0] if votes else offered[0]
     assert name is not None
@@ -27,7 +27,7 @@ def preferred_assignor(members: Iterable[ConsumerMember], offered: tuple[str, ..
 def subscribed_ids(
     member: ConsumerMember, resolved: Mapping[str, ResolvedRegex], topics: TopicsView
 ) -> frozenset[uuid.UUID]:
-    """The topics that a member wants and that exist."""
+    """The existing topics that a member subscribes to."""
     names: frozenset[str] = member.subscribed
     if member.regex in resolved:
         names = names | resolved[member.regex].topics
@@ -36,13 +36,13 @@ def subscribed_ids(
 
 
 def is_homogeneous(members: Mapping[str, ConsumerMember]) -> bool:
-    """Whether all members want the same topics, and in one way: by name or by expression."""
+    """Whether all members have the same subscription, of the same type: by name or by expression."""
     wanted = {(member.subscribed, member.regex) for member in members.values()}
     return len(wanted) <= 1 and not any(names and regex for names, regex in wanted)
 
 
 class Targets:
-    """What a group's members would be given, were these its members."""
+    """Computes the next target of one group, from the cluster's topics."""
 
     def __init__(self, group: ConsumerGroup, topics: TopicsView) -> None:
         self._group = group
@@ -55,7 +55,7 @@ class Targets:
         resolved: Mapping[str, ResolvedRegex],
         assignor: str,
     ) -> Target:
-        """The target of every member. `current` are the last targets, by the ids of now."""
+        """The target of every member. `current` are the last targets, by the members' present ids."""
         specs = {
             member_id: MemberSpec(
                 subscribed_ids(member, resolved, self._topics),
@@ -75,7 +75,7 @@ class Targets:
     def changes(
         self, target: Target, current: Mapping[str, TopicPartitions], epoch: int, now_ms: int
     ) -> list[CoordinatorRecord]:
-        """The records of a new target: of those whose part differs, and of the epoch."""
+        """The records of a new target: of the members whose part differs, and of the epoch."""
         group_id = self._group.group_id
         return [
             *(

@@ -1,8 +1,8 @@
-"""The assignor `uniform`: as even as can be over all topics together, and sticky.
+"""The assignor `uniform`: as even as possible over all topics together, and sticky.
 
-When all members want the same topics, each keeps what it has up to its share (one more for some, where it
-does not divide evenly) and what is left over goes to those below theirs: so no more partitions move than the
-balance asks for. When they want different topics, see balancing.py.
+When all members subscribe to the same topics, each keeps its partitions up to its share (one more for some,
+if they do not divide evenly) and the rest goes to those below their share, so the least number of partitions
+moves. For different subscriptions, see balancing.py.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _share_out(group: GroupSpec) -> Target:
     kept = {member_id: _still_wanted(group, member_id) for member_id in group.members}
     total = sum(group.partition_counts[topic_id] for topic_id in wanted)
     share, more = divmod(total, len(group.members))
-    # The places for one more go to those who have one more already, then to the first.
+    # The shares with one more go to members that have one more already, then to the first ones.
     places = dict.fromkeys(group.members, share)
     for member_id in sorted(kept, key=lambda member_id: len(kept[member_id]) <= share)[:more]:
         places[member_id] += 1
@@ -49,7 +49,7 @@ def _share_out(group: GroupSpec) -> Target:
 
 
 def _still_wanted(group: GroupSpec, member_id: str) -> list[tuple[uuid.UUID, int]]:
-    """What the member has of topics that it wants and that exist."""
+    """The member's partitions of existing topics that it subscribes to."""
     member = group.members[member_id]
     return [
         (topic_id, partition)
@@ -61,7 +61,7 @@ def _still_wanted(group: GroupSpec, member_id: str) -> list[tuple[uuid.UUID, int
 
 
 def by_topic(partitions: list[tuple[uuid.UUID, int]]) -> dict[uuid.UUID, frozenset[int]]:
-    """Partitions in the shape of an assignment."""
+    """Partitions in the form of an assignment."""
     found: dict[uuid.UUID, set[int]] = {}
     for topic_id, partition in partitions:
         found.setdefault(topic_id, set()).add(partition)

@@ -1,15 +1,15 @@
-"""Share groups (KIP-932): members that share partitions, and which partitions have delivery state.
+"""Share groups (KIP-932): members that share partitions, and the partitions that have delivery state.
 
     coordinator.py       the parts below as one part of the shard
     group.py             the state of one group and its replay
     records.py           its records in Kafka's format
-    assignor.py          who gets which partitions: the `simple` assignor
+    assignor.py          the `simple` assignor
     membership.py        heartbeats, sessions, the group's epochs and target assignment
     state_partitions.py  the partitions whose delivery state begins or ends with the share coordinator
-    offsets.py           what administrators ask: offsets altered, deleted and described, groups deleted
-    offset_rules.py      that share groups have no committed offsets
-    responses.py         answers that are nothing but an error
-    api.py               what a group shard asks the share coordinator, and how the answer comes back
+    offsets.py           administrators' requests: describe, alter and delete offsets, delete groups
+    offset_rules.py      the rules for committed offsets, which share groups don't have
+    responses.py         answers that hold only an error
+    api.py               the effect that asks the share coordinator, and the event with its answer
 
-What a share group has delivered of a partition is kept by the share coordinator (core/share), not here.
+The delivery state of a share group's partitions is kept by the share coordinator (core/share), not here.
 """

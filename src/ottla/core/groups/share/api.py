@@ -1,8 +1,8 @@
-"""What a group shard asks of the share coordinator, and the event that brings the answer.
+"""The effect by which a group shard asks the share coordinator, and the event with the answer.
 
 The shell sends the request through the persister (broker/share/share_persister.py) and feeds back its
-response, which has an error code for every partition that was asked about. If the broker ends in between,
-nobody answers: the group's records say which partitions were asked for, and they are asked for again.
+response, which has an error code for every partition in the request. If the broker ends in between, no answer
+comes: the partitions are in the group's records, and the request is repeated.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Who gets which partitions of a share group: the assignor that Kafka calls `simple` (KIP-932).
+"""The assignor of share groups that Kafka calls `simple` (KIP-932).
 
-Members share partitions. With M members and P partitions every partition goes to S = ceil(M / P) members,
-and the S * P places are spread over the members as evenly as they can be; what a member has already it
-keeps as far as that allows. When all members want the same topics this holds over all partitions, else for
-each topic and those who want it. Racks play no part.
+Members share partitions. With M members and P partitions every partition goes to S = ceil(M / P) members, and
+the S * P places are spread over the members as evenly as possible; within that, a member keeps the places
+that it has. When all members subscribe to the same topics this holds over all partitions, otherwise for each
+topic and its subscribers. Racks have no effect.
 
-Apache Kafka's class aims at the same, but fills the places in one pass over the partitions and can leave
-some empty; here places are swapped until none is. Places are always enough: no member is due more
-partitions than there are, and no partition more members than there are.
+Apache Kafka's class has the same aim, but fills the places in one pass over the partitions and can leave some
+empty; here places are swapped until none is. There are always enough places: no member is due more partitions
+than there are, and no partition more members than there are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ottla.core.groups.share.group import TopicPartitions
 
 
 class SharePartition(NamedTuple):
-    """A partition that members can be given a place in."""
+    """A partition with places for members."""
 
     topic_id: uuid.UUID
     partition: int
@@ -32,7 +32,9 @@ def assign(
     assignable: TopicPartitions,
     current: Mapping[str, TopicPartitions],
 ) -> dict[str, TopicPartitions]:
-    """Each member's partitions. `wanted`: member id -> topics; `current`: what members have been given."""
+    """Each member's partitions. `wanted`: member id -> subscribed topics; `current`:
+    the present assignment.
+    """
     places: dict[str, set[SharePartition]] = {member_id: set() for member_id in wanted}
     topics = list(dict.fromkeys(topic_id for topic_ids in wanted.values() for topic_id in topic_ids))
     held = {
@@ -67,7 +69,9 @@ def share_out(
     members: Sequence[str],
     held: Mapping[str, Collection[SharePartition]],
 ) -> dict[str, set[SharePartition]]:
-    """Spread the places in `partitions` over `members` (at least one of each), who hold some already."""
+    """Spread the places in `partitions` over `members` (at least one of each), some of which hold places
+    already.
+    """
     sharing = -(-len(members) // len(partitions))
     known = set(partitions)
     given = {member_id: known.intersection(held[member_id]) for member_id in members}
@@ -83,7 +87,9 @@ def share_out(
 
 
 def _due(given: Mapping[str, set[SharePartition]], places: int) -> dict[str, int]:
-    """How many places each member is due: as even as can be, the odd ones to those who have most now."""
+    """The number of places that each member is due: as even as possible, the odd ones to those that have most
+    now.
+    """
     least, odd = divmod(places, len(given))
     ranked = sorted(given, key=lambda member_id: -len(given[member_id]))
     return {member_id: least + (rank < odd) for rank, member_id in enumerate(ranked)}
@@ -116,7 +122,7 @@ def _fill(
     due: Mapping[str, int],
     sharing: int,
 ) -> None:
-    """Give free places to members who are due some, in turns."""
+    """Give free places to members that are due some, in turns."""
     short = deque(member_id for member_id in given if len(given[member_id]) < due[member_id])
     for partition, who in holders.items():
         tries = len(short)
@@ -136,9 +142,9 @@ def _swap(
     due: Mapping[str, int],
     sharing: int,
 ) -> None:
-    """Fill the last free places, in partitions that everybody who is due a place holds already.
+    """Fill the last free places, in partitions that all members that are due a place hold already.
 
-    Somebody who holds another partition moves over from it, and makes room there.
+    A member that holds another partition moves over from it, and makes room there.
     """
     short = [member_id for member_id in given if len(given[member_id]) < due[member_id]]
     for partition, who in holders.items():

@@ -1,4 +1,4 @@
-"""The share groups of a shard as one part of it: routes what concerns them to the modules beside this one."""
+"""The share groups of a shard as one of its parts: routes requests, records and events."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ShareGroups:
 
     @property
     def durable(self) -> dict[str, DurableGroup]:
-        """What the log says of each group."""
+        """The state of each group in the log."""
         return {group_id: each.durable for group_id, each in self._context.share.items()}
 
     def handle(self, event: RequestReceived, request: ShareGroupRequest) -> None:
@@ -64,7 +64,7 @@ class ShareGroups:
                 self._offsets.delete(event, request)
 
     def delete_group(self, group_id: str, then: Callable[[ErrorCode], None]) -> None:
-        """Delete a group and its state; `then` is told how that ended."""
+        """Delete a group and its delivery state; `then` is called with the error, or NONE."""
         self._offsets.delete_group(group_id, then)
 
     def listed(self) -> list[ListedGroup]:
@@ -80,7 +80,7 @@ class ShareGroups:
         ]
 
     def replay(self, record: CoordinatorRecord) -> None:
-        """Take over a record whose key is one of `group.ShareKey`."""
+        """Apply a record whose key is one of `group.ShareKey`."""
         group.replay(self._context.share, record, self._context.outbox.now.steady_ms)
 
     def on_answer(self, event: ShareCoordinatorAnswered) -> None:

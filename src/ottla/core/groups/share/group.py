@@ -1,13 +1,14 @@
-"""The state of one share group, and how its records change it.
+"""The state of one share group, and its change by records.
 
-Theory of operation. Everything here but the last block of `ShareGroup` follows from the log: it changes by
-`replay` alone, so a group that is loaded anew is the same. A member asks for topics; the group's epoch goes
-up whenever what its members want, or may get, has changed; a target assignment is made for an epoch; a
-member takes over its part of it with its next heartbeat and has then the target's epoch. Unlike consumers,
-members share partitions, so nobody has to give a partition back before another one gets it.
+Theory of operation. All state but the last block of `ShareGroup` is derived from the log: it changes by
+`replay` alone, so a group that is loaded anew is the same. A member subscribes to topics; the group's epoch
+goes up when the subscriptions of its members, or the assignable partitions, have changed; a target assignment
+is made for an epoch; a member takes over its part of it with its next heartbeat and then has the target's
+epoch. Unlike consumers, members share partitions, so no member has to revoke a partition before another one
+gets it.
 
-Only partitions whose delivery state the share coordinator has begun (`initialized`) are assigned. Those on
-their way there are `initializing`; `deleting` are topics whose state is to be forgotten.
+Only partitions whose delivery state the share coordinator has begun (`initialized`) are assigned. Those for
+which that is under way are `initializing`; `deleting` are topics whose state is being deleted.
 """
 
 from __future__ import annotations
@@ -50,10 +51,10 @@ from ottla.protocol.records.share_group_target_assignment_metadata_value import 
 )
 
 LEFT = -1
-"""The epoch of a member, or of a target assignment, that is no more."""
+"""The epoch of a member or target assignment that was removed."""
 NO_EPOCH = -1
 FIRST_EPOCH = 1
-"""Of a group without members; the first member's is the next one."""
+"""The epoch of a new group; the first member begins the next one."""
 
 TopicPartitions: TypeAlias = Mapping[uuid.UUID, frozenset[int]]
 """Topic id -> partitions."""
@@ -62,7 +63,7 @@ NO_PARTITIONS: TopicPartitions = {}
 
 
 class ShareGroupState(enum.Enum):
-    """The value is the name that clients are shown."""
+    """The values are the names that clients see."""
 
     EMPTY = "Empty"
     STABLE = "Stable"
@@ -71,7 +72,7 @@ class ShareGroupState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ShareMember:
-    """A member as its records say; `assigned` is what it was last told to read, as of `epoch`."""
+    """A member as in its records; `assigned` are the partitions that it was last told, in `epoch`."""
 
     member_id: str
     rack_id: str | None = None
@@ -85,7 +86,7 @@ class ShareMember:
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """Partitions of one topic; the name is what the topic was called when this was written."""
+    """Partitions of one topic, with the topic's name at the time of the record."""
 
     name: str
     partitions: frozenset[int]
@@ -93,7 +94,7 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True)
 class StatePartitions:
-    """Which partitions have delivery state, or are about to get or to lose it; by topic id."""
+    """The partitions that have delivery state, or are about to get or lose it; by topic id."""
 
     initializing: Mapping[uuid.UUID, TopicState] = field(default_factory=dict)
     initialized: Mapping[uuid.UUID, TopicState] = field(default_factory=dict)
@@ -105,7 +106,7 @@ DurableGroup: TypeAlias = tuple[object, ...]
 
 
 class ShareGroup:
-    """One group. Changed by `replay` only, but for what is marked at the end of `__init__`."""
+    """One group. Changed by `replay` only, but for the fields marked at the end of `__init__`."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -118,13 +119,15 @@ class ShareGroup:
         self.states: StatePartitions | None = None
         # Not in the log.
         self.subscriptions: Counter[str] = Counter()
-        """How many members want each topic; follows from `members`."""
+        """The number of subscribers of each topic; derived from `members`."""
         self.states_since_ms = 0
-        """When `states` was last written, by the steady clock: beginning is tried again after a while."""
+        """The time of the last write of `states`, by the steady clock: initializing is retried after a
+        while.
+        """
         self.all_is_assigned = False
-        """The target is known to have every partition that may be assigned; any record may change that."""
+        """Whether the target has every assignable partition; reset by records that may change that."""
         self.must_look_at_topics = True
-        """The topics may differ from those that `metadata_hash` was made of."""
+        """Whether the topics may have changed since `metadata_hash` was computed."""
 
     @property
     def state(self) -> ShareGroupState:
@@ -139,7 +142,7 @@ class ShareGroup:
 
     @property
     def durable(self) -> DurableGroup:
-        """All that the log says, to be compared."""
+        """All state that is in the log, for comparison."""
         return (
             self.epoch,
             self.metadata_hash,
@@ -151,19 +154,19 @@ class ShareGroup:
         )
 
     def put(self, member: ShareMember) -> None:
-        """Add a member, or replace what is known of it."""
+        """Add or replace a member."""
         before = self.members.get(member.member_id)
         self.members[member.member_id] = member
         self.subscriptions = self.subscriptions_with(before, member)
 
     def remove(self, member_id: str) -> None:
-        """Take a member out; a no-op if it is none."""
+        """Remove a member, if it is one."""
         before = self.members.pop(member_id, None)
         if before is not None:
             self.subscriptions = self.subscriptions_with(before, None)
 
     def subscriptions_with(self, before: ShareMember | None, after: ShareMember | None) -> Counter[str]:
-        """How many members would want each topic if `before` became `after`."""
+        """The number of subscribers of each topic if `before` became `after`."""
         counts = Counter(self.subscriptions)
         if before is not None:
             counts.subtract(before.subscribed)
@@ -183,10 +186,10 @@ ShareKey = (
 
 
 def replay(groups: dict[str, ShareGroup], record: CoordinatorRecord, steady_ms: int) -> None:
-    """Take over one record whose key is a `ShareKey`. Tombstones of what is not there change nothing.
+    """Apply a record whose key is a `ShareKey`. Tombstones of unknown keys change nothing.
 
-    In a compacted log a member's assignment may come before its metadata, and anything before the group's
-    own record: what a record speaks of is made when it is missing.
+    In a compacted log a member's assignment may come before its metadata, and both before the group's own
+    record: a missing member or group is made.
     """
     key, value = record.key, record.value
     assert isinstance(key, ShareKey)
@@ -248,7 +251,7 @@ def replay(groups: dict[str, ShareGroup], record: CoordinatorRecord, steady_ms: 
 
 
 def _partitions(topics: Iterable[object]) -> TopicPartitions:
-    """The partitions of a record, which are in structures of the same fields and different names."""
+    """The partitions in a record, whose structures have the same fields and different names."""
     return {topic.topic_id: frozenset(topic.partitions) for topic in topics}  # type: ignore[attr-defined]
 
 

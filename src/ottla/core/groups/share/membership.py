@@ -4,13 +4,13 @@
     ShareGroupDescribe 1
 
 Theory of operation. A heartbeat that changes nothing is answered at once. Otherwise it is one decision: the
-member's metadata, the group's next epoch when what members want or may get has changed, a new target
-assignment when the last one is for an older epoch (and not too young: share.assignment.interval.ms), the
+member's metadata, the group's next epoch if subscriptions or assignable partitions have changed, a new target
+assignment if the last one is for an older epoch (and not too young: share.assignment.interval.ms), the
 member's step to its target, and the partitions whose state is to begin; all in one append. The share
 coordinator is asked when that is committed, and its answer is a decision of its own (state_partitions.py);
-the heartbeat after that finds partitions that nobody reads yet, and so the next epoch begins.
+the heartbeat after that finds partitions without a member, and so the next epoch begins.
 
-A member that is silent for its session timeout is taken out. Sessions are not in the log: after a load every
+A member that is silent for its session timeout is removed. Sessions are not in the log: after a load every
 member gets a whole one.
 """
 
@@ -56,7 +56,7 @@ SESSION_TIMER = "share-session"
 
 
 class Refused(Exception):
-    """A heartbeat or a description that is answered with an error."""
+    """The error and message in the answer to a heartbeat or a description."""
 
     def __init__(self, error: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -66,7 +66,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """The group's epoch as a heartbeat decides it, and what its members want then."""
+    """The group's epoch after a heartbeat, and the subscriptions of its members then."""
 
     number: int
     subscriptions: Counter[str]
@@ -74,14 +74,14 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a member is to read, as of a group's epoch."""
+    """A member's part of a target assignment, and the target's epoch."""
 
     epoch: int
     partitions: TopicPartitions
 
 
 class ShareMembership:
-    """Acts on the share groups of a shard."""
+    """Handles heartbeats and sessions for the share groups of a shard."""
 
     def __init__(self, context: ShardContext, states: StatePartitionsOfGroups) -> None:
         self._context = context
@@ -152,18 +152,18 @@ class ShareMembership:
                 self._states.ask_to_begin(ask)
 
         def failed(error: ErrorCode) -> None:
-            # The hash that was to be compared with the next topics' is not written.
+            # The new hash of the topics is not written.
             group.must_look_at_topics = True
             outbox.fail(event.request_id, answer_for(error))
 
         if joins and member_id not in group.members:
             outbox.note("member joins share group group=%s member=%s", group_id, member_id)
         append_id = self._context.turns.append(group_id, changes, done, failed)
-        # At the real end, as a slow append may have been answered for already and make a member all the same.
+        # At the real end, because a slow append may have been answered as failed and count nevertheless.
         outbox.at_end(append_id, lambda: self._begin_session(group_id, member_id))
 
     def _group_to_join(self, group_id: str) -> ShareGroup:
-        """The group, or a new one, which its first records will make real."""
+        """The group, or a new one, which exists once its first records are replayed."""
         kind = self._context.kind_of(group_id)
         if kind is None:
             return ShareGroup(group_id)
@@ -178,7 +178,7 @@ class ShareMembership:
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id} is not a share group")
 
     def _member(self, group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareMember:
-        """The member as the group knows it, or a new one."""
+        """The member in the group, or a new one."""
         member_id, epoch = request.member_id, request.member_epoch
         member = group.members.get(member_id)
         max_size = self._context.broker_settings.share_max_size
@@ -191,7 +191,7 @@ class ShareMembership:
             return member or ShareMember(member_id)
         if member is None:
             raise _unknown_member(group.group_id, member_id)
-        # The epoch before is fine: the answer with the next one may have been lost on the way.
+        # The epoch before is accepted: the answer with the next one may have been lost.
         if epoch > member.epoch:
             raise Refused(
                 ErrorCode.FENCED_MEMBER_EPOCH,
@@ -208,7 +208,7 @@ class ShareMembership:
     def _next_epoch(
         self, group: ShareGroup, before: ShareMember, member: ShareMember, changes: list[CoordinatorRecord]
     ) -> Epoch:
-        """One more when subscriptions, topics or assignable partitions have changed."""
+        """The group's epoch, one higher if subscriptions, topics or assignable partitions have changed."""
         bump = member.subscribed != before.subscribed
         if group.target_epoch >= group.epoch and self._has_partitions_to_assign(group):
             bump = True
@@ -216,7 +216,7 @@ class ShareMembership:
             return Epoch(group.epoch, group.subscriptions)
         subscriptions = group.subscriptions_with(group.members.get(member.member_id), member)
         metadata_hash = group_hash(subscriptions, self._context.topics)
-        # Cleared here and not when the records are in the log: topics may change meanwhile.
+        # Cleared here and not after the append: topics may change meanwhile.
         group.must_look_at_topics = False
         if not bump and metadata_hash == group.metadata_hash:
             return Epoch(group.epoch, subscriptions)
@@ -226,7 +226,7 @@ class ShareMembership:
         return Epoch(epoch, subscriptions)
 
     def _has_partitions_to_assign(self, group: ShareGroup) -> bool:
-        """Whether the target leaves out a partition that has state now, or has one whose state is gone."""
+        """Whether the target lacks a partition with state, or has one whose state is gone."""
         if group.all_is_assigned or group.states is None or not group.members:
             return False
         assigned: dict[uuid.UUID, set[int]] = {}
@@ -236,7 +236,7 @@ class ShareMembership:
         group.all_is_assigned = all(
             assigned.get(topic_id, set()) == topic.partitions
             for topic_id, topic in group.states.initialized.items()
-            # By the id, as a topic that was made anew has the name of the one before.
+            # By id, because a topic that was deleted and created again has the same name.
             if topic.name in group.subscriptions and self._context.topics.with_id(topic_id) is not None
         )
         return not group.all_is_assigned
@@ -264,7 +264,7 @@ class ShareMembership:
         return Target(epoch.number, targets[member_id])
 
     def _reconciled(self, member: ShareMember, target: Target, must_look: bool) -> ShareMember:
-        """The member with its target; when the target is older than the subscription, what fits both."""
+        """The member with its target; if its subscription is newer than that, without unsubscribed topics."""
         if member.epoch == target.epoch and not must_look:
             return member
         topics = self._topics_of(member)
@@ -276,7 +276,7 @@ class ShareMembership:
         return replace(member, epoch=target.epoch, previous_epoch=member.epoch, assigned=assigned)
 
     def _topics_of(self, member: ShareMember) -> frozenset[uuid.UUID]:
-        """The topics a member wants that exist."""
+        """The existing topics that a member subscribes to."""
         found = (self._context.topics.named(name) for name in sorted(member.subscribed))
         return frozenset(topic.topic_id for topic in found if topic is not None)
 
@@ -303,7 +303,7 @@ class ShareMembership:
         done: Callable[[], None],
         failed: Callable[[ErrorCode], None],
     ) -> None:
-        """Append the end of a member and the epoch that it begins; until then its session goes on."""
+        """Append the removal of a member and the epoch that it begins; until then its session goes on."""
         group_id = group.group_id
         subscriptions = group.subscriptions_with(group.members[member_id], None)
         changes = [
@@ -326,7 +326,7 @@ class ShareMembership:
         if group is None or member_id not in group.members:
             return
         if self._outbox.timers.deadline_of(_session_key(group_id, member_id)) is not None:
-            return  # A heartbeat has waited for the same turn.
+            return  # A heartbeat came while this waited for the turn.
         self._take_out(group, member_id, "is silent and leaves", lambda: None, lambda error: None)
 
     def _restart_session(self, group_id: str, member_id: str) -> None:
@@ -334,7 +334,7 @@ class ShareMembership:
         self._outbox.set_timer(_session_key(group_id, member_id), timeout_ms)
 
     def _begin_session(self, group_id: str, member_id: str) -> None:
-        """After an append that may have made the member, or ended it."""
+        """Start or end the session after an append that may have added or removed the member."""
         key = _session_key(group_id, member_id)
         group = self._groups.get(group_id)
         if group is None or member_id not in group.members:
@@ -352,7 +352,7 @@ class ShareMembership:
     # Topics
 
     def topics_changed(self, changed: frozenset[str]) -> None:
-        """The next heartbeat of each group that wants one of these topics looks at them."""
+        """Let each group that reads one of these topics check them with its next heartbeat."""
         for group in self._groups.values():
             if not changed.isdisjoint(group.subscriptions):
                 group.must_look_at_topics = True
@@ -398,7 +398,7 @@ class ShareMembership:
 
 
 def _check(request: ShareGroupHeartbeatRequest) -> None:
-    """What can be said of a heartbeat without looking at the group. Raises Refused."""
+    """Check a heartbeat as far as that is independent of the group. Raises Refused."""
     for text, name in ((request.member_id, "MemberId"), (request.group_id, "GroupId")):
         if not text.strip():
             raise Refused(ErrorCode.INVALID_REQUEST, f"{name} must not be empty")

@@ -1,4 +1,4 @@
-"""What share groups say about committed offsets: they have none; see core/groups/offset_rules.py."""
+"""The rules of share groups for committed offsets, which they don't have; see core/groups/offset_rules.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.protocol.errors import ErrorCode
 
 
 class ShareOffsetRules:
-    """`OffsetRules` of share groups. A share group never ends by itself."""
+    """The `OffsetRules` of share groups. A share group never ends by itself."""
 
     def __init__(self, groups: dict[str, ShareGroup]) -> None:
         self._groups = groups

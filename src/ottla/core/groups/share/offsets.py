@@ -1,15 +1,15 @@
-"""Where share groups stand on their partitions, and their ends, as administrators ask for it (KIP-932).
+"""Administrators' requests about share groups' offsets, and deletion of share groups (KIP-932).
 
-    DescribeShareGroupOffsets 0-1   here only: which partitions a group has state for
-    AlterShareGroupOffsets 0        of empty groups; makes the group if there is none
+    DescribeShareGroupOffsets 0-1   only the partitions with state; the shell adds the offsets
+    AlterShareGroupOffsets 0        of empty groups; creates the group if there is none
     DeleteShareGroupOffsets 0       of empty groups, a topic at a time
     DeleteGroups                    of empty groups; their state goes first
 
-Theory of operation. The positions themselves are the share coordinator's. To alter them is to begin the
-state of these partitions anew at the given offsets, so it goes the way of state_partitions.py: written down
-as initializing, asked for, written down as initialized, then answered. To delete them: written down as
-deleting, asked for, taken out, answered. A kill in between leaves what was written down, and the same request
-sent again goes on from there.
+Theory of operation. The offsets themselves are kept by the share coordinator. To alter them means to begin
+the state of these partitions anew at the given offsets, in the steps of state_partitions.py: recorded as
+initializing, requested, recorded as initialized, then answered. To delete them: recorded as deleting,
+requested, removed, answered. After a kill in between the record remains, and the same request sent again
+continues from there.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ Prepared = Callable[[ErrorCode], None]
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """What a DeleteShareGroupOffsets comes to: the states once it has begun, what to ask, and refusals."""
+    """The decision on a DeleteShareGroupOffsets: the states once it has begun, the request to send, and
+    refusals.
+    """
 
     states: StatePartitions
     partitions: Mapping[uuid.UUID, frozenset[int]]
@@ -73,7 +75,7 @@ class Deletion:
 
 
 class ShareOffsets:
-    """Decides what administrators ask about the share groups of a shard."""
+    """Decides administrators' requests about the share groups of a shard."""
 
     def __init__(self, context: ShardContext, states: StatePartitionsOfGroups) -> None:
         self._context = context
@@ -84,7 +86,7 @@ class ShareOffsets:
     # DescribeShareGroupOffsets
 
     def describe(self, event: RequestReceived, request: DescribeShareGroupOffsetsRequest) -> None:
-        """The partitions each group has state for; their offsets are filled in by the shell."""
+        """The partitions that each group has state for; the shell fills in their offsets."""
         groups = [
             DescribeShareGroupOffsetsResponseGroup(
                 group_id=wanted.group_id, topics=self._topics_of(self._groups.get(wanted.group_id))
@@ -163,7 +165,7 @@ class ShareOffsets:
     def _check_altered(
         self, topic: AlterShareGroupOffsetsRequestTopic, offsets: dict[uuid.UUID, dict[int, int]]
     ) -> AlterShareGroupOffsetsResponseTopic:
-        """The answer about a topic as far as it is known now; adds to `offsets` what can be altered."""
+        """The answer about a topic as far as it is known now; adds alterable partitions to `offsets`."""
         found = self._context.topics.named(topic.topic_name)
         answer = AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name)
         if found is not None:
@@ -248,7 +250,7 @@ class ShareOffsets:
                 partitions[topic.topic_id] = initialized.pop(topic.topic_id).partitions
                 deleting[topic.topic_id] = name
             elif topic.topic_id in deleting:
-                # An earlier deletion has not come to its end.
+                # An earlier deletion is not complete.
                 partitions[topic.topic_id] = frozenset(range(topic.partition_count))
             else:
                 error.error_message = NO_TOPICS_MESSAGE
@@ -264,7 +266,7 @@ class ShareOffsets:
         )
 
     def _end_deleting(self, group_id: str, topic_ids: Iterable[uuid.UUID], then: Prepared) -> None:
-        """Take topics out whose state is gone."""
+        """Remove the topics whose state is deleted."""
 
         def decide() -> None:
             group = self._groups.get(group_id)
@@ -292,7 +294,7 @@ class ShareOffsets:
     def delete_group(self, group_id: str, then: Prepared) -> None:
         """Delete a share group: its state with the share coordinator, then the group.
 
-        `then` is told NONE, NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, or what kept state or group from going.
+        `then` is called with NONE, NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, or the error of the failed step.
         """
         self._context.turns.run(group_id, lambda: self._begin_deletion(group_id, then))
 
@@ -329,7 +331,7 @@ class ShareOffsets:
         self._states.write(group, StatePartitions(deleting=names), begun)
 
     def _all_partitions(self, states: StatePartitions) -> dict[uuid.UUID, frozenset[int]]:
-        """Every partition that has state, or may have: of an unfinished deletion all that the topic has."""
+        """Every partition that may have state; for an unfinished deletion all partitions of the topic."""
         found: dict[uuid.UUID, frozenset[int]] = {}
         for topics in (states.initializing, states.initialized):
             for topic_id, topic in topics.items():
@@ -347,9 +349,9 @@ class ShareOffsets:
         if group is None:
             then(ErrorCode.GROUP_ID_NOT_FOUND)
         elif group.members:
-            then(ErrorCode.NON_EMPTY_GROUP)  # Somebody has joined meanwhile; the group begins its state anew.
+            then(ErrorCode.NON_EMPTY_GROUP)  # A member has joined meanwhile; the group begins its state anew.
         elif group.states is not None and (group.states.initializing or group.states.initialized):
-            self._begin_deletion(group_id, then)  # Somebody has altered offsets meanwhile.
+            self._begin_deletion(group_id, then)  # Offsets were altered meanwhile.
         else:
             self._context.turns.append(
                 group_id,
@@ -374,7 +376,7 @@ def _delete_request(
 
 
 def _add_errors(answer: AlterShareGroupOffsetsResponse, response: ShareStateResponse) -> None:
-    """Put the share coordinator's errors where the answer speaks of the same partitions."""
+    """Copy the share coordinator's errors to the same partitions in the answer."""
     errors = {
         (topic.topic_id, each.partition): each
         for topic in response.results

@@ -45,7 +45,7 @@ from ottla.protocol.records.share_group_target_assignment_metadata_value import 
 )
 
 STATE_STABLE = 0
-"""The only state a member of a share group has."""
+"""The only state of a member of a share group."""
 
 
 def member_metadata(group_id: str, member: ShareMember) -> CoordinatorRecord:
@@ -122,7 +122,7 @@ def _topic_infos(topics: Mapping[uuid.UUID, TopicState]) -> list[TopicPartitions
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """The end of a member. The order matters to Apache Kafka, which checks it when it replays."""
+    """The records that remove a member, in the order that Apache Kafka's replay requires."""
     return [
         CoordinatorRecord(ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)),
         CoordinatorRecord(ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)),
@@ -131,7 +131,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 
 
 def group_tombstones(group_id: str) -> list[CoordinatorRecord]:
-    """The end of an empty group, in the order that Apache Kafka checks."""
+    """The records that remove an empty group, in the order that Apache Kafka's replay requires."""
     return [
         CoordinatorRecord(ShareGroupTargetAssignmentMetadataKey(group_id=group_id)),
         CoordinatorRecord(ShareGroupStatePartitionMetadataKey(group_id=group_id)),

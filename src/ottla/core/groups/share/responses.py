@@ -1,4 +1,4 @@
-"""The answer of each share group API that says nothing but an error, where that API carries it."""
+"""Each share group API's answer that holds only an error, in the field where the API has it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ottla.protocol.schema import Message
 
 
 def share_group_error(request: Message, error: ErrorCode) -> Message:
-    """`request` refused as a whole with `error`. Raises TypeError for what is no request to share groups."""
+    """An answer that refuses `request` as a whole with `error`. Raises TypeError for any other request."""
     match request:
         case ShareGroupHeartbeatRequest():
             return ShareGroupHeartbeatResponse(error_code=error)

@@ -1,15 +1,15 @@
 """The partitions of share groups whose delivery state begins or ends with the share coordinator.
 
-Theory of operation. When a group wants a topic, its partitions are written down as initializing, the share
-coordinator is asked to begin their state, and its answer makes them initialized, which is when they may be
-assigned. Deletions go the same way by `deleting`. So whatever is under way when this coordinator ends can be
-read in the log: initializing partitions are asked for again when a member heartbeats and the answer has not
-come for group.share.initialize.retry.interval.ms, deletions when they are asked for again. To begin or to end
-a state twice is no error to the share coordinator.
+Theory of operation. When a group subscribes to a topic, its partitions are recorded as initializing, the
+share coordinator is asked to begin their state, and its answer makes them initialized; then they may be
+assigned. Deletions go the same way by `deleting`. So all that is under way when this coordinator ends is in
+the log: initializing partitions are requested again when a member heartbeats and no answer has come for
+group.share.initialize.retry.interval.ms, deletions when an administrator repeats them. To begin or to end a
+state twice is not an error to the share coordinator.
 
-Questions about one group are asked one after the other, so the share coordinator gets them in the order in
-which they were decided, and an answer counts as long as no later question contradicts it: what is deleted and
-wanted again ends as initialized.
+Requests about one group are sent one after the other, so the share coordinator gets them in the order of the
+decisions, and an answer counts as long as no later request contradicts it: a partition that is deleted and
+subscribed to again ends as initialized.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from ottla.protocol.messages.initialize_share_group_state_request import (
 )
 
 UNDECIDED_START_OFFSET = -1
-"""The leader of the share partition decides, by the group's share.auto.offset.reset."""
+"""Leaves the start to the share partition's leader, which uses the group's share.auto.offset.reset."""
 
 Answered: TypeAlias = Callable[[ShareStateResponse], None]
 Topics: TypeAlias = Mapping[uuid.UUID, TopicState]
 
 
 class StatePartitionsOfGroups:
-    """Acts on the share groups of a shard, and asks the share coordinator for them."""
+    """Keeps the state partitions of a shard's share groups, and asks the share coordinator."""
 
     def __init__(self, context: ShardContext) -> None:
         self._context = context
@@ -54,14 +54,14 @@ class StatePartitionsOfGroups:
         self._groups = context.share
         self._next_call_id = 0
         self._calls: dict[int, tuple[ShareStateRequest, Answered]] = {}
-        """What was asked and not answered, and what to do then; one call a group."""
+        """Call id -> the unanswered request and its continuation; one call a group."""
         self._waiting: dict[str, deque[tuple[ShareStateRequest, Answered]]] = {}
-        """Groups that a call is under way for, each with the calls that come after it."""
+        """The groups with a call under way, each with the calls that wait for it."""
 
-    # Asking
+    # Requests to the share coordinator
 
     def ask(self, request: ShareStateRequest, answered: Answered) -> None:
-        """Ask the share coordinator, after what it is being asked about the same group already."""
+        """Ask the share coordinator, after the earlier requests about the same group."""
         waiting = self._waiting.get(request.group_id)
         if waiting is None:
             self._waiting[request.group_id] = deque()
@@ -76,7 +76,7 @@ class StatePartitionsOfGroups:
         self._outbox.emit(AskShareCoordinator(call_id, request))
 
     def on_answer(self, event: ShareCoordinatorAnswered) -> None:
-        """The share coordinator has answered: go on, and ask the next question about the group."""
+        """Continue with an answer, and send the next request about the group."""
         request, answered = self._calls.pop(event.call_id)
         group_id = request.group_id
         answered(event.response)
@@ -87,7 +87,7 @@ class StatePartitionsOfGroups:
             del self._waiting[group_id]
 
     def _to_be_answered(self, group_id: str, *kinds: type[ShareStateRequest]) -> TopicPartitions:
-        """The partitions of a group that the share coordinator is being asked about, or will be."""
+        """The partitions of a group in unanswered and waiting requests of these types."""
         requests = [request for request, _ in self._calls.values() if request.group_id == group_id]
         requests += [request for request, _ in self._waiting.get(group_id, ())]
         found: dict[uuid.UUID, frozenset[int]] = {}
@@ -97,14 +97,15 @@ class StatePartitionsOfGroups:
                 found[topic.topic_id] = partitions | found.get(topic.topic_id, frozenset())
         return found
 
-    # Beginning
+    # Initialization
 
     def begin(
         self, group: ShareGroup, epoch: int, names: Iterable[str], changes: list[CoordinatorRecord]
     ) -> InitializeShareGroupStateRequest | None:
-        """Add to `changes` that the named topics' partitions are initializing, those that have no state yet.
+        """Add a record to `changes` that the named topics' partitions without state are initializing.
 
-        Returns what to ask once that is in the log (`ask_to_begin`), None if there is nothing to ask.
+        Returns the request to send once that is in the log (`ask_to_begin`), None if there is nothing to
+        begin.
         """
         states = group.states or StatePartitions()
         retry_ms = self._context.broker_settings.share_initialize_retry_interval_ms
@@ -132,14 +133,14 @@ class StatePartitionsOfGroups:
         return initialize_request(group.group_id, epoch, offsets)
 
     def ask_to_begin(self, request: InitializeShareGroupStateRequest) -> None:
-        """Ask for what `begin` has written down."""
+        """Send the request that `begin` returned."""
         self.ask(request, lambda response: self.begun(request.group_id, response, lambda error: None))
 
     def begun(self, group_id: str, response: ShareStateResponse, then: Callable[[ErrorCode], None]) -> None:
-        """Write down which partitions have state now; `then` is told how that append ended.
+        """Record the partitions that have state now; `then` is called when that append has ended.
 
-        Those that have none, by the response's errors, are not initializing any more: the next heartbeat of
-        a member that wants them tries again.
+        Partitions with an error in the response are no longer initializing: the next heartbeat of a member
+        that subscribes to them tries again.
         """
         self._context.turns.run(group_id, lambda: self._record_begun(group_id, response, then))
 
@@ -150,7 +151,8 @@ class StatePartitionsOfGroups:
         if group is None or group.states is None:
             then(ErrorCode.NONE)
             return
-        # What is to end after this has not begun; what is to begin again has not failed yet.
+        # A partition that is to be deleted next does not count as begun; one to begin again has not failed
+        # yet.
         ending = self._to_be_answered(group_id, DeleteShareGroupStateRequest)
         beginning = self._to_be_answered(group_id, InitializeShareGroupStateRequest)
         begun = _less(_by_success(response, True), ending)
@@ -165,14 +167,14 @@ class StatePartitionsOfGroups:
         initializing = without(without(states.initializing, begun), failed)
         initialized = dict(states.initialized)
         for topic_id, topic in states.initializing.items():
-            # Not those that were deleted meanwhile.
+            # Not topics that were deleted meanwhile.
             new = topic.partitions & begun.get(topic_id, frozenset())
             if new:
                 initialized[topic_id] = TopicState(topic.name, new | partitions_of(initialized, topic_id))
         self.write(group, StatePartitions(initializing, initialized, states.deleting), then)
 
     def write(self, group: ShareGroup, states: StatePartitions, then: Callable[[ErrorCode], None]) -> None:
-        """Append the new states (if they are), in the group's turn, and tell `then` how that ended."""
+        """Append the states if they have changed, in the group's turn; `then` is called at the end."""
         if states == group.states:
             then(ErrorCode.NONE)
         else:
@@ -182,7 +184,7 @@ class StatePartitionsOfGroups:
     # Topics
 
     def topics_deleted(self, topics: Iterable[DeletedTopic]) -> None:
-        """Forget the partitions of deleted topics. The share coordinator hears of deleted topics itself."""
+        """Forget the partitions of deleted topics; the share coordinator is told of them by its own event."""
         gone = frozenset(topic.topic_id for topic in topics)
         for group in list(self._groups.values()):
             states = group.states
@@ -236,7 +238,7 @@ def partitions_of(topics: Topics, topic_id: uuid.UUID) -> frozenset[int]:
 def initialize_request(
     group_id: str, state_epoch: int, offsets: Mapping[uuid.UUID, Mapping[int, int]]
 ) -> InitializeShareGroupStateRequest:
-    """Asks to begin the state of these partitions: topic id -> partition -> start offset."""
+    """A request to begin the state of these partitions: topic id -> partition -> start offset."""
     return InitializeShareGroupStateRequest(
         group_id=group_id,
         topics=[
@@ -257,7 +259,7 @@ def _less(partitions: TopicPartitions, taken: TopicPartitions) -> dict[uuid.UUID
 
 
 def _by_success(response: ShareStateResponse, succeeded: bool) -> dict[uuid.UUID, frozenset[int]]:
-    """The partitions of a response that have no error, or those that have one."""
+    """The partitions of a response without an error, or those with one."""
     found = {}
     for topic in response.results:
         partitions = frozenset(

@@ -1,12 +1,16 @@
-"""Streams groups (KIP-1071): a Kafka Streams application whose tasks the coordinator hands out.
+"""Streams groups (KIP-1071): Kafka Streams applications whose tasks the coordinator assigns.
 
-tasks.py            what a member should have, and what it has
-topology.py         what the application reads, keeps and writes, as its members tell it
+tasks.py            the tasks of a member: its target, and those it holds
+topology.py         the application's topology, as its members send it
 configured.py       the topology against the cluster's topics: counts, problems, topics to make
-assignor.py         which member runs which task
-reconciliation.py   how a member gets from what it has to what it should have
-group.py            the state, and how records change it; records.py makes the records
-membership.py       decides: heartbeats, sessions, topics that change
-offset_rules.py     what the kind says about committed offsets
-description.py      what administrators are shown
+assignor.py         the assignment of tasks to members
+reconciliation.py   a member's steps from the tasks it holds to its target
+group.py            the state, and its change by records; records.py makes the records
+membership.py       decides heartbeats, and follows changes of topics; checks.py, heartbeats.py
+departures.py       sessions and other deadlines
+internal_topics.py  requests for missing internal topics
+endpoints.py        the partitions at each endpoint for interactive queries
+offset_rules.py     the rules for committed offsets
+description.py      StreamsGroupDescribe and ListGroups
+coordinator.py      routes the shard's events to all of these
 """

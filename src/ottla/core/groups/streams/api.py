@@ -1,7 +1,7 @@
-"""What a group shard asks of the shell for streams groups, and the event that brings the answer.
+"""The effect by which a group shard asks the shell for internal topics, and the event with the result.
 
-The shell creates the topics through the controller. If the broker ends in between, nobody answers: members
-go on sending heartbeats, and the topics that are still missing are asked for again.
+The shell creates the topics through the controller. If the broker ends in between, no result comes: members
+go on sending heartbeats, and the topics that are still missing are requested again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class CreateInternalTopics:
 
 @dataclass(frozen=True, slots=True)
 class InternalTopicsCreated:
-    """Event: the end of a `CreateInternalTopics`; `errors` has the message of every topic that failed."""
+    """Event: the end of a `CreateInternalTopics`; `errors` has the message of each topic that failed."""
 
     at: Moment
     group_id: str

@@ -1,12 +1,11 @@
 """Kafka's sticky task assignor: every task to one member, balanced, with as few moves as balance allows.
 
-Theory of operation. Active tasks come first. Each goes back to the member that had it while that member has
-less than its share; then to a member that had it as a standby; what is left goes to the process with the
-least load (tasks a member), and in it to the member with the fewest tasks. Standbys follow: to the member
-that was active for the task, if its process does not run it now, else to one that was standby, else to the
-least loaded process that has the task in no role. A process has a task once, since its members share one
-state directory. The shares shrink while members fill up, so that remainders are spread. Ties go to the
-earlier of the members.
+Theory of operation. Active tasks come first. Each returns to its previous member while that has less than its
+share; then to a member that had it as a standby; the rest goes to the process with the least load (tasks a
+member), and in it to the member with the fewest tasks. Standbys follow: to the member that was active for the
+task, if its process does not run it now, else to one that had the standby, else to the least loaded process
+that has the task in no role. A process has a task once, because its members share one state directory. The
+shares shrink while members fill up, so that remainders are spread. Ties go to the earlier member.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from ottla.core.groups.streams.tasks import TargetTasks, TaskId
 
 
 class TaskWidth(NamedTuple):
-    """One subtopology: how many tasks, and whether they keep state (only then there are standbys)."""
+    """The number of a subtopology's tasks, and whether they keep state (only then there are standbys)."""
 
     task_count: int
     is_stateful: bool
 
 
 class PreviousMember(NamedTuple):
-    """A member with what it should have had until now."""
+    """A member with its last target."""
 
     member_id: str
     process_id: str
@@ -36,7 +35,7 @@ class PreviousMember(NamedTuple):
 
 @dataclass(slots=True)
 class _Process:
-    """The members of one process and what they have been given."""
+    """The members of one process and their tasks so far."""
 
     members: dict[str, int] = field(default_factory=dict)
     """Member id -> tasks."""
@@ -51,7 +50,7 @@ class _Process:
 
 
 class _Share:
-    """How many tasks a member may have for the others to have as many."""
+    """The number of tasks that a member may have, so that the others can have as many."""
 
     def __init__(self, task_count: int, member_count: int) -> None:
         self._tasks_left = task_count
@@ -59,7 +58,7 @@ class _Share:
         self.size = self._compute()
 
     def on_given(self, count: int) -> None:
-        """A member has `count` tasks now; one that has its share takes no part in the others'."""
+        """A member now has `count` tasks; one with a full share no longer counts for the others' share."""
         if count == self.size:
             self._members_left -= 1
             self._tasks_left -= count
@@ -147,7 +146,9 @@ class _Assignment:
                     break  # There are fewer processes than copies.
 
     def _give_back_standby(self, task: TaskId) -> bool:
-        """Give a standby to a member that had the task, if there is one with room for it."""
+        """Give a standby to a member that had the task, if there is one with room for it. Whether it was
+        given.
+        """
         member_id = self.was_active.get(task)
         if member_id is not None and self._may_be_standby(member_id, task):
             self.give(member_id, task, active=False)
@@ -177,9 +178,10 @@ class _Assignment:
         return found
 
     def _least_loaded(self, member_ids: list[str], task: TaskId | None) -> str | None:
-        """The one of these whose process and self have the least tasks.
+        """The member whose process has the least load, and among those the one with the fewest tasks.
 
-        With a `task`, none whose process has it; and nobody when that of the first has it, as in Kafka.
+        With a `task`, a member whose process does not have it; None if the first one's process has it, as in
+        Kafka.
         """
         if not member_ids or (task is not None and task in self.process(member_ids[0]).tasks):
             return None
@@ -204,7 +206,7 @@ class _Assignment:
 def assign(
     members: list[PreviousMember], subtopologies: Mapping[str, TaskWidth], standby_count: int
 ) -> dict[str, TargetTasks]:
-    """What every one of these members (at least one) should have; keys are their ids."""
+    """The target of each of these members (at least one), by member id."""
     active = [TaskId(name, index) for name, each in subtopologies.items() for index in range(each.task_count)]
     stateful = [task for task in active if subtopologies[task.subtopology_id].is_stateful]
     run = _Assignment(members, standby_count, len(active), len(stateful) * standby_count)

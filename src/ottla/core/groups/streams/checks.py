@@ -1,7 +1,7 @@
-"""What is wrong with a StreamsGroupHeartbeat before the group is looked at: Kafka 4.3's checks and words.
+"""Kafka 4.3's checks of a StreamsGroupHeartbeat that are independent of the group, with Kafka's messages.
 
 Static membership, task offsets, warm-up tasks and topic patterns are in the protocol, but no coordinator of
-Kafka 4.3 takes them.
+Kafka 4.3 accepts them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LEAVE_STATIC_EPOCH = -2
 
 
 class Refused(Exception):
-    """A request that is answered with an error and a message."""
+    """The error and message in the answer to a request."""
 
     def __init__(self, error: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -31,7 +31,7 @@ class Refused(Exception):
 
 
 def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
-    """Raises Refused."""
+    """Check the fields of a heartbeat. Raises Refused."""
     _check_features(request)
     for name, value in (
         ("MemberId", request.member_id),
@@ -57,7 +57,7 @@ def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
 
 
 def check_tasks(configured: ConfiguredTopology, request: StreamsGroupHeartbeatRequest) -> None:
-    """Whether the tasks that a member names exist. Raises Refused."""
+    """Check that the tasks that a member names exist. Raises Refused."""
     for tasks in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
         for each in tasks or ():
             subtopology = configured.subtopologies.get(each.subtopology_id)
@@ -108,7 +108,7 @@ def _check_changelogs(topology: RequestTopology) -> None:
 
 
 def _require_no_tasks(tasks: Sequence[TaskIds] | None, name: str) -> None:
-    """A member that joins must say that it has no tasks: an absent list will not do."""
+    """Check that a member that joins sends an empty list of tasks, not an absent one. Raises Refused."""
     _require(tasks is not None and not tasks, f"{name} must be empty when (re-)joining.")
 
 

@@ -1,12 +1,13 @@
-"""A topology against the cluster's topics: how many partitions each internal topic has, and what is missing.
+"""A topology applied to the cluster's topics: partition counts of internal topics, and missing topics.
 
-Theory of operation. Repartition topics that give no count take that of the widest input of the subtopology
+Theory of operation. Repartition topics without a given count take that of the widest input of the subtopology
 that writes them, then copartitioned topics are made equal, then changelogs take the width of their
-subtopology. A topic that exists already has the count that it has. A problem that the user or the coordinator
-can mend is a status that members are told; a topology that can never work raises InvalidTopology.
+subtopology. A topic that exists keeps its count. A problem that the user or the coordinator can solve is a
+status that members are told; a topology that can never work raises InvalidTopology.
 
-Apache Kafka 4.3 looks at all repartition topics with a given count when it makes the topics of a copartition
-group equal, even at those outside of the group. Here, as in the classic protocol, only the group's own count.
+To make the topics of a copartition group equal, Apache Kafka 4.3 considers all repartition topics with a
+given count, even those outside of the group. Here, as in the classic protocol, only the group's own topics
+count.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ TOPICS_SHOWN = 3
 
 
 class Status(enum.IntEnum):
-    """What a member is told about its group, beside its tasks."""
+    """A problem of the group as its members are told."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -68,7 +69,7 @@ class ConfiguredSubtopology:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredTopology:
-    """`subtopologies`, ordered by id, are empty when a problem left nothing to configure."""
+    """`subtopologies`, ordered by id, are empty if a problem left nothing to configure."""
 
     epoch: int
     subtopologies: Mapping[str, ConfiguredSubtopology]
@@ -92,7 +93,7 @@ class ConfiguredTopology:
 
 
 def configure(topology: Topology, topics: TopicsView) -> ConfiguredTopology:
-    """What the topology is on these topics. Raises InvalidTopology."""
+    """Apply the topology to these topics. Raises InvalidTopology."""
     subtopologies = list(topology.subtopologies.values())
     groups = [group for each in subtopologies for group in each.copartitioned()]
     try:
@@ -128,7 +129,7 @@ def configure(topology: Topology, topics: TopicsView) -> ConfiguredTopology:
 
 
 class _PartitionCounts:
-    """Partition counts by topic: of topics that exist, and as decided for those that do not."""
+    """Partition counts by topic: of existing topics, and as decided for the others."""
 
     def __init__(self, topics: TopicsView) -> None:
         self._topics = topics
@@ -151,7 +152,7 @@ def _check_sources(subtopologies: Iterable[Subtopology], topics: TopicsView) -> 
 
 
 def _decide_repartition_topics(subtopologies: list[Subtopology], counts: _PartitionCounts) -> None:
-    """A given count stands; others follow from what the writing subtopology reads, upstream first."""
+    """Given counts stand; others are derived from the inputs of the writing subtopology, upstream first."""
     decided = {
         topic.name: topic.partition_count
         for each in subtopologies

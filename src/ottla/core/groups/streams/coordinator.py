@@ -1,4 +1,4 @@
-"""The streams groups of a shard as one part of it: routes what concerns them to the modules beside this."""
+"""The streams groups of a shard as one of its parts: routes requests, records and events."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class StreamsGroups:
 
     @property
     def durable(self) -> dict[str, DurableGroup]:
-        """What the log says of each group."""
+        """The state of each group in the log."""
         groups = self._context.streams
         return {group_id: each.durable for group_id, each in groups.items() if each.is_in_log}
 
@@ -54,7 +54,7 @@ class StreamsGroups:
                 describe(self._context, event, request)
 
     def listed(self, states: set[str]) -> list[ListedGroup]:
-        """The streams groups in one of these states (in lower case), or all, as ListGroups shows them."""
+        """The streams groups in one of these states (in lower case), or all if empty, for ListGroups."""
         return [
             listed(each)
             for each in self._context.streams.values()
@@ -62,10 +62,10 @@ class StreamsGroups:
         ]
 
     def replay(self, record: CoordinatorRecord) -> None:
-        """Take over a record whose key is one of `group.StreamsKey`."""
+        """Apply a record whose key is one of `group.StreamsKey`."""
         key = record.key
         if record.value is not None and key.group_id not in self._context.streams:  # type: ignore[attr-defined]
-            # A group of offsets alone until now: those records may stand before the group's own.
+            # A simple group until now: records of offsets may come before the group's own.
             self._context.classic.pop(key.group_id, None)  # type: ignore[attr-defined]
         group.replay(self._context.streams, record)
         match key, record.value:
@@ -77,7 +77,9 @@ class StreamsGroups:
     def make_room_for_classic(
         self, event: RequestReceived, request: JoinGroupRequest, join: ClassicJoin
     ) -> None:
-        """A classic member joins the id of a streams group: `join` once that group, if empty, is gone."""
+        """A classic member joins with the id of a streams group: `join` once that group, if empty, is
+        removed.
+        """
         self._context.turns.run(request.group_id, lambda: self._make_room(event, request, join))
 
     def _make_room(self, event: RequestReceived, request: JoinGroupRequest, join: ClassicJoin) -> None:
@@ -111,7 +113,7 @@ class StreamsGroups:
         self._departures.on_loaded()
 
     def on_timer(self, key: TimerKey) -> None:
-        """A deadline whose kind is one of STREAMS_TIMERS has passed."""
+        """Handle a deadline whose kind is one of STREAMS_TIMERS."""
         match key.kind:
             case "streams-session":
                 self._departures.on_session_expired(key.group_id, key.member_id)

@@ -1,6 +1,6 @@
-"""How members of streams groups go: they leave, fall silent, or keep what they should give back.
+"""Removal of streams groups' members that leave, fall silent, or do not revoke their tasks in time.
 
-Deadlines are not in the log. After a load, sessions and the time to give back tasks begin anew.
+Deadlines are not in the log. After a load, sessions and the time to revoke tasks begin anew.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from ottla.core.groups.streams.group import MemberState, StreamsGroup, StreamsMe
 SESSION_TIMER = "streams-session"
 REBALANCE_TIMER = "streams-rebalance"
 FENCE_RETRY_MS = 500
-"""When a member could not be taken out because the log did not take the records: try again after this."""
+"""The pause before the next attempt if a member's removal could not be written."""
 
 
 class Departures:
-    """Members' deadlines, and what follows from them."""
+    """Members' deadlines, and the removal of members."""
 
     def __init__(self, context: ShardContext) -> None:
         self._context = context
@@ -27,7 +27,7 @@ class Departures:
         self._groups = context.streams
 
     def records(self, group: StreamsGroup, member_id: str) -> list[CoordinatorRecord]:
-        """What takes the member out, and makes the group assign its tasks anew."""
+        """The records that remove the member and make the group assign its tasks anew."""
         return [
             *streams_records.member_tombstones(group.group_id, member_id),
             streams_records.group_epoch(
@@ -45,12 +45,12 @@ class Departures:
         self._turns.run(group_id, lambda: self._fence(key, "its session expired"))
 
     def on_rebalance_deadline(self, group_id: str, member_id: str) -> None:
-        """The member has not given back its tasks in time."""
+        """The member has not revoked its tasks in time."""
         key = TimerKey(REBALANCE_TIMER, group_id, member_id)
         self._turns.run(group_id, lambda: self._fence(key, "it kept tasks that it should give back"))
 
     def _fence(self, key: TimerKey, reason: str) -> None:
-        """Take out the member whose deadline has passed, unless it got a new one while this waited."""
+        """Remove the member whose deadline has passed, unless it got a new one while this waited."""
         group = self._groups.get(key.group_id)
         member = None if group is None else group.members.get(key.member_id)
         if group is None or member is None or self._outbox.timers.deadline_of(key) is not None:
@@ -66,18 +66,18 @@ class Departures:
         )
 
     def forget_deadlines(self, group_id: str, member_id: str) -> None:
-        """The member is no more."""
+        """The member was removed."""
         self._outbox.timers.cancel(TimerKey(SESSION_TIMER, group_id, member_id))
         self._outbox.timers.cancel(TimerKey(REBALANCE_TIMER, group_id, member_id))
 
     def on_loaded(self) -> None:
-        """Begin every session, and the time that members have to give back tasks."""
+        """Begin every session, and the time that members have to revoke tasks."""
         for group in self._groups.values():
             for member in group.members.values():
                 self.set_deadlines(group.group_id, member, from_now=True)
 
     def set_deadlines(self, group_id: str, member: StreamsMember, from_now: bool = False) -> None:
-        """A new session; the rebalance deadline as the member's step to its target leaves it."""
+        """Begin a new session; set or cancel the rebalance deadline by the member's state."""
         session_ms = self._context.settings.of(group_id).streams_session_timeout_ms
         self._outbox.set_timer(TimerKey(SESSION_TIMER, group_id, member.member_id), session_ms)
         key = TimerKey(REBALANCE_TIMER, group_id, member.member_id)

@@ -1,4 +1,4 @@
-"""What administrators are shown of a streams group: StreamsGroupDescribe 0 and its line of ListGroups."""
+"""Descriptions of streams groups: StreamsGroupDescribe 0, and their entries in ListGroups."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROTOCOL_TYPE = "streams"
 
 
 def describe(context: ShardContext, event: RequestReceived, request: StreamsGroupDescribeRequest) -> None:
-    """Answer with all groups of the request."""
+    """Answer for all groups of the request."""
     groups = [_described(context, group_id) for group_id in request.group_ids]
     context.outbox.reply(event.request_id, StreamsGroupDescribeResponse(groups=groups))
 
@@ -60,7 +60,7 @@ def _described(context: ShardContext, group_id: str) -> DescribedGroup:
 
 
 def _topology(group: StreamsGroup) -> Topology | None:
-    """With the partition counts on the cluster's topics where those are worked out."""
+    """The topology, with the partition counts on the cluster's topics if those are known."""
     if group.configured is not None and group.configured.is_ready:
         return group.configured.described()
     return None if group.topology is None else group.topology.described()

@@ -1,4 +1,4 @@
-"""Which partitions are at which user endpoint, for interactive queries; told to members as it changes."""
+"""The partitions at each user endpoint, for interactive queries; members are told of changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ottla.protocol.messages.streams_group_heartbeat_response import (
 def partitions_by_endpoint(
     members: Iterable[StreamsMember], configured: ConfiguredTopology, topics: TopicsView
 ) -> list[EndpointToPartitions]:
-    """What the members with an endpoint read, as active tasks and as standbys."""
+    """The input partitions of the members with an endpoint, of active tasks and of standbys."""
     return [
         EndpointToPartitions(
             user_endpoint=Endpoint(host=member.user_endpoint.host, port=member.user_endpoint.port),
@@ -32,7 +32,7 @@ def partitions_by_endpoint(
 def _partitions(
     tasks: Mapping[str, Iterable[int]], configured: ConfiguredTopology, topics: TopicsView
 ) -> list[TopicPartition]:
-    """The input partitions of tasks; a narrow topic has no partition for every task."""
+    """The input partitions of tasks; a topic with fewer partitions has none for some tasks."""
     found = []
     for subtopology_id, partitions in tasks.items():
         subtopology = configured.subtopologies.get(subtopology_id)

@@ -1,7 +1,7 @@
-"""The state of one streams group, and how its records change it.
+"""The state of one streams group, and its change by records.
 
-Theory of operation. Everything here but the last block of `StreamsGroup` follows from the log: it changes by
-`replay` alone, so a group that is loaded anew is the same. The group's epoch goes up whenever members, their
+Theory of operation. All state but the last block of `StreamsGroup` is derived from the log: it changes by
+`replay` alone, so a group that is loaded anew is the same. The group's epoch goes up when members, their
 topology, its topics or the assignor's settings have changed; a target assignment is made for an epoch;
 members take it over step by step (reconciliation.py).
 """
@@ -52,11 +52,11 @@ from ottla.protocol.records.streams_group_topology_value import StreamsGroupTopo
 
 FIRST_EPOCH = 1
 LEFT = -1
-"""The epoch of a member, or of a target assignment, that is no more."""
+"""The epoch of a member or target assignment that was removed."""
 
 
 class StreamsGroupState(enum.Enum):
-    """The value is the name that clients are shown."""
+    """The values are the names that clients see."""
 
     EMPTY = "Empty"
     NOT_READY = "NotReady"
@@ -66,12 +66,12 @@ class StreamsGroupState(enum.Enum):
 
     @property
     def filter_name(self) -> str:
-        """How ListGroups names the state in a filter, in lower case."""
+        """The state's name in a filter of ListGroups, in lower case."""
         return "not_ready" if self is StreamsGroupState.NOT_READY else self.value.lower()
 
 
 class MemberState(enum.IntEnum):
-    """How far a member has come; the value is that of its record."""
+    """A member's progress towards its target; the values are those in records."""
 
     STABLE = 1
     UNREVOKED_TASKS = 2
@@ -84,7 +84,7 @@ class MemberState(enum.IntEnum):
 
 
 class Endpoint(NamedTuple):
-    """Where the application answers interactive queries."""
+    """The address at which the application answers interactive queries."""
 
     host: str
     port: int
@@ -92,7 +92,7 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamsMember:
-    """A member as its records say."""
+    """A member as in its records."""
 
     member_id: str
     instance_id: str | None = None
@@ -118,7 +118,7 @@ DurableGroup: TypeAlias = tuple[object, ...]
 
 
 class StreamsGroup:
-    """One group. Changed by `replay` only, but for what is marked at the end of `__init__`."""
+    """One group. Changed by `replay` only, but for the fields marked at the end of `__init__`."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -126,27 +126,29 @@ class StreamsGroup:
         self.metadata_hash = 0
         self.validated_topology_epoch = 0
         self.assignment_configs: dict[str, str] = {}
-        """The assignor's settings that `epoch` was made with."""
+        """The assignor's settings in `epoch`."""
         self.topology: Topology | None = None
         self.members: dict[str, StreamsMember] = {}
         self.target_epoch = FIRST_EPOCH
         self.target_timestamp_ms = 0
         self.targets: dict[str, TargetTasks] = {}
         self._holders: dict[tuple[TaskRole, TaskId], set[str]] = {}
-        """Who has a task or has yet to give it back; follows from `members`."""
+        """The members that hold each task or have yet to revoke it; derived from `members`."""
         # Not in the log.
         self.is_in_log = False
-        """Not while the group's first records are on their way: until then the id is only taken."""
+        """False while the group's first records are on their way and only reserve the id."""
         self.configured: ConfiguredTopology | None = None
-        """`topology` on the cluster's topics; None when it must be worked out again."""
+        """`topology` applied to the cluster's topics; None if that has to be done again."""
         self.must_look_at_topics = True
-        """The topics may differ from those that `metadata_hash` was made of."""
+        """Whether the topics may have changed since `metadata_hash` was computed."""
         self.shutdown_requested_by: str | None = None
         self.endpoint_epoch = 0
-        """Goes up when it changes which partitions are where."""
+        """Goes up when the partitions at the endpoints change."""
         self.creating_topics: set[str] = set()
         self.creation_errors: dict[str, tuple[str, int]] = {}
-        """Topic -> why it could not be created, and until when (ms, steady clock) it is not tried again."""
+        """Topic -> the error of its creation, and the time (ms, steady clock) before which it is not
+        retried.
+        """
 
     @property
     def state(self) -> StreamsGroupState:
@@ -162,7 +164,7 @@ class StreamsGroup:
 
     @property
     def durable(self) -> DurableGroup:
-        """All that the log says, to be compared."""
+        """All state that is in the log, for comparison."""
         return (
             self.epoch,
             self.metadata_hash,
@@ -179,16 +181,16 @@ class StreamsGroup:
         return self.targets.get(member_id, NO_TARGET)
 
     def is_held(self, role: TaskRole, task: TaskId) -> bool:
-        """Whether a member has the task in that role, or has yet to give it back."""
+        """Whether a member holds the task in that role, or has yet to revoke it."""
         return (role, task) in self._holders
 
     def is_held_in(self, process_id: str, role: TaskRole, task: TaskId) -> bool:
-        """Whether a member of the process has the task in that role, or has yet to give it back."""
+        """Whether a member of the process holds the task in that role, or has yet to revoke it."""
         holders = self._holders.get((role, task), ())
         return any(self.members[member_id].process_id == process_id for member_id in holders)
 
     def put(self, member: StreamsMember) -> None:
-        """Add a member, or replace what is known of it."""
+        """Add or replace a member."""
         self._let_go(member.member_id)
         self.members[member.member_id] = member
         for tasks in (member.assigned, member.pending_revocation):
@@ -196,7 +198,7 @@ class StreamsGroup:
                 self._holders.setdefault(key, set()).add(member.member_id)
 
     def remove(self, member_id: str) -> None:
-        """Take a member out; a no-op if it is none."""
+        """Remove a member, if it is one."""
         self._let_go(member_id)
         self.members.pop(member_id, None)
         if not self.members:
@@ -226,10 +228,10 @@ StreamsKey = (
 
 
 def replay(groups: dict[str, StreamsGroup], record: CoordinatorRecord) -> None:
-    """Take over one record whose key is a `StreamsKey`. Tombstones of what is not there change nothing.
+    """Apply a record whose key is a `StreamsKey`. Tombstones of unknown keys change nothing.
 
-    In a compacted log a member's assignment may come before its metadata, and anything before the group's
-    own record: what a record speaks of is made when it is missing.
+    In a compacted log a member's assignment may come before its metadata, and both before the group's own
+    record: a missing member or group is made.
     """
     key, value = record.key, record.value
     assert isinstance(key, StreamsKey)
@@ -252,7 +254,7 @@ def replay(groups: dict[str, StreamsGroup], record: CoordinatorRecord) -> None:
         case StreamsGroupTopologyKey(), StreamsGroupTopologyValue():
             try:
                 group.topology = topology_from(value)
-            except InvalidTopology:  # Written by nobody; members that join bring theirs.
+            except InvalidTopology:  # Never written; members that join bring theirs.
                 group.topology = None
         case StreamsGroupTopologyKey(), None:
             group.topology = None
@@ -324,7 +326,7 @@ def _replay_member(group: StreamsGroup, key: Any, value: Any) -> None:
 
 
 def _active_of(task_ids: Iterable[Any], member_epoch: int) -> dict[str, dict[int, int]]:
-    """Active tasks of a record with their epochs; Kafka 4.1 wrote none, so the member's stands in."""
+    """Active tasks of a record with their epochs; Kafka 4.1 wrote none, so the member's is used."""
     active: dict[str, dict[int, int]] = {}
     for each in task_ids:
         epochs = each.assignment_epochs

@@ -1,4 +1,4 @@
-"""What a StreamsGroupHeartbeat says of its member."""
+"""The member's own data in a StreamsGroupHeartbeat."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.protocol.messages.streams_group_heartbeat_request import StreamsGroup
 def updated_member(
     member: StreamsMember, request: StreamsGroupHeartbeatRequest, client: Client
 ) -> StreamsMember:
-    """The member with what the heartbeat says of it; what it leaves out stays."""
+    """The member with the fields that the heartbeat has; null fields stay."""
     endpoint, tags, topology = request.user_endpoint, request.client_tags, request.topology
     return replace(
         member,
@@ -31,7 +31,7 @@ def updated_member(
 
 
 def owned_tasks(request: StreamsGroupHeartbeatRequest) -> TargetTasks | None:
-    """What the member says it has; None if it says nothing, which means: the same as before."""
+    """The tasks that the heartbeat names as the member's; None if it names none, so they are unchanged."""
     if request.active_tasks is None or request.standby_tasks is None or request.warmup_tasks is None:
         return None
     return TargetTasks(
@@ -40,7 +40,7 @@ def owned_tasks(request: StreamsGroupHeartbeatRequest) -> TargetTasks | None:
 
 
 def has_only_assigned(request: StreamsGroupHeartbeatRequest, member: StreamsMember) -> bool:
-    """Whether the tasks it names are all assigned: then it has only not heard of its new epoch."""
+    """Whether all tasks that the heartbeat names are assigned: then it only lacks the new epoch."""
     owned, assigned = owned_tasks(request), member.assigned
     if owned is None:
         return False

@@ -1,4 +1,4 @@
-"""The internal topics that a streams group misses: asked of the shell, and why they could not be made."""
+"""The missing internal topics of streams groups: requests to create them, and the errors of these."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ ERRORS_SHOWN = 3
 
 
 class InternalTopics:
-    """Acts for all streams groups of a shard."""
+    """Requests internal topics for all streams groups of a shard."""
 
     def __init__(self, context: ShardContext) -> None:
         self._context = context
         self._outbox = context.outbox
 
     def ask_for(self, group: StreamsGroup, configured: ConfiguredTopology) -> None:
-        """Ask for the internal topics that are missing, but for those on their way or refused just now."""
+        """Request the missing internal topics, but for those under way or refused just now."""
         missing = tuple(
             topic
             for topic in configured.missing_topics
@@ -35,7 +35,7 @@ class InternalTopics:
         return error[0]
 
     def on_created(self, event: InternalTopicsCreated) -> None:
-        """The shell has tried to make topics; that they are there is told by another event."""
+        """Note the errors of a request; another event brings the topics that were created."""
         group = self._context.streams.get(event.group_id)
         if group is None:
             return
@@ -49,7 +49,7 @@ class InternalTopics:
             group.creation_errors[name] = message, until_ms
 
     def explained(self, group: StreamsGroup, configured: ConfiguredTopology, problem: Problem) -> Problem:
-        """The problem, with why topics could not be created just now."""
+        """The problem, with the error of topics that could not be created just now."""
         errors = [
             f"{topic.name} ({error})"
             for topic in configured.missing_topics

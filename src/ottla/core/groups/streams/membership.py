@@ -1,17 +1,17 @@
-"""StreamsGroupHeartbeat: decides for the streams groups of a shard (KIP-1071).
+"""Decides StreamsGroupHeartbeat for the streams groups of a shard (KIP-1071).
 
     StreamsGroupHeartbeat 0   epoch 0 joins, -1 leaves; member ids are made by the clients
 
-Theory of operation. A heartbeat is one decision in its group's turn: the member's metadata, the topology of
-the first member, the topology on the cluster's topics if those have changed, the group's next epoch if any of
-that did, a new target assignment if the last one is for an older epoch, and the member's step to its target;
-all in one append. One that changes nothing is answered at once. The shell is asked for missing internal
-topics when the answer goes out; members' next heartbeats find them.
+Theory of operation. A heartbeat is one decision in its group's turn: the member's metadata, the first
+member's topology, the topology applied to the cluster's topics if those have changed, the group's next epoch
+after any of these changes, a new target assignment if the last one is for an older epoch, and the member's
+step to its target; all in one append. A heartbeat that changes nothing is answered at once. The shell is
+asked for missing internal topics when the answer is sent; members' next heartbeats find them.
 
-A new target waits for the rest of streams.initial.rebalance.delay.ms when the group was empty, and for
-streams.assignment.interval.ms since the last one. A member that is silent for its session timeout, or keeps
-tasks it should give back for its rebalance timeout, is taken out. None of these clocks is in the log: after a
-load sessions begin anew, and a group that waited for its first assignment gets it with the next heartbeat.
+A new target waits for the rest of streams.initial.rebalance.delay.ms if the group was empty, and for
+streams.assignment.interval.ms since the last one. A member that is silent for its session timeout, or does
+not revoke its tasks within its rebalance timeout, is removed. None of these times is in the log: after a load
+sessions begin anew, and a group that waited for its first assignment gets it with the next heartbeat.
 """
 
 from __future__ import annotations
@@ -58,16 +58,16 @@ FENCED = "The member must abandon all its partitions and rejoin."
 
 @dataclass(slots=True)
 class Decision:
-    """A heartbeat's, while it is made. `group` is not one of the shard's yet when `is_new`."""
+    """The decision on a heartbeat. `group` is not yet one of the shard's if `is_new`."""
 
     group: StreamsGroup
     is_new: bool
     records: list[CoordinatorRecord] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     take_back: list[Callable[[], None]] = field(default_factory=list)
-    """What to undo should this not be written, or be refused in the end."""
+    """The steps that revert the decision if it is refused or can't be written."""
     replaces: OffsetRules | None = None
-    """The kind of the group without members that ends with this."""
+    """The kind of the group without members that this group replaces."""
     bump: bool = False
     """Whether the group needs a new epoch."""
 
@@ -77,7 +77,7 @@ class Decision:
 
 
 class StreamsMembership:
-    """Acts on the streams groups of a shard."""
+    """Handles heartbeats for the streams groups of a shard."""
 
     def __init__(self, context: ShardContext) -> None:
         self._context = context
@@ -127,7 +127,7 @@ class StreamsMembership:
     def _decided(
         self, decision: Decision, event: RequestReceived, request: StreamsGroupHeartbeatRequest
     ) -> tuple[ConfiguredTopology, StreamsGroupHeartbeatResponse]:
-        """What there is to append goes into `decision`; the answer for when that is done."""
+        """Add the records to `decision`; returns the answer for the time when they are written."""
         group = decision.group
         before = self._member_for(group, request)
         member = updated_member(before, request, event.client)
@@ -156,8 +156,8 @@ class StreamsMembership:
         updated = reconcile(group, member, target_epoch, target, owned_tasks(request))
         if updated != member:
             decision.records.append(records.current_assignment(group.group_id, updated))
-        # Deadlines are set before the append ends: should it be slow, and be told to have failed, the
-        # member still does not live for ever.
+        # Deadlines are set before the append ends: if it is slow and is answered as failed, the member still
+        # has a deadline.
         self.departures.set_deadlines(group.group_id, updated)
         if request.shutdown_application:
             self._request_shutdown(group, updated.member_id)
@@ -170,12 +170,12 @@ class StreamsMembership:
         configured: ConfiguredTopology,
         response: StreamsGroupHeartbeatResponse,
     ) -> None:
-        """Append what was decided, then answer and ask for missing topics."""
+        """Append the decision's records, then answer and ask for missing topics."""
         group_id = decision.group.group_id
         if decision.replaces is not None:
             decision.take_back.append(decision.replaces.begin_end(group_id))
         elif decision.is_new:
-            # The id is taken from now on: whoever asks for a group of another kind meanwhile is refused.
+            # The id is reserved from now on: requests for a group of another kind are refused meanwhile.
             self._groups[group_id] = decision.group
             decision.take_back.append(lambda: self._forget_unwritten(group_id))
 
@@ -202,7 +202,7 @@ class StreamsMembership:
             del self._groups[group_id]
 
     def _group_for(self, request: StreamsGroupHeartbeatRequest) -> Decision:
-        """The group, made if the member joins; a classic group without members makes room for it."""
+        """The group, made if the member joins; a classic group without members is replaced."""
         group_id = request.group_id
         group = self._groups.get(group_id)
         kind = self._context.kind_of(group_id)
@@ -230,7 +230,7 @@ class StreamsMembership:
         return decision
 
     def _member_for(self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> StreamsMember:
-        """The member as it is known. Raises Refused for one that is unknown or in another epoch."""
+        """The member, or a new one that joins. Raises Refused if it is unknown or in another epoch."""
         epoch = request.member_epoch
         member = group.members.get(request.member_id)
         if epoch == JOIN_EPOCH:
@@ -260,7 +260,7 @@ class StreamsMembership:
     def _topology_for(
         self, decision: Decision, member: StreamsMember, request: StreamsGroupHeartbeatRequest
     ) -> Topology:
-        """The group's topology; the first member's becomes it."""
+        """The group's topology; the first member's becomes the group's."""
         known = decision.group.topology
         if request.topology is None:
             assert known is not None, "who does not join is a member of a group with a topology"
@@ -282,7 +282,7 @@ class StreamsMembership:
         return known
 
     def _configured(self, decision: Decision, topology: Topology) -> tuple[ConfiguredTopology, int]:
-        """The topology on the topics as they are, and the topics' hash."""
+        """The topology applied to the present topics, and the topics' hash."""
         group, topics = decision.group, self._context.topics
         if group.configured is not None and group.topology is not None and not group.must_look_at_topics:
             return group.configured, group.metadata_hash
@@ -305,9 +305,9 @@ class StreamsMembership:
         return configured, metadata_hash
 
     def topics_changed(self, names: frozenset[str]) -> None:
-        """Groups that need one of these topics look again with their next heartbeat."""
+        """Let groups that need one of these topics check them with their next heartbeat."""
         for group in self._groups.values():
-            # One without a topology is being made: topics may have changed since it was decided.
+            # A group without a topology is being made: topics may have changed since its decision.
             if group.topology is None or not names.isdisjoint(group.topology.required_topics):
                 group.must_look_at_topics = True
 
@@ -327,7 +327,7 @@ class StreamsMembership:
         configured: ConfiguredTopology,
         configs: dict[str, str],
     ) -> tuple[int, TargetTasks]:
-        """What the member should have, and as of which epoch; a new assignment where it is due."""
+        """The target's epoch and the member's part, of a new assignment if one is due."""
         group = decision.group
         if self._outbox.timers.deadline_of(TimerKey(INITIAL_DELAY_TIMER, group.group_id)) is not None:
             decision.problems.append(_delayed("initial rebalance delay"))
@@ -377,20 +377,20 @@ class StreamsMembership:
         return targets
 
     def on_initial_delay_over(self, group_id: str) -> None:
-        """Give the members that came meanwhile their first assignment."""
+        """Give the members that have come meanwhile their first assignment."""
         self._turns.run(group_id, lambda: self._assign_first(group_id))
 
     def _assign_first(self, group_id: str) -> None:
         group = self._groups.get(group_id)
         if group is None or not group.members or group.configured is None:
-            return  # Whoever comes next gets an assignment at once.
+            return  # The next member to come gets an assignment at once.
         if group.target_epoch >= group.epoch:
             return
         assigned: list[CoordinatorRecord] = []
         self._new_targets(
             group, group.epoch, group.members, group.configured, group.assignment_configs, assigned
         )
-        # Should that fail, the next heartbeat assigns.
+        # If that fails, the next heartbeat assigns.
         self._turns.append(group_id, assigned, lambda: None, lambda error: None)
 
     # The answer

@@ -1,4 +1,4 @@
-"""What streams groups say about committed offsets: epochs of members and of tasks (KIP-1071, KIP-1251)."""
+"""The rules of streams groups for committed offsets: epochs of members and of tasks (KIP-1071, KIP-1251)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FIRST_COMMIT_VERSION_FOR_MEMBERS = 9
 
 
 class StreamsOffsetRules:
-    """`OffsetRules` of streams groups."""
+    """The `OffsetRules` of streams groups."""
 
     def __init__(self, groups: dict[str, StreamsGroup]) -> None:
         self._groups = groups
@@ -22,9 +22,9 @@ class StreamsOffsetRules:
     def check_commit(self, group_id: str, committer: Committer, targets: Iterable[Target]) -> ErrorCode:
         group = self._groups[group_id]
         if not group.is_in_log:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE  # There may be no group to commit for in a moment.
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE  # The group may soon not exist any more.
         if committer.epoch < 0 and not group.members:
-            return ErrorCode.NONE  # An administrator's, or an application's that is stopped.
+            return ErrorCode.NONE  # An administrator's commit, or one of a stopped application.
         if committer.transactional and committer.is_no_member:
             return ErrorCode.NONE
         member = group.members.get(committer.member_id)
@@ -41,7 +41,7 @@ class StreamsOffsetRules:
         return ErrorCode.NONE
 
     def on_commit(self, group_id: str, committer: Committer) -> None:
-        """Heartbeats alone keep a session."""
+        """Only heartbeats keep a session."""
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
         if member_id is None and member_epoch < 0:
@@ -74,14 +74,15 @@ class StreamsOffsetRules:
         return records.group_tombstones(group_id)
 
     def begin_end(self, group_id: str) -> Callable[[], None]:
-        """Every decision about a streams group takes its turn, so nothing can come between."""
+        """Nothing to do: every decision about a streams group takes its turn."""
         return lambda: None
 
 
 def _was_given(group: StreamsGroup, member: StreamsMember, topic: str, partition: int, epoch: int) -> bool:
-    """Whether the member had the task that reads the partition in `epoch` already, and still has it.
+    """Whether the member got the task that reads the partition in `epoch` or before, and still has it.
 
-    Its epoch may be behind the group's while a commit is on its way; the task is still its own.
+    The epoch of a commit may be behind the group's while it is on its way; the task is still the member's
+    own.
     """
     if group.topology is None:
         return False

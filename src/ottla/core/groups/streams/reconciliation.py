@@ -1,11 +1,11 @@
-"""How a member gets from the tasks it has to those it should have, a step with each heartbeat.
+"""A member's steps from the tasks it holds to its target, one with each heartbeat.
 
-Theory of operation. A member first gives back what it should not have any more, and says so by no longer
-naming those tasks as its own (UNREVOKED_TASKS until then, in its old epoch). Then it is in the target's epoch
-and is given what is new to it and free; what others still have it waits for (UNRELEASED_TASKS). An active
-task is free when no member has it in that role and no member of the same process has it in another one; a
-standby or warm-up when no member of the same process has it in any role. So a task is active at one member at
-a time, and a process's state directory is used by one task at a time.
+Theory of operation. A member first revokes the tasks that are not in its target, and confirms that by no
+longer naming them as its own (UNREVOKED_TASKS until then, in its old epoch). Then it enters the target's
+epoch and gets the new tasks that are free; it waits for tasks that other members still hold
+(UNRELEASED_TASKS). An active task is free when no member has it in that role and no member of the same
+process has it in another one; a standby or warm-up when no member of the same process has it in any role. So
+a task is active at one member at a time, and a process's state directory is used by one task at a time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ottla.core.groups.streams.tasks import (
 
 
 class MustRejoin(Exception):
-    """The member's state is of a version that is not known here. Answered FENCED_MEMBER_EPOCH."""
+    """The member's state is of an unknown version. Answered FENCED_MEMBER_EPOCH."""
 
 
 def reconcile(
@@ -34,7 +34,9 @@ def reconcile(
     target: TargetTasks,
     owned: TargetTasks | None,
 ) -> StreamsMember:
-    """The member after one step towards `target`; `owned` is what it says it has, None if it says nothing."""
+    """The member after one step towards `target`; `owned` are the tasks it names, None if its heartbeat names
+    none.
+    """
     if member.is_reconciled_to(target_epoch):
         return member
     match member.state:
@@ -110,7 +112,7 @@ def _next_step(
 def _split_active(
     held: Mapping[str, Mapping[int, int]], target: Mapping[str, frozenset[int]]
 ) -> tuple[dict[str, dict[int, int]], dict[str, dict[int, int]]]:
-    """What of `held` stays, and what goes; each with the epoch in which it was given."""
+    """The tasks of `held` that stay, and those that go; each with the epoch in which it was given."""
     kept, revoked = {}, {}
     for name, epochs in held.items():
         wanted = target.get(name, frozenset())
@@ -126,7 +128,7 @@ def _split_active(
 def _split(
     held: Mapping[str, frozenset[int]], target: Mapping[str, frozenset[int]]
 ) -> tuple[dict[str, frozenset[int]], dict[str, frozenset[int]]]:
-    """What of `held` stays, and what goes."""
+    """The tasks of `held` that stay, and those that go."""
     kept = {name: stays for name in held if (stays := held[name] & target.get(name, frozenset()))}
     revoked = {name: goes for name in held if (goes := held[name] - target.get(name, frozenset()))}
     return kept, revoked
@@ -135,7 +137,7 @@ def _split(
 def _new(
     kept: Mapping[str, Iterable[int]], target: Mapping[str, frozenset[int]], is_free: Callable[[TaskId], bool]
 ) -> tuple[dict[str, frozenset[int]], bool]:
-    """What of `target` is new and free, and whether something is not free."""
+    """The new tasks of `target` that are free, and whether there are others that are not."""
     new = {}
     waits = False
     for name, partitions in target.items():

@@ -112,7 +112,7 @@ def current_assignment(group_id: str, member: StreamsMember) -> CoordinatorRecor
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """The end of a member. The order matters to Apache Kafka, which checks it when it replays."""
+    """The records that remove a member, in the order that Apache Kafka's replay requires."""
     return [
         CoordinatorRecord(StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)),
         CoordinatorRecord(StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)),
@@ -121,7 +121,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 
 
 def group_tombstones(group_id: str) -> list[CoordinatorRecord]:
-    """The end of an empty group, in the order that Apache Kafka checks."""
+    """The records that remove an empty group, in the order that Apache Kafka's replay requires."""
     return [
         CoordinatorRecord(StreamsGroupTargetAssignmentMetadataKey(group_id=group_id)),
         CoordinatorRecord(StreamsGroupMetadataKey(group_id=group_id)),

@@ -1,4 +1,4 @@
-"""The tasks of streams members: what a member should have, and what it has.
+"""The tasks of streams members: targets, and the tasks that members hold.
 
 A task is one partition of a subtopology. It is active at one member; standbys keep a copy of its state, and
 warm-ups are on the way to one. Sets of tasks map a subtopology's id to partitions, without empty entries.
@@ -25,14 +25,14 @@ class TaskRole(enum.Enum):
 
 Tasks: TypeAlias = Mapping[str, frozenset[int]]
 ActiveTasks: TypeAlias = Mapping[str, Mapping[int, int]]
-"""Subtopology id -> partition -> the epoch in which the member was given the task."""
+"""Subtopology id -> partition -> the epoch in which the member got the task."""
 
 NO_TASKS: Tasks = {}
 
 
 @dataclass(frozen=True, slots=True)
 class TargetTasks:
-    """What a member should have."""
+    """The tasks of a member in a target assignment."""
 
     active: Tasks = field(default_factory=dict)
     standby: Tasks = field(default_factory=dict)
@@ -42,7 +42,7 @@ class TargetTasks:
         return not (self.active or self.standby or self.warmup)
 
     def has_any_of(self, held: HeldTasks) -> bool:
-        """Whether a task of `held` is here in the same role."""
+        """Whether one of the tasks in `held` is here in the same role."""
         return (
             _overlap(self.active, held.active)
             or _overlap(self.standby, held.standby)
@@ -52,7 +52,7 @@ class TargetTasks:
 
 @dataclass(frozen=True, slots=True)
 class HeldTasks:
-    """What a member has."""
+    """The tasks that a member holds."""
 
     active: ActiveTasks = field(default_factory=dict)
     standby: Tasks = field(default_factory=dict)
@@ -73,7 +73,7 @@ class HeldTasks:
                     yield role, TaskId(subtopology_id, partition)
 
     def merged_with(self, more: HeldTasks) -> HeldTasks:
-        """These and `more`, which have no task in common."""
+        """These tasks and `more`, which have none in common."""
         return HeldTasks(
             {
                 name: {**self.active.get(name, {}), **more.active.get(name, {})}
@@ -89,7 +89,7 @@ NO_TARGET = TargetTasks()
 
 
 def tasks_of(task_ids: Iterable[Any] | None) -> Tasks:
-    """The tasks of a message's or a record's TaskIds, which are in structures of the same fields."""
+    """The tasks of a message's or a record's TaskIds, whose structures have the same fields."""
     tasks: dict[str, frozenset[int]] = {}
     for each in task_ids or ():
         if each.partitions:

@@ -1,9 +1,9 @@
-"""The topology of a streams application, as its members tell it and as its record keeps it.
+"""The topology of a streams application, as its members send it and as it is recorded.
 
-A subtopology is a connected part of the application that runs as tasks, one a partition of its widest input.
-Its inputs are the user's topics (`source_topics`) and repartition topics that other subtopologies write
-(`repartition_sink_topics` there). Changelogs keep its state. Topics of a copartition group have the same
-number of partitions. The members of a group have the same topology in the same epoch.
+A subtopology is a connected part of the application that runs as tasks, one for each partition of its widest
+input. Its inputs are the user's topics (`source_topics`) and repartition topics that other subtopologies
+write (`repartition_sink_topics` there). Changelogs keep its state. Topics of a copartition group have the
+same number of partitions. The members of a group have the same topology in the same epoch.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ottla.protocol.records import streams_group_topology_value as stored
 
 
 class InvalidTopology(Exception):
-    """The topology makes no sense; the message says why. Answered STREAMS_INVALID_TOPOLOGY."""
+    """The topology is contradictory; the message says how. Answered STREAMS_INVALID_TOPOLOGY."""
 
 
 class TopicInfo(NamedTuple):
-    """A topic the application owns. `partition_count` and `replication_factor` are 0 where not given."""
+    """A topic that the application owns. `partition_count` and `replication_factor` are 0 if not given."""
 
     name: str
     partition_count: int
@@ -72,7 +72,7 @@ class Subtopology(NamedTuple):
 
 @dataclass(frozen=True)
 class Topology:
-    """A topology in one epoch; subtopologies by id, in the order in which they came."""
+    """A topology in one epoch; subtopologies by id, in the order of the heartbeat."""
 
     epoch: int
     subtopologies: Mapping[str, Subtopology]
@@ -118,7 +118,7 @@ class Topology:
         )
 
     def described(self) -> described.Topology:
-        """As administrators are shown it while its topics are not all there."""
+        """The topology's description while its topics do not all exist."""
         return described.Topology(
             epoch=self.epoch,
             subtopologies=[
@@ -133,7 +133,7 @@ class Topology:
 
 
 def topology_from(message: Any) -> Topology:
-    """From a heartbeat's Topology or a record's value, which have the same fields. Raises InvalidTopology."""
+    """The topology in a heartbeat or a record's value, which have the same fields. Raises InvalidTopology."""
     if message.epoch < 0:
         raise InvalidTopology("Topology epoch must be non-negative.")
     subtopologies: dict[str, Subtopology] = {}
@@ -162,7 +162,7 @@ def topology_from(message: Any) -> Topology:
 def described_subtopology(
     subtopology: Subtopology, repartition_sources: Iterable[TopicInfo], changelogs: Iterable[TopicInfo]
 ) -> described.Subtopology:
-    """For administrators, with these partition counts."""
+    """A subtopology's description with these partition counts."""
     return described.Subtopology(
         subtopology_id=subtopology.subtopology_id,
         source_topics=sorted(subtopology.source_topics),
