@@ -169,14 +169,20 @@ class DirectoryFiles:
     def replace(self, name: str, data: bytes, *, sync: bool) -> None:
         """Write `data` beside the file, then rename it over: a reader sees the old or the new, whole.
 
-        With `sync` bytes and name are on the disk when this returns. One writer of a file at a time.
+        With `sync` bytes and name are on the disk when this returns. A full disk keeps no part of it. One
+        writer of a file at a time.
         """
         temporary = f"{name}.tmp"
         handle = self.overwrite(temporary)
-        handle.append(data)
-        if sync:
-            handle.sync_all()
-        self.rename(temporary, name)
+        try:
+            handle.append(data)
+            if sync:
+                handle.sync_all()
+            self.rename(temporary, name)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.remove(temporary)
+            raise
         if sync:
             self.sync()
 
@@ -215,4 +221,14 @@ class DirectoryFiles:
         return True
 
     def _open(self, name: str, flags: int) -> FileHandle:
-        return FileHandle(self._place(name), flags, directory_fd=self._fd)
+        place = self._place(name)
+        if self._fd is None:
+            return FileHandle(place, flags)
+        path = f"{self._path}{os.sep}{name}"  # what errors are to say: the name alone may be in any directory
+        try:
+            handle = FileHandle(place, flags, directory_fd=self._fd)
+        except OSError as error:
+            error.filename = path
+            raise
+        handle.path = path
+        return handle

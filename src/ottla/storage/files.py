@@ -170,18 +170,21 @@ def sync_directory(path: Path) -> None:
 def replace_file(path: Path, data: bytes, *, sync: bool) -> None:
     """Write `data` to `<path>.tmp`, then rename it over `path`: a reader sees the old or the new, whole.
 
-    With `sync` the bytes and the name are on the disk when this returns.
+    With `sync` the bytes and the name are on the disk when this returns. A full disk keeps no part of it.
     """
     temporary = f"{path}.tmp"
     fd = os.open(temporary, APPEND_FLAGS | os.O_TRUNC, 0o644)
     try:
-        write_all(fd, data)
-        if sync:
-            os.fsync(fd)
+        try:
+            write_all(fd, data)
+            if sync:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(temporary, path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
         raise named(error, temporary) from None
-    finally:
-        os.close(fd)
-    os.replace(temporary, path)
     if sync:
         sync_directory(path.parent)

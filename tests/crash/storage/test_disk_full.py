@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,6 +27,7 @@ from ottla.protocol.messages.offset_commit_request import (
 from ottla.protocol.record_batch import decode_records
 from support.clients.wire import ConnectionClosed, WireClient, batch, wait_for
 from support.servers.cluster import ServerError
+from support.servers.full_disk import broker_on_a_disk, disk_lines, needs_a_disk
 from support.servers.ottla_broker import OttlaBroker
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs prlimit")
@@ -121,65 +120,37 @@ def test_topics_cannot_be_made_while_the_disk_is_full(tmp_path: Path) -> None:
 # -- a real disk that fills up ----------------------------------------------------------------------------
 
 
-def in_own_mounts(script: str) -> list[str]:
-    """A command that runs `script` where its mounts are nobody else's, and end with it."""
-    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
-
-
-def may_mount() -> bool:
-    if shutil.which("unshare") is None:
-        return False
-    tried = subprocess.run(in_own_mounts("mount -t tmpfs none /mnt"), capture_output=True, check=False)
-    return tried.returncode == 0
-
-
-@pytest.mark.skipif(not may_mount(), reason="needs to mount a tmpfs in a namespace of its own (as root)")
+@needs_a_disk
 def test_a_full_disk_refuses_writes_reads_go_on_and_all_acknowledged_is_there_with_room_again(
     tmp_path: Path,
 ) -> None:
-    data = tmp_path / "disk" / "data"
-    data.parent.mkdir()
-    with OttlaBroker.start(data) as broker:
+    with broker_on_a_disk(tmp_path) as (broker, disk):
+        # given a disk of 7 MiB
+        disk.fill(free_kib=7 * 1024)
+        broker.server.start()
+        acknowledged: list[bytes] = []
+        with WireClient.connect(broker.bootstrap) as client:
+            client.create_topic("full", config={"segment.bytes": "1048576"})
+            # when more is written than it holds
+            codes = [_produce(client, number, acknowledged) for number in range(40)]
+            # then what does not fit is refused, and what was taken can be read
+            assert set(codes) == {0, ErrorCode.KAFKA_STORAGE_ERROR}
+            assert codes[-1] == ErrorCode.KAFKA_STORAGE_ERROR
+            assert values_read(client, "full") == acknowledged
+            new = CreatableTopic(name="refused", num_partitions=1, replication_factor=1)
+            with contextlib.suppress(ConnectionClosed):  # the metadata may not be able to go on
+                client.call(CreateTopicsRequest(topics=[new], timeout_ms=2000))
+        # when the broker is killed there, and somebody makes room
+        if broker.server.running:
+            broker.kill()
+        disk.make_room()
+        broker.restart()
+        with WireClient.connect(broker.bootstrap) as client:
+            # then all that was acknowledged is there, and more can be written
+            assert values_read(client, "full") == acknowledged
+            assert _produce(client, 100, acknowledged) == 0
+            assert values_read(client, "full") == acknowledged
         broker.stop()
-        # given a disk of 8 MiB, which lives as long as this process
-        holder = subprocess.Popen(
-            in_own_mounts(
-                f"mount -t tmpfs -o size=8m none {data.parent} && fallocate -l 1m {data.parent}/ballast && "
-                "echo mounted && exec sleep 600"
-            ),
-            stdout=subprocess.PIPE,
-        )
-        try:
-            assert holder.stdout is not None and holder.stdout.readline() == b"mounted\n"
-            broker.server.command = ["nsenter", "--mount", f"--target={holder.pid}", *broker.server.command]
-            broker.restart()
-            acknowledged: list[bytes] = []
-            with WireClient.connect(broker.bootstrap) as client:
-                client.create_topic("full", config={"segment.bytes": "1048576"})
-                # when more is written than it holds
-                codes = [_produce(client, number, acknowledged) for number in range(40)]
-                # then what does not fit is refused, and what was taken can be read
-                assert set(codes) == {0, ErrorCode.KAFKA_STORAGE_ERROR}
-                assert codes[-1] == ErrorCode.KAFKA_STORAGE_ERROR
-                assert values_read(client, "full") == acknowledged
-                new = CreatableTopic(name="refused", num_partitions=1, replication_factor=1)
-                with contextlib.suppress(ConnectionClosed):  # the metadata may not be able to go on
-                    client.call(CreateTopicsRequest(topics=[new], timeout_ms=2000))
-            # when the broker is killed there, and somebody makes room
-            if broker.server.running:
-                broker.kill()
-            disk = Path(f"/proc/{holder.pid}/root{data.parent}")
-            (disk / "ballast").unlink()
-            broker.restart()
-            with WireClient.connect(broker.bootstrap) as client:
-                # then all that was acknowledged is there, and more can be written
-                assert values_read(client, "full") == acknowledged
-                assert _produce(client, 100, acknowledged) == 0
-                assert values_read(client, "full") == acknowledged
-            broker.stop()
-        finally:
-            holder.kill()
-            holder.wait()
 
 
 def _produce(client: WireClient, number: int, acknowledged: list[bytes]) -> int:
@@ -188,55 +159,6 @@ def _produce(client: WireClient, number: int, acknowledged: list[bytes]) -> int:
     if code == 0:
         acknowledged.append(value)
     return code
-
-
-SETTINGS = {
-    "log.cleaner.backoff.ms": "50",
-    "replica.high.watermark.checkpoint.interval.ms": "600000",  # a checkpoint that fails ends the broker
-}
-
-
-class FullDisk:
-    """A tmpfs of 8 MiB that lives as long as the block, for a broker that starts on it."""
-
-    def __init__(self, data: Path, holder: subprocess.Popen[bytes]) -> None:
-        self.outside = Path(f"/proc/{holder.pid}/root{data.parent}")
-        self.enter = ["nsenter", "--mount", f"--target={holder.pid}"]
-
-    def fill(self, free_kib: int = 0) -> None:
-        """Leave so much room."""
-        self.make_room()
-        size = shutil.disk_usage(self.outside).free - free_kib * 1024
-        if size > 0:
-            with (self.outside / "ballast").open("wb") as ballast:
-                os.posix_fallocate(ballast.fileno(), 0, size)
-
-    def make_room(self) -> None:
-        (self.outside / "ballast").unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def full_disk(tmp_path: Path) -> Iterator[tuple[OttlaBroker, FullDisk]]:
-    """A broker whose directory, still to be made, is on a disk of its own; it runs."""
-    data = tmp_path / "disk" / "data"
-    data.parent.mkdir()
-    holder = subprocess.Popen(
-        in_own_mounts(f"mount -t tmpfs -o size=8m none {data.parent} && echo mounted && exec sleep 600"),
-        stdout=subprocess.PIPE,
-    )
-    try:
-        assert holder.stdout is not None and holder.stdout.readline() == b"mounted\n"
-        disk = FullDisk(data, holder)
-        broker = OttlaBroker.prepare(data, settings=SETTINGS)
-        broker.server.command = [*disk.enter, *broker.server.command]
-        try:
-            yield broker, disk
-        finally:
-            if broker.server.running:
-                broker.kill()
-    finally:
-        holder.kill()
-        holder.wait()
 
 
 def refused_start(broker: OttlaBroker) -> str:
@@ -249,25 +171,14 @@ def refused_start(broker: OttlaBroker) -> str:
     return said.stdout + said.stderr
 
 
-def tells_of_the_disk(said: str, data: Path) -> None:
-    lines = [line for line in said.splitlines() if "No space left on device" in line]
-    assert lines and all(str(data) in line for line in lines), said
-    assert "Traceback" not in said
-
-
-needs_a_disk = pytest.mark.skipif(
-    not may_mount(), reason="needs to mount a tmpfs in a namespace of its own (as root)"
-)
-
-
 @needs_a_disk
 @pytest.mark.parametrize("free_kib", [0, 4, 8, 16, 24])
 def test_a_directory_that_a_full_disk_did_not_let_be_made_is_made_with_room(
     tmp_path: Path, free_kib: int
 ) -> None:
-    with full_disk(tmp_path) as (broker, disk):
+    with broker_on_a_disk(tmp_path) as (broker, disk):
         disk.fill(free_kib)
-        tells_of_the_disk(refused_start(broker), broker.data_dir)
+        disk_lines(refused_start(broker), broker.data_dir)
         disk.make_room()
         broker.server.start()
         with WireClient.connect(broker.bootstrap) as client:
@@ -280,7 +191,7 @@ def test_a_directory_that_a_full_disk_did_not_let_be_made_is_made_with_room(
 @needs_a_disk
 @pytest.mark.parametrize("ending", ["stopped", "killed", "by itself"])
 def test_all_that_a_broker_writes_meets_a_full_disk(tmp_path: Path, ending: str) -> None:
-    with full_disk(tmp_path) as (broker, disk):
+    with broker_on_a_disk(tmp_path) as (broker, disk):
         broker.server.start()
         acknowledged: list[bytes] = []
         with WireClient.connect(broker.bootstrap) as client:
@@ -320,7 +231,7 @@ def test_all_that_a_broker_writes_meets_a_full_disk(tmp_path: Path, ending: str)
         with contextlib.suppress(ServerError):
             broker.server.start()
             broker.kill()
-        tells_of_the_disk(broker.server.log_path.read_text(encoding="utf-8"), broker.data_dir)
+        disk_lines(broker.server.log_path.read_text(encoding="utf-8"), broker.data_dir)
         # when there is room
         disk.make_room()
         broker.server.start()

@@ -36,6 +36,7 @@ from support.clients.wire import ConnectionClosed, WireClient, batch, wait_for
 from support.servers.cluster import ServerError
 from support.servers.clusters import ClusterPlan, NodeCluster, combined
 from support.servers.ottla_broker import OttlaBroker
+from support.servers.processes import cleaning_processes
 
 StartNodes = Callable[[ClusterPlan], AbstractContextManager[NodeCluster]]
 
@@ -65,17 +66,6 @@ KEEPS_ALL = CONFIGS[0]
 
 
 # --- the end of a broker that is cleaning ---------------------------------------------------------------
-
-
-def cleaning_processes(pid: int) -> list[int]:
-    """The children of a broker that clean its logs."""
-    found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(OSError):  # a thread or a child may end meanwhile
-            for child in (task / "children").read_text().split():
-                command = Path(f"/proc/{child}/cmdline").read_bytes()
-                found += [int(child)] if b"compaction.worker" in command else []
-    return found
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="needs /proc")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 
@@ -30,6 +31,17 @@ def wait_until_gone(processes: dict[int, str], timeout_seconds: float = 60) -> d
         left = {pid: command for pid, command in left.items() if _command(pid) == command}
         time.sleep(0.05)
     return left
+
+
+def cleaning_processes(pid: int) -> list[int]:
+    """The children of a broker that clean its logs."""
+    found = []
+    for task in (PROC / str(pid) / "task").iterdir():
+        with contextlib.suppress(OSError):  # a thread or a child may end meanwhile
+            for child in (task / "children").read_text().split():
+                command = (PROC / child / "cmdline").read_bytes()
+                found += [int(child)] if b"compaction.worker" in command else []
+    return found
 
 
 def _parent(pid: int) -> int | None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ottla.storage.directory_files import CAN_PIN, DirectoryFiles
 from ottla.storage.files import FileHandle, OpenFiles, create_file, open_for_reading, replace_file
 from support.storage.logs import fill, offsets, open_log
 
@@ -48,6 +52,65 @@ def test_short_writes_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     replace_file(tmp_path / "other", b"hello world", sync=True)
 
     assert (tmp_path / "file").read_bytes() == (tmp_path / "other").read_bytes() == b"hello world"
+
+
+def no_room(*_: Any, **__: Any) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def no_room_for_the_name(source: str, _target: Path | str, **__: Any) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), source)
+
+
+def half_of_it(fd: int, data: Any, *, write: Callable[[int, Any], int] = os.write) -> int:
+    """What a disk takes of five bytes that has room for two."""
+    return write(fd, data[:2]) if len(data) == 5 else no_room()
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+@pytest.mark.parametrize(
+    ("call", "instead"), [("write", half_of_it), ("fsync", no_room), ("replace", no_room_for_the_name)]
+)
+def test_a_replacement_that_finds_no_room_leaves_the_old_file_and_nothing_beside_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+    instead: Callable[..., int],
+    pinned: bool,
+) -> None:
+    (tmp_path / "file").write_bytes(b"older")
+    files = DirectoryFiles.pinned(tmp_path, None) if pinned else DirectoryFiles(tmp_path)
+    monkeypatch.setattr(os, call, instead)
+
+    for replace in (
+        lambda: replace_file(tmp_path / "file", b"newer", sync=True),
+        lambda: files.replace("file", b"newer", sync=True),
+    ):
+        with pytest.raises(OSError, match="No space left") as refused:
+            replace()
+
+        assert Path(refused.value.filename).name == "file.tmp"
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"file": b"older"}
+
+
+@pytest.mark.skipif(not CAN_PIN, reason="needs operations relative to an open directory")
+def test_an_error_in_a_pinned_directory_names_the_file_with_its_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = DirectoryFiles.pinned(tmp_path, None)
+    handle = files.overwrite("file")
+
+    with pytest.raises(FileNotFoundError) as missing:
+        files.open("other")
+    monkeypatch.setattr(os, "write", no_room)
+    monkeypatch.setattr(os, "pwrite", no_room)
+    with pytest.raises(OSError, match="No space left") as refused:
+        handle.append(b"more")
+    with pytest.raises(OSError, match="No space left") as refused_in_place:
+        handle.write(b"more", 0)
+
+    assert missing.value.filename == str(tmp_path / "other")
+    assert refused.value.filename == refused_in_place.value.filename == str(tmp_path / "file")
 
 
 def test_a_handle_closes_when_nobody_refers_to_it(tmp_path: Path) -> None:
