@@ -3,21 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
 
 from ottla.replicated.decision import Decision
 from ottla.replicated.errors import Fenced, NotPrimary
 from ottla.replicated.leadership import Leadership
-from ottla.replicated.topic import ReplicatedTopic
+from ottla.replicated.records import Record
 
 T = TypeVar("T")
+
+
+class WrittenTopic(Protocol):
+    """The part of ReplicatedTopic that a primary uses."""
+
+    @property
+    def writable(self) -> bool:
+        """See ReplicatedTopic."""
+
+    def require(self) -> None:
+        """See ReplicatedTopic."""
+
+    async def read_to_end(self) -> None:
+        """See ReplicatedTopic."""
+
+    async def take_over(self) -> None:
+        """See ReplicatedTopic."""
+
+    async def consider(self, query: Callable[[], T]) -> T:
+        """See ReplicatedTopic."""
+
+    async def append(self, records: Sequence[Record]) -> None:
+        """See ReplicatedTopic."""
 
 
 class Primary:
     """The part of every instance that writes while the instance is the primary."""
 
-    def __init__(self, topic: ReplicatedTopic, leadership: Leadership) -> None:
+    def __init__(self, topic: WrittenTopic, leadership: Leadership) -> None:
         self._topic = topic
         self._leadership = leadership
         self._turn = asyncio.Lock()

@@ -115,7 +115,10 @@ def _produce(producer: Producer, topic: str, records: Sequence[Record], deadline
 
     for number, record in enumerate(records):
         producer.produce(topic, record.value, record.key, on_delivery=partial(delivered, number))
-    producer.flush(max(0.0, deadline - time.monotonic()))
+    # A fatal error (fenced) is an exception out of the client; `flush` would go on and call `delivered` while
+    # that is raised, which comes out as a SystemError.
+    while len(written) + len(problems) < len(records) and time.monotonic() < deadline:
+        producer.poll(max(0.0, deadline - time.monotonic()))
     if problems:
         raise KafkaException(problems[0])
     if len(written) < len(records):
