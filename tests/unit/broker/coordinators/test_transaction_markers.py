@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -33,6 +32,7 @@ from ottla.protocol.messages.write_txn_markers_response import (
     WriteTxnMarkersResponse,
 )
 from ottla.protocol.schema import Message
+from support.nodes.in_process import until
 
 HERE, ELSEWHERE = 1, 2
 T0, T1, GONE = ("t", 0), ("t", 1), ("gone", 0)
@@ -161,15 +161,6 @@ class FakeBroker:
         await until(lambda: self.markers.open_orders == 0)
         await self.supervisor.stop()
         assert self.failures == []
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Give the tasks time until it holds."""
-    for _ in range(10_000):
-        if condition():
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError("it does not come to hold")
 
 
 @pytest.fixture(autouse=True)

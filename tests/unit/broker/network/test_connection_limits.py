@@ -6,7 +6,6 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Callable
 
 import pytest
 
@@ -15,6 +14,7 @@ from ottla.broker.network import acceptor, flood_log
 from ottla.broker.network.acceptor import Acceptor
 from ottla.broker.network.connection_limits import ConnectionLimits, CreationRate, descriptor_share
 from ottla.broker.network.flood_log import FloodLog
+from support.nodes.in_process import until
 
 SHARE = 1000
 
@@ -255,9 +255,3 @@ def test_a_flood_of_events_costs_a_line_a_second_and_kind(
         "999 more within a second kind=refused latest: refused client=999",
         "refused client=after",
     ]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
