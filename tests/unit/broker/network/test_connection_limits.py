@@ -86,10 +86,11 @@ def test_a_listener_has_its_own_rate_and_brokers_only_that() -> None:
 # -- accepting ------------------------------------------------------------------------------------------
 
 
-class FullListener:
-    """A bound socket whose accept fails as the system says, `failures` times."""
+class FullListener(socket.socket):
+    """A socket whose accept fails as the system says, `failures` times."""
 
     def __init__(self, failures: int, number: int) -> None:
+        super().__init__()
         self.failures = failures
         self.number = number
         self.accepted = 0
@@ -121,7 +122,7 @@ def test_without_descriptors_accepting_pauses_with_one_line_and_resumes(
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
         monkeypatch.setattr(loop, "sock_accept", listener.sock_accept)
-        running = Acceptor("OUTSIDE", listener, limits(), asyncio.Event(), adopt, lambda _: None)  # type: ignore[arg-type]
+        running = Acceptor("OUTSIDE", listener, limits(), asyncio.Event(), adopt, lambda _: None)
         task = asyncio.ensure_future(running.run())
         await asyncio.wait_for(done.wait(), 20)
         task.cancel()
