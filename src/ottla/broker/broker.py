@@ -43,6 +43,7 @@ from ottla.broker.listeners import Listener
 from ottla.broker.network.context import RequestContext
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.server import ListenError, Server, bind
+from ottla.broker.peers.broker_requests import BrokerRequests
 from ottla.broker.peers.peers import PeerAddress, PeerConnections
 from ottla.broker.replication.internal_appends import InternalAppends
 from ottla.broker.replication.partitions import Partitions
@@ -85,6 +86,7 @@ class Broker:
         self._on_failure = on_failure
         self._random = random.SystemRandom()
         self.peers = PeerConnections(f"ottla-{config.node_id}")
+        self.broker_requests = BrokerRequests(self, self.peers)
         self.supervisor = Supervisor(self._task_died)
         """Owns what the broker does in the background."""
         self.controller_supervisor = Supervisor(self._task_died)
@@ -289,11 +291,13 @@ class Broker:
         self.internal_appends = replication.internal_appends
         self.roles.open()
         self.producer_ids = ProducerIdSource(self)
-        self.coordinator_partitions = CoordinatorPartitions(self, self._reload_coordinators)
+        self.coordinator_partitions = CoordinatorPartitions(
+            self, self.log_directory.path, self._reload_coordinators
+        )
         self.groups = GroupCoordinator(self)
         self.transactions = TransactionCoordinator(self)
         self.share_coordinator = ShareCoordinator(self)
-        self.share_state = ShareStatePersister(self)
+        self.share_state = ShareStatePersister(self.node_id, self.share_coordinator, self.broker_requests)
         replication.coordinate(
             {
                 GROUP_TOPIC: self.groups,

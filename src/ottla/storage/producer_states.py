@@ -49,6 +49,7 @@ from ottla.protocol.record_batch import (
 )
 from ottla.storage.directory_files import DirectoryFiles
 from ottla.storage.errors import StorageError
+from ottla.storage.file_names import offset_file_name
 
 SNAPSHOT_SUFFIX = ".snapshot"
 BATCHES_KEPT = 5
@@ -439,7 +440,7 @@ class ProducerSnapshots:
     @staticmethod
     def name(offset: int) -> str:
         """The name of the snapshot of the state before `offset`."""
-        return f"{offset:020d}{SNAPSHOT_SUFFIX}"
+        return offset_file_name(offset, SNAPSHOT_SUFFIX)
 
     def path(self, offset: int) -> Path:
         return self._files.path / self.name(offset)

@@ -46,6 +46,7 @@ from ottla.protocol.record_batch import (
     parse_batch_header,
 )
 from ottla.storage.errors import LogCorruption
+from ottla.storage.file_names import OFFSET_DIGITS, offset_file_name, offset_of
 from ottla.storage.files import sync_directory
 from ottla.storage.indexes import MAX_RELATIVE_OFFSET, CorruptIndex
 from ottla.storage.leader_epochs import LeaderEpochs
@@ -68,7 +69,6 @@ CLEAN_CHECK_BYTES = 32 * 1024
 
 _MAGIC_POSITION = 16
 _OFFSET_AND_LENGTH = Struct(">qi")
-_NAME_DIGITS = 20
 
 log = logging.getLogger("ottla.storage")
 
@@ -85,12 +85,6 @@ class DirectoryContents:
     leftovers: list[str] = field(default_factory=list)
 
 
-def offset_of(name: str) -> int | None:
-    """The offset in a file name such as 00000000000000000042.log, None if there is none."""
-    digits = name[:_NAME_DIGITS]
-    return int(digits) if len(digits) == _NAME_DIGITS and digits.isascii() and digits.isdigit() else None
-
-
 def read_directory(directory: Path) -> DirectoryContents:
     """One pass over the directory."""
     contents = DirectoryContents()
@@ -105,7 +99,7 @@ def read_directory(directory: Path) -> DirectoryContents:
             offset = offset_of(name)
             if offset is None:
                 continue
-            suffix = name[_NAME_DIGITS:]
+            suffix = name[OFFSET_DIGITS:]
             if suffix == LOG_SUFFIX:
                 contents.logs[offset] = entry.stat().st_size
             elif suffix == SNAPSHOT_SUFFIX:
@@ -164,7 +158,7 @@ def _finish_swaps(directory: Path, contents: DirectoryContents) -> None:
         for base in contents.logs.keys() | contents.others.keys():
             if first <= base < end:
                 for suffix in SEGMENT_SUFFIXES:
-                    (directory / f"{base:020d}{suffix}").unlink(missing_ok=True)
+                    (directory / offset_file_name(base, suffix)).unlink(missing_ok=True)
     # Logs first: once they have their names no later start looks for something to replace in their range.
     for name in sorted(valid, key=lambda name: not name.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
         log.info("finished the compaction that was interrupted path=%s", directory / name)

@@ -26,6 +26,7 @@ from typing import NamedTuple, TypeVar
 from ottla.protocol.record_batch import BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader
 from ottla.storage.directory_files import DirectoryFiles
 from ottla.storage.errors import LogCorruption
+from ottla.storage.file_names import offset_file_name
 from ottla.storage.files import FileHandle, OpenFiles
 from ottla.storage.indexes import (
     MAX_RELATIVE_OFFSET,
@@ -158,7 +159,7 @@ class Segment:
         now_ms: int,
         has_transaction_index: bool = False,
     ) -> None:
-        name = self._name = f"{base_offset:020d}"
+        name = self._name = offset_file_name(base_offset)
         self._files = files
         self._open_files = open_files
         self.base_offset = base_offset

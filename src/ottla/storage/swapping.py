@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 
 from ottla.storage.directory_files import DirectoryFiles
+from ottla.storage.file_names import offset_file_name
 from ottla.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 
 CLEANED_SUFFIX = ".cleaned"
@@ -25,7 +26,7 @@ _SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFF
 
 def cleaned_name(base_offset: int, suffix: str) -> str:
     """The name under which a cleaning writes a file of a segment."""
-    return f"{base_offset:020d}{suffix}{CLEANED_SUFFIX}"
+    return offset_file_name(base_offset, suffix) + CLEANED_SUFFIX
 
 
 def remove_cleaned(files: DirectoryFiles, *, but: int | None = None) -> None:
@@ -33,7 +34,7 @@ def remove_cleaned(files: DirectoryFiles, *, but: int | None = None) -> None:
 
     Raises PartitionDeleted.
     """
-    kept = None if but is None else f"{but:020d}."
+    kept = None if but is None else offset_file_name(but, ".")
     for name in files.names():
         if name.endswith(CLEANED_SUFFIX) and (kept is None or not name.startswith(kept)):
             files.remove(name)
@@ -49,13 +50,13 @@ def promote_cleaned(files: DirectoryFiles, base_offset: int) -> None:
                 files.rename(source, source.removesuffix(CLEANED_SUFFIX) + SWAP_SUFFIX)
     except OSError:
         for suffix in _SUFFIXES:  # before the `.cleaned` files, which hold a start back
-            files.remove(f"{base_offset:020d}{suffix}{SWAP_SUFFIX}")
+            files.remove(offset_file_name(base_offset, suffix) + SWAP_SUFFIX)
         raise
 
 
 def put_swaps_in_place(files: DirectoryFiles, base_offset: int) -> None:
     """`.swap` -> the segment's own names."""
     for suffix in _SUFFIXES:
-        target = f"{base_offset:020d}{suffix}"
+        target = offset_file_name(base_offset, suffix)
         with contextlib.suppress(FileNotFoundError):
             files.rename(f"{target}{SWAP_SUFFIX}", target)

@@ -15,6 +15,7 @@ from ottla.protocol.messages.create_topics_request import CreatableTopic
 from ottla.protocol.schema import Message
 
 ANSWER_TIMEOUT_S = 10
+CONDITION_TIMEOUT_S = 20
 
 
 class RawClient:
@@ -53,6 +54,13 @@ class RawClient:
     def close(self) -> None:
         """Hang up."""
         self._writer.close()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait until a condition holds that the product has no event for."""
+    async with asyncio.timeout(CONDITION_TIMEOUT_S):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
 
 
 @asynccontextmanager

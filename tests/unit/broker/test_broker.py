@@ -28,7 +28,7 @@ from ottla.protocol.messages.produce_request import (
     TopicProduceData,
 )
 from ottla.protocol.record_batch import NewRecord, decode_records, encode_batch
-from support.nodes.in_process import RawClient, connect, create_topic, running_broker
+from support.nodes.in_process import RawClient, connect, create_topic, running_broker, until
 
 NOW_MS = 1_700_000_000_000
 
@@ -134,12 +134,6 @@ def test_a_client_that_leaves_takes_its_waiting_fetch_along(tmp_path: Path) -> N
         await until(lambda: partition.waiter_count == 0)
 
     run(tmp_path, scenario)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110  the product has no event for a test to wait on
-            await asyncio.sleep(0.001)
 
 
 def test_deleted_records_stay_deleted_after_a_restart(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
-from ottla.broker.parts import Background
-from ottla.broker.peers.broker_requests import PeersNode, ask_broker
+from ottla.broker.parts import Background, Cluster
+from ottla.broker.peers.broker_requests import AsksBrokers
 from ottla.broker.peers.peers import PeerUnreachable
 from ottla.core.coordination.agreement import BrokerKind, all_agree
 from ottla.core.coordination.partitioning import older_partition_for, partition_for
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ottla.core.image.image import BrokerImage, MetadataDelta
-    from ottla.storage.log_directory import LogDirectory
 
 log = logging.getLogger("ottla.broker.coordinators")
 
@@ -43,23 +42,25 @@ KAFKAS_API: Final = ApiKey.DESCRIBE_ACLS
 """Every broker of Apache Kafka serves it; no ottla did before it registered the feature."""
 
 
-class PartitionsNode(PeersNode, Background, Protocol):
+class PartitionsNode(Cluster, Background, Protocol):
     """What the choice of coordinators' partitions uses of its node."""
 
     @property
-    def log_directory(self) -> LogDirectory:
-        """Where the data is."""
+    def broker_requests(self) -> AsksBrokers:
+        """The way to other brokers."""
         ...
 
 
 class CoordinatorPartitions:
     """The one answer of this broker to: where does a name live? Used on the event loop only."""
 
-    def __init__(self, node: PartitionsNode, on_agreed: Callable[[], None]) -> None:
+    def __init__(self, node: PartitionsNode, directory: Path, on_agreed: Callable[[], None]) -> None:
+        """`directory` is that of the data."""
         self.agreed = True
         """Whether Kafka's partitions hold; see `settle`."""
         self._node = node
         self._on_agreed = on_agreed
+        self._path = directory / CHECKPOINT
         self._kinds: dict[tuple[int, int], BrokerKind] = {}
         """What was learned of registrations: (broker id, broker epoch) -> kind."""
         self._asking: set[tuple[int, int]] = set()
@@ -146,8 +147,7 @@ class CoordinatorPartitions:
 
     async def _ask(self, asked: BrokerImage) -> None:
         try:
-            answer = await ask_broker(
-                self._node,
+            answer = await self._node.broker_requests.ask(
                 PURPOSE,
                 asked.broker_id,
                 ApiVersionsRequest(client_software_name="ottla", client_software_version="1"),
@@ -162,10 +162,6 @@ class CoordinatorPartitions:
         self._kinds[asked.broker_id, asked.broker_epoch] = kind
 
     # -- where nothing is left to move --------------------------------------------------------------
-
-    @property
-    def _path(self) -> Path:
-        return self._node.log_directory.path / CHECKPOINT
 
     def is_clean(self, topic: str, partition: int, partition_count: int) -> bool:
         """Whether the partition is known to hold nothing that an older ottla has left there."""

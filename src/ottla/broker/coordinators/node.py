@@ -2,32 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.controller.node import TopicCreator
 from ottla.broker.parts import Background, Clock, Loop
-from ottla.broker.peers.broker_requests import PeersNode
+from ottla.broker.peers.broker_requests import AsksBrokers, PeersNode
+from ottla.broker.replication.marker_appends import AppendsMarkers, MarkersNode
+from ottla.protocol.compression import Codec
 
 if TYPE_CHECKING:
     from ottla.broker.coordinators.coordinator_partitions import CoordinatorPartitions
     from ottla.broker.coordinators.producer_ids import ProducerIdSource
-    from ottla.broker.replication.internal_appends import InternalAppends
     from ottla.broker.replication.partitions import Partitions
     from ottla.broker.replication.replication import Replication
+    from ottla.core.coordination.api import ProducerStamp
     from ottla.protocol.messages.delete_share_group_state_request import DeleteShareGroupStateRequest
     from ottla.protocol.messages.delete_share_group_state_response import DeleteShareGroupStateResponse
     from ottla.protocol.messages.initialize_share_group_state_request import InitializeShareGroupStateRequest
     from ottla.protocol.messages.initialize_share_group_state_response import (
         InitializeShareGroupStateResponse,
     )
+    from ottla.protocol.record_batch import BatchHeader, NewRecord, Record
+
+
+class StateLogs(Protocol):
+    """Appends the records of coordinators and reads them back, as `InternalAppends` does."""
+
+    async def append_records(
+        self,
+        topic: str,
+        index: int,
+        records: Sequence[NewRecord],
+        *,
+        codec: Codec = Codec.NONE,
+        producer: ProducerStamp | None = None,
+    ) -> int:
+        """Append records as one batch; returns its base offset once committed."""
+        ...
+
+    async def until_committed(self, topic: str, index: int) -> None:
+        """Wait until all that the partition's log holds now is committed."""
+        ...
+
+    def iterate_batches(self, topic: str, index: int) -> Iterator[tuple[BatchHeader, list[Record]]]:
+        """The committed batches of a partition with their records, control batches too."""
+        ...
 
 
 class ShardNode(Clock, Background, Protocol):
     """What every shard uses."""
 
     @property
-    def internal_appends(self) -> InternalAppends:
-        """Appends of this broker's own records."""
+    def internal_appends(self) -> StateLogs:
+        """The logs that coordinators keep their states in."""
         ...
 
 
@@ -40,8 +68,8 @@ class HomingNode(PeersNode, Clock, Loop, Protocol):
         ...
 
     @property
-    def internal_appends(self) -> InternalAppends:
-        """Appends of this broker's own records."""
+    def internal_appends(self) -> StateLogs:
+        """The logs that coordinators keep their states in."""
         ...
 
 
@@ -80,21 +108,12 @@ class GroupsNode(RoutingNode, GroupShardNode, Protocol):
     """What the group coordinator uses."""
 
 
-class RemoteTransactionsNode(PeersNode, Loop, Background, Protocol):
-    """What questions to other transaction coordinators use."""
-
-
-class TransactionMarkersNode(PeersNode, Loop, Background, Protocol):
+class TransactionMarkersNode(MarkersNode, Loop, Background, Protocol):
     """What markers of transactions use."""
 
     @property
-    def partitions(self) -> Partitions:
-        """The partitions with a replica here."""
-        ...
-
-    @property
-    def internal_appends(self) -> InternalAppends:
-        """Appends of this broker's own records."""
+    def broker_requests(self) -> AsksBrokers:
+        """The way to other brokers."""
         ...
 
 
@@ -107,8 +126,17 @@ class TransactionShardNode(TransactionMarkersNode, Protocol):
         ...
 
 
-class TransactionsNode(RoutingNode, TransactionShardNode, RemoteTransactionsNode, Protocol):
+class StateLogsAndMarkers(StateLogs, AppendsMarkers, Protocol):
+    """Appends of a coordinator that ends transactions."""
+
+
+class TransactionsNode(RoutingNode, TransactionShardNode, Protocol):
     """What the transaction coordinator uses."""
+
+    @property
+    def internal_appends(self) -> StateLogsAndMarkers:
+        """The logs that it keeps its states in, and those that transactions end in."""
+        ...
 
 
 class ShareCoordinatorNode(RoutingNode, TopicCreator, Protocol):

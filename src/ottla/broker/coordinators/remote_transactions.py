@@ -11,7 +11,6 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.broker.peers.broker_requests import ask_broker
 from ottla.broker.peers.peers import PeerUnreachable
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.add_partitions_to_txn_request import (
@@ -24,7 +23,8 @@ from ottla.protocol.messages.add_partitions_to_txn_response import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.coordinators.node import RemoteTransactionsNode
+    from ottla.broker.peers.broker_requests import AsksBrokers
+    from ottla.broker.supervisor import Supervisor
 
 log = logging.getLogger("ottla.broker.transactions")
 
@@ -43,19 +43,21 @@ class _Question(NamedTuple):
 class RemoteTransactions:
     """All questions of this broker to others. Used on the event loop only."""
 
-    def __init__(self, node: RemoteTransactionsNode) -> None:
-        self._node = node
+    def __init__(self, brokers: AsksBrokers, supervisor: Supervisor) -> None:
+        self._brokers = brokers
+        self._supervisor = supervisor
+        self._loop = asyncio.get_running_loop()
         self._waiting: dict[int, list[_Question]] = {}
         """By node id; brokers that are being asked have an entry, which may be empty."""
 
     async def add_partitions(self, node_id: int, transaction: AddPartitionsToTxnTransaction) -> Errors:
         """What the coordinator on a broker says of every partition. Raises nothing."""
-        question = _Question(transaction, self._node.loop.create_future())
+        question = _Question(transaction, self._loop.create_future())
         if node_id in self._waiting:
             self._waiting[node_id].append(question)
         else:
             self._waiting[node_id] = [question]
-            self._node.supervisor.spawn(f"verify-transactions-{node_id}", self._ask(node_id))
+            self._supervisor.spawn(f"verify-transactions-{node_id}", self._ask(node_id))
         return await question.answer
 
     async def _ask(self, node_id: int) -> None:
@@ -64,7 +66,7 @@ class RemoteTransactions:
             request = AddPartitionsToTxnRequest(transactions=[each.transaction for each in questions])
             failure, results = ErrorCode.NONE, dict[str, AddPartitionsToTxnResult]()
             try:
-                response = await ask_broker(self._node, PURPOSE, node_id, request)
+                response = await self._brokers.ask(PURPOSE, node_id, request)
             except PeerUnreachable as problem:
                 log.info("transaction coordinator not reached broker=%d reason=%s", node_id, problem)
                 failure = ErrorCode.NETWORK_EXCEPTION

@@ -112,7 +112,7 @@ class TransactionCoordinator:
             if self._remote is None:
                 from ottla.broker.coordinators.remote_transactions import RemoteTransactions
 
-                self._remote = RemoteTransactions(self._node)
+                self._remote = RemoteTransactions(self._node.broker_requests, self._node.supervisor)
             return await self._remote.add_partitions(leader, transaction)
         request = AddPartitionsToTxnRequest(transactions=[transaction])
         answer = self.ask(transactional_id, request, BETWEEN_BROKERS)

@@ -16,10 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
 
-from ottla.broker.peers.broker_requests import ask_broker
 from ottla.broker.peers.peers import PeerUnreachable
 from ottla.broker.replication.marker_appends import (
     AppendedMarker,
@@ -39,7 +38,6 @@ from ottla.protocol.messages.write_txn_markers_request import (
 from ottla.protocol.messages.write_txn_markers_response import WriteTxnMarkersResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.coordinators.coordinator_shard import ShardRunner
     from ottla.broker.coordinators.node import TransactionMarkersNode
 
 log = logging.getLogger("ottla.broker.transactions")
@@ -54,10 +52,24 @@ NO_LEADER: Final = -1
 OVERTAKEN = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 
 
+class MarkersShard(Protocol):
+    """The shard that orders markers, and is told of those that are written."""
+
+    partition: int
+    leader_epoch: int
+
+    @property
+    def resigned(self) -> bool:
+        """Whether this broker leads the shard's partition no more."""
+
+    def tell(self, make_event: Callable[[Moment], MarkersWritten]) -> None:
+        """Feed the shard an event."""
+
+
 class Order:
     """A transaction whose markers are not all written."""
 
-    def __init__(self, runner: ShardRunner, wanted: WriteMarkers) -> None:
+    def __init__(self, runner: MarkersShard, wanted: WriteMarkers) -> None:
         self.runner = runner
         self.wanted = wanted
         self.missing = set(wanted.partitions)
@@ -123,7 +135,7 @@ class TransactionMarkers:
         """How many transactions wait for markers."""
         return len(self._orders)
 
-    def write(self, runner: ShardRunner, wanted: WriteMarkers) -> None:
+    def write(self, runner: MarkersShard, wanted: WriteMarkers) -> None:
         """Take an order; it replaces an older one for the same transactional id."""
         order = Order(runner, wanted)
         self._orders[runner.partition, wanted.transactional_id] = order
@@ -192,7 +204,7 @@ class TransactionMarkers:
             if not orders:
                 continue
             try:
-                answer = await ask_broker(self._node, PURPOSE, leader, _request(orders))
+                answer = await self._node.broker_requests.ask(PURPOSE, leader, _request(orders))
             except PeerUnreachable as problem:
                 log.info("markers did not get to broker=%d reason=%s", leader, problem)
                 answer = WriteTxnMarkersResponse()

@@ -175,6 +175,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._task is not None and not isinstance(self._task, asyncio.Task):
             self._task.cancel()
         self._shared.on_close(self)
+        # It knows this connection: without the circle both are freed at once, and not by the collector.
+        del self.session
 
     def pause_writing(self) -> None:
         """Called by the event loop: the client does not read its answers."""

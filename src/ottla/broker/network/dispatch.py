@@ -15,8 +15,8 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
-from ottla.broker.network.connection import ClientConnection, CloseConnection, Reply
-from ottla.broker.network.context import RequestContext
+from ottla.broker.network.connection import CloseConnection, Reply
+from ottla.broker.network.context import RequestContext, Session
 from ottla.broker.network.error_answers import error_answer
 from ottla.broker.network.replies import frame_reply
 from ottla.protocol.apis import ApiKey, advertised_versions, request_class
@@ -53,6 +53,15 @@ class Handlers(Protocol[N]):
         ...
 
 
+class HasSession(Protocol):
+    """A connection as the dispatcher sees it."""
+
+    @property
+    def session(self) -> Session:
+        """The client that asks, and from where."""
+        ...
+
+
 class Dispatcher(Generic[N]):
     """Decodes a request's header, finds its handler and frames its answer; one for each kind of listener."""
 
@@ -64,7 +73,7 @@ class Dispatcher(Generic[N]):
         self._raw_handlers = handlers.loaded_raw
         self._versions = {int(key): advertised_versions(key) for key in handlers.apis}
 
-    def __call__(self, connection: ClientConnection, frame: memoryview) -> Reply | Awaitable[Reply]:
+    def __call__(self, connection: HasSession, frame: memoryview) -> Reply | Awaitable[Reply]:
         """Handle one request. Raises CloseConnection or ProtocolError when there is no way to answer."""
         header, position = decode_request_header(frame)
         key, version = header.api_key, header.api_version

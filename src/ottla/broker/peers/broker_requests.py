@@ -26,7 +26,17 @@ class PeersNode(Cluster, Protocol):
         ...
 
 
-def address_of_broker(node: PeersNode, node_id: int) -> PeerAddress | None:
+class AsksBrokers(Protocol):
+    """Asks other brokers by their node ids."""
+
+    async def ask(
+        self, purpose: str, node_id: int, request: Message, *, timeout_ms: int | None = None
+    ) -> Message:
+        """As `BrokerRequests.ask`."""
+        ...
+
+
+def address_of_broker(node: Cluster, node_id: int) -> PeerAddress | None:
     """Where another broker listens for brokers; None while it is not there."""
     registered = node.image.brokers.get(node_id)
     if registered is None or registered.fenced:
@@ -35,16 +45,23 @@ def address_of_broker(node: PeersNode, node_id: int) -> PeerAddress | None:
     return None if endpoint is None else PeerAddress(endpoint.host, endpoint.port)
 
 
-async def ask_broker(
-    node: PeersNode, purpose: str, node_id: int, request: Message, *, timeout_ms: int | None = None
-) -> Message:
-    """The other broker's answer, awaited for `timeout_ms` (else request.timeout.ms).
+class BrokerRequests:
+    """Asks other brokers over this node's connections to them."""
 
-    Requests of one purpose are answered in order. Raises PeerUnreachable, also when it is not there.
-    """
-    address = address_of_broker(node, node_id)
-    if address is None:
-        raise PeerUnreachable(f"broker {node_id} is not there")
-    if timeout_ms is None:
-        timeout_ms = node.config[broker_settings.REQUEST_TIMEOUT_MS]
-    return await node.peers.ask(purpose, address, request, timeout_ms=timeout_ms)
+    def __init__(self, cluster: Cluster, peers: PeerConnections) -> None:
+        self._cluster = cluster
+        self._peers = peers
+
+    async def ask(
+        self, purpose: str, node_id: int, request: Message, *, timeout_ms: int | None = None
+    ) -> Message:
+        """The other broker's answer, awaited for `timeout_ms` (else request.timeout.ms).
+
+        Requests of one purpose are answered in order. Raises PeerUnreachable, also when it is not there.
+        """
+        address = address_of_broker(self._cluster, node_id)
+        if address is None:
+            raise PeerUnreachable(f"broker {node_id} is not there")
+        if timeout_ms is None:
+            timeout_ms = self._cluster.config[broker_settings.REQUEST_TIMEOUT_MS]
+        return await self._peers.ask(purpose, address, request, timeout_ms=timeout_ms)

@@ -10,32 +10,66 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from ottla.broker.parts import Cluster
 from ottla.core.settings import broker_settings
 from ottla.protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from ottla.broker.replication.internal_appends import InternalAppends
-    from ottla.broker.replication.partition import Partition
-    from ottla.broker.replication.partitions import Partitions
 
 log = logging.getLogger("ottla.broker.transactions")
 
 TopicPartition = tuple[str, int]
 
 
+class MarkedPartition(Protocol):
+    """A partition led here that got a marker."""
+
+    @property
+    def high_watermark(self) -> int:
+        """The first offset that is not known to be committed."""
+        ...
+
+    async def committed(self, end_offset: int, timeout_ms: int) -> ErrorCode:
+        """Wait until all below an offset is committed; the reason if it is not."""
+        ...
+
+
+class LedPartitions(Protocol):
+    """The partitions that are led here."""
+
+    def partition(self, topic: str, index: int) -> MarkedPartition:
+        """The partition as its leader. Raises KafkaError."""
+        ...
+
+
+class AppendsMarkers(Protocol):
+    """Appends markers, as `InternalAppends` does."""
+
+    def append_end_transaction_marker(
+        self,
+        topic: str,
+        index: int,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        committed: bool,
+        *,
+        transaction_version: int,
+    ) -> int:
+        """End a producer's transaction in a partition; returns the marker's offset."""
+        ...
+
+
 class MarkersNode(Cluster, Protocol):
     """What appends of markers use of their node."""
 
     @property
-    def partitions(self) -> Partitions:
+    def partitions(self) -> LedPartitions:
         """The partitions with a replica here."""
         ...
 
     @property
-    def internal_appends(self) -> InternalAppends:
+    def internal_appends(self) -> AppendsMarkers:
         """Appends of this broker's own records."""
         ...
 
@@ -54,7 +88,7 @@ class AppendedMarker(NamedTuple):
     """A marker that waits for its partition's other replicas."""
 
     partition: TopicPartition
-    held: Partition
+    held: MarkedPartition
     offset: int
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.parts import Background, Clock, Cluster, Loop
-from ottla.broker.peers.broker_requests import PeersNode
 
 if TYPE_CHECKING:
     from ottla.broker.controller.controller import Controller
@@ -95,13 +94,4 @@ class ShareCoordination(Protocol):
         self, parts: Sequence[tuple[SharePartitionKey, StateRequest]]
     ) -> dict[SharePartitionKey, Message]:
         """The answers about share partitions that this broker coordinates."""
-        ...
-
-
-class PersisterNode(PeersNode, Protocol):
-    """What the way to the share coordinators uses."""
-
-    @property
-    def share_coordinator(self) -> ShareCoordination:
-        """This broker's share coordinator."""
         ...

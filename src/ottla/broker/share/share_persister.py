@@ -20,12 +20,12 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from ottla.broker.peers.broker_requests import ask_broker
 from ottla.broker.peers.peers import PeerUnreachable
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from ottla.broker.share.node import PersisterNode
+    from ottla.broker.peers.broker_requests import AsksBrokers
+    from ottla.broker.share.node import ShareCoordination
     from ottla.core.share.keys import SharePartitionKey
     from ottla.core.share.responses import StateRequest
     from ottla.protocol.messages.delete_share_group_state_request import DeleteShareGroupStateRequest
@@ -65,8 +65,10 @@ RETRIABLE = frozenset(
 class ShareStatePersister:
     """`broker.share_state`: initialise, read, write and delete the state of share partitions."""
 
-    def __init__(self, node: PersisterNode) -> None:
-        self._node = node
+    def __init__(self, node_id: int, coordination: ShareCoordination, brokers: AsksBrokers) -> None:
+        self._node_id = node_id
+        self._coordination = coordination
+        self._brokers = brokers
 
     async def initialize(
         self, request: InitializeShareGroupStateRequest
@@ -114,7 +116,7 @@ class ShareStatePersister:
         """Each share partition's coordinator once."""
         from ottla.core.share.responses import refusal
 
-        coordinator = self._node.share_coordinator
+        coordinator = self._coordination
         try:
             await coordinator.make_topic()
         except KafkaError as problem:
@@ -135,14 +137,14 @@ class ShareStatePersister:
         """The share partitions of one coordinator."""
         from ottla.core.share.responses import join, refusal, split_answer
 
-        if leader == self._node.node_id:
-            return await self._node.share_coordinator.ask(parts)
+        if leader == self._node_id:
+            return await self._coordination.ask(parts)
         refused = ErrorCode.COORDINATOR_NOT_AVAILABLE
         answers: dict[SharePartitionKey, Message] = {}
         if leader is not None:
             request = join([part for _, part in parts])
             try:
-                answer = await ask_broker(self._node, PURPOSE, leader, request)
+                answer = await self._brokers.ask(PURPOSE, leader, request)
             except PeerUnreachable as problem:
                 log.info("share coordinator not reached broker=%d reason=%s", leader, problem)
             else:

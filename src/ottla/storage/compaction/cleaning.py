@@ -50,6 +50,7 @@ from ottla.storage.compaction.record_scan import (
 from ottla.storage.compaction.transactions import CleanedTransactions
 from ottla.storage.directory_files import DirectoryFiles, DirectoryIdentity
 from ottla.storage.errors import LogCorruption
+from ottla.storage.file_names import offset_file_name
 from ottla.storage.files import FileHandle
 from ottla.storage.segment import LOG_SUFFIX
 from ottla.storage.transaction_index import AbortedTransaction
@@ -179,7 +180,7 @@ class Cleaning:
         self.map_keys = 0
 
     def _batches(self, segment: SourceSegment) -> Iterator[tuple[bytes, int, BatchHeader]]:
-        name = _log_name(segment.base_offset)
+        name = offset_file_name(segment.base_offset, LOG_SUFFIX)
         handle = self._files.open(name, writable=False)
         size = max(self._job.buffer_bytes, MIN_BUFFER_BYTES)
         return read_batches(handle, self._files.path / name, segment.size_bytes, size, self._pace)
@@ -252,7 +253,7 @@ class Cleaning:
             for segment in group:
                 for data, position, header in self._batches(segment):
                     self._clean_batch(data, position, header, cleaned)
-            modified_ns = self._files.status(_log_name(group[-1].base_offset)).st_mtime_ns
+            modified_ns = self._files.status(offset_file_name(group[-1].base_offset, LOG_SUFFIX)).st_mtime_ns
             kept = self._transactions.kept
             cleaned.finish(kept, modified_ns)
         finally:
@@ -407,10 +408,6 @@ class Cleaning:
             record_count=len(kept.extents),
         )
         return assemble_batch(rebuilt, compress(header.compression, content))
-
-
-def _log_name(base_offset: int) -> str:
-    return f"{base_offset:020d}{LOG_SUFFIX}"
 
 
 def _payload(data: bytes, position: int, header: BatchHeader) -> tuple[bytes, int, int]:

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -261,13 +262,24 @@ def test_what_kafkas_formatting_put_into_the_bootstrap_file_counts(tmp_path: Pat
 
 def test_a_directory_with_initial_voters(tmp_path: Path) -> None:
     voters = voters_of(1, 2, 3)
-    given = {"cluster_id": "J8aAPcfLQt2bqs1JT_rMgQ", "voters": voters, "now_ms": NOW_MS}
+    cluster_id = "J8aAPcfLQt2bqs1JT_rMgQ"
+
+    def formatted(path: Path, node_id: int, directory_id: UUID) -> bool:
+        return format_directory(
+            path,
+            node_id=node_id,
+            directory_id=directory_id,
+            cluster_id=cluster_id,
+            voters=voters,
+            now_ms=NOW_MS,
+        )
+
     for node_id in (1, 4):
         path = tmp_path / str(node_id)
-        assert format_directory(path, node_id=node_id, directory_id=directory_of(node_id), **given)  # type: ignore[arg-type]
-        assert not format_directory(path, node_id=node_id, directory_id=directory_of(9), **given)  # type: ignore[arg-type]
+        assert formatted(path, node_id, directory_of(node_id))
+        assert not formatted(path, node_id, directory_of(9))
         directory = LogDirectory.open(path, node_id=node_id)
-        assert (directory.cluster_id, directory.directory_id) == (given["cluster_id"], directory_of(node_id))
+        assert (directory.cluster_id, directory.directory_id) == (cluster_id, directory_of(node_id))
         directory.close(clean=False)
     with opened(tmp_path / "1", alone=False) as metadata_log:
         assert metadata_log.controls == [LogControl(-1, 1), LogControl(-1, voters)]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import uuid
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from ottla.broker.coordinators import coordinator_partitions
+from ottla.broker.config import BrokerConfig
 from ottla.broker.coordinators.coordinator_partitions import CHECKPOINT, KAFKAS_API, CoordinatorPartitions
 from ottla.broker.peers.peers import PeerUnreachable
 from ottla.broker.supervisor import Supervisor
@@ -19,6 +18,7 @@ from ottla.core.image.features import REGISTERED_FEATURES, SUPPORTED_FEATURES
 from ottla.core.image.image import BrokerImage, MetadataDelta, MetadataImage
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.messages.api_versions_response import ApiVersion, ApiVersionsResponse
+from ottla.protocol.schema import Message
 from support.clients.wire import wait_for
 
 SELF, OTHER = 1, 2
@@ -35,33 +35,37 @@ def registered(node_id: int, *, knows: bool, fenced: bool = False, epoch: int = 
 class FakeBroker:
     """What a broker's image says, and what others serve."""
 
+    served: ClassVar[dict[int, list[ApiKey] | None]] = {}
+
     def __init__(self, directory: Path, *others: BrokerImage) -> None:
         self.node_id = SELF
+        self.config = BrokerConfig.from_mapping({"node.id": str(SELF)})
         self.image = MetadataImage()
-        self.log_directory = SimpleNamespace(path=directory)
+        self.broker_requests = self
         self.failures: list[BaseException] = []
         self.supervisor = Supervisor(lambda name, failure: self.failures.append(failure))
         self.reloads = 0
         for each in others:
             self.image.brokers[each.broker_id] = each
-        self.partitions = CoordinatorPartitions(self, self._reload)  # type: ignore[arg-type]
+        self.partitions = CoordinatorPartitions(self, directory, self._reload)
 
     def _reload(self) -> None:
         self.reloads += 1
+
+    async def ask(
+        self, purpose: str, node_id: int, request: Message, *, timeout_ms: int | None = None
+    ) -> Message:
+        keys = self.served.get(node_id)
+        if keys is None:
+            raise PeerUnreachable("away")
+        return ApiVersionsResponse(api_keys=[ApiVersion(api_key=key) for key in keys])
 
 
 @pytest.fixture
 def serve(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[ApiKey] | None]:
     """Node id -> the APIs it answers with; None for one that does not answer."""
     served: dict[int, list[ApiKey] | None] = {}
-
-    async def ask(broker: Any, purpose: str, node_id: int, request: Any, *, timeout_ms: int) -> Any:
-        keys = served.get(node_id)
-        if keys is None:
-            raise PeerUnreachable("away")
-        return ApiVersionsResponse(api_keys=[ApiVersion(api_key=key) for key in keys])
-
-    monkeypatch.setattr(coordinator_partitions, "ask_broker", ask)
+    monkeypatch.setattr(FakeBroker, "served", served)
     return served
 
 
@@ -103,7 +107,7 @@ def test_it_changes_over_once_and_stays(tmp_path: Path, serve: dict[int, Any]) -
         broker = FakeBroker(tmp_path, registered(OTHER, knows=False))
         serve[OTHER] = OLDER_APIS
         await broker.partitions.settle()
-        changed = MetadataDelta(changed_brokers={OTHER})
+        changed = MetadataDelta(changed_brokers={OTHER: None})
         broker.partitions.on_metadata(changed)
         assert (broker.partitions.agreed, broker.reloads) == (False, 0)
         # when it has been upgraded
@@ -127,7 +131,7 @@ def test_one_that_comes_later_is_asked(tmp_path: Path, serve: dict[int, Any]) ->
         assert not broker.partitions.agreed
         serve[OTHER] = KAFKAS_APIS
         broker.image.brokers[OTHER] = registered(OTHER, knows=False)
-        broker.partitions.on_metadata(MetadataDelta(changed_brokers={OTHER}))
+        broker.partitions.on_metadata(MetadataDelta(changed_brokers={OTHER: None}))
         await asyncio.to_thread(wait_for, lambda: broker.reloads == 1)
         assert broker.partitions.agreed
         await broker.supervisor.stop()

@@ -82,8 +82,8 @@ class FakeLog:
         index: int,
         records: Sequence[NewRecord],
         *,
-        codec: Codec,
-        producer: ProducerStamp | None,
+        codec: Codec = Codec.NONE,
+        producer: ProducerStamp | None = None,
     ) -> int:
         await self.before.wait()
         self.batches.append((producer, [str(len(records))]))
@@ -116,7 +116,7 @@ def runner_of(broker: FakeBroker, shard: StoryShard) -> ShardRunner:
         return shard
 
     family = ShardFamily(Coordinator.GROUP, "groups", Codec.NONE, make, lambda request, error: request)
-    return ShardRunner(broker, family, 0, 0, lambda runner: None)  # type: ignore[arg-type]
+    return ShardRunner(broker, family, 0, 0, lambda runner: None)
 
 
 def record(group: str) -> CoordinatorRecord:

@@ -6,12 +6,18 @@ import asyncio
 import uuid
 from collections import deque
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import cast
 
 import pytest
 
+from ottla.broker.config import BrokerConfig
 from ottla.broker.coordinators.coordinator_partitions import CoordinatorPartitions
 from ottla.broker.coordinators.group_coordinator import GroupCoordinator
+from ottla.broker.coordinators.node import GroupsNode
 from ottla.broker.network.context import RequestContext, Session
+from ottla.broker.peers.broker_requests import BrokerRequests
+from ottla.broker.peers.peers import PeerConnections
 from ottla.broker.supervisor import Supervisor
 from ottla.core.groups import coordinator_records
 from ottla.core.groups.coordinator_records import CommittedOffset
@@ -42,13 +48,7 @@ from ottla.protocol.record_batch import (
 from ottla.protocol.records.framing import encode_coordinator_key, encode_coordinator_value
 
 GROUP = "g"
-
-
-class Defaults:
-    """A configuration in which nothing is set."""
-
-    def __getitem__(self, setting: object) -> object:
-        return setting.default  # type: ignore[attr-defined]
+NO_DIRECTORY = Path("/nonexistent")
 
 
 class FakeLog:
@@ -85,13 +85,17 @@ class FakeLog:
 
 class FakeBroker:
     def __init__(self) -> None:
-        self.config = Defaults()
+        self.node_id = 1
+        self.loop = asyncio.get_running_loop()
+        self.config = BrokerConfig.from_mapping({})
         self.image = MetadataImage()
         self.internal_appends = FakeLog()
+        self.broker_requests = BrokerRequests(self, PeerConnections("test"))
         self.failures: list[BaseException] = []
         self.supervisor = Supervisor(lambda name, failure: self.failures.append(failure))
-        self.coordinator_partitions = CoordinatorPartitions(self, lambda: None)  # type: ignore[arg-type]
-        self.groups = GroupCoordinator(self)  # type: ignore[arg-type]
+        self.coordinator_partitions = CoordinatorPartitions(self, NO_DIRECTORY, lambda: None)
+        #: Commits use no more of a node; the way to other brokers is not taken.
+        self.groups = GroupCoordinator(cast(GroupsNode, self))
 
     @staticmethod
     def now_ms() -> int:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from ottla.broker.coordinators.transaction_markers import TransactionMarkers
 from ottla.broker.peers.peers import PeerUnreachable
 from ottla.broker.supervisor import Supervisor
 from ottla.core.coordination.api import Moment
+from ottla.core.image.image import MetadataImage, PartitionImage, TopicImage
 from ottla.core.transactions.api import MarkersWritten, WriteMarkers
 from ottla.protocol.errors import (
     ErrorCode,
@@ -33,6 +33,7 @@ from ottla.protocol.messages.write_txn_markers_response import (
     WriteTxnMarkersResponse,
 )
 from ottla.protocol.schema import Message
+from support.nodes.in_process import until
 
 HERE, ELSEWHERE = 1, 2
 T0, T1, GONE = ("t", 0), ("t", 1), ("gone", 0)
@@ -111,9 +112,9 @@ class FakeBroker:
         self.waiting: list[asyncio.Future[ErrorCode]] = []
         #: The other broker, if it can be reached.
         self.elsewhere: Elsewhere | None = None
-        self.peers = self
+        self.broker_requests = self
         self.config = BrokerConfig.from_mapping({})
-        self.markers = TransactionMarkers(self)  # type: ignore[arg-type]
+        self.markers = TransactionMarkers(self)
 
     def partition(self, topic: str, index: int) -> FakeBroker:
         return self
@@ -123,19 +124,23 @@ class FakeBroker:
         self.waiting.append(answer)
         return await answer
 
-    async def ask(self, purpose: str, to: Any, request: Message, *, timeout_ms: int) -> Message:
-        assert (purpose, to) == ("markers", ("elsewhere", 9092))
+    async def ask(
+        self, purpose: str, node_id: int, request: Message, *, timeout_ms: int | None = None
+    ) -> Message:
+        assert (purpose, node_id) == ("markers", ELSEWHERE)
         assert isinstance(request, WriteTxnMarkersRequest)
         if self.elsewhere is None:
             raise PeerUnreachable("nobody there")
         return await self.elsewhere.answer(request)
 
     @property
-    def image(self) -> Any:
-        partitions = {index: SimpleNamespace(leader=leader) for index, leader in self.leaders.items()}
-        endpoint = SimpleNamespace(host="elsewhere", port=9092)
-        brokers = {ELSEWHERE: SimpleNamespace(fenced=False, endpoint=lambda name: endpoint)}
-        return SimpleNamespace(topics={"t": SimpleNamespace(partitions=partitions)}, brokers=brokers)
+    def image(self) -> MetadataImage:
+        both = (HERE, ELSEWHERE)
+        partitions = {
+            index: PartitionImage(index, both, both, leader, leader_epoch=0, partition_epoch=0)
+            for index, leader in self.leaders.items()
+        }
+        return MetadataImage(topics={"t": TopicImage("t", uuid.UUID(int=1), partitions)})
 
     def append_end_transaction_marker(
         self,
@@ -163,15 +168,6 @@ class FakeBroker:
         assert self.failures == []
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Give the tasks time until it holds."""
-    for _ in range(10_000):
-        if condition():
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError("it does not come to hold")
-
-
 @pytest.fixture(autouse=True)
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transaction_markers, "FIRST_RETRY_SECONDS", 0.001)
@@ -185,7 +181,7 @@ def order(*partitions: tuple[str, int]) -> WriteMarkers:
 def test_a_marker_says_who_ends_what_by_whose_word() -> None:
     async def scenario() -> None:
         broker, runner = FakeBroker(), Runner()
-        broker.markers.write(runner, order(T0, T1))  # type: ignore[arg-type]
+        broker.markers.write(runner, order(T0, T1))
         await broker.done()
         assert broker.appended == [("t", 0, 1_000, 4, 7, True, 2), ("t", 1, 1_000, 4, 7, True, 2)]
         assert runner.marked == [T0, T1]
@@ -198,7 +194,7 @@ def test_what_fails_is_tried_again(error: KafkaError | OSError) -> None:
     async def scenario() -> None:
         broker, runner = FakeBroker(), Runner()
         broker.errors.extend([error, None, error, error])
-        broker.markers.write(runner, order(T0, T1))  # type: ignore[arg-type]
+        broker.markers.write(runner, order(T0, T1))
         await broker.done()
         assert sorted(marker[1] for marker in broker.appended) == [0, 1]
         assert runner.marked == [T1, T0]
@@ -209,7 +205,7 @@ def test_what_fails_is_tried_again(error: KafkaError | OSError) -> None:
 def test_a_partition_that_is_gone_needs_no_marker() -> None:
     async def scenario() -> None:
         broker, runner = FakeBroker(), Runner()
-        broker.markers.write(runner, order(GONE, T0, ("t", 9)))  # type: ignore[arg-type]
+        broker.markers.write(runner, order(GONE, T0, ("t", 9)))
         await broker.done()
         assert sorted(runner.marked) == sorted([GONE, T0, ("t", 9)])
         assert [marker[:2] for marker in broker.appended] == [T0]
@@ -221,7 +217,7 @@ def test_a_partition_that_has_a_newer_producer_is_done() -> None:
     async def scenario() -> None:
         broker, runner = FakeBroker(), Runner()
         broker.errors.append(InvalidProducerEpoch())
-        broker.markers.write(runner, order(T0))  # type: ignore[arg-type]
+        broker.markers.write(runner, order(T0))
         await broker.done()
         assert runner.marked == [T0]
 
@@ -233,7 +229,7 @@ def test_a_leader_that_can_not_be_reached_is_waited_for() -> None:
         broker, runner = FakeBroker(), Runner()
         # given
         broker.leaders[1] = ELSEWHERE
-        broker.markers.write(runner, order(T0, T1))  # type: ignore[arg-type]
+        broker.markers.write(runner, order(T0, T1))
         await until(lambda: bool(runner.told))
         assert (runner.marked, broker.markers.open_orders) == ([T0], 1)
         # when
@@ -248,7 +244,7 @@ def test_a_leader_that_can_not_be_reached_is_waited_for() -> None:
 def test_for_a_shard_that_has_resigned_nothing_is_written() -> None:
     async def scenario() -> None:
         broker, runner = FakeBroker(), Runner(resigned=True)
-        broker.markers.write(runner, order(T0))  # type: ignore[arg-type]
+        broker.markers.write(runner, order(T0))
         await broker.done()
         assert (broker.appended, runner.told) == ([], [])
 
@@ -269,11 +265,11 @@ def test_what_is_ordered_while_a_request_is_under_way_rides_in_the_next() -> Non
         broker.leaders = {0: ELSEWHERE, 1: ELSEWHERE}
         # given
         elsewhere.may_answer.clear()
-        broker.markers.write(runner, order(T0, T1))  # type: ignore[arg-type]
+        broker.markers.write(runner, order(T0, T1))
         await until(lambda: bool(elsewhere.asked))
         # when
-        broker.markers.write(runner, another_order("y", 2_000, T0))  # type: ignore[arg-type]
-        broker.markers.write(runner, another_order("z", 3_000, T1))  # type: ignore[arg-type]
+        broker.markers.write(runner, another_order("y", 2_000, T0))
+        broker.markers.write(runner, another_order("z", 3_000, T1))
         elsewhere.may_answer.set()
         await broker.done()
         # then
@@ -295,7 +291,7 @@ def test_a_broker_that_is_gone_holds_up_nobody_else_and_its_successor_is_asked()
         broker.leaders[1] = ELSEWHERE
         # given
         elsewhere.may_answer.clear()
-        broker.markers.write(runner, order(T0, T1))  # type: ignore[arg-type]
+        broker.markers.write(runner, order(T0, T1))
         await until(lambda: runner.marked == [T0] and bool(elsewhere.asked))
         # when
         broker.leaders[1] = HERE
@@ -316,7 +312,7 @@ def test_other_brokers_errors_are_tried_again() -> None:
         broker.leaders = {0: ELSEWHERE, 1: ELSEWHERE}
         elsewhere.errors[T0] = deque([ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS])
         elsewhere.errors[T1] = deque([ErrorCode.INVALID_PRODUCER_EPOCH])
-        broker.markers.write(runner, order(T0, T1))  # type: ignore[arg-type]
+        broker.markers.write(runner, order(T0, T1))
         await broker.done()
         assert runner.marked == [T1, T0]
         assert len(elsewhere.asked) == 3
@@ -329,7 +325,7 @@ def test_a_marker_counts_when_it_is_committed() -> None:
         broker, runner = FakeBroker(), Runner()
         # given
         broker.high_watermark = 0
-        broker.markers.write(runner, order(T0))  # type: ignore[arg-type]
+        broker.markers.write(runner, order(T0))
         await until(lambda: bool(broker.waiting))
         assert runner.told == []
         # when
@@ -346,7 +342,7 @@ def test_a_marker_that_its_leader_lost_is_written_again() -> None:
         broker, runner = FakeBroker(), Runner()
         # given
         broker.high_watermark = 0
-        broker.markers.write(runner, order(T0))  # type: ignore[arg-type]
+        broker.markers.write(runner, order(T0))
         await until(lambda: bool(broker.waiting))
         # when
         broker.high_watermark = 1

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.broker import Broker
+from ottla.broker.handlers.node import Node
 from ottla.broker.handlers.table import broker_table
 from ottla.broker.network.connection import CloseConnection
 from ottla.broker.network.context import RequestContext, Session
@@ -61,25 +62,25 @@ def fetch() -> FetchRequest:
 
 
 async def ask(
-    broker: Broker, admit: Admission[Broker] | None, key: ApiKey, version: int, request: Message
+    broker: Broker, admit: Admission[Node] | None, key: ApiKey, version: int, request: Message
 ) -> Message:
     dispatcher = Dispatcher(broker, broker_table(), admit)
     frame = memoryview(bytearray(encode_request(key, version, 1, "c", request)))
-    reply = dispatcher(OneClient(), frame)  # type: ignore[arg-type]
+    reply = dispatcher(OneClient(), frame)
     if asyncio.iscoroutine(reply) or asyncio.isfuture(reply):
         reply = await reply
     assert reply is not None
     return decode_response(key, version, b"".join(bytes(part) for part in reply)[4:])[1]  # type: ignore[union-attr]
 
 
-def refuse_with(error: KafkaError) -> Admission[Broker]:
-    def refuse(_: Broker, context: RequestContext, __: Message | memoryview) -> KafkaError | None:
+def refuse_with(error: KafkaError) -> Admission[Node]:
+    def refuse(_: Node, context: RequestContext, __: Message | memoryview) -> KafkaError | None:
         return error if context.session.principal == "User:alice" else None
 
     return refuse
 
 
-def throttle(_: Broker, context: RequestContext, __: Message | memoryview) -> None:
+def throttle(_: Node, context: RequestContext, __: Message | memoryview) -> None:
     context.session.throttle_ms = THROTTLE_MS
 
 

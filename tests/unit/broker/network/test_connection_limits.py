@@ -6,7 +6,6 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Callable
 
 import pytest
 
@@ -15,6 +14,7 @@ from ottla.broker.network import acceptor, flood_log
 from ottla.broker.network.acceptor import Acceptor
 from ottla.broker.network.connection_limits import ConnectionLimits, CreationRate, descriptor_share
 from ottla.broker.network.flood_log import FloodLog
+from support.nodes.in_process import until
 
 SHARE = 1000
 
@@ -86,10 +86,11 @@ def test_a_listener_has_its_own_rate_and_brokers_only_that() -> None:
 # -- accepting ------------------------------------------------------------------------------------------
 
 
-class FullListener:
-    """A bound socket whose accept fails as the system says, `failures` times."""
+class FullListener(socket.socket):
+    """A socket whose accept fails as the system says, `failures` times."""
 
     def __init__(self, failures: int, number: int) -> None:
+        super().__init__()
         self.failures = failures
         self.number = number
         self.accepted = 0
@@ -121,7 +122,7 @@ def test_without_descriptors_accepting_pauses_with_one_line_and_resumes(
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
         monkeypatch.setattr(loop, "sock_accept", listener.sock_accept)
-        running = Acceptor("OUTSIDE", listener, limits(), asyncio.Event(), adopt, lambda _: None)  # type: ignore[arg-type]
+        running = Acceptor("OUTSIDE", listener, limits(), asyncio.Event(), adopt, lambda _: None)
         task = asyncio.ensure_future(running.run())
         await asyncio.wait_for(done.wait(), 20)
         task.cancel()
@@ -255,9 +256,3 @@ def test_a_flood_of_events_costs_a_line_a_second_and_kind(
         "999 more within a second kind=refused latest: refused client=999",
         "refused client=after",
     ]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -12,9 +13,12 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.broker import Broker
+from ottla.broker.network.connection import ClientConnection
 from ottla.protocol.apis import ApiKey
+from ottla.protocol.headers import encode_request
+from ottla.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.metadata_request import MetadataRequest
-from support.nodes.in_process import connect, running_broker
+from support.nodes.in_process import connect, create_topic, running_broker, until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux doubles buffers")
 
@@ -61,3 +65,37 @@ def test_buffers_are_the_systems_by_default(tmp_path: Path) -> None:
             assert options(broker, socket.SO_KEEPALIVE)[1] == 1
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("uses", ["nothing", "a request", "a fetch that waits"])
+def test_a_connection_that_has_closed_is_freed_without_the_collector(tmp_path: Path, uses: str) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await create_topic(broker, "t", 1)
+            gc.collect()
+            gc.disable()
+            # when
+            clients = [await connect(broker) for _ in range(5)]
+            for client in clients:
+                if uses == "a request":
+                    await client.call(ApiKey.METADATA, 12, MetadataRequest(topics=[]))
+                elif uses == "a fetch that waits":
+                    wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+                    fetch = FetchRequest(
+                        max_wait_ms=60_000, topics=[FetchTopic(topic="t", partitions=[wanted])], min_bytes=1
+                    )
+                    payload = encode_request(ApiKey.FETCH, 12, 1, "c", fetch)
+                    await client.send(len(payload).to_bytes(4, "big") + payload)
+            await until(lambda: len(broker.server._clients.connections) == 5)
+            for client in clients:
+                client.close()
+            await until(lambda: not broker.server._clients.connections)
+            await asyncio.sleep(0)
+            # then
+            left = sum(type(each) is ClientConnection for each in gc.get_objects())
+            assert not left
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        gc.enable()

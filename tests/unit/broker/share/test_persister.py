@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable
-from types import SimpleNamespace
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
 
-from ottla.broker.config import BrokerConfig
 from ottla.broker.peers.peers import PeerUnreachable
 from ottla.broker.share import share_persister
 from ottla.broker.share.share_persister import ShareStatePersister
 from ottla.core.share.keys import SharePartitionKey
-from ottla.core.share.responses import merge, refusal, result, split
+from ottla.core.share.responses import StateRequest, merge, refusal, result, split
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_share_group_state_request import (
     DeleteShareGroupStateRequest,
@@ -28,41 +26,21 @@ HERE, ELSEWHERE, THIRD = 1, 2, 3
 TOPIC = uuid.UUID(int=77)
 
 
-class FakeBroker:
-    """A broker whose share partitions 0, 1, 2 … have the coordinators of `leaders`."""
-
-    node_id = HERE
+class Asked:
+    """A persister and the brokers that it asks; `leaders` coordinate share partitions 0, 1, 2 …"""
 
     def __init__(self, *leaders: int | None) -> None:
         self.leaders = leaders
-        self.config = BrokerConfig.from_mapping({})
-        self.peers = self.share_coordinator = self.shards = self
-        self.image = SimpleNamespace(
-            brokers={
-                node_id: SimpleNamespace(fenced=False, endpoint=lambda _, node_id=node_id: _Endpoint(node_id))
-                for node_id in (HERE, ELSEWHERE, THIRD)
-            }
-        )
         self.asked: list[tuple[int, list[int]]] = []
         self.failures: list[Exception | ErrorCode] = []
-        self.persister = ShareStatePersister(self)  # type: ignore[arg-type]
+        self.persister = ShareStatePersister(HERE, OwnCoordinator(self), self)
 
-    async def make_topic(self) -> None:
-        pass
-
-    def partition_for(self, key: SharePartitionKey) -> int:
-        return key.partition
-
-    def leader_of(self, partition: int) -> int | None:
-        return self.leaders[partition]
-
-    async def ask(self, first: Any, to: Any = None, request: Any = None, *, timeout_ms: int = 0) -> Any:
-        """Another broker's answer, or (`first` alone) that of this broker's own shards."""
-        if to is None:
-            self.asked.append((HERE, [key.partition for key, _ in first]))
-            return {key: result(part) for key, part in first}
+    async def ask(
+        self, purpose: str, node_id: int, request: Any, *, timeout_ms: int | None = None
+    ) -> Message:
+        """Another broker's answer."""
         parts = list(split(request))
-        self.asked.append((to.port, [key.partition for key, _ in parts]))
+        self.asked.append((node_id, [key.partition for key, _ in parts]))
         failure = self.failures.pop(0) if self.failures else ErrorCode.NONE
         if isinstance(failure, Exception):
             raise failure
@@ -71,9 +49,27 @@ class FakeBroker:
         return merge(request, [result(part) for _, part in parts])
 
 
-class _Endpoint:
-    def __init__(self, node_id: int) -> None:
-        self.host, self.port = "elsewhere", node_id
+class OwnCoordinator:
+    """This broker's own coordinator, which knows where the others are."""
+
+    def __init__(self, asked: Asked) -> None:
+        self.shards = self
+        self._asked = asked
+
+    async def make_topic(self) -> None:
+        pass
+
+    def partition_for(self, key: SharePartitionKey) -> int:
+        return key.partition
+
+    def leader_of(self, partition: int) -> int | None:
+        return self._asked.leaders[partition]
+
+    async def ask(
+        self, parts: Sequence[tuple[SharePartitionKey, StateRequest]]
+    ) -> dict[SharePartitionKey, Message]:
+        self._asked.asked.append((HERE, [key.partition for key, _ in parts]))
+        return {key: result(part) for key, part in parts}
 
 
 @pytest.fixture(autouse=True)
@@ -81,8 +77,8 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(share_persister, "RETRY_DELAY_SECONDS", 0.001)
 
 
-def play(scene: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(scene())  # type: ignore[arg-type]
+def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(scene())
 
 
 def delete(*partitions: int) -> DeleteShareGroupStateRequest:
@@ -104,10 +100,10 @@ def errors(answer: Message) -> dict[int, int]:
 
 def test_each_coordinator_is_asked_once_about_all_of_its_own() -> None:
     async def scene() -> None:
-        broker = FakeBroker(HERE, ELSEWHERE, THIRD, ELSEWHERE)
-        answer = await broker.persister.delete(delete(0, 1, 2, 3))
+        brokers = Asked(HERE, ELSEWHERE, THIRD, ELSEWHERE)
+        answer = await brokers.persister.delete(delete(0, 1, 2, 3))
         assert errors(answer) == dict.fromkeys(range(4), ErrorCode.NONE)
-        assert sorted(broker.asked) == [(HERE, [0]), (ELSEWHERE, [1, 3]), (THIRD, [2])]
+        assert sorted(brokers.asked) == [(HERE, [0]), (ELSEWHERE, [1, 3]), (THIRD, [2])]
 
     play(scene)
 
@@ -115,11 +111,11 @@ def test_each_coordinator_is_asked_once_about_all_of_its_own() -> None:
 @pytest.mark.parametrize("failure", [PeerUnreachable("gone"), ErrorCode.NOT_COORDINATOR])
 def test_a_coordinator_that_is_not_there_is_asked_again(failure: Exception | ErrorCode) -> None:
     async def scene() -> None:
-        broker = FakeBroker(ELSEWHERE, HERE)
-        broker.failures = [failure]
-        answer = await broker.persister.delete(delete(0, 1))
+        brokers = Asked(ELSEWHERE, HERE)
+        brokers.failures = [failure]
+        answer = await brokers.persister.delete(delete(0, 1))
         assert errors(answer) == {0: ErrorCode.NONE, 1: ErrorCode.NONE}
-        assert broker.asked == [(HERE, [1]), (ELSEWHERE, [0]), (ELSEWHERE, [0])] or broker.asked == [
+        assert brokers.asked == [(HERE, [1]), (ELSEWHERE, [0]), (ELSEWHERE, [0])] or brokers.asked == [
             (ELSEWHERE, [0]),
             (HERE, [1]),
             (ELSEWHERE, [0]),
@@ -130,9 +126,9 @@ def test_a_coordinator_that_is_not_there_is_asked_again(failure: Exception | Err
 
 def test_without_a_leader_the_answer_is_that_nobody_is_there() -> None:
     async def scene() -> None:
-        broker = FakeBroker(None)
-        answer = await broker.persister.delete(delete(0))
+        brokers = Asked(None)
+        answer = await brokers.persister.delete(delete(0))
         assert errors(answer) == {0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
-        assert broker.asked == []
+        assert brokers.asked == []
 
     play(scene)

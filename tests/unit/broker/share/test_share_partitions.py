@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ from ottla.protocol.messages.share_fetch_request import ShareFetchRequest
 from ottla.protocol.messages.write_share_group_state_request import WriteShareGroupStateRequest
 from ottla.protocol.messages.write_share_group_state_response import WriteShareGroupStateResponse
 from ottla.protocol.record_batch import NewRecord
-from support.nodes.in_process import RawClient, connect, create_topic, running_broker
+from support.nodes.in_process import RawClient, connect, create_topic, running_broker, until
 
 SETTINGS = {"share.coordinator.state.topic.num.partitions": "1"}
 ACCEPT, RELEASE = 1, 2
@@ -109,12 +108,6 @@ async def acknowledge(
     answer: Any = await client.call(ApiKey.SHARE_ACKNOWLEDGE, 2, request)
     assert answer.error_code == ErrorCode.NONE
     return ErrorCode(answer.responses[0].partitions[0].error_code)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
 
 
 def leaders(broker: Broker) -> list[SharePartitionLeader]:
