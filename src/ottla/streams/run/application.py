@@ -253,10 +253,7 @@ class RunningStreams:
     def _serve_tables(self, context: RunContext, port: int, types: Mapping[str, Types]) -> None:
         from ottla.streams.views.serving import QueryServer, tables_of
 
-        place = context.settings.place
-        tables = tables_of(
-            self.plan, types, place.cluster.bootstrap, context.directory / "views", place.cluster.properties
-        )
+        tables = tables_of(self.plan, types, context.settings.place.cluster, context.directory / "views")
         self._parts.server = self._parts.after.enter_context(QueryServer(tables, port))
 
     def _query_ended(self, query: PipelineQuery) -> None:

@@ -42,10 +42,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ottla.client.access import ClusterAccess
 from ottla.streams.plan.planner import Plan
+from ottla.streams.views.followed_topic import ViewError
 from ottla.streams.views.view_codec import TableCodec, TableKey, epoch_ms
+from ottla.streams.views.view_status import ViewState
 from ottla.streams.views.view_store import READERS, Row
-from ottla.streams.views.views import View, ViewError, ViewSettings, ViewState
+from ottla.streams.views.views import RowTypes, View, ViewSettings
 from ottla.web.application import json_answer, json_application
 from ottla.web.errors import ApiError
 from ottla.web.http_protocol import BoundedHttpProtocol
@@ -71,24 +74,15 @@ _Answer = TypeVar("_Answer")
 def tables_of(
     planned: Plan,
     types: Mapping[str, tuple[DataType, DataType]],
-    bootstrap: str,
+    cluster: ClusterAccess,
     directory: Path,
-    client_options: Mapping[str, str],
 ) -> list[ViewSettings]:
     """The views of an application's materialized tables. `types`: key and value type by internal topic.
 
     Windows are kept for WINDOW_RETENTION_MS of event time behind their end.
     """
     return [
-        ViewSettings(
-            name,
-            sink.topic,
-            bootstrap,
-            directory,
-            *types[sink.topic],
-            retention_ms=WINDOW_RETENTION_MS,
-            client_options=client_options,
-        )
+        ViewSettings(name, sink.topic, cluster, directory, RowTypes(*types[sink.topic], WINDOW_RETENTION_MS))
         for name, sink in planned.materialized.items()
     ]
 
@@ -218,8 +212,8 @@ class QueryServer:
         return {
             "name": view.settings.name,
             "topic": view.settings.topic,
-            "key": view.settings.key_type.simpleString(),
-            "value": view.settings.value_type.simpleString(),
+            "key": view.settings.rows.key.simpleString(),
+            "value": view.settings.rows.value.simpleString(),
             "windowed": view.codec.windowed,
             "count": await self._read(view.count),
             **_status(view),
