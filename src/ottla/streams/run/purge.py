@@ -11,18 +11,17 @@ A cluster that does not answer is asked again the next time: nothing is wrong wh
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ottla.client.cluster import KafkaCluster, Positions
 from ottla.client.errors import ClusterError
+from ottla.streams.run.repeated import Repeated
 from ottla.streams.run.window_history import WindowHistory
 
 PURGE_SECONDS = 30.0
 """As Kafka Streams' repartition.purge.interval.ms."""
-STOP_TIMEOUT_SECONDS = 30.0
 
 log = logging.getLogger("ottla.streams")
 
@@ -99,20 +98,16 @@ class Purge:
     ) -> None:
         self._cluster = cluster
         self._topics = topics
-        self._failed = failed
         self._refused: dict[str, str] = {}
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="purge of internal topics", daemon=True)
+        self._repeated = Repeated("purge of internal topics", PURGE_SECONDS, self.once, failed)
 
     def start(self) -> None:
         """Begin to purge, the first time in PURGE_SECONDS."""
-        self._thread.start()
+        self._repeated.start()
 
     def stop(self) -> None:
         """Purge no more, and wait for the thread to end. Safe to call twice, and before `start`."""
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join(STOP_TIMEOUT_SECONDS)
+        self._repeated.stop()
 
     def once(self) -> None:
         """Purge every topic now."""
@@ -127,11 +122,3 @@ class Purge:
                 self._refused.pop(topic.topic, None)
                 if before:
                     log.debug("internal topic purged topic=%s before=%s", topic.topic, before)
-
-    def _run(self) -> None:
-        try:
-            while not self._stopping.wait(PURGE_SECONDS):
-                self.once()
-        except BaseException as error:
-            log.exception("internal topics are not purged any more")
-            self._failed(error)

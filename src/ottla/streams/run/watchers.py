@@ -51,13 +51,12 @@ class Watchers:
         idle_ms = settings.watching.heartbeat_ms
         if event_time is None or idle_ms is None or settings.pace.until_caught_up:
             return
-        beat = Heartbeat(
+        beat = Heartbeat.of(
             started.query,
             self.context.cluster,
             heartbeat_topic(self.context.name, query.name).name,
             idle_ms=idle_ms,
-            delay_ms=event_time.delay_ms,
-            horizon_ms=event_time.horizon_ms,
+            waits=event_time,
             failed=lambda error: self.failed(f"heartbeats of {query.name}: {error}"),
         )
         self.before.callback(beat.stop)
