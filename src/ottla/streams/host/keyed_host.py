@@ -50,8 +50,7 @@ def run_keyed(
     """
     from pyspark.sql import functions as F
 
-    from ottla.streams.host.keyed_processor import KeyedProcessor
-    from ottla.streams.host.keyed_values import decoder, encoder
+    from ottla.streams.host.keyed_processor import KeyedProcessor, OperatorCodec
     from ottla.streams.host.watermarks import with_watermark
 
     if grace_ms is None and TimerKind.EVENT_TIME in operator.timers:
@@ -67,15 +66,8 @@ def run_keyed(
     events = frames[0]
     for frame in frames[1:]:
         events = events.unionByName(frame)
-    processor = KeyedProcessor(
-        name,
-        operator,
-        decoder(types[0][0]),
-        [decoder(value) for _, value in types],
-        encoder(key_type, f"{name}: the key"),
-        encoder(value_type, f"{name}: the value"),
-        grace_ms,
-    )
+    codec = OperatorCodec.of(name, types, key_type, value_type)
+    processor = KeyedProcessor(name, operator, codec, grace_ms)
     given = events.groupBy("bucket").transformWithStateInPandas(
         statefulProcessor=processor,
         outputStructType="record STRING, late BIGINT, dropped BIGINT",

@@ -88,8 +88,7 @@ class ProcessorContext:
     timestamp_ms: int
     """The record's time; in a punctuator the time that it was scheduled for."""
     _context: Context
-    _ttl_ms: Mapping[str, int]
-    _stores: tuple[str, ...]
+    _processor: Processor
     _headers: Headers = ()
     _outputs: list[Output] = field(default_factory=list)
 
@@ -105,11 +104,10 @@ class ProcessorContext:
 
     def store(self, name: str) -> KeyStore:
         """The current key's store of that name. Raises KeyError for one that is not declared."""
-        if name not in self._stores:
-            raise KeyError(f"no store {name!r}: this processor declares {', '.join(self._stores) or 'none'}")
-        return KeyStore(
-            self._context.store(name), self.key, self._ttl_ms.get(name), self._context.processing_time_ms
-        )
+        stores, ttl_ms = self._processor.stores, self._processor.ttl_ms.get(name)
+        if name not in stores:
+            raise KeyError(f"no store {name!r}: this processor declares {', '.join(stores) or 'none'}")
+        return KeyStore(self._context.store(name), self.key, ttl_ms, self._context.processing_time_ms)
 
     def forward(
         self, key: Any, value: Any, *, timestamp_ms: int | None = None, headers: Headers | None = None
@@ -217,4 +215,4 @@ class ProcessorOperator:
             self._initialized = True
 
     def _context(self, key: Value, at_ms: int, context: Context, headers: Headers) -> ProcessorContext:
-        return ProcessorContext(key, at_ms, context, self.processor.ttl_ms, self.stores, headers)
+        return ProcessorContext(key, at_ms, context, self.processor, headers)

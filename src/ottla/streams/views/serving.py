@@ -30,6 +30,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -92,11 +93,9 @@ class QueryServer:
 
     def __init__(self, tables: Sequence[ViewSettings], port: int, host: str = "127.0.0.1") -> None:
         self.views: Mapping[str, View] = {each.name: View(each) for each in tables}
-        self._host = host
-        self._wanted_port = port
+        self._address = host, port
         self._socket: socket.socket | None = None
-        self._server: _Server | None = None
-        self._thread: threading.Thread | None = None
+        self._listening: _Listening | None = None
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="tables")
 
     @property
@@ -113,7 +112,7 @@ class QueryServer:
         for name, view in self.views.items():
             if (error := view.status.error) is not None:
                 return f"table {name}: {error}"
-        if self._thread is not None and not self._thread.is_alive():
+        if self._listening is not None and not self._listening.thread.is_alive():
             return "the server of interactive queries has ended"
         return None
 
@@ -130,11 +129,10 @@ class QueryServer:
 
     def close(self) -> None:
         """Stop listening, then the views. Safe to call twice."""
-        if self._server is not None:
-            self._server.should_exit = True
-        if self._thread is not None:
-            self._thread.join(CLOSE_SECONDS)
-            self._thread = None
+        if self._listening is not None:
+            self._listening.server.should_exit = True
+            self._listening.thread.join(CLOSE_SECONDS)
+            self._listening = None
         self._readers.shutdown()
         for view in self.views.values():
             view.close()
@@ -151,15 +149,15 @@ class QueryServer:
         self.close()
 
     def _bound(self) -> socket.socket:
-        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        host, port = self._address
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
         bound = socket.socket(family, socket.SOCK_STREAM)
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            bound.bind((self._host, self._wanted_port))
+            bound.bind(self._address)
         except OSError as error:
             bound.close()
-            where = f"{self._host}:{self._wanted_port}"
-            raise ViewError(f"can't listen for queries on {where}: {error.strerror}") from None
+            raise ViewError(f"can't listen for queries on {host}:{port}: {error.strerror}") from None
         return bound
 
     def _listen(self, bound: socket.socket) -> None:
@@ -176,12 +174,13 @@ class QueryServer:
             timeout_graceful_shutdown=5,
             limit_concurrency=CONNECTIONS,
         )
-        self._server = _Server(config)
-        self._thread = threading.Thread(
-            target=self._server.run, kwargs={"sockets": [bound]}, name="interactive-queries", daemon=True
+        server = _Server(config)
+        thread = threading.Thread(
+            target=server.run, kwargs={"sockets": [bound]}, name="interactive-queries", daemon=True
         )
-        self._thread.start()
-        if not self._server.ready.wait(CLOSE_SECONDS):
+        thread.start()
+        self._listening = _Listening(server, thread)
+        if not server.ready.wait(CLOSE_SECONDS):
             raise ViewError("the server of interactive queries does not start")
 
     # -- routes --------------------------------------------------------------------------------------------
@@ -288,6 +287,14 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.ready.set()
+
+
+@dataclass(frozen=True, slots=True)
+class _Listening:
+    """The HTTP server, and the thread that it runs in."""
+
+    server: _Server
+    thread: threading.Thread
 
 
 def _status(view: View) -> dict[str, Any]:
