@@ -13,11 +13,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
 
+from ottla.pipeline import formats
 from ottla.pipeline.formats import json
 from ottla.streams import PythonRecord, Streams, python, tumbling
 from ottla.streams.kit import kit_environment
 from ottla.streams.kit.kit_environment import KitError
+from ottla.streams.kit.plain_codec import plainly_decoded, plainly_encoded
 from ottla.streams.kit.testing import DEAD_LETTERS, START, TopologyTestDriver
 from ottla.streams.operators.processor import Processor, ProcessorContext, ProcessorRecord
 
@@ -307,3 +310,44 @@ def test_nothing_is_left_behind(spark: SparkSession, tmp_path: Path, monkeypatch
     assert spark.conf.get("spark.sql.shuffle.partitions") == partitions
     assert dict(spark.sparkContext.getConf().getAll()) == settings
     assert "PYTHONPATH" not in spark.sparkContext.environment
+
+
+@pytest.mark.parametrize(
+    ("given", "values"),
+    [
+        (formats.TEXT, ["", "a", "späť", "\U0001f600", "\x00", None]),
+        (formats.INT16, [0, -1, 2**15 - 1, -(2**15), None]),
+        (formats.INT32, [0, -1, 2**31 - 1, -(2**31), None]),
+        (formats.INT64, [0, -1, 2**63 - 1, -(2**63), None]),
+        (formats.FLOAT64, [0.0, -0.0, 1.5, -1e308, 5e-324, float("inf"), None]),
+        (formats.BOOLEAN, [True, False, None]),
+        (formats.BYTES, [b"", b"\x00\xff", None]),
+    ],
+    ids=lambda given: given.describe() if hasattr(given, "describe") else "",
+)
+def test_values_that_the_kit_encodes_itself_have_the_bytes_that_spark_gives_them(
+    spark: SparkSession, given: Any, values: list[Any]
+) -> None:
+    frame = spark.createDataFrame(
+        [(each,) for each in values], StructType([StructField("v", given.data_type())])
+    )
+    by_spark = [row[0] for row in frame.select(given.encode(F.col("v"), "t", False)).collect()]
+    by_spark = [None if each is None else bytes(each) for each in by_spark]
+
+    assert plainly_encoded(given, values) == by_spark
+    assert plainly_decoded(given, by_spark) == values
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (formats.TEXT, b"\xff"),
+        (formats.INT64, b"\x00" * 7),
+        (formats.FLOAT64, b""),
+        (formats.BOOLEAN, b"\x02"),
+        (formats.UUID, b"no uuid"),
+        (json(Line), b"{}"),
+    ],
+)
+def test_bytes_that_are_not_plainly_of_a_format_are_left_to_spark(given: Any, found: bytes) -> None:
+    assert plainly_decoded(given, [found]) is None

@@ -63,7 +63,7 @@ def preview(
         _feed(driver, _sample(driver, data, bootstrap, records, first, client_options))
         if close_windows:
             driver.close_windows()
-        (sink,) = driver._plan.materialized.values()
+        (sink,) = driver._tested.plan.materialized.values()
         found = driver._internal(sink.topic)
         return Preview(shown.node.name, found, driver.dead_letters())
 
@@ -89,7 +89,7 @@ def preview_application(
             driver.close_windows()
         dead = driver.dead_letters()
         outputs: dict[str, Preview] = {}
-        for writes in driver._sinks:
+        for writes in driver._tested.sinks:
             assert writes.formats is not None, "a topic of the user's has formats"
             for topic in [writes.topic] if writes.topic is not None else driver._chosen_topics():
                 found = driver.output(topic, key=writes.formats.key, value=writes.formats.value).read_all()
@@ -99,7 +99,7 @@ def preview_application(
 
 def _feed(driver: TopologyTestDriver, sample: Mapping[str, Any]) -> None:
     for topic, given in sample.items():
-        formats = driver._source_of(topic).formats
+        formats = driver._tested.source_of(topic).formats
         assert formats is not None, "a topic of the user's has formats"
         typed = driver.input(topic, key=formats.key, value=formats.value)
         for each in given:
@@ -132,12 +132,12 @@ def _sample(
 
 def _topics_of(driver: TopologyTestDriver, cluster: KafkaCluster) -> list[str]:
     topics: dict[str, None] = {}
-    for source in driver._sources:
+    for source in driver._tested.sources:
         found: Sequence[str] = source.topics.names
         if source.topics.pattern is not None:
             found = [name for name in cluster.topic_names() if source.topics.include(name)]
         topics.update(dict.fromkeys(found))
-    written = {sink.topic for sink in driver._sinks}
+    written = {sink.topic for sink in driver._tested.sinks}
     missing = [name for name in cluster.missing_topics(list(topics)) if name not in written]
     if missing:
         raise KitError(f"topic {missing[0]} does not exist on {cluster.bootstrap}")

@@ -46,10 +46,11 @@ from ottla.streams.kit.kit_values import (
     milliseconds,
     to_arrow_value,
 )
+from ottla.streams.kit.plain_codec import plainly_decoded, plainly_encoded
 from ottla.streams.kit.results import DeadLetter, OutputRecord
 from ottla.streams.plan.internal_formats import as_format, internal_formats
-from ottla.streams.plan.node import Reads, Topics
-from ottla.streams.plan.planner import plan
+from ottla.streams.plan.node import Reads, Topics, Writes
+from ottla.streams.plan.planner import Plan, plan
 from ottla.streams.plan.topology import Topology
 
 if TYPE_CHECKING:
@@ -200,18 +201,13 @@ class TopologyTestDriver:
         now: datetime,
     ) -> None:
         self.now = now if now.tzinfo is not None else now.replace(tzinfo=UTC)
-        self._plan = plan(topology)
-        self._name = topology.name
+        self._tested = DrivenTopology(topology, plan(topology), operators_in_spark)
         self._spark = spark if spark is not None else local_session()
-        self._sources = [reads for node in topology.nodes() if (reads := node.facts.reads) is not None]
-        writes = [sink.facts.writes for sink in topology.sinks]
-        self._sinks = [each for each in writes if each is not None and each.kafka]
         self._piped: list[_Piped] = []
         self._dead_letters_read = 0
         self._failed: KitError | None = None
-        self._in_spark = operators_in_spark
         self._cluster = MemoryCluster(
-            self._plan,
+            self._tested.plan,
             self._spark,
             DEAD_LETTERS if dead_letters else None,
             in_process=not operators_in_spark,
@@ -234,15 +230,12 @@ class TopologyTestDriver:
 
     def input(self, topic: str, *, key: FormatOrType = bytes, value: FormatOrType = bytes) -> InputTopic:
         """A topic to write to. Raises KitError for one that the topology does not read."""
-        self._source_of(topic)
+        self._tested.source_of(topic)
         return InputTopic(self, topic, self._codec(topic, key, True), self._codec(topic, value, False))
 
     def output(self, topic: str, *, key: FormatOrType = bytes, value: FormatOrType = bytes) -> OutputTopic:
         """A topic to read from its beginning. Raises KitError for one that the topology does not write."""
-        fixed = [each.topic for each in self._sinks if each.topic is not None]
-        if topic not in (*fixed, DEAD_LETTERS) and len(fixed) == len(self._sinks):
-            known = ", ".join(sorted(set(fixed))) or "none"
-            raise KitError(f"{self._name} does not write the topic {topic!r}: it writes {known}")
+        self._tested.check_written(topic)
         return OutputTopic(self, topic, self._codec(topic, key, True), self._codec(topic, value, False))
 
     def flush(self) -> None:
@@ -272,7 +265,7 @@ class TopologyTestDriver:
 
         What was piped before is run first. Raises KitError where operators run in Spark, by its clock.
         """
-        if self._in_spark:
+        if self._tested.in_spark:
             raise KitError("operators in Spark have Spark's clock: leave operators_in_spark out")
         if by < timedelta(0):
             raise KitError(f"the clock goes forward, not by {by}")
@@ -286,10 +279,10 @@ class TopologyTestDriver:
 
     def table(self, name: str) -> dict[Any, Any]:
         """What a materialized table holds now. Raises KitError for one that is not materialized."""
-        sink = self._plan.materialized.get(name)
+        sink = self._tested.plan.materialized.get(name)
         if sink is None:
-            known = ", ".join(sorted(self._plan.materialized)) or "none"
-            raise KitError(f"{self._name} has no materialized table {name!r}: it has {known}")
+            known = ", ".join(sorted(self._tested.plan.materialized)) or "none"
+            raise KitError(f"{self._tested.topology.name} has no materialized table {name!r}: it has {known}")
         return _last_values(self._internal(sink.topic))
 
     def dead_letters(self) -> list[DeadLetter]:
@@ -307,23 +300,9 @@ class TopologyTestDriver:
         key, value = internal_formats(*self._cluster.types[topic])
         return self._decode(self._written(topic), _Codec(key, None), _Codec(value, None))
 
-    def _source_of(self, topic: str) -> Reads:
-        """How a topic is read. Raises KitError when no node reads it."""
-        for source in self._sources:
-            if source.topics.include(topic):
-                return source
-        known = ", ".join(sorted({name for source in self._sources for name in _topics(source.topics)}))
-        raise KitError(f"{self._name} does not read the topic {topic!r}: it reads {known}")
-
     def _chosen_topics(self) -> list[str]:
         """The topics that were written because records chose them."""
-        fixed = {each.topic for each in self._sinks if each.topic is not None}
-        fixed |= {each.topic for each in self._plan.internal_topics} | {DEAD_LETTERS}
-        read = {record_topic for record_topic in self._cluster.topics.records if self._is_read(record_topic)}
-        return [topic for topic in self._cluster.topics.records if topic not in fixed | read]
-
-    def _is_read(self, topic: str) -> bool:
-        return any(source.topics.include(topic) for source in self._sources)
+        return [topic for topic in self._cluster.topics.records if self._tested.is_chosen(topic)]
 
     def _put_raw(self, record: RawRecord) -> None:
         """A record as it lies in a cluster's topic."""
@@ -380,6 +359,48 @@ class TopologyTestDriver:
 
 
 @dataclass(frozen=True, slots=True)
+class DrivenTopology:
+    """A topology as the driver looks at it. in_spark: its operators run in Spark, by Spark's clock."""
+
+    topology: Topology
+    plan: Plan
+    in_spark: bool
+
+    @property
+    def sources(self) -> list[Reads]:
+        """How its nodes read topics of the user's."""
+        return [reads for node in self.topology.nodes() if (reads := node.facts.reads) is not None]
+
+    @property
+    def sinks(self) -> list[Writes]:
+        """How its nodes write topics of the user's."""
+        writes = [sink.facts.writes for sink in self.topology.sinks]
+        return [each for each in writes if each is not None and each.kafka]
+
+    def source_of(self, topic: str) -> Reads:
+        """How a topic is read. Raises KitError when no node reads it."""
+        for source in self.sources:
+            if source.topics.include(topic):
+                return source
+        known = ", ".join(sorted({name for source in self.sources for name in _topics(source.topics)}))
+        raise KitError(f"{self.topology.name} does not read the topic {topic!r}: it reads {known}")
+
+    def check_written(self, topic: str) -> None:
+        """Raise KitError for a topic that no node writes."""
+        sinks = self.sinks
+        fixed = [each.topic for each in sinks if each.topic is not None]
+        if topic not in (*fixed, DEAD_LETTERS) and len(fixed) == len(sinks):
+            known = ", ".join(sorted(set(fixed))) or "none"
+            raise KitError(f"{self.topology.name} does not write the topic {topic!r}: it writes {known}")
+
+    def is_chosen(self, topic: str) -> bool:
+        """Whether a topic that was written is neither named in the topology nor read by it."""
+        named = {each.topic for each in self.sinks} | {each.topic for each in self.plan.internal_topics}
+        read = any(source.topics.include(topic) for source in self.sources)
+        return topic not in named and topic != DEAD_LETTERS and not read
+
+
+@dataclass(frozen=True, slots=True)
 class _Piped:
     """A record that waits for the next run."""
 
@@ -412,8 +433,8 @@ class _Codec:
         """The bytes of values that were `checked`."""
         from pyspark.sql import functions as F
 
-        if _is_bytes(self.format):
-            return list(values)
+        if (plain := plainly_encoded(self.format, values)) is not None:
+            return plain
         frame = _frame_of(spark, values, self.format.data_type())
         encoded = frame.select(self.format.encode(F.col("value"), topic, is_key).alias("value"))
         return [None if row[0] is None else bytes(row[0]) for row in encoded.collect()]
@@ -423,8 +444,8 @@ class _Codec:
         from pyspark.sql import functions as F
         from pyspark.sql.types import BinaryType
 
-        if _is_bytes(self.format):
-            return list(found)
+        if (plain := plainly_decoded(self.format, found)) is not None:
+            return [from_arrow_value(each, self.format.data_type(), self.wanted) for each in plain]
         frame = _frame_of(spark, found, BinaryType())
         decoded = frame.select(self.format.decode(F.col("value"), topic, is_key).alias("value"))
         values = []
@@ -436,12 +457,6 @@ class _Codec:
                 )
             values.append(from_arrow_value(each["value"], self.format.data_type(), self.wanted))
         return values
-
-
-def _is_bytes(given: Format) -> bool:
-    from ottla.pipeline import formats
-
-    return bool(given == formats.BYTES)
 
 
 def _frame_of(spark: SparkSession, values: Sequence[Any], data_type: Any) -> Any:
