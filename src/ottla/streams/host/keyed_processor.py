@@ -1,8 +1,8 @@
 """Run an operator over one bucket's batch, in Spark's Python workers: the processor for transformWithState.
 
 A bucket's batch in order: read its directory, take the timers that are due, read the pages of all keys that
-events and timers need, fire the timers, run the events key by key, fire what they set and is due already,
-write the pages, tell Spark the earliest timer that is left.
+events and timers need, fire the timers, run the events key by key, fire the timers that they set and that
+are due already, write the pages, tell Spark the earliest timer that is left.
 
 Spark has one timer a bucket. In event time it stands at the earliest of the bucket's own; for processing
 time, which Spark looks at in every batch anyway, at the next batch for as long as any timer waits.

@@ -2,9 +2,9 @@
 
 Spark starts a Python of its own for each query with such an operator, and asks its state over a socket:
 seconds a test. Here the very processor that Spark would run (keyed_processor.py) runs in this process over
-the very rows that Spark would give it, with its pages in a dictionary. What is not tested is Spark's own
-part: its state store and its workers. What is gained, beside the time: breakpoints and coverage in the
-functions of a topology, and a clock that stands still.
+the very rows that Spark would give it, with its pages in a dictionary. Spark's own part is not tested: its
+state store and its workers. Beside the time, a test gains breakpoints and coverage in the functions of a
+topology, and a clock that stands still.
 
     sources -> events, as text, to the sink  ==>  operator, here  ==>  records, as text, from the source -> on
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from ottla.streams.host.keyed_processor import KeyedProcessor
 
 EVENTS = "__ottla_events"
-"""The topic by which events are told from what a query writes."""
+"""The topic by which events are told from the records that a query writes."""
 
 
 class InProcessHost:
     """One query's operator. `run_keyed` is the `keyed_host` of the query's inputs."""
 
     def __init__(self, records: Callable[[], DataFrame]) -> None:
-        """records: a stream of one column `record`, that what `batch` returns is put into."""
+        """records: a stream of one column `record`, into which the result of `batch` is put."""
         self._records = records
         self._processor: KeyedProcessor | None = None
         self._event_time = _EventTime([], None)
@@ -61,7 +61,7 @@ class InProcessHost:
         from ottla.streams.host.keyed_processor import KeyedProcessor, OperatorCodec
 
         types = [(frame.schema["key"].dataType, frame.schema["value"].dataType) for frame in inputs]
-        # As Spark's workers get it: what can't be pickled is found, what is shared with the test is not.
+        # As Spark's workers get it: it must be fit for pickle, and shares nothing with the test.
         copied = cloudpickle.loads(cloudpickle.dumps(operator))  # type: ignore[no-untyped-call]
         codec = OperatorCodec.of(name, types, key_type, value_type)
         self._processor = KeyedProcessor(name, copied, codec, grace_ms)
@@ -76,7 +76,7 @@ class InProcessHost:
         return keyed_host._columns(self._records(), key_type, value_type)
 
     def batch(self, events: Iterable[bytes], heartbeat_ms: int | None, now_ms: int) -> list[str]:
-        """Run one batch; what the operator sends on. Raises what its functions raise."""
+        """Run one batch; the records that the operator sends. Raises the errors of its functions."""
         import pandas
 
         assert self._processor is not None, "the query has an operator"

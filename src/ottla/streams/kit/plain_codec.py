@@ -1,7 +1,7 @@
 """Kafka's own serializers in Python, for the few values of a test: a Spark job takes a hundred times as long.
 
-Only what is plainly well is done here. Everything else, of which Spark says what is wrong with it, is left to
-the format's own columns: both functions return None then.
+Only plain values are done here. Any other one, of which Spark's error is wanted, is left to the format's own
+columns: both functions return None then.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Look at what a stream, a table or a whole application makes of a few records: for notebooks and trials.
+"""Show the records that a stream, a table or a whole application makes of a few: for notebooks and trials.
 
     preview(words, {"lines": ["the cat", "and the hat"]})        # data of your own, no broker
     preview(words, bootstrap="127.0.0.1:9092", records=50)       # the last 50 records of each topic
 
-It runs what leads up to the stream over the sample, as one batch, on the test kit: nothing is written to
-the cluster, no offset is committed. What stands for a topic's data is a list: values, pairs (key, value),
-triples (key, value, timestamp), in the types of the topic's formats. A stateful part sees the sample and
+It runs the nodes up to the stream over the sample, as one batch, on the test kit: nothing is written to the
+cluster, no offset is committed. A topic's data is a list: values, pairs (key, value), triples (key, value,
+timestamp), in the types of the topic's formats. A stateful part sees the sample and
 nothing else, so a count is one of the sample. At the end event time goes on, so that windows close and are
 seen.
 """
@@ -35,7 +35,7 @@ class HasPreview(Protocol):
     """A stream or a table."""
 
     def _preview_topology(self) -> Topology:
-        """What leads up to it; it is the one that is materialized."""
+        """The nodes up to it; it is the one that is materialized."""
         ...
 
 
@@ -50,7 +50,7 @@ def preview(
     client_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
 ) -> Preview:
-    """What a stream or a table holds after a sample: `data` by topic, or records of a cluster's topics.
+    """The records of a stream or a table after a sample: `data` by topic, or records of a cluster's topics.
 
     records: how many of each topic, the last ones, or the `first`. Raises KitError, TopologyError, and
     ClusterError for a cluster that does not answer.
@@ -79,7 +79,7 @@ def preview_application(
     client_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
 ) -> ApplicationPreview:
-    """What an application would write to its topics for a sample; Spark's own sinks are left out."""
+    """The records that an application would write to topics for a sample; sinks of Spark's are left out."""
     whole = app.topology()
     written = [(sink, sink.facts.writes) for sink in whole.sinks]
     sinks = tuple(sink for sink, writes in written if writes is not None and writes.kafka)

@@ -5,15 +5,15 @@
             driver.input("lines", value=str).pipe("the cat and the hat")
             assert driver.output("counts", key=str, value=int).read_map()["the"] == 2
 
-The whole application runs on Spark, formats included: what `pipe` is given goes through the format into
+The whole application runs on Spark, formats included: a value that is piped goes through its format into
 bytes, and out of bytes again. Operators in Python run in the test's own process (kit_host.py), unless
 `operators_in_spark`. Python values go in and come out, dataclasses and dictionaries for structs
 (kit_values.py).
 
-**Batches.** What is piped is put aside. Reading an output, or a table, runs it: everything that was piped
-since the last run is one batch; `flush` runs it at a place of your choice. This matters where Spark's
-batches do: an aggregate sends on each key once a batch, and a record is late by what the batches *before*
-have seen.
+**Batches.** Piped records are put aside. Reading an output, or a table, runs them: all that were piped since
+the last run are one batch; `flush` runs it at a place of your choice. This matters where Spark's
+batches do: an aggregate sends on each key once a batch, and a record is late by the event time of the
+batches *before*.
 
 **Time.** A record without a timestamp has the driver's clock, which begins at `now` and moves by
 `advance_wall_clock` alone. Event time moves by records' timestamps, or, as a pause in the input would with
@@ -239,7 +239,7 @@ class TopologyTestDriver:
         return OutputTopic(self, topic, self._codec(topic, key, True), self._codec(topic, value, False))
 
     def flush(self) -> None:
-        """Run what was piped since the last run, as one batch of each query, and what follows from it.
+        """Run the records piped since the last run, as one batch of each query, and the batches that follow.
 
         Raises KitError with the error of a query that failed, the traceback of a function of yours included.
         """
@@ -250,7 +250,7 @@ class TopologyTestDriver:
     def advance_event_time(self, to: datetime | timedelta) -> None:
         """Move event time on without a record: to a time, or by a duration past the youngest record so far.
 
-        What was piped before is run first, as a batch of its own.
+        Records that were piped before are run first, as a batch of their own.
         """
         self.flush()
         if isinstance(to, timedelta):
@@ -263,7 +263,8 @@ class TopologyTestDriver:
     def advance_wall_clock(self, by: timedelta) -> None:
         """Move the driver's clock on: timers of the clock fire, records piped from now on have its time.
 
-        What was piped before is run first. Raises KitError where operators run in Spark, by its clock.
+        Records that were piped before are run first. Raises KitError where operators run in Spark, by its
+        clock.
         """
         if self._tested.in_spark:
             raise KitError("operators in Spark have Spark's clock: leave operators_in_spark out")
@@ -278,7 +279,7 @@ class TopologyTestDriver:
         self.advance_event_time(END_OF_TIME)
 
     def table(self, name: str) -> dict[Any, Any]:
-        """What a materialized table holds now. Raises KitError for one that is not materialized."""
+        """The rows of a materialized table now. Raises KitError for one that is not materialized."""
         sink = self._tested.plan.materialized.get(name)
         if sink is None:
             known = ", ".join(sorted(self._tested.plan.materialized)) or "none"

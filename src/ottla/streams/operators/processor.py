@@ -13,9 +13,9 @@
         def punctuate(self, key: Any, at_ms: int, context: ProcessorContext) -> None:
             context.store("last").delete()
 
-Everything belongs to one key: stores hold what that key has stored, a punctuator is called for the key that
-scheduled it. The instance goes to Spark's workers by pickle and must hold configuration only: what it
-remembers in its own attributes is lost, in ways that differ from run to run.
+Everything belongs to one key: a store holds the values of that key, a punctuator is called for the key that
+scheduled it. The instance goes to Spark's workers by pickle and must hold configuration only: values in its
+own attributes are lost, in ways that differ from run to run.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ProcessorRecord:
 
 @dataclass(frozen=True, slots=True)
 class KeyStore:
-    """What the current key has stored under one name: a value, or values by sub-key in their order."""
+    """A store's values of the current key: one, or several by sub-key in their order."""
 
     _store: Store
     _key: Value
@@ -82,7 +82,7 @@ class KeyStore:
 
 @dataclass(slots=True)
 class ProcessorContext:
-    """What a processor can ask for and do while it is called for one key."""
+    """The host, as a processor sees it while it is called for one key."""
 
     key: Any
     timestamp_ms: int
@@ -138,7 +138,7 @@ class ProcessorContext:
 
 
 class Processor(ABC):
-    """Base of a user's processor. Class attributes declare what it uses.
+    """Base of a user's processor. Class attributes declare its stores and timers.
 
     stores: their names. ttl_ms: by store, for how long a value is seen after it was put, in processing time
     (it is removed when its key is punctuated or writes it). event_time, processing_time: which punctuators

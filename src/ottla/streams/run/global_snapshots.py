@@ -31,7 +31,7 @@ log = logging.getLogger("ottla.streams")
 class GlobalSnapshot:
     """One table's rows in Spark's cache.
 
-    rows: `native.global_table_rows` of the topic: the very frame that is in the join's plan. ends: the
+    rows: `global_table_rows` of the topic: the very frame that is in the join's plan. ends: the
     topic's end offsets now; raises ClusterError. rest: how many times as long as a reading took it is left
     alone after it, however the topic changes.
     """
@@ -55,7 +55,7 @@ class GlobalSnapshot:
         self.rows.persist()
         rows = self.rows.count()
         ended = time.monotonic()
-        # What was written while it was read may be in it or not: the next look at the ends tells.
+        # A row written while the topic was read may be missing: the next look at the ends tells.
         self._seen = ends
         self._not_before = ended + self.rest * (ended - started)
         log.debug("global table %s read: %d rows", self.name, rows)
@@ -83,7 +83,7 @@ class GlobalSnapshots:
         self._repeated = Repeated("global tables", check_ms / 1000, self._refresh_all, failed)
 
     def start(self) -> None:
-        """Read all tables, then keep them fresh. Raises ClusterError, and what reading raises."""
+        """Read all tables, then keep them fresh. Raises ClusterError, and Spark's errors of reading."""
         for each in self._snapshots:
             each.refresh()
         self._repeated.start()

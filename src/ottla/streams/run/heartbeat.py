@@ -16,11 +16,11 @@ executor can read them, and the broker deletes them after an hour. A batch that 
 without: heartbeats act on the batches behind their own, whose watermark is in the checkpoint by then. A query
 without a checkpoint begins at the topic's end: heartbeats of an earlier life don't make old records late.
 
-**How far.** What a heartbeat says is never more than `horizon_ms` past the youngest record: by then all that
-this record could hold open is closed, and there is nothing left to say. A pause of days costs 100 batches.
+**How far.** A heartbeat's time is never more than `horizon_ms` past the youngest record: by then every window
+that this record could hold open is closed, and no heartbeat is needed. A pause of days costs 100 batches.
 Where one of several sources pauses, event time goes on to that of the others, without the clock.
 
-**What it costs.** Records that were held up for longer than the pause and the grace are late when they come.
+**The price.** Records that were held up for longer than the pause and the grace are late when they come.
 That is why heartbeats are asked for, and `idle_ms` should be more than the longest hold-up that is normal.
 
 `HeartbeatClock` decides, without threads or Spark; `Heartbeat` is the thread that asks and sends.
@@ -75,7 +75,8 @@ def heartbeats(
     """A query's heartbeats as a stream of one column `timestamp`; the topic exists. Raises SourceError.
 
     The event time is in the value, as decimal milliseconds: a record's timestamp would let the broker delete
-    heartbeats of old event times at once and refuse those of the future. What is no number is passed over.
+    heartbeats of old event times at once and refuse those of the future. A value that is no number is passed
+    over.
     """
     from pyspark.sql import functions as F
 
@@ -89,7 +90,8 @@ def heartbeats(
 
 
 class HeartbeatClock:
-    """When a query needs a heartbeat, and what it says. Times are in milliseconds, `now_ms` of any one clock.
+    """When a query needs a heartbeat, and for which time. Times are in milliseconds, `now_ms` of any one
+    clock.
 
     idle_ms: the pause after which event time goes on. waits: how the query waits for event time.
     is_heartbeat: tells the heartbeats' source by its description in the query's progress.

@@ -1,9 +1,9 @@
-"""Delete from internal topics what nobody will read again.
+"""Delete from internal topics the records that no query will read again.
 
-Of a topic goes what all queries that read it have finished, by the offsets of their groups, which never run
-ahead of their checkpoints (progress.py): a batch that comes again after a crash finds its records. Of
-a windowed table's changelog, only windows behind its retention go (window_history.py), and of these as well
-only what its readers have finished.
+A topic loses the records that all queries that read it have finished, by the offsets of their groups, which
+never run ahead of their checkpoints (progress.py): a batch that comes again after a crash finds its records.
+A windowed table's changelog loses only windows behind its retention (window_history.py), and of these as well
+only those that its readers have finished.
 
 A cluster that does not answer is asked again the next time: nothing is wrong when a topic is purged late.
 """
@@ -28,7 +28,7 @@ log = logging.getLogger("ottla.streams")
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """What a windowed changelog keeps. watermark_ms: of the query that has the windows. file: the history."""
+    """The windows of a changelog. watermark_ms: of the query that has the windows. file: the history."""
 
     retention_ms: int
     watermark_ms: Callable[[], int | None]
@@ -48,7 +48,7 @@ def deletable(start: Positions, read: Sequence[Positions], expired: Positions | 
     """The offsets before which records can go, of the partitions of which some can.
 
     start: where the partitions begin now; read: how far each reader is, a partition without an offset not
-    having been read; expired: where what must be kept for its own sake begins, None where nothing must.
+    having been read; expired: where the windows begin that must be kept, None where there are none.
     """
     found = {}
     for partition, first in start.items():
@@ -61,7 +61,7 @@ def deletable(start: Positions, read: Sequence[Positions], expired: Positions | 
 
 
 def purge(cluster: KafkaCluster, topic: Purged) -> dict[int, int]:
-    """Delete what can go of a topic; what was deleted, as offsets. Raises ClusterError."""
+    """Delete the records of a topic that can go; the offsets before which they were. Raises ClusterError."""
     expired = None
     if topic.windows is not None:
         expired = _expired(cluster, topic.topic, topic.windows)

@@ -1,4 +1,4 @@
-"""A thread that does something again and again beside an application's queries."""
+"""A thread that repeats its work beside an application's queries."""
 
 from __future__ import annotations
 

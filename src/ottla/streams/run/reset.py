@@ -1,15 +1,15 @@
-"""Forget what an application has done, so that its next start begins anew.
+"""Forget the progress of an application, so that its next start begins anew.
 
 Removed are its checkpoints and state, its internal topics, and its groups: those that show progress and those
 in which the exactly-once sink remembers its batches. Its input, its output and its dead letters stay.
 
 The order, and what a kill leaves behind at each line. Until the last step a start is refused, because a group
-says that the query has worked and its checkpoint is gone; and the same command does the rest, whatever is
-left: names of queries are also found among what has been put aside.
+says that the query has worked and its checkpoint is gone; and the same command does the rest: names of
+queries are also found in the directories that have been put aside.
 
 1. where the next start begins is written (`begin.json`)
 2. checkpoints and all that goes with them are renamed into `.reset-…`
-3. the sinks' ledgers: topics, and groups that are known by what is in both
+3. the sinks' ledgers: topics, and groups that both of them name
 4. internal topics are deleted, and their deletion is waited for
 5. the groups that show progress
 6. `.reset-…` is deleted
@@ -53,7 +53,7 @@ class ResetError(UserError):
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What there is of an application.
+    """The traces of an application.
 
     queries: by the names that checkpoints and groups have. groups: progress groups that are there.
     directories: under the application's own, of this and of unfinished resets.
@@ -90,7 +90,7 @@ def plan_reset(
     *,
     begin_ms: int | None = None,
 ) -> ResetPlan:
-    """Look what there is to remove. Without a topology, queries are those that `state` knows.
+    """Look for the traces of an application. Without a topology, queries are those that `state` knows.
 
     Raises ResetError, ClusterError.
     """
@@ -120,7 +120,7 @@ def plan_reset(
 
 
 def reset(planned: ResetPlan) -> list[str]:
-    """Remove it; returns what was removed, a line each. Raises ResetError, ClusterError: repeat it then."""
+    """Remove them; returns a line for each. Raises ResetError, ClusterError: repeat it then."""
     removed: list[str] = []
     access, remains = planned.cluster, planned.remains
     cluster = KafkaCluster(access.bootstrap, access.properties)
@@ -160,7 +160,7 @@ def beginning_after_reset(directory: Path) -> int | None:
 
 
 def forget_beginning(directory: Path) -> None:
-    """All queries have their checkpoints now: what the reset said is done."""
+    """All queries have their checkpoints now: the beginning that a reset has set is used up."""
     (directory / _BEGIN_FILE).unlink(missing_ok=True)
 
 
@@ -206,7 +206,7 @@ def _put_aside(directory: Path) -> list[str]:
 
 @contextlib.contextmanager
 def _alone(directory: Path) -> Iterator[None]:
-    """Hold what a running application holds. Raises ResetError when one runs."""
+    """Hold the locks that a running application holds. Raises ResetError when one runs."""
     directory.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as held:
         for path in sorted((directory / "views").glob("*.lock")):

@@ -81,7 +81,7 @@ class Follower:
                     self._look_at_end(consumer)
                     looked_at = time.monotonic()
                 self._take(consumer.consume(BATCH_RECORDS, CONSUME_SECONDS), consumer)
-        except Exception as error:  # whatever it is, the view must not look alive
+        except Exception as error:  # of any kind: the view must not look alive
             log.error("the view %s has ended", self._table.name, exc_info=error)
             self._progress.fail(str(error) or type(error).__name__)
         finally:

@@ -12,8 +12,8 @@
 KEY, and the ends of a range, are the text itself for text, base64 for bytes, JSON for anything else; quoted
 as URLs want it, a slash too (%2F). Times are milliseconds since 1970 or ISO 8601.
 
-What is answered has been committed: a table is read from its topic with read_committed. How far it is behind
-stands in each answer's headers: `Ottla-Lag` (offsets) and `Ottla-Age-Ms` (since it was last known to be at
+Every answer has been committed: a table is read from its topic with read_committed. Each answer's headers say
+how far it is behind: `Ottla-Lag` (offsets) and `Ottla-Age-Ms` (since it was last known to be at
 the topic's end). While a table is read for the first time, and when its view has failed, it answers 503.
 
 The server runs in a thread of its own and reads SQLite in READERS more; it is bound to this machine unless

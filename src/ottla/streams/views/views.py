@@ -3,16 +3,17 @@
 A view reads committed records only, in a thread of its own, and needs nothing but the topic: any process can
 have one, beside the application or far from it. Theory of operation:
 
-- *restoring* until it has once reached the end that the topic had when it was asked; nobody is answered till
-  then, because a half-read table is no table. Then *running*, and behind by what `status` says.
+- *restoring* until it has once reached the end that the topic had when it was asked; no question is answered
+  till then, because a half-read table is no table. Then *running*, and behind by the lag that `status` tells.
 - Rows and positions are written together (view_store.py). A start goes on from there.
 - A topic forgets deletions `delete.retention.ms` after it was compacted. A view that has been away from the
   end for half of that, or whose offsets are no longer in the topic, starts again from nothing, as does one
   whose topic was made anew.
-- A broker that is away is waited for; the view answers meanwhile and says how old it is. What can't heal (the
-  topic is gone, bytes that are no record of the table) ends the view: *failed*, and it answers with that.
+- A broker that is away is waited for; the view answers meanwhile and says how old it is. An error that
+  can't heal (the topic is gone, bytes that are no record of the table) ends the view: *failed*, and it
+  answers with that.
 
-Memory is bounded: what librdkafka has fetched, one batch of changes, SQLite's cache.
+Memory is bounded: librdkafka's queues, one batch of changes, SQLite's cache.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ class View:
         """Wait until it can be asked, or has failed; whether it can be asked."""
         return self._progress.wait_until_running(timeout_seconds)
 
-    # What it can be asked; callers look at `status` first.
+    # The questions; callers look at `status` first.
 
     def get(self, key: Stored) -> Row | None:
         """A key's row, of a table without windows."""
