@@ -1,4 +1,4 @@
-"""The test kit itself: what goes in and out, batches, clocks, dead letters, errors, nothing left behind."""
+"""The test kit itself: values in and out, batches, clocks, dead letters, errors, nothing left behind."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Invoice:
 
 @pytest.fixture(scope="module")
 def echo(spark: SparkSession) -> Iterator[TopologyTestDriver]:
-    """A driver that several tests share: it sends on what it gets, and rejects what is not an invoice."""
+    """A driver that several tests share: it sends its records on, and rejects those that are no invoices."""
     app = Streams("echo")
     app.stream("texts", key=str, value=str).to("texts-out", key=str, value=str)
     app.stream("invoices", key=int, value=Invoice).to("invoices-out", key=int, value=Invoice)
@@ -77,7 +77,7 @@ def test_dataclasses_go_in_and_come_out(echo: TopologyTestDriver) -> None:
     assert as_struct["lines"][0]["item"] == "lamp"
 
 
-def test_what_cannot_be_read_is_a_dead_letter(echo: TopologyTestDriver) -> None:
+def test_a_record_that_cannot_be_read_is_a_dead_letter(echo: TopologyTestDriver) -> None:
     echo.dead_letters()
     echo.input("invoices", key=int).pipe(b"{not json", 8)
 
@@ -141,7 +141,7 @@ def test_topics_and_tables_that_are_not_there_are_told(echo: TopologyTestDriver)
         assert str(raised.value).startswith(problem)
 
 
-def test_what_is_piped_before_a_flush_is_one_batch(spark: SparkSession) -> None:
+def test_records_piped_before_a_flush_are_one_batch(spark: SparkSession) -> None:
     app = Streams("batches")
     app.stream("words", key=str, value=str).group_by_key().count().to("counts", key=str, value=int)
 

@@ -188,7 +188,7 @@ def test_windows_close_in_a_pause_and_after_a_restart(
     assert sum(kafka.end_positions(beats.name).values()) < 20
 
 
-def test_a_heartbeat_thread_ends_with_its_query_and_tells_what_fails(kafka: KafkaCluster) -> None:
+def test_a_heartbeat_thread_ends_with_its_query_and_tells_its_error(kafka: KafkaCluster) -> None:
     class Query:
         isActive = True
         lastProgress = None
@@ -224,7 +224,7 @@ def test_a_heartbeat_thread_ends_with_its_query_and_tells_what_fails(kafka: Kafk
         ),
     ],
 )
-def test_who_meets_whom(
+def test_records_close_in_time_meet_and_the_others_come_alone(
     spark: SparkSession, tmp_path: Path, kind: JoinKind, expected: set[tuple[object, ...]]
 ) -> None:
     end = Fact(None, None, 100_000, heartbeat=True)

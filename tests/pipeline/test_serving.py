@@ -54,7 +54,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaBroker]:
 
 
 class Table:
-    """A compacted topic, and what is needed to serve it."""
+    """A compacted topic, and the settings to serve it."""
 
     def __init__(
         self, broker: OttlaBroker, directory: Path, name: str, key: DataType, value: DataType
@@ -142,7 +142,7 @@ def test_a_row_is_the_last_committed_value_of_its_key(make_table: MakeTable) -> 
         assert (table["key"], table["value"], table["windowed"]) == ("string", "bigint", False)
 
 
-def test_what_is_written_while_it_is_served_is_seen(make_table: MakeTable) -> None:
+def test_records_written_while_a_table_is_served_are_seen(make_table: MakeTable) -> None:
     counts = make_table(TEXT, COUNT)
     with served(counts) as (server, http):
         path = f"/tables/{counts.settings.name}"

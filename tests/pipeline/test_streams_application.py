@@ -1,4 +1,4 @@
-"""Applications of the DSL on a broker: what they write, restarts, poison records, starts that are refused."""
+"""Applications of the DSL on a broker: their output, restarts, poison records, starts that are refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.spark
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A broker's topics and what applications of one test are started with."""
+    """A broker's topics, and the session and settings of one test's applications."""
 
     name: str
     kafka: KafkaCluster
@@ -63,7 +63,7 @@ class Running:
             return sum(query.dead_letters for query in running.queries)
 
     def read(self, topic: str) -> list[tuple[bytes | None, bytes | None]]:
-        """What a read_committed consumer finds."""
+        """The records that a read_committed consumer finds."""
         return [(message.key(), message.value()) for message in self.kafka.read(topic)]
 
     def table(self, topic: str) -> dict[bytes | None, bytes | None]:
@@ -184,7 +184,7 @@ def test_joins_and_regrouped_tables_run_over_internal_topics(running: Running) -
     assert set(enriched_rows) <= {b"ann", b"bob"}
 
 
-def test_internal_topics_lose_what_was_read_and_windows_behind_their_retention(
+def test_internal_topics_lose_records_that_were_read_and_windows_behind_their_retention(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Records of 1970, which a broker that compares them with its clock would delete before they are read."""
@@ -222,7 +222,7 @@ def test_internal_topics_lose_what_was_read_and_windows_behind_their_retention(
 
     assert [message.timestamp()[1] for message in kafka.read(changelog)] == [soon_ms]
     assert running.table(minutes) == {b"a": number(1), b"b": number(1), b"c": number(1)}
-    # What went was read: the join goes on from what it keeps.
+    # The deleted records were read: the join goes on from its state.
     assert running.table(joined) == {b"ann": b"redRR", b"bob": b"blueB"}
 
 

@@ -103,7 +103,7 @@ Found = TypeVar("Found")
 
 
 def eventually(look: Callable[[], Found | None]) -> Found:
-    """What `look` finds, in time."""
+    """The result of `look`, in time."""
     deadline = time.monotonic() + BOUND_SECONDS
     while not (found := look()):
         assert time.monotonic() < deadline

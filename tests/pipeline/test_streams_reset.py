@@ -34,7 +34,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaBroker]:
 
 
 class Left:
-    """What a run of the application `shop` leaves, and what another application has beside it."""
+    """The traces of a run of the application `shop`, and those of another application beside it."""
 
     def __init__(self, broker: OttlaBroker, state: Path) -> None:
         self.bootstrap, self.state = broker.bootstrap, state

@@ -1,4 +1,4 @@
-"""Operators one by one: examples of what each gives."""
+"""Operators one by one: examples of their outputs."""
 
 from __future__ import annotations
 
