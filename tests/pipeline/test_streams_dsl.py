@@ -502,14 +502,12 @@ def test_streams_meet_in_time(
 ) -> None:
     orders = app.stream("orders", key=str, value=str)
     payments = app.stream("payments", key=str, value=str)
-    nothing = F.lit("nothing") if False else None
 
     def told(order: Any, payment: Any) -> Any:
         return F.concat(
             F.coalesce(payment, F.lit("nothing")), F.lit(" of "), F.coalesce(order, F.lit("nothing"))
         )
 
-    del nothing
     getattr(orders, method)(payments, told, within=within(MINUTE)).to("paid", key=str, value=str)
 
     with TopologyTestDriver(app, spark) as driver:

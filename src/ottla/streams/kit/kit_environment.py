@@ -360,6 +360,7 @@ class MemoryCluster:
     ) -> None:
         if not hasattr(spark, "_jsparkSession"):
             raise KitError("the test kit needs a local Spark: over Spark Connect it has no memory streams")
+        self.spark = spark
         self.topics = MemoryTopics()
         self.types: Mapping[str, Types] = {}
         self._directory = Path(tempfile.mkdtemp(prefix="ottla-kit-", dir=_quick_directory()))

@@ -96,8 +96,6 @@ class InputTopic:
         self._driver._put(
             _Piped(
                 self._topic,
-                self._key,
-                self._value,
                 self._key.checked(key, f"the key for {self._topic}"),
                 self._value.checked(value, f"the value for {self._topic}"),
                 self._driver._timestamp_ms(timestamp),
@@ -202,13 +200,12 @@ class TopologyTestDriver:
     ) -> None:
         self.now = now if now.tzinfo is not None else now.replace(tzinfo=UTC)
         self._tested = DrivenTopology(topology, plan(topology), operators_in_spark)
-        self._spark = spark if spark is not None else local_session()
         self._piped: list[_Piped] = []
         self._dead_letters_read = 0
         self._failed: KitError | None = None
         self._cluster = MemoryCluster(
             self._tested.plan,
-            self._spark,
+            spark if spark is not None else local_session(),
             DEAD_LETTERS if dead_letters else None,
             in_process=not operators_in_spark,
         )
@@ -327,9 +324,10 @@ class TopologyTestDriver:
 
     def _run(self, heartbeat_us: int | None, *, always: bool = False) -> None:
         piped, self._piped = self._piped, []
+        spark = self._cluster.spark
         try:
-            keys = _encoded(self._spark, [(each.key_codec, each.key) for each in piped], piped, True)
-            values = _encoded(self._spark, [(each.value_codec, each.value) for each in piped], piped, False)
+            keys = _encoded(spark, [each.key for each in piped], piped, True)
+            values = _encoded(spark, [each.value for each in piped], piped, False)
             for each, key, value in zip(piped, keys, values, strict=True):
                 self._cluster.topics.append(
                     each.topic, key, value, each.timestamp_ms * 1000, each.headers, each.partition
@@ -342,8 +340,9 @@ class TopologyTestDriver:
     def _decode(self, records: Sequence[RawRecord], key: _Codec, value: _Codec) -> list[OutputRecord]:
         if not records:
             return []
-        keys = key.decode(self._spark, [record.key for record in records], records[0].topic, True)
-        values = value.decode(self._spark, [record.value for record in records], records[0].topic, False)
+        spark = self._cluster.spark
+        keys = key.decode(spark, [record.key for record in records], records[0].topic, True)
+        values = value.decode(spark, [record.value for record in records], records[0].topic, False)
         return [
             OutputRecord(
                 hashable(each_key),
@@ -406,13 +405,19 @@ class _Piped:
     """A record that waits for the next run."""
 
     topic: str
-    key_codec: _Codec
-    value_codec: _Codec
-    key: Any
-    value: Any
+    key: _Checked
+    value: _Checked
     timestamp_ms: int
     headers: tuple[tuple[str, bytes | None], ...]
     partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """A value as pyarrow takes it for its codec's format."""
+
+    codec: _Codec
+    value: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,10 +428,10 @@ class _Codec:
     wanted: type | None
     """The Python type that was asked for, where it was one."""
 
-    def checked(self, value: Any, what: str) -> Any:
-        """The value as pyarrow takes it. Raises KitError."""
+    def checked(self, value: Any, name: str) -> _Checked:
+        """A value that fits the format. name: of the value, for the error. Raises KitError."""
         try:
-            return to_arrow_value(value, self.format.data_type(), what)
+            return _Checked(self, to_arrow_value(value, self.format.data_type(), name))
         except ValueOfWrongType as error:
             raise KitError(str(error)) from None
 
@@ -473,25 +478,25 @@ def _frame_of(spark: SparkSession, values: Sequence[Any], data_type: Any) -> Any
 
 
 def _encoded(
-    spark: SparkSession, given: Sequence[tuple[_Codec, Any]], piped: Sequence[_Piped], is_key: bool
+    spark: SparkSession, given: Sequence[_Checked], piped: Sequence[_Piped], is_key: bool
 ) -> list[Any]:
     """Bytes for values, those of one topic and format together."""
     groups: dict[tuple[int, str], list[int]] = {}
-    for number, (codec, _) in enumerate(given):
-        groups.setdefault((id(codec), piped[number].topic), []).append(number)
+    for number, each in enumerate(given):
+        groups.setdefault((id(each.codec), piped[number].topic), []).append(number)
     found: list[Any] = [None] * len(given)
     for (_, topic), numbers in groups.items():
-        values = [given[number][1] for number in numbers]
+        values = [given[number].value for number in numbers]
         if all(value is None for value in values):
             continue
-        codec = given[numbers[0]][0]
+        codec = given[numbers[0]].codec
         try:
             encoded = codec.encode(spark, values, topic, is_key)
         except Exception as error:
             part = "key" if is_key else "value"
             raise KitError(f"a {part} for {topic} can't be written: {_first_line(error)}") from error
-        for number, each in zip(numbers, encoded, strict=True):
-            found[number] = each
+        for number, data in zip(numbers, encoded, strict=True):
+            found[number] = data
     return found
 
 
