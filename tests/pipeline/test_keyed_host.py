@@ -1,4 +1,4 @@
-"""Operators in Python on Spark: exact values, timers, restarts, and what is said when something fails."""
+"""Operators in Python on Spark: exact values, timers, restarts, and the errors of functions that fail."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _numbers = itertools.count()
 
 @dataclass
 class Bench:
-    """A query that runs over batches of a test, one file each, and what came out of it."""
+    """A query that runs over batches of a test, one file each, and its output."""
 
     spark: SparkSession
     directory: Path
@@ -231,7 +231,7 @@ def test_a_processing_time_punctuator_comes_without_input(bench: Bench) -> None:
     )
     bench.add(("a", 7, 1000))
     with bench.running(frame) as query:
-        # Spark runs batch after batch in this mode: what is due comes with one of the next.
+        # Spark runs batch after batch in this mode: a due timer fires in one of the next.
         wait_until(query, lambda: bool(bench.given))
     assert [(row.key, row.value) for row in bench.take()] == [("a", 7)]
 

@@ -1,4 +1,4 @@
-"""The test kit itself: what goes in and out, batches, clocks, dead letters, errors, nothing left behind."""
+"""The test kit itself: values in and out, batches, clocks, dead letters, errors, nothing left behind."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
 
+from ottla.pipeline import formats
 from ottla.pipeline.formats import json
 from ottla.streams import PythonRecord, Streams, python, tumbling
 from ottla.streams.kit import kit_environment
 from ottla.streams.kit.kit_environment import KitError
+from ottla.streams.kit.plain_codec import plainly_decoded, plainly_encoded
 from ottla.streams.kit.testing import DEAD_LETTERS, START, TopologyTestDriver
 from ottla.streams.operators.processor import Processor, ProcessorContext, ProcessorRecord
 
@@ -48,7 +51,7 @@ class Invoice:
 
 @pytest.fixture(scope="module")
 def echo(spark: SparkSession) -> Iterator[TopologyTestDriver]:
-    """A driver that several tests share: it sends on what it gets, and rejects what is not an invoice."""
+    """A driver that several tests share: it sends its records on, and rejects those that are no invoices."""
     app = Streams("echo")
     app.stream("texts", key=str, value=str).to("texts-out", key=str, value=str)
     app.stream("invoices", key=int, value=Invoice).to("invoices-out", key=int, value=Invoice)
@@ -74,7 +77,7 @@ def test_dataclasses_go_in_and_come_out(echo: TopologyTestDriver) -> None:
     assert as_struct["lines"][0]["item"] == "lamp"
 
 
-def test_what_cannot_be_read_is_a_dead_letter(echo: TopologyTestDriver) -> None:
+def test_a_record_that_cannot_be_read_is_a_dead_letter(echo: TopologyTestDriver) -> None:
     echo.dead_letters()
     echo.input("invoices", key=int).pipe(b"{not json", 8)
 
@@ -138,7 +141,7 @@ def test_topics_and_tables_that_are_not_there_are_told(echo: TopologyTestDriver)
         assert str(raised.value).startswith(problem)
 
 
-def test_what_is_piped_before_a_flush_is_one_batch(spark: SparkSession) -> None:
+def test_records_piped_before_a_flush_are_one_batch(spark: SparkSession) -> None:
     app = Streams("batches")
     app.stream("words", key=str, value=str).group_by_key().count().to("counts", key=str, value=int)
 
@@ -307,3 +310,44 @@ def test_nothing_is_left_behind(spark: SparkSession, tmp_path: Path, monkeypatch
     assert spark.conf.get("spark.sql.shuffle.partitions") == partitions
     assert dict(spark.sparkContext.getConf().getAll()) == settings
     assert "PYTHONPATH" not in spark.sparkContext.environment
+
+
+@pytest.mark.parametrize(
+    ("given", "values"),
+    [
+        (formats.TEXT, ["", "a", "späť", "\U0001f600", "\x00", None]),
+        (formats.INT16, [0, -1, 2**15 - 1, -(2**15), None]),
+        (formats.INT32, [0, -1, 2**31 - 1, -(2**31), None]),
+        (formats.INT64, [0, -1, 2**63 - 1, -(2**63), None]),
+        (formats.FLOAT64, [0.0, -0.0, 1.5, -1e308, 5e-324, float("inf"), None]),
+        (formats.BOOLEAN, [True, False, None]),
+        (formats.BYTES, [b"", b"\x00\xff", None]),
+    ],
+    ids=lambda given: given.describe() if hasattr(given, "describe") else "",
+)
+def test_values_that_the_kit_encodes_itself_have_the_bytes_that_spark_gives_them(
+    spark: SparkSession, given: Any, values: list[Any]
+) -> None:
+    frame = spark.createDataFrame(
+        [(each,) for each in values], StructType([StructField("v", given.data_type())])
+    )
+    by_spark = [row[0] for row in frame.select(given.encode(F.col("v"), "t", False)).collect()]
+    by_spark = [None if each is None else bytes(each) for each in by_spark]
+
+    assert plainly_encoded(given, values) == by_spark
+    assert plainly_decoded(given, by_spark) == values
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (formats.TEXT, b"\xff"),
+        (formats.INT64, b"\x00" * 7),
+        (formats.FLOAT64, b""),
+        (formats.BOOLEAN, b"\x02"),
+        (formats.UUID, b"no uuid"),
+        (json(Line), b"{}"),
+    ],
+)
+def test_bytes_that_are_not_plainly_of_a_format_are_left_to_spark(given: Any, found: bytes) -> None:
+    assert plainly_decoded(given, [found]) is None

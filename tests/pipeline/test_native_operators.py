@@ -21,7 +21,7 @@ from ottla.pipeline.query.source import KafkaSource, read_batch, read_stream
 from ottla.streams.compile import native_aggregate, native_join
 from ottla.streams.operators.join_kind import JoinKind
 from ottla.streams.operators.windows import JoinWindows, SlidingWindows, TumblingWindows, Windows
-from ottla.streams.plan.node import TopologyError
+from ottla.streams.plan.node import EventTime, TopologyError
 from ottla.streams.plan.nodes.aggregate import Emit, NativeAggregate
 from ottla.streams.plan.nodes.join import GlobalJoin, StreamJoin
 from ottla.streams.plan.records import Record
@@ -165,15 +165,8 @@ def test_windows_close_in_a_pause_and_after_a_restart(
 
     @contextlib.contextmanager
     def with_heartbeats(query: StreamingQuery) -> Iterator[None]:
-        beat = Heartbeat(
-            query,
-            kafka,
-            beats.name,
-            idle_ms=200,
-            delay_ms=0,
-            horizon_ms=600,
-            failed=failures.append,
-        )
+        waits = EventTime(0, 600)
+        beat = Heartbeat.of(query, kafka, beats.name, idle_ms=200, waits=waits, failed=failures.append)
         beat.start()
         try:
             yield
@@ -195,7 +188,7 @@ def test_windows_close_in_a_pause_and_after_a_restart(
     assert sum(kafka.end_positions(beats.name).values()) < 20
 
 
-def test_a_heartbeat_thread_ends_with_its_query_and_tells_what_fails(kafka: KafkaCluster) -> None:
+def test_a_heartbeat_thread_ends_with_its_query_and_tells_its_error(kafka: KafkaCluster) -> None:
     class Query:
         isActive = True
         lastProgress = None
@@ -211,7 +204,8 @@ def test_a_heartbeat_thread_ends_with_its_query_and_tells_what_fails(kafka: Kafk
         failures.append(error)
         told.set()
 
-    beat = Heartbeat(Query(), kafka, "none", idle_ms=1, delay_ms=0, horizon_ms=None, failed=failed)  # type: ignore[arg-type]
+    waits = EventTime(0, None)
+    beat = Heartbeat.of(Query(), kafka, "none", idle_ms=1, waits=waits, failed=failed)  # type: ignore[arg-type]
     beat.start()
 
     assert told.wait(TIMEOUT_SECONDS)
@@ -230,7 +224,7 @@ def test_a_heartbeat_thread_ends_with_its_query_and_tells_what_fails(kafka: Kafk
         ),
     ],
 )
-def test_who_meets_whom(
+def test_records_close_in_time_meet_and_the_others_come_alone(
     spark: SparkSession, tmp_path: Path, kind: JoinKind, expected: set[tuple[object, ...]]
 ) -> None:
     end = Fact(None, None, 100_000, heartbeat=True)

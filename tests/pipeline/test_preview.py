@@ -1,4 +1,4 @@
-"""Previews: what a stream, a table, an application makes of data of one's own, or of a cluster's records."""
+"""Previews of a stream, a table, an application over given data, or over a cluster's records."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ NOON = datetime(2025, 6, 1, 12, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Click:
-    """Where somebody, the key, has clicked."""
+    """A click; the key is the visitor."""
 
     page: str
 
 
-def test_a_stream_over_data_of_ones_own(spark: SparkSession) -> None:
+def test_a_stream_is_previewed_over_given_data(spark: SparkSession) -> None:
     assert SparkSession.getActiveSession() is not None, "what is used where no session is given"
     app = Streams("words")
     lines = app.stream("lines", value=str)
@@ -97,7 +97,7 @@ def test_a_sample_of_a_clusters_topic(spark: SparkSession, cluster: Cluster, uni
     assert kafka.groups(prefix="clicks") == []
 
 
-def test_what_a_preview_cannot_do_is_told(spark: SparkSession, cluster: Cluster, unique_name: str) -> None:
+def test_a_preview_that_cannot_be_is_refused(spark: SparkSession, cluster: Cluster, unique_name: str) -> None:
     app = Streams("nothing")
     lines = app.stream(unique_name, value=str)
 

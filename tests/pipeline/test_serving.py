@@ -8,6 +8,7 @@ import sqlite3
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -25,9 +26,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from ottla.client.access import ClusterAccess
 from ottla.client.cluster import KafkaCluster, Topic
+from ottla.streams.views.followed_topic import ViewError
 from ottla.streams.views.serving import AGE_HEADER, LAG_HEADER, QueryServer
-from ottla.streams.views.views import View, ViewError, ViewSettings, ViewState
+from ottla.streams.views.view_status import ViewState
+from ottla.streams.views.views import RowTypes, View, ViewSettings
 from support.servers.ottla_broker import OttlaBroker
 
 BOUND_SECONDS = 30.0
@@ -50,14 +54,15 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaBroker]:
 
 
 class Table:
-    """A compacted topic, and what is needed to serve it."""
+    """A compacted topic, and the settings to serve it."""
 
     def __init__(
         self, broker: OttlaBroker, directory: Path, name: str, key: DataType, value: DataType
     ) -> None:
         self.cluster = KafkaCluster(broker.bootstrap)
         self.topic = f"shop-{name}-changelog"
-        self.settings = ViewSettings(name, self.topic, broker.bootstrap, directory / "views", key, value)
+        access = ClusterAccess(broker.bootstrap)
+        self.settings = ViewSettings(name, self.topic, access, directory / "views", RowTypes(key, value))
         self.create()
 
     def create(self) -> None:
@@ -137,7 +142,7 @@ def test_a_row_is_the_last_committed_value_of_its_key(make_table: MakeTable) -> 
         assert (table["key"], table["value"], table["windowed"]) == ("string", "bigint", False)
 
 
-def test_what_is_written_while_it_is_served_is_seen(make_table: MakeTable) -> None:
+def test_records_written_while_a_table_is_served_are_seen(make_table: MakeTable) -> None:
     counts = make_table(TEXT, COUNT)
     with served(counts) as (server, http):
         path = f"/tables/{counts.settings.name}"
@@ -227,10 +232,8 @@ def test_windows_of_a_key_are_asked_by_their_start(make_table: MakeTable) -> Non
 
 
 def test_windows_behind_the_retention_are_dropped(make_table: MakeTable) -> None:
-    from dataclasses import replace
-
     counts = make_table(WINDOWED, COUNT)
-    counts.settings = replace(counts.settings, retention_ms=90_000)
+    counts.settings = replace(counts.settings, rows=replace(counts.settings.rows, retention_ms=90_000))
     counts.write((windowed_key("alice", 0), int64(1)), timestamp_ms=30_000)
     counts.write((windowed_key("alice", 120), int64(2)), timestamp_ms=151_000)
     with served(counts) as (_, http):
@@ -260,14 +263,7 @@ def test_a_restart_goes_on_where_the_file_ends(make_table: MakeTable) -> None:
 @pytest.mark.parametrize("harm", ["broken", "other types", "away for too long", "a new topic"])
 def test_a_file_that_does_not_fit_is_read_anew(make_table: MakeTable, harm: str) -> None:
     counts = make_table(TEXT, COUNT)
-    counts.settings = ViewSettings(
-        harm.replace(" ", "-"),
-        counts.topic,
-        counts.settings.bootstrap,
-        counts.settings.directory,
-        TEXT,
-        COUNT,
-    )
+    counts.settings = replace(counts.settings, name=harm.replace(" ", "-"))
     counts.write((b"alice", int64(1)), (b"gone", int64(1)))
     with served(counts):
         pass
@@ -300,8 +296,6 @@ def test_a_file_that_does_not_fit_is_read_anew(make_table: MakeTable, harm: str)
 
 
 def test_two_processes_serve_the_same_table(make_table: MakeTable, tmp_path: Path) -> None:
-    from dataclasses import replace
-
     counts = make_table(TEXT, COUNT)
     counts.write((b"alice", int64(4)))
     with served(counts) as (_, one):
@@ -393,7 +387,8 @@ def asked(
 
 
 def test_a_table_of_a_topic_that_is_not_there_does_not_start(broker: OttlaBroker, tmp_path: Path) -> None:
-    settings = ViewSettings("t", "no-such-topic", broker.bootstrap, tmp_path, TEXT, COUNT)
+    access = ClusterAccess(broker.bootstrap)
+    settings = ViewSettings("t", "no-such-topic", access, tmp_path, RowTypes(TEXT, COUNT))
     with pytest.raises(ViewError, match="no topic no-such-topic"), QueryServer([settings], port=0):
         pass
 

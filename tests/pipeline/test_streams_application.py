@@ -1,7 +1,8 @@
-"""Applications of the DSL on a broker: what they write, restarts, poison records, starts that are refused."""
+"""Applications of the DSL on a broker: their output, restarts, poison records, starts that are refused."""
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import time
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from ottla.client.cluster import KafkaCluster, Topic
 from ottla.pipeline.spark.session import SparkPipelineSession
 from ottla.streams import PythonRecord, Streams, StreamsError, StreamsSettings, python, tumbling
 from ottla.streams.run import internal_topics
+from support.pipeline.generated_code import without_generated_code
 from support.servers.cluster import Cluster
 
 pytestmark = pytest.mark.spark
@@ -24,7 +26,7 @@ pytestmark = pytest.mark.spark
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A broker's topics and what applications of one test are started with."""
+    """A broker's topics, and the session and settings of one test's applications."""
 
     name: str
     kafka: KafkaCluster
@@ -45,18 +47,23 @@ class Running:
             producer.produce(topic, value, key, timestamp=at_ms)
         assert producer.flush(30) == 0
 
-    def catch_up(self, app: Streams, **changes: object) -> int:
-        """Run the application until all that is there now is done; how many dead letters it has counted."""
+    def catch_up(self, app: Streams, *, compiled: bool = False, **changes: object) -> int:
+        """Run the application until all that is there now is done; how many dead letters it has counted.
+
+        compiled: with the code that Spark generates for a query, as on a user's machine; for a few records
+        it costs more than it saves.
+        """
         from ottla.streams.run.application import start
 
         given = {"partitions": 2, "until_caught_up": True, **changes}
         settings = StreamsSettings(self.bootstrap, self.state, **given)  # type: ignore[arg-type]
-        with start(app.topology(), settings, session=self.session) as running:
+        code = contextlib.nullcontext() if compiled else without_generated_code(self.session.spark)
+        with code, start(app.topology(), settings, session=self.session) as running:
             assert running.await_end(0)
             return sum(query.dead_letters for query in running.queries)
 
     def read(self, topic: str) -> list[tuple[bytes | None, bytes | None]]:
-        """What a read_committed consumer finds."""
+        """The records that a read_committed consumer finds."""
         return [(message.key(), message.value()) for message in self.kafka.read(topic)]
 
     def table(self, topic: str) -> dict[bytes | None, bytes | None]:
@@ -87,10 +94,10 @@ def test_a_word_count_goes_on_where_it_stopped(running: Running) -> None:
     running.produce(lines, (None, b"a b a"), (None, b"c"))
     app = word_count(running, lines, counts)
 
-    running.catch_up(app)
+    running.catch_up(app, compiled=True)
     first = running.table(counts)
     running.produce(lines, (None, b"a c"))
-    running.catch_up(word_count(running, lines, counts))
+    running.catch_up(word_count(running, lines, counts), compiled=True)
 
     assert first == {b"a": number(2), b"b": number(1), b"c": number(1)}
     assert running.table(counts) == {b"a": number(3), b"b": number(1), b"c": number(2)}
@@ -177,7 +184,7 @@ def test_joins_and_regrouped_tables_run_over_internal_topics(running: Running) -
     assert set(enriched_rows) <= {b"ann", b"bob"}
 
 
-def test_internal_topics_lose_what_was_read_and_windows_behind_their_retention(
+def test_internal_topics_lose_records_that_were_read_and_windows_behind_their_retention(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Records of 1970, which a broker that compares them with its clock would delete before they are read."""
@@ -215,7 +222,7 @@ def test_internal_topics_lose_what_was_read_and_windows_behind_their_retention(
 
     assert [message.timestamp()[1] for message in kafka.read(changelog)] == [soon_ms]
     assert running.table(minutes) == {b"a": number(1), b"b": number(1), b"c": number(1)}
-    # What went was read: the join goes on from what it keeps.
+    # The deleted records were read: the join goes on from its state.
     assert running.table(joined) == {b"ann": b"redRR", b"bob": b"blueB"}
 
 
@@ -290,9 +297,9 @@ def test_one_way_out_and_back_from_one_topic(running: Running) -> None:
     even = branches["even"].map_values(lambda r: F.concat(r.value, F.lit(" even")))
     even.merge(branches["odd"]).to(sink, key=str, value=str)
 
-    running.catch_up(app)
+    running.catch_up(app, compiled=True)
     running.produce(source, (b"50", b"50"))
-    running.catch_up(app)
+    running.catch_up(app, compiled=True)
 
     expected = {str(n).encode(): f"{n}{' even' if n % 2 == 0 else ''}".encode() for n in range(51)}
     assert running.table(sink) == expected

@@ -20,6 +20,15 @@ from ottla.client.cluster import KafkaCluster, Topic
 from support.servers.ottla_broker import OttlaBroker
 
 BOUND_SECONDS = 120.0
+# A JVM of seconds: code that is compiled quickly rather than well, and none that Spark generates.
+QUICK = (
+    "--spark",
+    "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "--spark",
+    "spark.sql.codegen.wholeStage=false",
+    "--spark",
+    "spark.sql.codegen.factoryMode=NO_CODEGEN",
+)
 APP = """
 from helper_module import shout
 from pyspark.sql import functions as F
@@ -94,7 +103,7 @@ Found = TypeVar("Found")
 
 
 def eventually(look: Callable[[], Found | None]) -> Found:
-    """What `look` finds, in time."""
+    """The result of `look`, in time."""
     deadline = time.monotonic() + BOUND_SECONDS
     while not (found := look()):
         assert time.monotonic() < deadline
@@ -115,7 +124,7 @@ def test_run_serve_stop_reset_and_run_again(broker: OttlaBroker, app_file: Path,
 
     # given: a running application that has counted
     run = Command(
-        tmp_path, "run", str(app_file), *place, "--queries-port", "0", "--partitions", "2", "--plain"
+        tmp_path, "run", str(app_file), *place, *QUICK, "--queries-port", "0", "--partitions", "2", "--plain"
     )
     try:
         url = run.line(r"tables answer at (http://\S+)/tables")[1]
@@ -154,7 +163,7 @@ def test_run_serve_stop_reset_and_run_again(broker: OttlaBroker, app_file: Path,
     producer.produce("lines", value="the new fox")
     producer.flush(BOUND_SECONDS)
     again = Command(
-        tmp_path, "run", str(app_file), *place, "--until-caught-up", "--partitions", "2", "--plain"
+        tmp_path, "run", str(app_file), *place, *QUICK, "--until-caught-up", "--partitions", "2", "--plain"
     )
     assert again.end() == 0, again.output
     assert "counting has caught up" in again.output

@@ -1,4 +1,4 @@
-"""Every method of the DSL through the test kit, formats and Spark included: given records, what comes out."""
+"""Every method of the DSL through the test kit, formats and Spark included: the output for given records."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def naive(seconds: float) -> datetime:
 
 @dataclass(frozen=True)
 class Order:
-    """What somebody, the record's key, has ordered."""
+    """An order; the record's key is the customer."""
 
     item: str
     price: float
@@ -60,7 +60,7 @@ class Order:
 
 @dataclass(frozen=True)
 class User:
-    """Who a user is; the key is the user's id."""
+    """A user; the key is the user's id."""
 
     name: str
     team: str
@@ -415,7 +415,7 @@ def test_sliding_windows(app: Streams, spark: SparkSession) -> None:
 # Tables
 
 
-def test_a_table_forgets_what_is_deleted_or_no_longer_fits(app: Streams, spark: SparkSession) -> None:
+def test_a_table_forgets_rows_that_are_deleted_or_no_longer_fit(app: Streams, spark: SparkSession) -> None:
     users = app.table("users", key=str, value=User)
     users.filter(lambda r: r.value.team == "red").map_values(lambda r: r.value["name"]).to(
         "reds", key=str, value=str
@@ -502,14 +502,12 @@ def test_streams_meet_in_time(
 ) -> None:
     orders = app.stream("orders", key=str, value=str)
     payments = app.stream("payments", key=str, value=str)
-    nothing = F.lit("nothing") if False else None
 
     def told(order: Any, payment: Any) -> Any:
         return F.concat(
             F.coalesce(payment, F.lit("nothing")), F.lit(" of "), F.coalesce(order, F.lit("nothing"))
         )
 
-    del nothing
     getattr(orders, method)(payments, told, within=within(MINUTE)).to("paid", key=str, value=str)
 
     with TopologyTestDriver(app, spark) as driver:
@@ -714,7 +712,7 @@ def test_a_topology_that_can_not_be_says_which_node_and_why(
     assert problem.lower() in line.lower()
 
 
-def test_what_can_not_be_built_is_said_at_once(app: Streams) -> None:
+def test_a_node_that_can_not_be_built_is_refused_at_once(app: Streams) -> None:
     clicks = app.stream("clicks", key=str, value=str, name="clicks")
 
     def problems() -> Iterator[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.client.access import ClusterAccess
 from ottla.client.cluster import KafkaCluster, Topic
 from ottla.client.errors import ClusterError
 from ottla.pipeline.file_lock import FileLock
@@ -33,7 +34,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaBroker]:
 
 
 class Left:
-    """What a run of the application `shop` leaves, and what another application has beside it."""
+    """The traces of a run of the application `shop`, and those of another application beside it."""
 
     def __init__(self, broker: OttlaBroker, state: Path) -> None:
         self.bootstrap, self.state = broker.bootstrap, state
@@ -61,7 +62,7 @@ class Left:
 
     def plan(self, *, by_name: bool = False, begin_ms: int | None = None) -> ResetPlan:
         topology = None if by_name else self.topology
-        return plan_reset("shop", topology, self.bootstrap, self.state, begin_ms=begin_ms)
+        return plan_reset("shop", topology, ClusterAccess(self.bootstrap), self.state, begin_ms=begin_ms)
 
     def assert_gone(self) -> None:
         there = set(self.cluster.topic_names())
@@ -85,8 +86,8 @@ def left(broker: OttlaBroker, tmp_path: Path) -> Left:
 @pytest.mark.parametrize("by_name", [False, True])
 def test_all_that_is_the_applications_is_removed_and_nothing_else(left: Left, by_name: bool) -> None:
     planned = left.plan(by_name=by_name)
-    assert planned.topics == ("shop-counts-changelog", "shop-counts-sink-ledger")
-    assert sorted(planned.groups) == ["shop-counts", "shop-out"]
+    assert planned.remains.topics == ("shop-counts-changelog", "shop-counts-sink-ledger")
+    assert sorted(planned.remains.groups) == ["shop-counts", "shop-out"]
     removed = reset(planned)
     assert "topic shop-counts-changelog" in removed
     assert removed.count("topic shop-counts-sink-ledger") == 1
@@ -166,7 +167,7 @@ def test_a_table_that_is_served_is_not_pulled_away(left: Left) -> None:
 
 def test_without_the_code_and_without_the_state_nothing_is_guessed(left: Left, tmp_path: Path) -> None:
     with pytest.raises(ResetError, match="knows no queries of shop"):
-        plan_reset("shop", None, left.bootstrap, tmp_path / "elsewhere")
+        plan_reset("shop", None, ClusterAccess(left.bootstrap), tmp_path / "elsewhere")
 
 
 def test_where_the_next_start_begins(left: Left) -> None:
@@ -187,4 +188,4 @@ def test_a_cluster_that_does_not_answer_is_told(tmp_path: Path, monkeypatch: pyt
     app.stream("orders").to("totals")
     monkeypatch.setattr("ottla.client.answers.REQUEST_TIMEOUT_SECONDS", 0.2)
     with pytest.raises(ClusterError):
-        plan_reset("shop", app.topology(), "127.0.0.1:1", tmp_path)
+        plan_reset("shop", app.topology(), ClusterAccess("127.0.0.1:1"), tmp_path)

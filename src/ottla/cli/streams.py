@@ -277,6 +277,7 @@ def _draw(topology: Topology, path: Path) -> None:
 def _reset(options: argparse.Namespace) -> int:
     if (options.app is None) == (options.application is None):
         raise UsageError("reset needs APP or --application, one of both")
+    from ottla.client.access import ClusterAccess
     from ottla.streams.run.app_file import load_app
     from ottla.streams.run.reset import plan_reset, reset
     from ottla.streams.run.settings import StreamsSettings
@@ -288,10 +289,9 @@ def _reset(options: argparse.Namespace) -> int:
         planned = plan_reset(
             application,
             None if app is None else app.topology(),
-            options.bootstrap or default.cluster.bootstrap,
+            ClusterAccess(options.bootstrap or default.cluster.bootstrap, _pairs("--set", options.set)),
             options.state or default.state,
             begin_ms=_beginning(options),
-            client_options=_pairs("--set", options.set),
         )
         print(_told(planned))
         if options.dry_run:
@@ -317,11 +317,12 @@ def _beginning(options: argparse.Namespace) -> int | None:
 
 
 def _told(planned: ResetPlan) -> str:
-    lines = [f"reset of {planned.application} on {planned.bootstrap} removes"]
-    lines += [f"  directory {path}" for path in planned.directories]
-    lines += [f"  topic {topic}" for topic in planned.topics]
-    lines += [f"  group {group}" for group in planned.groups]
-    lines += [f"  what the exactly-once sinks remember of {len(planned.queries)} possible queries"]
+    lines = [f"reset of {planned.application} on {planned.cluster.bootstrap} removes"]
+    remains = planned.remains
+    lines += [f"  directory {path}" for path in remains.directories]
+    lines += [f"  topic {topic}" for topic in remains.topics]
+    lines += [f"  group {group}" for group in remains.groups]
+    lines += [f"  what the exactly-once sinks remember of {len(remains.queries)} possible queries"]
     match planned.begin_ms:
         case None:
             lines.append("the next start begins where the sources say")

@@ -43,7 +43,7 @@ FAR = 1_000_000
 
 
 def slow(number: int) -> Any:
-    """No shrinking: every try would be seconds. What failed is printed whole, and comes again by its seed."""
+    """No shrinking: every try would be seconds. A failure is printed whole, and comes again by its seed."""
     return settings(
         max_examples=examples(number),
         deadline=None,
@@ -110,7 +110,7 @@ def test_aggregates(
         "hopping": models.windowed(batches, hopping, final=True),
         "session": models.sessions(batches, session),
     }
-    # What tells nothing is not worth a run: there are late records, and windows that close.
+    # A run is worth its time only with late records, and windows that close.
     assume(all(sum(model.dropped) and sum(map(len, model.rows)) >= 5 for model in expected.values()))
     nodes = {
         "all": an_aggregate(None, Emit.CHANGES),
@@ -152,7 +152,7 @@ def test_aggregates(
 def test_stream_joins(spark: SparkSession, lefts: Batches, rights: Batches, windows: JoinWindows) -> None:
     from pyspark.sql import functions as F
 
-    # At the end both sides' event time is far ahead, so that nobody waits any more.
+    # At the end both sides' event time is far ahead, so that no record waits any more.
     end = [[Fact(None, None, FAR, heartbeat=True)]]
     lefts, rights = [*lefts, *end], [*rights, *end]
     expected = {kind: models.stream_join(lefts, rights, windows, kind) for kind in JoinKind}

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from ottla.streams.host import keyed_state
-from ottla.streams.host.keyed_processor import BucketContext, KeyedProcessor
+from ottla.streams.host.keyed_processor import BucketContext, KeyedProcessor, OperatorCodec
 from ottla.streams.host.keyed_state import BucketState, all_records
 from ottla.streams.operators.operator import Event, KeyedOperator, Output
 
@@ -45,20 +45,20 @@ class OperatorRun:
     def batch(
         self, events: Iterable[Event], watermark_ms: int = -1, processing_time_ms: int = 0
     ) -> list[Output]:
-        """What the operator gives for these events, which are in their order."""
+        """The operator's outputs for these events, which are in their order."""
         groups: dict[str, tuple[int, list[list[Any]]]] = {}
         for event in events:
             text = orjson.dumps({"k": event.key}).decode()
             _, records = groups.setdefault(text, (key_hash(text), []))
             record = orjson.dumps({"v": event.value, "h": None}).decode()
             records.append([event.input, event.timestamp_ms, record, 0])
-        processor = KeyedProcessor("test", self.operator, None, [None] * 3, _same, _same, None)
+        processor = KeyedProcessor("test", self.operator, OperatorCodec(None, [None] * 3, _same, _same), None)
         state = BucketState(self.storage, self.cache)
         context = BucketContext(state, self.operator, watermark_ms, processing_time_ms)
         outputs = list(processor._outputs(groups, state, context))
         state.flush()
-        self.late += context.late
-        self.dropped += context.dropped
+        self.late += context.counts.late
+        self.dropped += context.counts.dropped
         return outputs
 
     @property

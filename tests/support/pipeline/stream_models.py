@@ -1,8 +1,9 @@
-"""What native operators must give, in plain Python: over batches of (key, value, time), the naive way.
+"""The outputs that native operators must give, in plain Python: over batches of (key, value, time), the naive
+way.
 
-Nothing here is clever: all records are kept, all pairs are tried. `Batches` are what Spark reads at a time;
-behind the last of them Spark runs one more without records where the watermark has moved, and so do the
-models.
+Nothing here is clever: all records are kept, all pairs are tried. `Batches` are the records that Spark reads
+at a time; behind the last of them Spark runs one more without records where the watermark has moved, and so
+do the models.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Batches = Sequence[Sequence[Fact]]
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """The watermarks of one batch: what ends at or before `late` is late, at or before `closed` is closed."""
+    """The watermarks of one batch: windows that end by `late` are late, by `closed` are closed."""
 
     late: int
     closed: int
@@ -67,7 +68,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Aggregated:
-    """What each batch sends on, and how many rows it drops as late: groups, not records."""
+    """The rows that each batch sends on, and the number of late rows that it drops: groups, not records."""
 
     rows: list[set[tuple[object, ...]]]
     dropped: list[int]
@@ -157,7 +158,7 @@ def _merged(given: list[Window], gap: int) -> list[Window]:
 
 
 def _keyed(batches: Batches) -> list[list[Fact]]:
-    """What moves event time: records without a key do not, in Kafka Streams neither."""
+    """The records that move event time: those without a key do not, in Kafka Streams neither."""
     return [[fact for fact in batch if fact.key is not None or fact.heartbeat] for batch in batches]
 
 
@@ -175,7 +176,7 @@ class Joined:
 
 
 def stream_join(lefts: Batches, rights: Batches, windows: JoinWindows, kind: JoinKind) -> Joined:
-    """Pairs, and who stays alone. What is not closed at the end is not told: end with a far heartbeat."""
+    """Pairs, and records that stay alone. Open ones are missing at the end: end with a far heartbeat."""
     keeps_left, keeps_right = kind is not JoinKind.INNER, kind is JoinKind.OUTER
     left_facts = [list(_valued(batch, null_keys=keeps_left)) for batch in lefts]
     right_facts = [list(_valued(batch, null_keys=keeps_right)) for batch in rights]
@@ -227,7 +228,7 @@ def _valued(batch: Iterable[Fact], *, null_keys: bool) -> Iterator[Fact]:
 
 
 def _slower_side(lefts: Batches, rights: Batches, delay: int) -> list[Times]:
-    """A side's own largest time stays what it was; the watermark is that of the smaller one."""
+    """A side's own largest time never falls; the watermark is that of the smaller one."""
     late = closed = 0
     largest = [0, 0]
     found = []

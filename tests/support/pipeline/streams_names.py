@@ -36,7 +36,7 @@ KEPT: Final = Path(__file__).with_name("streams_names.json")
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """What a customer has bought."""
+    """An order of a customer."""
 
     customer: str
     amount: float

@@ -129,7 +129,7 @@ def test_a_file_that_runs_itself_is_refused(tmp_path: Path, capsys: pytest.Captu
         (["reset", "a.py", "--application", "a"], 2, "reset needs APP or --application, one of both\n"),
     ],
 )
-def test_what_is_not_there_is_one_line(
+def test_an_application_that_is_not_there_is_told_in_one_line(
     capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, told: str
 ) -> None:
     assert streams(arguments) == code
@@ -225,7 +225,7 @@ def test_options_become_settings_and_the_rest_stays_as_the_environment_says(
     assert not seen[0].pace.until_caught_up
 
 
-def test_an_application_runs_until_a_signal_and_says_what_it_does(
+def test_an_application_runs_until_a_signal_and_tells_its_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from ottla.pipeline.query.realtime import Mode, ModeKind
@@ -276,7 +276,7 @@ def test_a_start_that_is_refused_is_one_line(
 
 
 def test_functions_of_the_file_travel_whole(tmp_path: Path) -> None:
-    """Spark's workers don't have the file's module: what is pickled must not only name it."""
+    """Spark's workers don't have the file's module: a pickled function must not only name it."""
     from pyspark import cloudpickle
 
     text = ONE + "\nfrom dataclasses import dataclass\n\n@dataclass\nclass Order:\n    n: int\n"

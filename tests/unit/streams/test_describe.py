@@ -21,7 +21,7 @@ from ottla.streams.show.picture import picture, picture_html
 
 @dataclass(frozen=True)
 class Order:
-    """What a customer has bought."""
+    """An order of a customer."""
 
     customer: str
     amount: float
@@ -76,7 +76,7 @@ query out: micro-batches (counts keeps state)
     )
 
 
-def test_several_queries_and_what_lies_between_them() -> None:
+def test_several_queries_and_the_topics_between_them_are_described() -> None:
     assert (
         describe(shop().topology())
         == """\
@@ -209,7 +209,7 @@ def processors(app: Streams) -> None:
         (processors, ["Alarm; Python", "keeps the stores last, for as long as it says"]),
     ],
 )
-def test_every_kind_of_node_says_what_it_does(build: object, lines: list[str]) -> None:
+def test_every_kind_of_node_describes_its_work(build: object, lines: list[str]) -> None:
     app = Streams("all")
     build(app)  # type: ignore[operator]
     text = describe(app.topology())
@@ -234,7 +234,7 @@ def test_lengths_of_time_are_told_in_the_units_of_people(milliseconds: int, text
     assert duration(milliseconds) == text
 
 
-def test_json_says_what_the_text_says() -> None:
+def test_json_has_the_content_of_the_text() -> None:
     found = json.loads(as_json(shop().topology()))
     assert [query["name"] for query in found["queries"]] == ["paid", "revenue", "large-out", "shown"]
     (revenue,) = [node for node in found["queries"][1]["nodes"] if node["name"] == "revenue"]

@@ -70,7 +70,7 @@ def test_windows_are_kept_until_they_are_closed_and_a_day_longer() -> None:
         assert retention_ms(table._node) == closed_ms + RETENTION_SLACK_MS
 
 
-def test_what_stays_a_windowed_table_is_kept_as_long() -> None:
+def test_a_table_with_the_windows_of_another_is_kept_as_long() -> None:
     app = Streams("app")
     table = windowed(app)
     kept_ms = retention_ms(table._node)
@@ -82,7 +82,7 @@ def test_what_stays_a_windowed_table_is_kept_as_long() -> None:
     assert retention_ms(table.filter(lambda row: row.value > 3).suppress()._node) == kept_ms
 
 
-def test_what_is_made_of_windows_and_is_none_is_kept_for_ever() -> None:
+def test_a_table_without_windows_made_of_one_with_windows_is_kept_for_ever() -> None:
     app = Streams("app")
     table = windowed(app)
 
@@ -107,7 +107,7 @@ def test_what_is_made_of_windows_and_is_none_is_kept_for_ever() -> None:
         ({0: 8}, [{0: 3}], None, {}),
     ],
 )
-def test_only_what_all_have_read_goes(
+def test_only_records_that_all_readers_have_read_go(
     start: dict[int, int], read: list[dict[int, int]], expired: dict[int, int] | None, goes: dict[int, int]
 ) -> None:
     assert deletable(start, read, expired) == goes

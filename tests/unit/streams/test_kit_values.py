@@ -1,4 +1,4 @@
-"""The test kit's Python values: what fits a Spark type goes in and comes out equal, what does not is told."""
+"""The test kit's Python values: those that fit a Spark type come out equal, others are refused."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_values_go_through_arrow_unchanged(ddl: str, value: Any, out: Any) -> No
         ("STRUCT<x: INT>", {"x": 1, "z": 2}, "it has no field 'z': its fields are x"),
     ],
 )
-def test_what_does_not_fit_is_told_with_its_place(ddl: str, value: Any, problem: str) -> None:
+def test_a_value_that_does_not_fit_is_told_with_its_place(ddl: str, value: Any, problem: str) -> None:
     with pytest.raises(ValueOfWrongType) as raised:
         to_arrow_value(value, spark_type(ddl), "it")
 

@@ -1,4 +1,4 @@
-"""Names, numbers, internal topics, fingerprints and descriptions stay: what lies on disk hangs on them."""
+"""Names, numbers, topics, fingerprints and descriptions stay: checkpoints and groups hang on them."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.streams.host.watermarks import Watermark, watermark_of
+from ottla.streams.plan.node import EventTime
 from ottla.streams.run.heartbeat import HeartbeatClock, heartbeat_topic
 from support.pipeline.spark_batches import time_of
 
@@ -40,7 +41,7 @@ def progress(
 
 
 def clock(horizon: int | None = 60_000, delay: int = 0) -> HeartbeatClock:
-    return HeartbeatClock(1000, delay, horizon, lambda description: description == BEATS)
+    return HeartbeatClock(1000, EventTime(delay, horizon), lambda description: description == BEATS)
 
 
 def test_a_watermark_is_told_in_words() -> None:

@@ -1,4 +1,4 @@
-"""Operators one by one: examples of what each gives."""
+"""Operators one by one: examples of their outputs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from ottla.streams.operators.aggregation import Aggregate, Count, Reduce
-from ottla.streams.operators.deduplicate import Deduplicate
 from ottla.streams.operators.foreign_key_join import Matches, Resolution, Subscriptions
 from ottla.streams.operators.operator import Context, Event, Output, TimerKind, Value
 from ottla.streams.operators.processor import (
@@ -67,15 +66,6 @@ def test_a_full_buffer_lets_further_keys_pass() -> None:
     events = [Event(0, "a", 1, 100), Event(0, "b", 1, 101), Event(0, "a", 2, 102)]
     assert rows(host.batch(events, watermark_ms=100)) == [("b", 1, 101)]
     assert rows(host.batch([], watermark_ms=110)) == [("a", 2, 102)]
-
-
-def test_duplicates_are_dropped_until_the_time_is_over() -> None:
-    host = OperatorRun(Deduplicate(within_ms=10))
-    events = [Event(0, "a", 1, 100), Event(0, "a", 2, 110), Event(0, "a", 3, 111), Event(0, "b", 4, 105)]
-    assert rows(host.batch(events)) == [("a", 1, 100), ("a", 3, 111), ("b", 4, 105)]
-    assert rows(host.batch([Event(0, "a", 5, 95)], watermark_ms=111)) == []
-    host.batch([], watermark_ms=1000)
-    assert host.remembered == {}
 
 
 def test_an_answer_that_was_overtaken_is_dropped() -> None:

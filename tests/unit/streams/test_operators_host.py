@@ -1,4 +1,4 @@
-"""What an operator's host does around it: the order of events, exact values, what state hangs on."""
+"""The host around an operator: the order of events, exact values, the identity of state."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_times_of_windows_are_milliseconds() -> None:
     assert encoder(T.TimestampType(), "start")(zoned) == 0
 
 
-def test_what_state_hangs_on_is_said() -> None:
+def test_an_operators_state_is_described_by_all_that_it_hangs_on() -> None:
     described = describe_state(StreamAggregate(Count()), T.StringType(), [T.LongType()], 4)
     assert described == {
         "operator": "StreamAggregate",

@@ -45,7 +45,7 @@ operations = st.lists(
         max_size=8,
     )
 )
-def test_what_was_committed_is_there_and_nothing_else(batches: list[Any]) -> None:
+def test_committed_changes_are_there_and_no_others(batches: list[Any]) -> None:
     """`fail`: the batch's writes never happen. `elsewhere`: the next batch is another process's."""
     stored = DictionaryStorage()
     processes = [_Cache(), _Cache()]
@@ -110,7 +110,7 @@ def test_pages_stay_small_as_keys_come() -> None:
     assert len(dict(all_records(storage))) == 2000
 
 
-def test_a_batch_writes_only_what_it_changed() -> None:
+def test_a_batch_writes_only_the_pages_that_it_changed() -> None:
     storage, cache = DictionaryStorage(), _Cache()
     state = BucketState(storage, cache)
     for number in range(500):

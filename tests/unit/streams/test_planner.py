@@ -121,7 +121,7 @@ def test_each_cut_is_one_node_however_many_read_it() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a b", "ä", "a/b"])
-def test_names_are_what_topics_may_be_named(name: str) -> None:
+def test_a_name_is_refused_that_no_topic_may_have(name: str) -> None:
     with pytest.raises(TopologyError):
         Streams(name)
     with pytest.raises(TopologyError):

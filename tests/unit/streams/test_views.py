@@ -1,4 +1,4 @@
-"""What a materialized table's keys and values are stored and answered as, and the file that holds them."""
+"""A materialized table's keys and values, as they are stored and answered, and the file that holds them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def answered(codec: TableCodec, data: bytes) -> Any:
         (PLACE, b'{"city":null,"since":null}', "{}", {"city": None, "since": None}),
     ],
 )
-def test_what_a_user_writes_is_the_key_of_the_record(
+def test_a_key_from_a_users_text_is_the_key_of_the_record(
     key_type: DataType, data: bytes, text: str, answer: Any
 ) -> None:
     codec = TableCodec(key_type, LongType())
@@ -87,7 +87,7 @@ def test_what_a_user_writes_is_the_key_of_the_record(
         (MapType(StringType(), LongType()), "[]"),
     ],
 )
-def test_what_is_no_key_is_refused(key_type: DataType, text: str) -> None:
+def test_text_that_is_no_key_is_refused(key_type: DataType, text: str) -> None:
     with pytest.raises(ValueError):
         TableCodec(key_type, LongType()).key_from_text(text)
 
@@ -132,7 +132,7 @@ CHANGES = st.lists(st.dictionaries(KEYS, st.one_of(st.none(), st.integers(0, 9))
 
 @settings(deadline=None, max_examples=15)
 @given(batches=CHANGES)
-def test_the_file_holds_what_a_dictionary_would(
+def test_the_file_holds_the_rows_that_a_dictionary_would(
     tmp_path_factory: pytest.TempPathFactory, batches: list[dict[Any, int | None]]
 ) -> None:
     path = tmp_path_factory.mktemp("store") / "t.sqlite3"

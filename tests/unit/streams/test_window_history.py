@@ -1,4 +1,4 @@
-"""What is known of a windowed changelog: nothing goes before its time; it outlives a restart."""
+"""The history of a windowed changelog: no record goes before its time; it outlives a restart."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ Each kind of node has a compiler (compilers.py); here they are put together, and
 out in front of the query's state. Frames between nodes have RECORD_COLUMNS; those that are written have the
 sink's: topic, key, value, timestamp, headers, partition.
 
-`QueryInputs` is what differs between an application on a cluster and the test kit: where records come from.
+`QueryInputs` says where records come from: it differs between an application on a cluster and the test kit.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def compile_query(
                 dead = _dead_letters_before(node, frames, poison)
             one = COMPILERS[type(node)](node, Given([_well(frame, poison) for frame in frames], inputs))
             if poison is not None:
-                # Behind state no record is poison yet; what a record came from is not known any more.
+                # Behind state no record is poison yet; the record that a row came from is not known any more.
                 one = replace(one, frame=with_no_errors(one.frame))
             made[id(node)] = one
             state = CompiledState(tuple(frames), one)

@@ -1,4 +1,4 @@
-"""The compiler of each kind of node: what is to be extended for a new one."""
+"""The compiler of each kind of node; a new kind gets its line here."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 RESULT: Final = "_result"
-"""The column of what a Python function returned, until the node has taken it."""
+"""The column of a Python function's result, until the node has taken it."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What a node's compiler is given, and what it makes."""
+"""The arguments and the result of a node's compiler."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class Made:
     """A compiled node.
 
     frame: with RECORD_COLUMNS, and of a sink to Kafka, SINK_COLUMNS. output_mode: that the query needs for
-    it. types: by internal topic, key and value type of what is written there. writer: of a sink of Spark's.
+    it. types: by internal topic, key and value type of the records written there. writer: of a sink of
+    Spark's.
     """
 
     frame: DataFrame

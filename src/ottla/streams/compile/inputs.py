@@ -1,6 +1,6 @@
-"""What a query is compiled over: frames for what its nodes read, and what is known of topics before it.
+"""The inputs that a query is compiled over: frames of its topics, and the types of internal topics.
 
-An application on a cluster and the test kit each make it in their own way; compilation only reads it.
+An application on a cluster and the test kit each make them in their own way; compilation only reads them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class KeyedHost(Protocol):
-    """What runs operators in Python; see `keyed_host.run_keyed`."""
+    """Runs operators in Python; see `keyed_host.run_keyed`."""
 
     def __call__(
         self,
@@ -43,11 +43,10 @@ class QueryInputs:
     """The inputs of one query.
 
     frames: the bytes that a node reads of its topics: key, value, topic, partition, offset, timestamp,
-    headers; for a global table the whole topic, read anew for every batch. types: by
-    internal topic, key and value type of what the queries before have written. heartbeats: a stream of one
-    column `timestamp` that moves event time on when input pauses, or None. dead_letters: the topic for
-    records that can't be read; None: they fail the query. keyed_host: what runs operators in Python; None is
-    Spark.
+    headers; for a global table the whole topic, read anew for every batch. types: by internal topic, the key
+    and value type that the queries before write. heartbeats: a stream of one column `timestamp` that moves
+    event time on when input pauses, or None. dead_letters: the topic for records that can't be read; None:
+    they fail the query. keyed_host: runs operators in Python; None: Spark does.
     """
 
     frames: Mapping[Node, DataFrame]
@@ -57,7 +56,7 @@ class QueryInputs:
     keyed_host: KeyedHost | None = None
 
     def types_of(self, topic: str) -> Types:
-        """Key and value type of what was written to an internal topic. Raises TopologyError."""
+        """Key and value type of an internal topic's records. Raises TopologyError before they are known."""
         found = self.types.get(topic)
         if found is None:
             raise TopologyError(f"{topic} is read before it is written: a cycle?")

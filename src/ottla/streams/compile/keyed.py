@@ -31,7 +31,7 @@ def keyed(node: Keyed, given: Given) -> Made:
         grace_ms=None if node.event_time is None else node.event_time.grace_ms,
         heartbeats=given.query.heartbeats,
     )
-    return Made(frame, "update")  # what transformWithState is run with
+    return Made(frame, "update")  # the output mode of transformWithState
 
 
 def output_type(wanted: OutputType, inputs: InputTypes) -> DataType:

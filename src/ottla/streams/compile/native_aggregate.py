@@ -1,14 +1,14 @@
 """Aggregates by key, or by key and window, of Spark's own functions: everything runs in the JVM.
 
-What comes out has RECORD_COLUMNS: the group's key, for windows STRUCT<key, start, end>; the aggregate as
+The frames have RECORD_COLUMNS: the group's key, for windows STRUCT<key, start, end>; the aggregate as
 value; the largest timestamp of the group's records, as in Kafka Streams; no headers and no place in a topic.
 Records without a key are left out.
 
 - Without windows: the state of a key is kept for ever, as in Kafka Streams.
 - Tumbling and hopping windows start at multiples of their advance since 1970, none before it, and their
   state is kept until they are closed; watermarks.py says when that is.
-- Sessions come out once, when closed: Spark can't take back what it sent for a session that grows. A session
-  is from its first to its last record, as in Kafka Streams; Spark's own would end a gap later. Spark
+- Sessions come out once, when closed: Spark can't take back a value that it sent for a session that grows. A
+  session is from its first to its last record, as in Kafka Streams; Spark's own would end a gap later. Spark
   judges a late record alone, by its own time: Kafka Streams would keep one that an open session reaches.
 """
 

@@ -12,8 +12,8 @@ out once none can come any more: a left one when the watermark has passed its ti
 Records without a value are left out, as in Kafka Streams; records without a key too, but on the side of a
 left or outer join that is kept they come out alone (KIP-962), when their time has passed like any other's.
 
-**Global joins.** Every record meets the table as it was when its batch began. How the table stays cheap to
-read is in `global_snapshots.py`.
+**Global joins.** Every record meets the table as it was when its batch began. `global_snapshots.py` keeps
+the table cheap to read.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def stream_join(
 def _side(
     frame: DataFrame, side: str, *, keep_null_keys: bool, delay_ms: int, heartbeats: DataFrame | None
 ) -> DataFrame:
-    """One side's records under names of its own, with event time and `<side>_meets`, what must be equal.
+    """One side's records under names of its own, with event time and `<side>_meets`, which must be equal.
 
     `_meets` holds the key in a struct, which is never null: of a plain key Spark would derive that it is not
     null, and take the heartbeats out below the watermark. A record without a key gets the name of its side,

@@ -1,9 +1,9 @@
 """Poison records: those that can't be decoded, or that a Python function raised on.
 
 Where the application has a dead-letter topic, a frame carries two more columns from its source on: `_origin`,
-the record as it was read, and `_error`, null as long as all is well. What can't be
-decoded, or what a Python function raised on, sets `_error`; every later step passes such a row by; the sink
-writes `_origin` to the dead-letter topic in place of a result. So one query, with one scan of its sources and
+the record as it was read, and `_error`, null as long as all is well. A record that can't be decoded, or that
+a Python function raised on, gets an `_error`; every later step passes such a row by; the sink writes its
+`_origin` to the dead-letter topic in place of a result. So one query, with one scan of its sources and
 one transaction, writes both. In front of a stateful node the poison records are taken out; a query of their
 own writes them. Without a dead-letter topic the first poison record fails the query.
 
@@ -32,7 +32,7 @@ SINK_COLUMNS = ("topic", "key", "value", "timestamp", "headers", "partition")
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """Where a query's poison records go, and those of which nodes are its to report."""
+    """A query's dead-letter topic, and the nodes whose poison records it reports."""
 
     topic: str
     nodes: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What a planned query tells before it runs: its mode, and whether it can meet poison."""
+"""Facts of a planned query before it runs: its mode, and whether it can meet poison records."""
 
 from __future__ import annotations
 

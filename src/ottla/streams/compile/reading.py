@@ -42,10 +42,7 @@ def boundary(node: Boundary, given: Given) -> Made:
 
 
 def global_table(node: GlobalTable, given: Given) -> Made:
-    """The rows of a whole topic; one that can't be read fails the query.
-
-    It is not for the records' dead letters.
-    """
+    """The rows of a whole topic. One that can't be read fails the query: it is no record of the query's."""
     from pyspark.sql import functions as F
 
     key, value = node.formats.key.bind(node.topic, True), node.formats.value.bind(node.topic, False)
@@ -109,7 +106,8 @@ def _read_once(column: str, format: Format) -> Column:
     """A column of bytes as a format reads it.
 
     Spark copies a filter's columns below the projection that makes them, and would parse a record once for
-    the filter and once for the rest: twice the time for JSON. It leaves be what it can't repeat.
+    the filter and once for the rest: twice the time for JSON. It leaves an expression alone that it can't
+    repeat.
     """
     from pyspark.sql import functions as F
 
@@ -119,7 +117,7 @@ def _read_once(column: str, format: Format) -> Column:
 
 
 def or_fail(name: str, part: str, decoded: Column, topic: Column | str) -> Column:
-    """The value of what was decoded; where there is an error instead, evaluating it fails the query."""
+    """The decoded value; where decoding gave an error, evaluating the column fails the query."""
     from pyspark.sql import functions as F
 
     place = [F.lit(topic) if isinstance(topic, str) else topic, F.lit("-"), F.col("partition")]

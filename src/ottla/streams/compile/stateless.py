@@ -1,4 +1,4 @@
-"""What needs no state: filters, maps, merges, as columns of one frame. Poison records are passed by."""
+"""Nodes without state: filters, maps, merges, as columns of one frame. Poison records are passed by."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def to_spark(node: ToSpark, given: Given) -> Made:
 
 
 def _encoded(frame: DataFrame, node: str, topic: str, formats: Formats) -> dict[str, Column]:
-    """The columns that say what is in a record. topic: its name, empty where each record has its own."""
+    """The columns of a record's content. topic: its name, empty where each record has its own."""
     from pyspark.sql import functions as F
 
     key, value = formats.key.bind(topic or None, True), formats.value.bind(topic or None, False)

@@ -76,11 +76,11 @@ class Streams:
     # Running
 
     def topology(self) -> Topology:
-        """What has been built so far. Raises TopologyError when nothing is written anywhere."""
+        """The topology built so far. Raises TopologyError when nothing is written anywhere."""
         return self._building.topology()
 
     def describe(self) -> str:
-        """The topology as text: its queries, what each reads, keeps and writes."""
+        """The topology as text: its queries, and the topics and the state of each."""
         from ottla.streams.show.describe import describe
 
         return describe(self.topology())
@@ -106,7 +106,7 @@ class Streams:
         bootstrap: str | None = None,
         records: int = 20,
     ) -> ApplicationPreview:
-        """What it would write for `data` by topic, or for the last records of a cluster's topics.
+        """The records that it would write for `data` by topic, or for the last records of a cluster's topics.
 
         Nothing is written. Raises KitError. More options: `preview_application` of ottla.streams.testing.
         """

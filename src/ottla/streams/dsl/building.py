@@ -1,4 +1,4 @@
-"""A topology that is being built: its names, what it writes so far, and the nodes that take some thought."""
+"""A topology that is being built: its names, its sinks so far, and the nodes that take some thought."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def _join_pair(joiner: Joiner, record: Record) -> Column:
 
 
 def check_name(part: str, name: str) -> None:
-    """Raise TopologyError for a name that no topic, group or directory may have. part: what is named."""
+    """Raise TopologyError for a name that no topic, group or directory may have. part: its owner."""
     if not name or not set(name) <= _NAME_CHARACTERS:
         raise TopologyError(f"{part} is named by letters, digits, '.', '_' and '-', not {name!r}")
 

@@ -1,4 +1,4 @@
-"""Streams and tables, and what is made of them: each method adds a node to the topology."""
+"""Streams and tables: each method adds a node to the topology."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Previewed:
-    """What can be looked at in a notebook."""
+    """A stream or a table, as a notebook shows it."""
 
     _building: Building
     _node: Node
@@ -51,7 +51,7 @@ class Previewed:
         bootstrap: str | None = None,
         records: int = 20,
     ) -> Preview:
-        """What is here after `data` by topic, or after the last records of a cluster's topics.
+        """The records here after `data` by topic, or after the last records of a cluster's topics.
 
         Nothing is written. Raises KitError. More options: `preview` of ottla.streams.testing.
         """
@@ -60,7 +60,7 @@ class Previewed:
         return preview(self, data, bootstrap=bootstrap, records=records)
 
     def _preview_topology(self) -> Topology:
-        """What leads up to here, as an application of its own; `preview` asks for it."""
+        """The nodes up to here, as an application of their own; `preview` asks for it."""
         return Topology(f"{self._building.name}-preview", (), (Materialized("previewed", self._node),))
 
 
@@ -229,7 +229,7 @@ class Stream(Previewed):
         value: Returns,
         name: str | None = None,
     ) -> Stream:
-        """Code of your own with state and timers; `key` and `value` are the types of what it forwards."""
+        """Code of your own with state and timers; `key` and `value` are the types that it forwards."""
         operator = ProcessorOperator(processor)
         return self._add(
             Keyed(
@@ -265,7 +265,7 @@ class Stream(Previewed):
         value: FormatOrType = bytes,
         name: str | None = None,
     ) -> Stream:
-        """Write to a topic and go on with what is in it."""
+        """Write to a topic and go on with the records in it."""
         self.to(topic, key=key, value=value)
         source = self._building.stream(Topics((topic,)), as_formats(key, value), name=name)
         return self._add(source)
@@ -478,8 +478,8 @@ class Table(Previewed):
     ) -> Table:
         """Hold changes back. Without a time limit: until the window closes, then its last value, once.
 
-        With one: at most one change of a key every `time_limit` of event time; `max_records` bounds what is
-        held, the oldest goes on early.
+        With one: at most one change of a key every `time_limit` of event time; `max_records` bounds the
+        changes that are held, the oldest goes on early.
         """
         node = self._node
         if time_limit is None:
@@ -518,7 +518,7 @@ class Table(Previewed):
 
 
 class GroupedTable:
-    """A table's rows by a new key. What a row was is taken out of its old group before what it is goes in."""
+    """A table's rows by a new key. A row's old value leaves its group before the new one enters one."""
 
     def __init__(
         self, building: Building, node: Node, key: Expression, value: Expression | None, name: str | None

@@ -5,10 +5,10 @@
 Keys are put into a few buckets by their hash, one for each task of the shuffle: Spark's cost of a group, and
 of each question to its state, is paid a bucket and not a key (keyed_state.py). Values go through JSON that
 Spark writes and reads itself, which is exact (keyed_values.py). The record's time loses its mark as event
-time on the way: Spark would drop what is behind the watermark, which operators decide, by windows.
+time on the way: Spark would drop records behind the watermark, which operators decide by window.
 
-The number of buckets must stay what it was for as long as the checkpoint lives: `describe_state` says it,
-with everything else that state hangs on. Records that an operator dropped are counted by an observation named
+The number of buckets must stay the same for as long as the checkpoint lives: `describe_state` tells it, with
+everything else that state hangs on. Records that an operator dropped are counted by an observation named
 `ottla_<name>`, with the fields `late` and `dropped`, in the query's progress.
 """
 
@@ -39,19 +39,19 @@ def run_keyed(
     heartbeats: DataFrame | None = None,
     buckets: int | None = None,
 ) -> DataFrame:
-    """What `operator` makes of the inputs: a frame of the same columns, of which only the first four are set.
+    """The records that `operator` sends: a frame of the same columns, of which only the first four are set.
 
     inputs: frames of key, value, timestamp, headers, topic, partition and offset, input 0 first, with equal
-    key types. key_type, value_type: what the operator's outputs must fit, or the query fails. grace_ms: the
-    delay of the watermark that the inputs get; the operator sees event time as if there were none, and counts
-    its windows' grace from there. None: no watermark. heartbeats: a frame of `timestamp` that moves the
-    watermark too. buckets: as many as the session has shuffle partitions unless given. Raises TypeError for
-    types without an exact form, ValueError for an operator with event-time timers and no watermark.
+    key types. key_type, value_type: those of the operator's outputs, which must fit, or the query fails.
+    grace_ms: the delay of the watermark that the inputs get; the operator sees event time as if there were
+    none, and counts its windows' grace from there. None: no watermark. heartbeats: a frame of `timestamp`
+    that moves the watermark too. buckets: as many as the session has shuffle partitions unless given. Raises
+    TypeError for types without an exact form, ValueError for an operator with event-time timers and no
+    watermark.
     """
     from pyspark.sql import functions as F
 
-    from ottla.streams.host.keyed_processor import KeyedProcessor
-    from ottla.streams.host.keyed_values import decoder, encoder
+    from ottla.streams.host.keyed_processor import KeyedProcessor, OperatorCodec
     from ottla.streams.host.watermarks import with_watermark
 
     if grace_ms is None and TimerKind.EVENT_TIME in operator.timers:
@@ -67,15 +67,8 @@ def run_keyed(
     events = frames[0]
     for frame in frames[1:]:
         events = events.unionByName(frame)
-    processor = KeyedProcessor(
-        name,
-        operator,
-        decoder(types[0][0]),
-        [decoder(value) for _, value in types],
-        encoder(key_type, f"{name}: the key"),
-        encoder(value_type, f"{name}: the value"),
-        grace_ms,
-    )
+    codec = OperatorCodec.of(name, types, key_type, value_type)
+    processor = KeyedProcessor(name, operator, codec, grace_ms)
     given = events.groupBy("bucket").transformWithStateInPandas(
         statefulProcessor=processor,
         outputStructType="record STRING, late BIGINT, dropped BIGINT",
@@ -89,7 +82,7 @@ def run_keyed(
 
 
 def observation_name(name: str) -> str:
-    """Under which name a query's progress has the counts of late and dropped records of operator `name`."""
+    """The name that a query's progress has for the counts of late and dropped records of operator `name`."""
     return "ottla_" + re.sub(r"\W", "_", name)
 
 

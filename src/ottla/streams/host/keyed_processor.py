@@ -1,8 +1,8 @@
 """Run an operator over one bucket's batch, in Spark's Python workers: the processor for transformWithState.
 
 A bucket's batch in order: read its directory, take the timers that are due, read the pages of all keys that
-events and timers need, fire the timers, run the events key by key, fire what they set and is due already,
-write the pages, tell Spark the earliest timer that is left.
+events and timers need, fire the timers, run the events key by key, fire the timers that they set and that
+are due already, write the pages, tell Spark the earliest timer that is left.
 
 Spark has one timer a bucket. In event time it stands at the earliest of the bucket's own; for processing
 time, which Spark looks at in every batch anyway, at the next batch for as long as any timer waits.
@@ -13,15 +13,16 @@ from __future__ import annotations
 import contextlib
 import gc
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from ottla.streams.host.keyed_state import BucketState, Timer
-from ottla.streams.host.keyed_values import Convert, dumps, loads
+from ottla.streams.host.keyed_values import Convert, decoder, dumps, encoder, loads
 from ottla.streams.operators.operator import (
     Event,
     KeyedOperator,
@@ -30,6 +31,11 @@ from ottla.streams.operators.operator import (
     TimerKind,
     Value,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+    InputTypes: TypeAlias = Sequence[tuple[DataType, DataType]]
 
 ROWS_PER_FRAME = 10_000
 _PIPELINED = 16
@@ -71,55 +77,49 @@ class BucketStore:
         return self._state.size(self._number)
 
 
-class BucketContext:
-    """What an operator may ask of its host, during one bucket's batch."""
+class _Firing(NamedTuple):
+    """Timers that fire now. kind, now_ms: of the one at hand. heap, pending: those that wait their turn."""
 
-    def __init__(
-        self, state: BucketState, operator: KeyedOperator, watermark_ms: int, processing_time_ms: int
-    ) -> None:
-        self.watermark_ms = watermark_ms
-        self.processing_time_ms = processing_time_ms
-        self.key: Value = None
-        self.late = 0
-        self.dropped = 0
+    kind: TimerKind
+    now_ms: int
+    heap: list[Timer]
+    pending: set[Timer]
+
+
+class BucketTimers:
+    """The timers of an operator during one bucket's batch."""
+
+    def __init__(self, state: BucketState, operator: KeyedOperator, times_ms: dict[TimerKind, int]) -> None:
         self._state = state
-        self._kinds = operator.timers
-        self._firing: tuple[TimerKind, int, list[Timer], set[Timer]] | None = None
+        self._text = ""
+        self._hash = 0
+        self._times_ms = {kind: times_ms[kind] for kind in operator.timers}
+        self._firing: _Firing | None = None
         self._postponed: list[tuple[TimerKind, Timer]] = []
-        self._stores = {name: BucketStore(self, state, at) for at, name in enumerate(operator.stores)}
 
-    def store(self, name: str) -> Store:
-        return self._stores[name]
-
-    def select(self, key: Value, text: str, key_hash: int) -> None:
-        """Make this the current key."""
+    def select(self, text: str, key_hash: int) -> None:
+        """Make this the current key, of the state too."""
         self._state.select(text, key_hash)
-        self.key = key
         self._text, self._hash = text, key_hash
 
-    def check(self, key: Value) -> None:
-        if key != self.key:
-            raise ValueError(
-                f"an operator at key {self.key!r} has only that key's state, not that of {key!r}"
-            )
+    def take_due(self) -> dict[TimerKind, list[Timer]]:
+        """Remove the timers whose time has come."""
+        return {kind: self._state.take_due(kind, time_ms) for kind, time_ms in self._times_ms.items()}
 
-    def time_ms(self, kind: TimerKind) -> int:
-        return self.watermark_ms if kind is TimerKind.EVENT_TIME else self.processing_time_ms
-
-    def set_timer(self, kind: TimerKind, key: Value, at_ms: int) -> None:
-        if kind not in self._kinds:
+    def set(self, kind: TimerKind, at_ms: int) -> None:
+        """Set a timer of the current key. Raises ValueError for a kind that the operator does not declare."""
+        if kind not in self._times_ms:
             raise ValueError(f"the operator sets timers of {kind.value} and does not declare that")
-        self.check(key)
-        if self._firing is not None:
-            firing, now_ms, heap, pending = self._firing
-            if firing is kind and now_ms < at_ms <= self.time_ms(kind):
-                timer = (at_ms, self._text, self._hash)
+        if self._firing is not None and self._firing.kind is kind:
+            timer = (at_ms, self._text, self._hash)
+            _, now_ms, heap, pending = self._firing
+            if now_ms < at_ms <= self._times_ms[kind]:
                 if timer not in pending:
                     pending.add(timer)
                     heapq.heappush(heap, timer)
                 return
-            if firing is kind and at_ms <= now_ms:
-                self._postponed.append((kind, (at_ms, self._text, self._hash)))
+            if at_ms <= now_ms:
+                self._postponed.append((kind, timer))
                 return
         self._state.set_timer(kind, at_ms)
 
@@ -130,29 +130,17 @@ class BucketContext:
             self._state.set_timer(kind, at_ms)
         self._postponed.clear()
 
-    def cancel_timer(self, kind: TimerKind, key: Value, at_ms: int) -> None:
-        self.check(key)
-        timer = (kind, (at_ms, self._text, self._hash))
-        if timer in self._postponed:
-            self._postponed.remove(timer)
-        if self._firing is not None and self._firing[0] is kind:
-            self._firing[3].discard((at_ms, self._text, self._hash))
+    def cancel(self, kind: TimerKind, at_ms: int) -> None:
+        """Cancel a timer of the current key."""
+        timer = (at_ms, self._text, self._hash)
+        if (kind, timer) in self._postponed:
+            self._postponed.remove((kind, timer))
+        if self._firing is not None and self._firing.kind is kind:
+            self._firing.pending.discard(timer)
         self._state.cancel_timer(kind, at_ms)
 
-    def count_late(self) -> None:
-        self.late += 1
-
-    def count_dropped(self) -> None:
-        self.dropped += 1
-
-    def fire(
-        self,
-        kind: TimerKind,
-        due: list[Timer],
-        call: Callable[[TimerKind, int], Iterable[Output]],
-        decode_key: Callable[[str], Value],
-    ) -> Iterator[Output]:
-        """Fire timers in the order of time; also those set meanwhile for later times that have come too."""
+    def fire(self, kind: TimerKind, due: list[Timer]) -> Iterator[Timer]:
+        """Timers in the order of time, to be fired; also those that they set for times that have come."""
         heap, pending = list(due), set(due)
         try:
             while heap:
@@ -160,33 +148,110 @@ class BucketContext:
                 if timer not in pending:
                     continue
                 pending.remove(timer)
-                at_ms, text, key_hash = timer
-                self._firing = (kind, at_ms, heap, pending)
-                self.select(decode_key(text), text, key_hash)
-                yield from call(kind, at_ms)
+                self._firing = _Firing(kind, timer[0], heap, pending)
+                yield timer
         finally:
             self._firing = None
+
+
+@dataclass(slots=True)
+class BatchCounts:
+    """Records of a batch that an operator dropped: because their window is closed, or without a meaning."""
+
+    late: int = 0
+    dropped: int = 0
+
+
+class BucketContext:
+    """The host as an operator sees it, during one bucket's batch."""
+
+    def __init__(
+        self, state: BucketState, operator: KeyedOperator, watermark_ms: int, processing_time_ms: int
+    ) -> None:
+        self.watermark_ms = watermark_ms
+        self.processing_time_ms = processing_time_ms
+        self.key: Value = None
+        self.counts = BatchCounts()
+        times_ms = {TimerKind.EVENT_TIME: watermark_ms, TimerKind.PROCESSING_TIME: processing_time_ms}
+        self.timers = BucketTimers(state, operator, times_ms)
+        self._stores = {name: BucketStore(self, state, at) for at, name in enumerate(operator.stores)}
+
+    def store(self, name: str) -> Store:
+        return self._stores[name]
+
+    def select(self, key: Value, text: str, key_hash: int) -> None:
+        """Make this the current key."""
+        self.timers.select(text, key_hash)
+        self.key = key
+
+    def check(self, key: Value) -> None:
+        """Raise ValueError for another key than the current one."""
+        if key != self.key:
+            raise ValueError(
+                f"an operator at key {self.key!r} has only that key's state, not that of {key!r}"
+            )
+
+    def set_timer(self, kind: TimerKind, key: Value, at_ms: int) -> None:
+        self.check(key)
+        self.timers.set(kind, at_ms)
+
+    def cancel_timer(self, kind: TimerKind, key: Value, at_ms: int) -> None:
+        self.check(key)
+        self.timers.cancel(kind, at_ms)
+
+    def count_late(self) -> None:
+        self.counts.late += 1
+
+    def count_dropped(self) -> None:
+        self.counts.dropped += 1
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCodec:
+    """An operator's events and outputs as text. decode_key, decode_values: None where JSON says it all."""
+
+    decode_key: Convert | None
+    decode_values: Sequence[Convert | None]
+    """By input."""
+    encode_key: Convert
+    encode_value: Convert
+
+    @classmethod
+    def of(cls, name: str, inputs: InputTypes, key_type: DataType, value_type: DataType) -> OperatorCodec:
+        """The codec for these types. Raises TypeError for types without an exact form."""
+        return cls(
+            decoder(inputs[0][0]),
+            [decoder(value) for _, value in inputs],
+            encoder(key_type, f"{name}: the key"),
+            encoder(value_type, f"{name}: the value"),
+        )
+
+    def key(self, text: str) -> Value:
+        """The key in an event's text."""
+        key = loads(text)["k"]
+        return key if self.decode_key is None else self.decode_key(key)
+
+    def encode(self, output: Output) -> str:
+        """A record that the operator sends on."""
+        content = {
+            "k": self.encode_key(output.key),
+            "v": self.encode_value(output.value),
+            "t": output.timestamp_ms,
+        }
+        if output.headers:
+            content["h"] = [{"key": name, "value": value} for name, value in _encoded(output.headers)]
+        return dumps(content)
 
 
 class KeyedProcessor(StatefulProcessor):
     """An operator as Spark's processor of one bucket (the grouping key)."""
 
     def __init__(
-        self,
-        name: str,
-        operator: KeyedOperator,
-        decode_key: Convert | None,
-        decode_values: Sequence[Convert | None],
-        encode_key: Convert,
-        encode_value: Convert,
-        watermark_delay_ms: int | None,
+        self, name: str, operator: KeyedOperator, codec: OperatorCodec, watermark_delay_ms: int | None
     ) -> None:
         self._name = name
         self._operator = operator
-        self._decode_key = decode_key
-        self._decode_values = list(decode_values)
-        self._encode_key = encode_key
-        self._encode_value = encode_value
+        self._codec = codec
         self._delay_ms = watermark_delay_ms
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -216,8 +281,9 @@ class KeyedProcessor(StatefulProcessor):
         state = BucketState(MapStorage(self._map))
         context = BucketContext(state, self._operator, watermark_ms, now_ms)
         records: list[str] = []
+        encode = self._codec.encode
         for output in self._outputs(groups, state, context):
-            records.append(self._encode(output))
+            records.append(encode(output))
             if len(records) == ROWS_PER_FRAME:
                 yield pd.DataFrame({"record": records, "late": 0, "dropped": 0})
                 records = []
@@ -225,26 +291,27 @@ class KeyedProcessor(StatefulProcessor):
         state.flush()
         if records:
             yield pd.DataFrame({"record": records, "late": 0, "dropped": 0})
-        if context.late or context.dropped:
-            counts = {"record": [None], "late": context.late, "dropped": context.dropped}
-            yield pd.DataFrame(counts).astype({"record": object})
+        counts = context.counts
+        if counts.late or counts.dropped:
+            told = {"record": [None], "late": counts.late, "dropped": counts.dropped}
+            yield pd.DataFrame(told).astype({"record": object})
 
     def _outputs(
         self, groups: dict[str, _KeyEvents], state: BucketState, context: BucketContext
     ) -> Iterator[Output]:
-        due = self._take_due(state, context)
+        due = context.timers.take_due()
         hashes = {key_hash for timers in due.values() for _, _, key_hash in timers}
         hashes.update(each[0] for each in groups.values())
         state.prefetch(hashes)
         yield from self._fire(due, context)
-        on_event = self._operator.on_event
+        on_event, decode_values = self._operator.on_event, self._codec.decode_values
         for text, (key_hash, events) in groups.items():
-            key = self._key(text)
+            key = self._codec.key(text)
             context.select(key, text, key_hash)
             for input_number, timestamp_ms, record, _ in events:
                 content = loads(record)
                 value, headers = content["v"], content["h"]
-                decode = self._decode_values[input_number]
+                decode = decode_values[input_number]
                 if decode is not None:
                     value = decode(value)
                 event = Event(input_number, key, value, timestamp_ms, _headers(headers) if headers else ())
@@ -254,35 +321,14 @@ class KeyedProcessor(StatefulProcessor):
                     error.add_note(f"in {self._name}, at the record with key {key!r}, time {timestamp_ms} ms")
                     raise
         if self._operator.timers:
-            yield from self._fire(self._take_due(state, context), context)
-            context.set_postponed()
-
-    def _take_due(self, state: BucketState, context: BucketContext) -> dict[TimerKind, list[Timer]]:
-        return {kind: state.take_due(kind, context.time_ms(kind)) for kind in self._operator.timers}
+            yield from self._fire(context.timers.take_due(), context)
+            context.timers.set_postponed()
 
     def _fire(self, due: dict[TimerKind, list[Timer]], context: BucketContext) -> Iterator[Output]:
         for kind in sorted(due, key=lambda each: each.value):
-            if due[kind]:
-                yield from context.fire(
-                    kind,
-                    due[kind],
-                    lambda kind, at_ms: self._operator.on_timer(kind, context.key, at_ms, context),
-                    self._key,
-                )
-
-    def _key(self, text: str) -> Value:
-        key = loads(text)["k"]
-        return key if self._decode_key is None else self._decode_key(key)
-
-    def _encode(self, output: Output) -> str:
-        content = {
-            "k": self._encode_key(output.key),
-            "v": self._encode_value(output.value),
-            "t": output.timestamp_ms,
-        }
-        if output.headers:
-            content["h"] = [{"key": name, "value": value} for name, value in _encoded(output.headers)]
-        return dumps(content)
+            for at_ms, text, key_hash in context.timers.fire(kind, due[kind]):
+                context.select(self._codec.key(text), text, key_hash)
+                yield from self._operator.on_timer(kind, context.key, at_ms, context)
 
     def _set_alarm(self, state: BucketState, expired_ms: int | None, now_ms: int) -> None:
         """Have Spark call this bucket when its next timer is due.

@@ -1,4 +1,4 @@
-"""The state of one bucket of keys, in pages: what an operator in Python remembers, in few round trips.
+"""The state of one bucket of keys, in pages: an operator's memory in Python, read in few round trips.
 
 Spark's state is asked over a socket, some 0.1 ms a call, so nothing is stored by single key. A bucket has one
 map of bytes to bytes:
@@ -15,8 +15,8 @@ of a tree of two levels, whose upper one is in the directory.
 
 A batch reads each page that it needs once and writes each that it changed once, at its end. The pages stay in
 the worker's memory for the next batch (up to CACHE_BYTES a process). Whether they are still true tells the
-stamp, random bytes that each write renews: only who wrote the state last finds its own stamp in it. After a
-failed batch, a batch that ran elsewhere, or a restart the stamps differ, and the pages are read anew.
+stamp, random bytes that each write renews: only the process that wrote the state last finds its own stamp.
+After a failed batch, a batch that ran elsewhere, or a restart the stamps differ, and the pages are read anew.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ Timer = tuple[int, str, int]
 
 
 class StateError(Exception):
-    """The state can't be read, or holds what may not be in it."""
+    """The state can't be read, or a value may not be stored."""
 
 
 class PageStorage(Protocol):
@@ -100,7 +100,7 @@ class _Leaf:
 
 @dataclass(slots=True)
 class _Directory:
-    """What `m` holds."""
+    """The content of page `m`, in the order of its fields: a plain record, as it is stored."""
 
     stamp: bytes = b""
     page_count: int = 0
@@ -376,7 +376,7 @@ class BucketState:
                     kept.append((lower, number))
                     writes[_leaf_id(number)] = _dumps(part)
             if kept and kept[0][0] != (lowest := (-(2**63), "")):
-                kept[0] = (lowest, kept[0][1])  # what comes before the first leaf belongs to it
+                kept[0] = (lowest, kept[0][1])  # a timer before the first leaf belongs to it
             self._directory.leaves[kind] = kept
         return removals
 

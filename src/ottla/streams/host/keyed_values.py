@@ -1,7 +1,7 @@
 """Take values of Spark's types to Python and back exactly: as JSON that Spark writes and reads itself.
 
 Neither pandas nor Arrow's way through pandas keeps values as they are: integers beside nulls become floats,
-arrays become numpy's, timestamps stop in 2262. JSON keeps what it has types for; the rest is brought into
+arrays become numpy's, timestamps stop in 2262. JSON keeps the types that it has; the rest is brought into
 such a form by native expressions before Spark writes it, and by the mirror of them after it has read it:
 
 | Spark | JSON | Python |
@@ -14,7 +14,7 @@ such a form by native expressions before Spark writes it, and by the mirror of t
 | timestamp, timestamp_ntz | microseconds since 1970 | datetime in UTC, naive |
 | map | array of {k, v} | dict |
 
-What an operator gives is checked against the type that it promised: Spark would read null where it does not.
+An operator's outputs are checked against the type that it promised: Spark would read null for others.
 """
 
 from __future__ import annotations

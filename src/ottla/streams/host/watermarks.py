@@ -1,10 +1,10 @@
 """Event time of a query: give a frame its watermark, and tell in words where it stands.
 
 **The one rule.** A query's watermark is the largest event time of the batches before, less a delay. It moves
-between batches, never inside one, and never back. What closes, closes by the watermark that a batch begins
-with. What is late, is late by the watermark that the batch before began with: Spark is lenient by a batch, so
-that nothing is dropped for what came along with it. When input pauses Spark runs a batch without records, to
-close what the last one has made ripe, and then there is no such leniency.
+between batches, never inside one, and never back. Windows close by the watermark that a batch begins
+with. Records are late by the watermark that the batch before began with: Spark is lenient by a batch, so
+that no record is dropped because of another one in its batch. When input pauses Spark runs a batch without
+records, to close the windows that the last one has made ripe, and then there is no such leniency.
 
 | operator | delay | a record is dropped, counted as late, when |
 |---|---|---|
@@ -14,13 +14,13 @@ close what the last one has made ripe, and then there is no such leniency.
 
 A window is closed by the same comparison; with emit=WINDOW_CLOSE it is sent on then. Event time is that of
 all partitions together; in Kafka Streams it is each partition's own. So a partition that is read far behind
-the others loses what is older than the grace. Times before 1970 are late from the start.
+the others loses records older than the grace. Times before 1970 are late from the start.
 
 **Heartbeats** move the watermark without being records. They are put under the operator that takes event
 times and taken out right above it. The optimizer must not take them out before, and it moves any filter below
 that says nothing of the event time, also one that a join derives for its key. So heartbeats are told by a
-comparison with the event time itself, which stays above, and who joins behind them must not let Spark
-derive that keys are not null (native_join.py).
+comparison with the event time itself, which stays above, and a join behind them must not let Spark derive
+that keys are not null (native_join.py).
 """
 
 from __future__ import annotations
@@ -63,9 +63,10 @@ def with_watermark(frame: DataFrame, delay_ms: int, heartbeats: DataFrame | None
 class Watermark:
     """Where a query's event time stands; all in milliseconds since 1970, None before there is any.
 
-    `watermark_ms`: what ends at or before it is closed. `event_time_ms`: the largest event time of the last
-    batch that had one. `dropped`: late rows that the last batch dropped; Spark counts an aggregate's after it
-    has put together the records of one key and window that one task read, so these may be fewer than records.
+    `watermark_ms`: windows that end at or before it are closed. `event_time_ms`: the largest event time of
+    the last batch that had one. `dropped`: late rows that the last batch dropped; Spark counts an aggregate's
+    after it has put together the records of one key and window that one task read, so these may be fewer than
+    records.
     """
 
     watermark_ms: int | None

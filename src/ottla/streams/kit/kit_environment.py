@@ -1,10 +1,10 @@
 """A topology's queries over topics in memory: records in, batches on demand, records out, no broker.
 
-Each query of the plan reads one of Spark's memory streams, whatever it has for sources: a record lies in it
-once for each source that reads its topic, with the source's number, and each source takes its own. So what
-was put in between two runs is one batch, whole. What a query writes, it writes to Spark's memory sink, and
-from there into the topics, where those queries that read them find it. Queries are kept running between
-batches: their state is where it is in real life, in Spark's state stores.
+Each query of the plan reads one of Spark's memory streams, whatever sources it has: a record lies in it once
+for each source that reads its topic, with the source's number, and each source takes its own. So the records
+that were put in between two runs are one batch, whole. A query writes to Spark's memory sink, and from there
+into the topics, where the queries that read them find the records. Queries are kept running between batches:
+their state is in Spark's state stores.
 
 Memory streams are none of PySpark's public classes; they are reached through its gateway, so this needs a
 session with a JVM of its own, not Spark Connect.
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ottla.streams.compile.inputs import Types
 
 MAX_ROUNDS = 1_000
-"""So often may what a run writes make another batch: more is a topology that feeds itself."""
+"""A run's output may make another batch so often: a topology that needs more feeds itself."""
 RAW_SCHEMA = (
     "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, "
     "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
@@ -108,7 +108,7 @@ class _Feed:
 
 
 class MemoryFeed:
-    """One query's memory stream, and the files of its global tables: what feeds the query with records."""
+    """One query's memory stream, and the files of its global tables: they feed the query with records."""
 
     def __init__(
         self, spark: SparkSession, query: PlannedQuery, topics: MemoryTopics, directory: Path
@@ -127,7 +127,7 @@ class MemoryFeed:
     def inputs(
         self, types: Mapping[str, Types], dead_letter_topic: str | None, host: InProcessHost | None
     ) -> QueryInputs:
-        """What the query is compiled over. `host`: what runs its operators here, and not in Spark."""
+        """The inputs that the query is compiled over. `host`: runs its operators here, and not in Spark."""
         frames: dict[Node, DataFrame] = {
             feed.source: self._fed(feed.number).drop(_FEED) for feed in self._feeds
         }
@@ -139,7 +139,7 @@ class MemoryFeed:
         return QueryInputs(frames, types, beats, dead_letter_topic, None if host is None else host.run_keyed)
 
     def _write_global_tables(self) -> None:
-        """Put what the global tables' topics hold now where a batch finds it."""
+        """Put the records of the global tables' topics where a batch finds them."""
         import pyarrow
 
         for topic, path in self._global_files.items():
@@ -150,25 +150,25 @@ class MemoryFeed:
             os.replace(half, path)
 
     def put_news(self) -> bool:
-        """Put what is new in the sources' topics into the stream, as one batch; whether there was any."""
+        """Put the sources' new records into the stream, as one batch; whether there were any."""
         fed = [(feed.number, record) for feed in self._feeds for record in feed.news(self._topics)]
         if fed:
             self._write_global_tables()
         return self._put([number for number, _ in fed], [record for _, record in fed])
 
     def put_heartbeat(self, timestamp_us: int) -> bool:
-        """Put a heartbeat into the stream, if the query listens to them."""
+        """Put a heartbeat into the stream, if the query reads heartbeats."""
         if self.query.stateful is None:
             return False
         return self._put([_HEARTBEAT], [RawRecord(None, None, "", 0, 0, timestamp_us, ())])
 
     def put_sent(self, records: Sequence[str]) -> bool:
-        """Put what the operator has sent on into the stream."""
+        """Put the records that the operator has sent into the stream."""
         raw = [RawRecord(None, record.encode(), "", 0, 0, 0, ()) for record in records]
         return self._put([_SENT] * len(raw), raw)
 
     def sent(self) -> DataFrame:
-        """What `put_sent` puts into the stream."""
+        """The records that `put_sent` puts into the stream."""
         return self._fed(_SENT).selectExpr("CAST(value AS STRING) AS record")
 
     def _put(self, numbers: Sequence[int], records: Sequence[RawRecord]) -> bool:
@@ -183,7 +183,7 @@ class MemoryFeed:
         return True
 
     def _fed(self, number: int) -> DataFrame:
-        """What was put into the stream under a number; names of its own, so that sources may be joined."""
+        """The records of one number; under column names of their own, so that sources may be joined."""
         from pyspark.sql import DataFrame
 
         frame = DataFrame(self._stream.toDF(), self.spark)
@@ -191,7 +191,7 @@ class MemoryFeed:
 
 
 class _Reader:
-    """What reads a global table's file, on whichever worker a batch runs."""
+    """Reads a global table's file, on whichever worker a batch runs."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -241,7 +241,7 @@ class MemoryQuery:
     def start(
         self, types: Mapping[str, Types], names: Collection[str], dead_letters: str | None, directory: Path
     ) -> Mapping[str, Types]:
-        """Compile and start it; the types of what it writes to internal topics. Raises TopologyError.
+        """Compile and start it; the types of the internal topics that it writes. Raises TopologyError.
 
         names: the nodes whose poison records it tells.
         """
@@ -265,7 +265,7 @@ class MemoryQuery:
         return frame.writeStream.format("memory").queryName(self._view).outputMode(written.output_mode)
 
     def run(self, topics: MemoryTopics, heartbeat_us: int | None, now_ms: int, *, always: bool) -> bool:
-        """Run one batch over what is new, and put what it writes into the topics; whether there was one.
+        """Run one batch over new records, and put its output into the topics; whether there was one.
 
         always: run also without anything new, because the clock has moved. Raises KitError with the
         query's own error.
@@ -291,13 +291,18 @@ class MemoryQuery:
         return True
 
     @property
+    def settings(self) -> Mapping[str, str]:
+        """Spark's settings for the query."""
+        return _QUICK_SETTINGS if self._own_host is None else {**_QUICK_SETTINGS, **_STATE_IN_MEMORY}
+
+    @property
     def _host(self) -> InProcessHost | None:
         """The host of the query's operator, if it has one that runs here."""
         host = self._own_host
         return host if host is not None and host.events is not None else None
 
     def _work(self, topics: MemoryTopics) -> list[bytes]:
-        """Have Spark work off all that was put in; append what it writes, return what the operator gets."""
+        """Have Spark work off all records; append its output to the topics, return the operator's events."""
         assert self._started is not None
         try:
             self._started.processAllAvailable()
@@ -355,6 +360,7 @@ class MemoryCluster:
     ) -> None:
         if not hasattr(spark, "_jsparkSession"):
             raise KitError("the test kit needs a local Spark: over Spark Connect it has no memory streams")
+        self.spark = spark
         self.topics = MemoryTopics()
         self.types: Mapping[str, Types] = {}
         self._directory = Path(tempfile.mkdtemp(prefix="ottla-kit-", dir=_quick_directory()))
@@ -364,16 +370,16 @@ class MemoryCluster:
                 files = self._directory / f"query-{number}"
                 files.mkdir()
                 feed = MemoryFeed(spark, planned, self.topics, files)
-                # What ends in a sink of Spark's own has no way back into this process.
+                # The output of a sink of Spark's own has no way back into this process.
                 here = in_process and _writes_kafka(planned)
                 self.queries.append(MemoryQuery(feed, InProcessHost(feed.sent) if here else None))
             reported: set[str] = set()
-            with _quick_settings(spark):
-                for query in self.queries:
-                    names = {node.name for node in query.planned.nodes} - reported
-                    reported |= names
+            for query in self.queries:
+                names = {node.name for node in query.planned.nodes} - reported
+                reported |= names
+                with _quick_settings(spark, query.settings):
                     written = query.start(self.types, names, dead_letter_topic, self._directory)
-                    self.types = {**self.types, **written}
+                self.types = {**self.types, **written}
         except BaseException:
             self.close()
             raise
@@ -413,20 +419,26 @@ _QUICK_SETTINGS = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "true",
     "spark.sql.streaming.metricsEnabled": "false",
 }
+# RocksDB pays for state that no memory holds: a fifth of an aggregate's batch. Operators in Spark need it.
+_STATE_IN_MEMORY = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+    ),
+}
 
 
 @contextlib.contextmanager
-def _quick_settings(spark: SparkSession) -> Iterator[None]:
-    """Settings for small batches while queries start: each keeps those it was started with.
+def _quick_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings for small batches while a query starts: it keeps those it was started with.
 
     Python workers find the modules that this process does: functions of a test's own module go there by name.
     """
-    before = {name: spark.conf.get(name, None) for name in _QUICK_SETTINGS}
+    before = {name: spark.conf.get(name, None) for name in settings}
     environment = spark.sparkContext.environment
     path = environment.get("PYTHONPATH")
     try:
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [*sys.path, path or ""]))
-        for name, value in _QUICK_SETTINGS.items():
+        for name, value in settings.items():
             spark.conf.set(name, value)
         yield
     finally:

@@ -2,9 +2,9 @@
 
 Spark starts a Python of its own for each query with such an operator, and asks its state over a socket:
 seconds a test. Here the very processor that Spark would run (keyed_processor.py) runs in this process over
-the very rows that Spark would give it, with its pages in a dictionary. What is not tested is Spark's own
-part: its state store and its workers. What is gained, beside the time: breakpoints and coverage in the
-functions of a topology, and a clock that stands still.
+the very rows that Spark would give it, with its pages in a dictionary. Spark's own part is not tested: its
+state store and its workers. Beside the time, a test gains breakpoints and coverage in the functions of a
+topology, and a clock that stands still.
 
     sources -> events, as text, to the sink  ==>  operator, here  ==>  records, as text, from the source -> on
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ottla.streams.operators.operator import KeyedOperator
@@ -27,19 +28,17 @@ if TYPE_CHECKING:
     from ottla.streams.host.keyed_processor import KeyedProcessor
 
 EVENTS = "__ottla_events"
-"""The topic by which events are told from what a query writes."""
+"""The topic by which events are told from the records that a query writes."""
 
 
 class InProcessHost:
     """One query's operator. `run_keyed` is the `keyed_host` of the query's inputs."""
 
     def __init__(self, records: Callable[[], DataFrame]) -> None:
-        """records: a stream of one column `record`, that what `batch` returns is put into."""
+        """records: a stream of one column `record`, into which the result of `batch` is put."""
         self._records = records
         self._processor: KeyedProcessor | None = None
-        self._delay_ms: int | None = None
-        self._event_time_ms: list[int] = []
-        self._watermark_ms = 0
+        self._event_time = _EventTime([], None)
         self._alarm = _Alarm()
         self.events: DataFrame | None = None
         """The operator's events as rows of a sink; None for a query without an operator."""
@@ -59,24 +58,15 @@ class InProcessHost:
         from pyspark import cloudpickle
 
         from ottla.streams.host import keyed_host
-        from ottla.streams.host.keyed_processor import KeyedProcessor
-        from ottla.streams.host.keyed_values import decoder, encoder
+        from ottla.streams.host.keyed_processor import KeyedProcessor, OperatorCodec
 
         types = [(frame.schema["key"].dataType, frame.schema["value"].dataType) for frame in inputs]
-        # As Spark's workers get it: what can't be pickled is found, what is shared with the test is not.
+        # As Spark's workers get it: it must be fit for pickle, and shares nothing with the test.
         copied = cloudpickle.loads(cloudpickle.dumps(operator))  # type: ignore[no-untyped-call]
-        self._processor = KeyedProcessor(
-            name,
-            copied,
-            decoder(types[0][0]),
-            [decoder(value) for _, value in types],
-            encoder(key_type, f"{name}: the key"),
-            encoder(value_type, f"{name}: the value"),
-            grace_ms,
-        )
+        codec = OperatorCodec.of(name, types, key_type, value_type)
+        self._processor = KeyedProcessor(name, copied, codec, grace_ms)
         self._processor.init(self._alarm)  # type: ignore[arg-type]
-        self._delay_ms = grace_ms
-        self._event_time_ms = [0] * len(inputs)
+        self._event_time = _EventTime([0] * len(inputs), grace_ms)
         (bucket,) = keyed_host.bucket_ids(1, 1)
         frames = [keyed_host._events(frame, number, [bucket]) for number, frame in enumerate(inputs)]
         events = frames[0]
@@ -86,26 +76,19 @@ class InProcessHost:
         return keyed_host._columns(self._records(), key_type, value_type)
 
     def batch(self, events: Iterable[bytes], heartbeat_ms: int | None, now_ms: int) -> list[str]:
-        """Run one batch; what the operator sends on. Raises what its functions raise."""
+        """Run one batch; the records that the operator sends. Raises the errors of its functions."""
         import pandas
 
         assert self._processor is not None, "the query has an operator"
         rows = [json.loads(event) for event in events]
-        times = _Times(self._watermark_ms, now_ms)
+        times = _Times(self._event_time.watermark_ms, now_ms)
         sent: list[str] = []
         if rows:
             frame = pandas.DataFrame(rows).assign(now=now_ms)
             sent += _records(self._processor.handleInputRows((0,), iter([frame]), times))
         sent += self._expired(times)
-        for number in range(len(self._event_time_ms)):
-            seen = [row["timestamp"] for row in rows if row["input"] == number]
-            seen += [heartbeat_ms] if heartbeat_ms is not None else []
-            self._event_time_ms[number] = max(self._event_time_ms[number], *seen, 0)
-        if self._delay_ms is not None:
-            moved_ms = min(self._event_time_ms) - self._delay_ms
-            if moved_ms > self._watermark_ms:
-                self._watermark_ms = moved_ms
-                sent += self._expired(_Times(moved_ms, now_ms))
+        if self._event_time.moved([(row["input"], row["timestamp"]) for row in rows], heartbeat_ms):
+            sent += self._expired(_Times(self._event_time.watermark_ms, now_ms))
         return sent
 
     def _expired(self, times: _Times) -> list[str]:
@@ -122,6 +105,27 @@ class InProcessHost:
 
         assert self._processor is not None
         return TimerKind.PROCESSING_TIME in self._processor._operator.timers
+
+
+@dataclass(slots=True)
+class _EventTime:
+    """Event time as Spark keeps it. latest_ms: by input. delay_ms: of the watermark; None: there is none."""
+
+    latest_ms: list[int]
+    delay_ms: int | None
+    watermark_ms: int = 0
+
+    def moved(self, records: Iterable[tuple[int, int]], heartbeat_ms: int | None) -> bool:
+        """Take in a batch's inputs and times, and its heartbeat; whether the watermark has moved."""
+        for number, timestamp_ms in records:
+            self.latest_ms[number] = max(self.latest_ms[number], timestamp_ms)
+        if heartbeat_ms is not None:
+            self.latest_ms = [max(each, heartbeat_ms) for each in self.latest_ms]
+        if self.delay_ms is None:
+            return False
+        before_ms = self.watermark_ms
+        self.watermark_ms = max(before_ms, min(self.latest_ms) - self.delay_ms)
+        return self.watermark_ms > before_ms
 
 
 def _as_sink_rows(events: DataFrame) -> DataFrame:

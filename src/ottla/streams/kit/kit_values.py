@@ -1,7 +1,7 @@
 """Python values into a topology under test and out of it: checked against the Spark type they stand for.
 
 In: dictionaries or dataclasses for structs, lists, dictionaries for maps, datetimes (a naive one is UTC). A
-value that does not fit is an error at once, with the path to what is wrong; nothing is left out or rounded.
+value that does not fit is an error at once, with the path to the wrong part; nothing is left out or rounded.
 Out: the same, structs as dictionaries or as the dataclass that was asked for. A key that is a struct comes
 as a named tuple, so that it can be a key of a dictionary: `("anna", start, end)` for a window. Times come
 as naive datetimes in UTC, as functions of a topology see them.
@@ -115,7 +115,7 @@ def _wrong(value: Any, data_type: DataType, path: str) -> ValueOfWrongType:
 
 
 def from_arrow_value(value: Any, data_type: DataType, wanted: Any = None) -> Any:
-    """What pyarrow made of a value of this type, as the kit gives it; `wanted` may name a dataclass."""
+    """A value of this type that pyarrow read, as the kit gives it; `wanted` may name a dataclass."""
     from pyspark.sql import types as T
 
     if value is None:

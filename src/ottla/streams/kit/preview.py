@@ -1,11 +1,11 @@
-"""Look at what a stream, a table or a whole application makes of a few records: for notebooks and trials.
+"""Show the records that a stream, a table or a whole application makes of a few: for notebooks and trials.
 
     preview(words, {"lines": ["the cat", "and the hat"]})        # data of your own, no broker
     preview(words, bootstrap="127.0.0.1:9092", records=50)       # the last 50 records of each topic
 
-It runs what leads up to the stream over the sample, as one batch, on the test kit: nothing is written to
-the cluster, no offset is committed. What stands for a topic's data is a list: values, pairs (key, value),
-triples (key, value, timestamp), in the types of the topic's formats. A stateful part sees the sample and
+It runs the nodes up to the stream over the sample, as one batch, on the test kit: nothing is written to the
+cluster, no offset is committed. A topic's data is a list: values, pairs (key, value), triples (key, value,
+timestamp), in the types of the topic's formats. A stateful part sees the sample and
 nothing else, so a count is one of the sample. At the end event time goes on, so that windows close and are
 seen.
 """
@@ -35,7 +35,7 @@ class HasPreview(Protocol):
     """A stream or a table."""
 
     def _preview_topology(self) -> Topology:
-        """What leads up to it; it is the one that is materialized."""
+        """The nodes up to it; it is the one that is materialized."""
         ...
 
 
@@ -50,7 +50,7 @@ def preview(
     client_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
 ) -> Preview:
-    """What a stream or a table holds after a sample: `data` by topic, or records of a cluster's topics.
+    """The records of a stream or a table after a sample: `data` by topic, or records of a cluster's topics.
 
     records: how many of each topic, the last ones, or the `first`. Raises KitError, TopologyError, and
     ClusterError for a cluster that does not answer.
@@ -63,7 +63,7 @@ def preview(
         _feed(driver, _sample(driver, data, bootstrap, records, first, client_options))
         if close_windows:
             driver.close_windows()
-        (sink,) = driver._plan.materialized.values()
+        (sink,) = driver._tested.plan.materialized.values()
         found = driver._internal(sink.topic)
         return Preview(shown.node.name, found, driver.dead_letters())
 
@@ -79,7 +79,7 @@ def preview_application(
     client_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
 ) -> ApplicationPreview:
-    """What an application would write to its topics for a sample; Spark's own sinks are left out."""
+    """The records that an application would write to topics for a sample; sinks of Spark's are left out."""
     whole = app.topology()
     written = [(sink, sink.facts.writes) for sink in whole.sinks]
     sinks = tuple(sink for sink, writes in written if writes is not None and writes.kafka)
@@ -89,7 +89,7 @@ def preview_application(
             driver.close_windows()
         dead = driver.dead_letters()
         outputs: dict[str, Preview] = {}
-        for writes in driver._sinks:
+        for writes in driver._tested.sinks:
             assert writes.formats is not None, "a topic of the user's has formats"
             for topic in [writes.topic] if writes.topic is not None else driver._chosen_topics():
                 found = driver.output(topic, key=writes.formats.key, value=writes.formats.value).read_all()
@@ -99,7 +99,7 @@ def preview_application(
 
 def _feed(driver: TopologyTestDriver, sample: Mapping[str, Any]) -> None:
     for topic, given in sample.items():
-        formats = driver._source_of(topic).formats
+        formats = driver._tested.source_of(topic).formats
         assert formats is not None, "a topic of the user's has formats"
         typed = driver.input(topic, key=formats.key, value=formats.value)
         for each in given:
@@ -132,12 +132,12 @@ def _sample(
 
 def _topics_of(driver: TopologyTestDriver, cluster: KafkaCluster) -> list[str]:
     topics: dict[str, None] = {}
-    for source in driver._sources:
+    for source in driver._tested.sources:
         found: Sequence[str] = source.topics.names
         if source.topics.pattern is not None:
             found = [name for name in cluster.topic_names() if source.topics.include(name)]
         topics.update(dict.fromkeys(found))
-    written = {sink.topic for sink in driver._sinks}
+    written = {sink.topic for sink in driver._tested.sinks}
     missing = [name for name in cluster.missing_topics(list(topics)) if name not in written]
     if missing:
         raise KitError(f"topic {missing[0]} does not exist on {cluster.bootstrap}")

@@ -1,4 +1,4 @@
-"""What tests and previews give back: records, dead letters, and both as tables for a notebook. Plain data."""
+"""Results of tests and previews: records, dead letters, and both as tables for a notebook. Plain data."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class DeadLetter:
 
 @dataclass(frozen=True)
 class Preview:
-    """What came out of a sample. A notebook shows it as a table; `frame` is it as a pandas DataFrame."""
+    """The output of a sample. A notebook shows it as a table; `frame` gives it as a pandas DataFrame."""
 
     title: str
     records: Sequence[OutputRecord]
@@ -121,7 +121,7 @@ class Preview:
 
 @dataclass(frozen=True)
 class ApplicationPreview:
-    """What an application writes for a sample, by topic."""
+    """The records that an application writes for a sample, by topic."""
 
     outputs: Mapping[str, Preview]
     dead_letters: Sequence[DeadLetter]

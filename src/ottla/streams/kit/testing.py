@@ -5,15 +5,15 @@
             driver.input("lines", value=str).pipe("the cat and the hat")
             assert driver.output("counts", key=str, value=int).read_map()["the"] == 2
 
-The whole application runs on Spark, formats included: what `pipe` is given goes through the format into
+The whole application runs on Spark, formats included: a value that is piped goes through its format into
 bytes, and out of bytes again. Operators in Python run in the test's own process (kit_host.py), unless
 `operators_in_spark`. Python values go in and come out, dataclasses and dictionaries for structs
 (kit_values.py).
 
-**Batches.** What is piped is put aside. Reading an output, or a table, runs it: everything that was piped
-since the last run is one batch; `flush` runs it at a place of your choice. This matters where Spark's
-batches do: an aggregate sends on each key once a batch, and a record is late by what the batches *before*
-have seen.
+**Batches.** Piped records are put aside. Reading an output, or a table, runs them: all that were piped since
+the last run are one batch; `flush` runs it at a place of your choice. This matters where Spark's
+batches do: an aggregate sends on each key once a batch, and a record is late by the event time of the
+batches *before*.
 
 **Time.** A record without a timestamp has the driver's clock, which begins at `now` and moves by
 `advance_wall_clock` alone. Event time moves by records' timestamps, or, as a pause in the input would with
@@ -46,10 +46,11 @@ from ottla.streams.kit.kit_values import (
     milliseconds,
     to_arrow_value,
 )
+from ottla.streams.kit.plain_codec import plainly_decoded, plainly_encoded
 from ottla.streams.kit.results import DeadLetter, OutputRecord
 from ottla.streams.plan.internal_formats import as_format, internal_formats
-from ottla.streams.plan.node import Reads, Topics
-from ottla.streams.plan.planner import plan
+from ottla.streams.plan.node import Reads, Topics, Writes
+from ottla.streams.plan.planner import Plan, plan
 from ottla.streams.plan.topology import Topology
 
 if TYPE_CHECKING:
@@ -95,8 +96,6 @@ class InputTopic:
         self._driver._put(
             _Piped(
                 self._topic,
-                self._key,
-                self._value,
                 self._key.checked(key, f"the key for {self._topic}"),
                 self._value.checked(value, f"the value for {self._topic}"),
                 self._driver._timestamp_ms(timestamp),
@@ -200,19 +199,13 @@ class TopologyTestDriver:
         now: datetime,
     ) -> None:
         self.now = now if now.tzinfo is not None else now.replace(tzinfo=UTC)
-        self._plan = plan(topology)
-        self._name = topology.name
-        self._spark = spark if spark is not None else local_session()
-        self._sources = [reads for node in topology.nodes() if (reads := node.facts.reads) is not None]
-        writes = [sink.facts.writes for sink in topology.sinks]
-        self._sinks = [each for each in writes if each is not None and each.kafka]
+        self._tested = DrivenTopology(topology, plan(topology), operators_in_spark)
         self._piped: list[_Piped] = []
         self._dead_letters_read = 0
         self._failed: KitError | None = None
-        self._in_spark = operators_in_spark
         self._cluster = MemoryCluster(
-            self._plan,
-            self._spark,
+            self._tested.plan,
+            spark if spark is not None else local_session(),
             DEAD_LETTERS if dead_letters else None,
             in_process=not operators_in_spark,
         )
@@ -234,19 +227,16 @@ class TopologyTestDriver:
 
     def input(self, topic: str, *, key: FormatOrType = bytes, value: FormatOrType = bytes) -> InputTopic:
         """A topic to write to. Raises KitError for one that the topology does not read."""
-        self._source_of(topic)
+        self._tested.source_of(topic)
         return InputTopic(self, topic, self._codec(topic, key, True), self._codec(topic, value, False))
 
     def output(self, topic: str, *, key: FormatOrType = bytes, value: FormatOrType = bytes) -> OutputTopic:
         """A topic to read from its beginning. Raises KitError for one that the topology does not write."""
-        fixed = [each.topic for each in self._sinks if each.topic is not None]
-        if topic not in (*fixed, DEAD_LETTERS) and len(fixed) == len(self._sinks):
-            known = ", ".join(sorted(set(fixed))) or "none"
-            raise KitError(f"{self._name} does not write the topic {topic!r}: it writes {known}")
+        self._tested.check_written(topic)
         return OutputTopic(self, topic, self._codec(topic, key, True), self._codec(topic, value, False))
 
     def flush(self) -> None:
-        """Run what was piped since the last run, as one batch of each query, and what follows from it.
+        """Run the records piped since the last run, as one batch of each query, and the batches that follow.
 
         Raises KitError with the error of a query that failed, the traceback of a function of yours included.
         """
@@ -257,7 +247,7 @@ class TopologyTestDriver:
     def advance_event_time(self, to: datetime | timedelta) -> None:
         """Move event time on without a record: to a time, or by a duration past the youngest record so far.
 
-        What was piped before is run first, as a batch of its own.
+        Records that were piped before are run first, as a batch of their own.
         """
         self.flush()
         if isinstance(to, timedelta):
@@ -270,9 +260,10 @@ class TopologyTestDriver:
     def advance_wall_clock(self, by: timedelta) -> None:
         """Move the driver's clock on: timers of the clock fire, records piped from now on have its time.
 
-        What was piped before is run first. Raises KitError where operators run in Spark, by its clock.
+        Records that were piped before are run first. Raises KitError where operators run in Spark, by its
+        clock.
         """
-        if self._in_spark:
+        if self._tested.in_spark:
             raise KitError("operators in Spark have Spark's clock: leave operators_in_spark out")
         if by < timedelta(0):
             raise KitError(f"the clock goes forward, not by {by}")
@@ -285,11 +276,11 @@ class TopologyTestDriver:
         self.advance_event_time(END_OF_TIME)
 
     def table(self, name: str) -> dict[Any, Any]:
-        """What a materialized table holds now. Raises KitError for one that is not materialized."""
-        sink = self._plan.materialized.get(name)
+        """The rows of a materialized table now. Raises KitError for one that is not materialized."""
+        sink = self._tested.plan.materialized.get(name)
         if sink is None:
-            known = ", ".join(sorted(self._plan.materialized)) or "none"
-            raise KitError(f"{self._name} has no materialized table {name!r}: it has {known}")
+            known = ", ".join(sorted(self._tested.plan.materialized)) or "none"
+            raise KitError(f"{self._tested.topology.name} has no materialized table {name!r}: it has {known}")
         return _last_values(self._internal(sink.topic))
 
     def dead_letters(self) -> list[DeadLetter]:
@@ -307,23 +298,9 @@ class TopologyTestDriver:
         key, value = internal_formats(*self._cluster.types[topic])
         return self._decode(self._written(topic), _Codec(key, None), _Codec(value, None))
 
-    def _source_of(self, topic: str) -> Reads:
-        """How a topic is read. Raises KitError when no node reads it."""
-        for source in self._sources:
-            if source.topics.include(topic):
-                return source
-        known = ", ".join(sorted({name for source in self._sources for name in _topics(source.topics)}))
-        raise KitError(f"{self._name} does not read the topic {topic!r}: it reads {known}")
-
     def _chosen_topics(self) -> list[str]:
         """The topics that were written because records chose them."""
-        fixed = {each.topic for each in self._sinks if each.topic is not None}
-        fixed |= {each.topic for each in self._plan.internal_topics} | {DEAD_LETTERS}
-        read = {record_topic for record_topic in self._cluster.topics.records if self._is_read(record_topic)}
-        return [topic for topic in self._cluster.topics.records if topic not in fixed | read]
-
-    def _is_read(self, topic: str) -> bool:
-        return any(source.topics.include(topic) for source in self._sources)
+        return [topic for topic in self._cluster.topics.records if self._tested.is_chosen(topic)]
 
     def _put_raw(self, record: RawRecord) -> None:
         """A record as it lies in a cluster's topic."""
@@ -347,9 +324,10 @@ class TopologyTestDriver:
 
     def _run(self, heartbeat_us: int | None, *, always: bool = False) -> None:
         piped, self._piped = self._piped, []
+        spark = self._cluster.spark
         try:
-            keys = _encoded(self._spark, [(each.key_codec, each.key) for each in piped], piped, True)
-            values = _encoded(self._spark, [(each.value_codec, each.value) for each in piped], piped, False)
+            keys = _encoded(spark, [each.key for each in piped], piped, True)
+            values = _encoded(spark, [each.value for each in piped], piped, False)
             for each, key, value in zip(piped, keys, values, strict=True):
                 self._cluster.topics.append(
                     each.topic, key, value, each.timestamp_ms * 1000, each.headers, each.partition
@@ -362,8 +340,9 @@ class TopologyTestDriver:
     def _decode(self, records: Sequence[RawRecord], key: _Codec, value: _Codec) -> list[OutputRecord]:
         if not records:
             return []
-        keys = key.decode(self._spark, [record.key for record in records], records[0].topic, True)
-        values = value.decode(self._spark, [record.value for record in records], records[0].topic, False)
+        spark = self._cluster.spark
+        keys = key.decode(spark, [record.key for record in records], records[0].topic, True)
+        values = value.decode(spark, [record.value for record in records], records[0].topic, False)
         return [
             OutputRecord(
                 hashable(each_key),
@@ -380,17 +359,65 @@ class TopologyTestDriver:
 
 
 @dataclass(frozen=True, slots=True)
+class DrivenTopology:
+    """A topology as the driver looks at it. in_spark: its operators run in Spark, by Spark's clock."""
+
+    topology: Topology
+    plan: Plan
+    in_spark: bool
+
+    @property
+    def sources(self) -> list[Reads]:
+        """How its nodes read topics of the user's."""
+        return [reads for node in self.topology.nodes() if (reads := node.facts.reads) is not None]
+
+    @property
+    def sinks(self) -> list[Writes]:
+        """How its nodes write topics of the user's."""
+        writes = [sink.facts.writes for sink in self.topology.sinks]
+        return [each for each in writes if each is not None and each.kafka]
+
+    def source_of(self, topic: str) -> Reads:
+        """How a topic is read. Raises KitError when no node reads it."""
+        for source in self.sources:
+            if source.topics.include(topic):
+                return source
+        known = ", ".join(sorted({name for source in self.sources for name in _topics(source.topics)}))
+        raise KitError(f"{self.topology.name} does not read the topic {topic!r}: it reads {known}")
+
+    def check_written(self, topic: str) -> None:
+        """Raise KitError for a topic that no node writes."""
+        sinks = self.sinks
+        fixed = [each.topic for each in sinks if each.topic is not None]
+        if topic not in (*fixed, DEAD_LETTERS) and len(fixed) == len(sinks):
+            known = ", ".join(sorted(set(fixed))) or "none"
+            raise KitError(f"{self.topology.name} does not write the topic {topic!r}: it writes {known}")
+
+    def is_chosen(self, topic: str) -> bool:
+        """Whether a topic that was written is neither named in the topology nor read by it."""
+        named = {each.topic for each in self.sinks} | {each.topic for each in self.plan.internal_topics}
+        read = any(source.topics.include(topic) for source in self.sources)
+        return topic not in named and topic != DEAD_LETTERS and not read
+
+
+@dataclass(frozen=True, slots=True)
 class _Piped:
     """A record that waits for the next run."""
 
     topic: str
-    key_codec: _Codec
-    value_codec: _Codec
-    key: Any
-    value: Any
+    key: _Checked
+    value: _Checked
     timestamp_ms: int
     headers: tuple[tuple[str, bytes | None], ...]
     partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """A value as pyarrow takes it for its codec's format."""
+
+    codec: _Codec
+    value: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,10 +428,10 @@ class _Codec:
     wanted: type | None
     """The Python type that was asked for, where it was one."""
 
-    def checked(self, value: Any, what: str) -> Any:
-        """The value as pyarrow takes it. Raises KitError."""
+    def checked(self, value: Any, name: str) -> _Checked:
+        """A value that fits the format. name: of the value, for the error. Raises KitError."""
         try:
-            return to_arrow_value(value, self.format.data_type(), what)
+            return _Checked(self, to_arrow_value(value, self.format.data_type(), name))
         except ValueOfWrongType as error:
             raise KitError(str(error)) from None
 
@@ -412,8 +439,8 @@ class _Codec:
         """The bytes of values that were `checked`."""
         from pyspark.sql import functions as F
 
-        if _is_bytes(self.format):
-            return list(values)
+        if (plain := plainly_encoded(self.format, values)) is not None:
+            return plain
         frame = _frame_of(spark, values, self.format.data_type())
         encoded = frame.select(self.format.encode(F.col("value"), topic, is_key).alias("value"))
         return [None if row[0] is None else bytes(row[0]) for row in encoded.collect()]
@@ -423,8 +450,8 @@ class _Codec:
         from pyspark.sql import functions as F
         from pyspark.sql.types import BinaryType
 
-        if _is_bytes(self.format):
-            return list(found)
+        if (plain := plainly_decoded(self.format, found)) is not None:
+            return [from_arrow_value(each, self.format.data_type(), self.wanted) for each in plain]
         frame = _frame_of(spark, found, BinaryType())
         decoded = frame.select(self.format.decode(F.col("value"), topic, is_key).alias("value"))
         values = []
@@ -436,12 +463,6 @@ class _Codec:
                 )
             values.append(from_arrow_value(each["value"], self.format.data_type(), self.wanted))
         return values
-
-
-def _is_bytes(given: Format) -> bool:
-    from ottla.pipeline import formats
-
-    return bool(given == formats.BYTES)
 
 
 def _frame_of(spark: SparkSession, values: Sequence[Any], data_type: Any) -> Any:
@@ -457,25 +478,25 @@ def _frame_of(spark: SparkSession, values: Sequence[Any], data_type: Any) -> Any
 
 
 def _encoded(
-    spark: SparkSession, given: Sequence[tuple[_Codec, Any]], piped: Sequence[_Piped], is_key: bool
+    spark: SparkSession, given: Sequence[_Checked], piped: Sequence[_Piped], is_key: bool
 ) -> list[Any]:
     """Bytes for values, those of one topic and format together."""
     groups: dict[tuple[int, str], list[int]] = {}
-    for number, (codec, _) in enumerate(given):
-        groups.setdefault((id(codec), piped[number].topic), []).append(number)
+    for number, each in enumerate(given):
+        groups.setdefault((id(each.codec), piped[number].topic), []).append(number)
     found: list[Any] = [None] * len(given)
     for (_, topic), numbers in groups.items():
-        values = [given[number][1] for number in numbers]
+        values = [given[number].value for number in numbers]
         if all(value is None for value in values):
             continue
-        codec = given[numbers[0]][0]
+        codec = given[numbers[0]].codec
         try:
             encoded = codec.encode(spark, values, topic, is_key)
         except Exception as error:
             part = "key" if is_key else "value"
             raise KitError(f"a {part} for {topic} can't be written: {_first_line(error)}") from error
-        for number, each in zip(numbers, encoded, strict=True):
-            found[number] = each
+        for number, data in zip(numbers, encoded, strict=True):
+            found[number] = data
     return found
 
 

@@ -18,11 +18,11 @@ _IMMUTABLE = frozenset({int, float, str, bytes, bool, type(None)})
 
 
 class Aggregation(Protocol):
-    """What an aggregating operator needs to know."""
+    """How an aggregating operator puts values together."""
 
     @property
     def in_words(self) -> str:
-        """What it does with records."""
+        """The work on records, as a verb with its object."""
         ...
 
     def add(self, aggregate: Value | None, value: Value) -> Value | None:

@@ -1,4 +1,4 @@
-"""The description of a stateful operator: what it does, and what it keeps for how long."""
+"""The description of a stateful operator: its work, and its state."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class Subscriptions:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Input 0: the right table by its key. Input 1: what Subscriptions gives.
+    """Input 0: the right table by its key. Input 1: the output of Subscriptions.
 
     Output: left key -> {"version", "left", "right"}; left None: the row is gone.
     """
@@ -139,7 +139,7 @@ class Matches:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """Input 0: what Matches gives. Output: left key -> {"left", "right"} or a tombstone.
+    """Input 0: the output of Matches. Output: left key -> {"left", "right"} or a tombstone.
 
     `left_join`: rows without a right one too.
     """

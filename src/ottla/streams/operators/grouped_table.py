@@ -1,6 +1,6 @@
 """Aggregate a table that is grouped anew: values leave one group and enter another.
 
-Reads what TableChanges gives. The old value is taken out before the new one is added, as in Kafka, so an
+Reads the output of TableChanges. The old value is taken out before the new one is added, as in Kafka, so an
 aggregate may be seen for a moment without either when the group changes.
 """
 

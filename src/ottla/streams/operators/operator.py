@@ -1,14 +1,14 @@
-"""What a stateful operator in Python is: keyed events and the time in, changes out, state in named stores.
+"""Stateful operators in Python: keyed events and the time in, changes out, state in named stores.
 
 Operators are plain Python without Spark, clock or I/O: the host (`streams/host/keyed_host.py`) runs them
-inside transformWithState, tests run them over dictionaries. Values are what Spark's types are in Python: dict
+inside transformWithState, tests run them over dictionaries. Values have Python's forms of Spark's types: dict
 for a struct, list, int, float, str, bytes, bool, datetime, date, Decimal, None.
 
 Rules the host keeps:
 - Events of one key come in the order of their inputs' partitions; those of several partitions are merged by
   the smaller timestamp first, the lower input first at equal timestamps, as Kafka Streams does.
 - `context.watermark_ms` is the watermark this batch began with, -1 before there is one. An operator with
-  windows drops what is late by it and says so (`count_late`); the host drops nothing.
+  windows drops records that are late by it and says so (`count_late`); the host drops nothing.
 - A batch's changes to stores become visible together with the batch, or not at all.
 - `on_timer` is called once a timer's time has passed (event time: the watermark; processing time: the
   batch's time), in the order of time.
@@ -49,7 +49,7 @@ class Output:
 
 
 class TimerKind(Enum):
-    """What a timer waits for."""
+    """The time that a timer waits for."""
 
     EVENT_TIME = "event time"
     PROCESSING_TIME = "processing time"
@@ -60,8 +60,8 @@ class Store(Protocol):
 
     `name` spaces are apart. Entries are (key, sub_key) -> value; sub_key orders the entries of one key: a
     window's start, a subscriber. Sub-keys of one store are all int, all str or all bytes (or the default).
-    Values are plain (see `Value`; tuples and sets too). What `get` returned may be changed in place only if
-    it is `put` again.
+    Values are plain (see `Value`; tuples and sets too). A value from `get` may be changed in place
+    only if it is `put` again.
     """
 
     def get(self, key: Value, sub_key: int | str | bytes = b"") -> Value | None: ...
@@ -80,7 +80,7 @@ class Store(Protocol):
 
 
 class Context(Protocol):
-    """What an operator may ask of its host."""
+    """The host, as an operator sees it."""
 
     @property
     def watermark_ms(self) -> int: ...

@@ -13,9 +13,9 @@
         def punctuate(self, key: Any, at_ms: int, context: ProcessorContext) -> None:
             context.store("last").delete()
 
-Everything belongs to one key: stores hold what that key has stored, a punctuator is called for the key that
-scheduled it. The instance goes to Spark's workers by pickle and must hold configuration only: what it
-remembers in its own attributes is lost, in ways that differ from run to run.
+Everything belongs to one key: a store holds the values of that key, a punctuator is called for the key that
+scheduled it. The instance goes to Spark's workers by pickle and must hold configuration only: values in its
+own attributes are lost, in ways that differ from run to run.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ProcessorRecord:
 
 @dataclass(frozen=True, slots=True)
 class KeyStore:
-    """What the current key has stored under one name: a value, or values by sub-key in their order."""
+    """A store's values of the current key: one, or several by sub-key in their order."""
 
     _store: Store
     _key: Value
@@ -82,14 +82,13 @@ class KeyStore:
 
 @dataclass(slots=True)
 class ProcessorContext:
-    """What a processor can ask for and do while it is called for one key."""
+    """The host, as a processor sees it while it is called for one key."""
 
     key: Any
     timestamp_ms: int
     """The record's time; in a punctuator the time that it was scheduled for."""
     _context: Context
-    _ttl_ms: Mapping[str, int]
-    _stores: tuple[str, ...]
+    _processor: Processor
     _headers: Headers = ()
     _outputs: list[Output] = field(default_factory=list)
 
@@ -105,11 +104,10 @@ class ProcessorContext:
 
     def store(self, name: str) -> KeyStore:
         """The current key's store of that name. Raises KeyError for one that is not declared."""
-        if name not in self._stores:
-            raise KeyError(f"no store {name!r}: this processor declares {', '.join(self._stores) or 'none'}")
-        return KeyStore(
-            self._context.store(name), self.key, self._ttl_ms.get(name), self._context.processing_time_ms
-        )
+        stores, ttl_ms = self._processor.stores, self._processor.ttl_ms.get(name)
+        if name not in stores:
+            raise KeyError(f"no store {name!r}: this processor declares {', '.join(stores) or 'none'}")
+        return KeyStore(self._context.store(name), self.key, ttl_ms, self._context.processing_time_ms)
 
     def forward(
         self, key: Any, value: Any, *, timestamp_ms: int | None = None, headers: Headers | None = None
@@ -140,7 +138,7 @@ class ProcessorContext:
 
 
 class Processor(ABC):
-    """Base of a user's processor. Class attributes declare what it uses.
+    """Base of a user's processor. Class attributes declare its stores and timers.
 
     stores: their names. ttl_ms: by store, for how long a value is seen after it was put, in processing time
     (it is removed when its key is punctuated or writes it). event_time, processing_time: which punctuators
@@ -217,4 +215,4 @@ class ProcessorOperator:
             self._initialized = True
 
     def _context(self, key: Value, at_ms: int, context: Context, headers: Headers) -> ProcessorContext:
-        return ProcessorContext(key, at_ms, context, self.processor.ttl_ms, self.stores, headers)
+        return ProcessorContext(key, at_ms, context, self.processor, headers)

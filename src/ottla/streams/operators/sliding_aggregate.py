@@ -6,9 +6,9 @@ With a difference of d, these windows exist, both ends inside:
 - for each record at t: [t + 1, t + 1 + d], its right window, if there is a record in it.
 
 A new record at t updates every window around it, and makes those that exist because of it: its left window,
-its right window if later records are there already, and the right window of the record before it. What is in
-a new window is known from one that exists: its left window holds what the last window that ended before t
-holds (or it is empty), its right window what the last window around t holds. Windows are remembered for as
+its right window if later records are there already, and the right window of the record before it. The content
+of a new window is known from one that exists: a left window has that of the last window that ended before t
+(or it is empty), a right window that of the last window around t. Windows are remembered for as
 long as a record may come whose windows are made from them, which is longer than they are open. A window is
 closed when the watermark has passed its end + grace, strictly; a record is late when a window that starts
 with it would be closed.
@@ -91,7 +91,7 @@ class SlidingAggregate:
                 yield Output(window_key(event.key, start_ms, start_ms + difference_ms), aggregate, latest_ms)
 
     def _before(self, windows: dict[int, tuple[Value, int]], at_ms: int) -> tuple[Value | None, int | None]:
-        """What the left window of `at` holds already, and the time of the last record in there; or None."""
+        """The aggregate of the left window of `at` so far, and the time of its last record; or None."""
         before: Value | None = None
         previous_ms: int | None = None
         for start_ms, (aggregate, latest_ms) in windows.items():

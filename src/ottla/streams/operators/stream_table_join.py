@@ -104,7 +104,7 @@ class StreamTableJoin:
             yield Output(key, {"left": value, "right": right}, timestamp_ms, headers)
 
     def _forget(self, key: Value, needed_ms: int, context: Context) -> None:
-        """Remove the versions that a later one has replaced before `needed_ms`: all who wait are younger."""
+        """Remove versions that were replaced before `needed_ms`: all waiting records are younger."""
         store = context.store("versions")
         replaced: int | str | bytes | None = None
         last: Value = None

@@ -1,7 +1,7 @@
-"""Turn a table into its changes, by another key: what an aggregate of a table that is grouped anew reads.
+"""Turn a table into its changes, by another key: the input of an aggregate of a table that is grouped anew.
 
-Each change gives what is to be taken out under the group that the row was in, then what is to be added under
-the one that it is in now; both in one record where the group is the same (KIP-904).
+Each change gives the old value, to be taken out of the group that the row was in, then the new one, to be
+added to the group that it is in now; both in one record where the group is the same (KIP-904).
 """
 
 from __future__ import annotations

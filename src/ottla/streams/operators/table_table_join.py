@@ -1,8 +1,8 @@
 """Join two tables by their key: a table of pairs.
 
 Input 0 is the left table, input 1 the right one. Each change of either gives {"left", "right"}, or a
-tombstone when the pair is gone; nothing for what never was (where Kafka's inner join sends a needless
-tombstone). The timestamp is the later one of both sides. Changes without a key are dropped and counted.
+tombstone when the pair is gone; nothing where there was no pair (Kafka's inner join sends a needless
+tombstone there). The timestamp is the later one of both sides. Changes without a key are dropped and counted.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from ottla.streams.operators.windows import HoppingWindows, TumblingWindows
 
 
 def window_key(key: Value, start_ms: int, end_ms: int) -> dict[str, Value]:
-    """The key of what a window gives: start and end in milliseconds since 1970."""
+    """The key of a window's value: start and end in milliseconds since 1970."""
     return {"key": key, "start": start_ms, "end": end_ms}
 
 

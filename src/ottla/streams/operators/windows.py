@@ -6,7 +6,7 @@
 - Session: a record is in the session of its key that is at most `gap` away, and merges those it connects. The
   key gets the times of the first and the last record.
 
-A window closes when event time has passed its end by `grace`: what comes later is dropped and counted.
+A window closes when event time has passed its end by `grace`: later records are dropped and counted.
 All times are whole milliseconds, as in Kafka.
 """
 

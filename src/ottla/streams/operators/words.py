@@ -1,4 +1,4 @@
-"""Lengths of time, functions and class names in words, for descriptions of a topology."""
+"""Lengths of time and functions in words, for descriptions of a topology."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The formats that nobody names: those of internal topics, and what a Python type stands for.
+"""Formats that the user does not name: those of internal topics, and those that Python types stand for.
 
 Keys of equal values have equal bytes, so that a key is always on the same partition and compaction finds it:
 Kafka's own serializers where a type has one, JSON otherwise.
@@ -39,7 +39,7 @@ def internal_formats(key: DataType, value: DataType) -> Formats:
 
 
 def format_of(data_type: DataType) -> Format:
-    """The format for a Spark type. Raises FormatError for what JSON can't say."""
+    """The format for a Spark type. Raises FormatError for a type that JSON can't hold."""
     for kind in _PRIMITIVES:
         if kind.spark_type == data_type:
             return PrimitiveFormat(kind)

@@ -1,8 +1,8 @@
-"""What a node of a topology is: its inputs, its facts and its description. No Spark in here.
+"""Nodes of a topology: their inputs, their facts and their descriptions. No Spark in here.
 
 A node's `name` is unique in its topology and names its internal topic, its query and its state in Kafka and
 on disk. Names that the user did not give are made from the node's kind and its number, so they change when
-nodes are put before them: name what has state (as with Kafka Streams).
+nodes are put before them: name nodes with state (as with Kafka Streams).
 
 The planner, the compiler, the test kit and the descriptions ask a node for its `facts` and its `text`; none
 of them knows the kinds of nodes. A new kind is a class in `plan/nodes/` and its compiler in `compile/`, which
@@ -113,7 +113,7 @@ class Windowed:
 class State:
     """A node with state, of which a query has one at most.
 
-    identity: what a checkpoint's state hangs on besides the operator and the types (see fingerprints.py).
+    identity: a change of these makes the state useless (see fingerprints.py); the types are not among them.
     event_time: None where it does not wait for event time. operator: run in Python; None: Spark's own.
     two_steps: Spark reads the state in one step of a batch and writes it in another one.
     """
@@ -144,7 +144,7 @@ class Writes:
 class Facts:
     """A node as the planner and the compiler see it.
 
-    part: what the node does in a query. functions: the Python functions among its expressions. own_python:
+    part: the node's work in a query. functions: the Python functions among its expressions. own_python:
     other Python of the node, in a word. rows_of: the node whose rows these are, key by key; None where keys
     are new.
     """
@@ -184,7 +184,7 @@ class Facts:
 class NodeText:
     """A node in words.
 
-    operation: in a word or two. detail: what tells it from others of its kind, in few words, or nothing.
+    operation: in a word or two. detail: the difference from others of its kind, in few words, or nothing.
     what: both in full. state: of stateful nodes.
     """
 

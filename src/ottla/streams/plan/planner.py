@@ -1,14 +1,14 @@
 """Cut a topology into Spark queries, joined by internal topics.
 
-A Spark query holds at most one stateful operator here, with whatever is stateless before and behind it.
+A Spark query holds at most one stateful operator here, with the stateless nodes before and behind it.
 So a stateful node is *materialized*, that is written to an internal topic that others read, when
-- something that is stateful reads it, at whatever distance,
+- another stateful node reads it, at whatever distance,
 - more than one node reads it, or a merge does, or
 - it can be asked by key while the application runs.
 Any other stateful node is one query up to its sink. Each sink is a query: several in one would read their
 source as often, because Spark scans a source once for each way that leads to it.
 
-What Kafka Streams calls a repartition topic is not needed: Spark shuffles. Internal topics are named
+Kafka Streams' repartition topics are not needed before a grouping: Spark shuffles. Internal topics are named
 `<application>-<node>-changelog` and compacted for tables, `<application>-<node>-repartition` for streams.
 A cut is made by replacing nodes with `Boundary`: nodes are rebuilt, never changed.
 """
@@ -25,7 +25,7 @@ from ottla.streams.plan.topology import Topology, consumers, in_order
 
 @dataclass(frozen=True, slots=True)
 class PlannedQuery:
-    """One Spark query: what it writes, and by that all of it. Its name is unique in the application."""
+    """One Spark query: its sinks, and by them all of it. Its name is unique in the application."""
 
     name: str
     sinks: tuple[Node, ...]

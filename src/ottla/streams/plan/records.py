@@ -52,7 +52,7 @@ class PythonRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PythonFunction:
-    """A Python function in a topology, and the Spark type of what it returns."""
+    """A Python function in a topology, and the Spark type that it returns."""
 
     function: Callable[..., Any]
     returns: DataType | str | type
@@ -64,10 +64,10 @@ class PythonFunction:
 
 
 Expression = Callable[[Record], "Column"] | PythonFunction
-"""What gives a value for each record."""
+"""Gives a value for each record."""
 
 Joiner = Callable[["Column", "Column"], "Column"]
-"""What makes one value of a left and a right one; in outer joins either may be null."""
+"""Makes one value of a left and a right one; in outer joins either may be null."""
 
 
 def python(function: Callable[[PythonRecord], Any], *, returns: DataType | str | type) -> PythonFunction:

@@ -51,7 +51,7 @@ def foreign_key_join(
 
 
 def changes_by_group(name: str, table: Node, key: Expression, value: Expression | None) -> Keyed:
-    """A table's changes by a new key: what `grouped_aggregate` reads."""
+    """A table's changes by a new key: the input of `grouped_aggregate`."""
     key_of = _column(name, key)
     value_of = None if value is None else _column(name, value)
 

@@ -2,8 +2,8 @@
 
 Only the aggregate itself can say a window's last word: it knows which records are still to be counted. An
 operator behind it would have to guess, as it reads the changes of other partitions sooner or later. So where
-a filter or a map stands between, the aggregate is asked for its last word there too, and what the filter
-takes out is not sent at all: there is no earlier value to take back.
+a filter or a map stands between, the aggregate is asked for its last word there too, and a window that
+the filter takes out is not sent at all: there is no earlier value to take back.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def suppressed(name: str, table: Node) -> Node | None:
 
 
 def _last_values(name: str, node: Node) -> Node | None:
-    """The aggregate behind `node` with its last words alone, and what stands between for them anew."""
+    """The aggregate behind `node` with its last words alone, and the nodes between it and `node` anew."""
     facts = node.facts
     if facts.state is not None:
         windowed = facts.state.windowed

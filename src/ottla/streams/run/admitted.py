@@ -34,7 +34,7 @@ class Admitted:
 
     @property
     def sources(self) -> Mapping[Node, KafkaSource]:
-        """What is read for each source, as the query was admitted."""
+        """The topics that each source reads, as the query was admitted."""
         return dict(zip(self.query.sources, self.admission.sources, strict=True))
 
 
@@ -73,7 +73,7 @@ def admit(context: RunContext, name: str, query: PlannedQuery, mode: Mode | None
 
 
 def kafka_source(source: Node, settings: StreamsSettings, mode: Mode | None = None) -> KafkaSource:
-    """What Spark reads for a source."""
+    """A source as Spark reads it."""
     reads = reads_of(source)
     start: SourceStart = EARLIEST
     if reads.start is not None:

@@ -1,7 +1,7 @@
 """Find the application in a user's file or module, as `ottla streams` names it.
 
 `orders.py`, `orders.py:app`, `shop.orders` or `shop.orders:app`. A file is run as a module, not as
-`__main__`: what it does under `if __name__ == "__main__"` stays undone. Its directory (for a module, the
+`__main__`: the code under `if __name__ == "__main__"` is not run. Its directory (for a module, the
 current one) is where it may import from, here and in Spark's Python workers.
 """
 
@@ -105,7 +105,7 @@ def _search_in(directory: Path) -> None:
 
 @contextlib.contextmanager
 def _told(what: str, path: Path | None) -> Iterator[None]:
-    """What the user's code raises: its place in a line where we know what it means, else its traceback."""
+    """An error of the user's code: its place in a line where its meaning is known, else its traceback."""
     try:
         yield
     except AppError:

@@ -1,12 +1,12 @@
-"""Run an application on a cluster: its session, internal topics, queries, and what watches them.
+"""Run an application on a cluster: its session, internal topics, queries, and the threads that watch them.
 
-The order of a start: the plan and its description are checked against what the last start left (`fingerprint`
-of each stateful query); topics are checked and internal ones made; queries are started in the order of the
-plan; then what only looks on: views of materialized tables, heartbeats, metrics. A stop goes the other way. A
-query that fails ends the application: the others are stopped with their batches done.
+The order of a start: the plan and its description are checked against the traces of the last start
+(`fingerprint` of each stateful query); topics are checked and internal ones made; queries are started in the
+order of the plan; then the watchers: views of materialized tables, heartbeats, metrics. A stop goes the other
+way. A query that fails ends the application: the others are stopped with their batches done.
 
-Under `settings.state / name` lie Spark's directory (see session.py) with a checkpoint for each query, and
-`queries/`: what each stateful query keeps, as it was when its checkpoint was made.
+Under `settings.place.state / name` lie Spark's directory (see session.py) with a checkpoint for each query,
+and `queries/`: the fingerprint of each stateful query, as it was when its checkpoint was made.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def start(
 
 @dataclass(frozen=True, slots=True)
 class StartOrder:
-    """What is to be started. session: a Spark that is there already, or None."""
+    """An application that is to be started. session: a Spark that is there already, or None."""
 
     topology: Topology
     plan: Plan
@@ -91,7 +91,7 @@ class StartOrder:
 
 @dataclass(slots=True)
 class _Parts:
-    """What is there to be closed, in the order in which it is. session: only one of our own."""
+    """The parts that are to be closed, in the order in which they are. session: only one of our own."""
 
     before: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     runner: QueryRunner | None = None
@@ -147,7 +147,7 @@ class RunningStreams:
 
     @property
     def directory(self) -> Path:
-        """Where all that the application keeps lies."""
+        """The directory of everything that the application keeps."""
         return self.settings.place.state / self.topology.name
 
     @property
@@ -180,9 +180,9 @@ class RunningStreams:
             self._serve_tables(context, watching.queries_port, types)
 
     def await_end(self, timeout_seconds: float | None = None) -> bool:
-        """Wait until something fails, `request_stop` is called or, when it is to catch up only, all is done.
+        """Wait until a part fails, `request_stop` is called or, when it is to catch up only, all is done.
 
-        False when time was short. Raises StreamsError when a query or what belongs to them failed.
+        False when time was short. Raises StreamsError when a query or one of its watchers failed.
         """
         deadline = math.inf if timeout_seconds is None else time.monotonic() + timeout_seconds
         ended = self._ending.requested
@@ -239,7 +239,7 @@ class RunningStreams:
         return RunContext(name, settings, cluster, session, parts.runner)
 
     def _start_queries(self, starter: QueryStarter) -> Mapping[str, Types]:
-        """All of the plan; the types of what they write to internal topics."""
+        """All of the plan; the types of the internal topics that they write."""
         types: Mapping[str, Types] = {}
         reported: set[str] = set()
         for query in self.plan.queries:
@@ -253,10 +253,7 @@ class RunningStreams:
     def _serve_tables(self, context: RunContext, port: int, types: Mapping[str, Types]) -> None:
         from ottla.streams.views.serving import QueryServer, tables_of
 
-        place = context.settings.place
-        tables = tables_of(
-            self.plan, types, place.cluster.bootstrap, context.directory / "views", place.cluster.properties
-        )
+        tables = tables_of(self.plan, types, context.settings.place.cluster, context.directory / "views")
         self._parts.server = self._parts.after.enter_context(QueryServer(tables, port))
 
     def _query_ended(self, query: PipelineQuery) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def inputs_of(
     context: RunContext, admitted: Admitted, types: Mapping[str, Types], heartbeats: DataFrame | None
 ) -> QueryInputs:
-    """What the query is compiled over. Raises TopologyError with the name of a node that can't be read."""
+    """The inputs of a query. Raises TopologyError with the name of a node that can't be read."""
     place = context.settings.place
     frames: dict[Node, DataFrame] = {}
     for source, read in admitted.sources.items():

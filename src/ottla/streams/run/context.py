@@ -1,4 +1,4 @@
-"""What every step of an application's start needs: name, settings, and the cluster and Spark it runs on."""
+"""The context of each step of an application's start: name, settings, cluster and Spark."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ class RunContext:
 
     @property
     def directory(self) -> Path:
-        """Where all that the application keeps lies."""
+        """The directory of everything that the application keeps."""
         return self.settings.place.state / self.name

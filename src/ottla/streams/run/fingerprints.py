@@ -1,7 +1,7 @@
-"""What a stateful query keeps, remembered beside its checkpoint, so that changed code is told in one line.
+"""The identity of a query's state, kept beside its checkpoint, so that changed code is told in one line.
 
-Spark refuses some changed state with a stack trace, and takes other changes for what they are not (another
-window size over old windows). A fingerprint names all that the state's meaning hangs on: the operator, its
+Spark refuses some changed state with a stack trace, and overlooks other changes (another window size over
+old windows). A fingerprint names all that the state's meaning hangs on: the operator, its
 windows, key and value types, the number of parts. It is written before a query's first start and compared at
 every later one; a fingerprint without a checkpoint means nothing and is replaced.
 """
@@ -25,13 +25,13 @@ Fingerprint = Mapping[str, str]
 
 
 class StateChanged(UserError):
-    """A checkpoint's state is not what the code keeps now; the message says what changed and what to do."""
+    """A checkpoint's state does not fit the code any more; the message says what changed and what to do."""
 
 
 def fingerprint(
     node: Node, inputs: Sequence[DataFrame], written: DataFrame, partitions: int, *, heartbeats: bool
 ) -> Fingerprint:
-    """What the state of `node` hangs on; the frames before it and behind it say the types.
+    """The identity of the state of `node`; the frames before it and behind it say the types.
 
     `heartbeats`: whether they are among the query's sources, whose number a checkpoint keeps for good.
     """
@@ -52,7 +52,7 @@ def fingerprint(
 
 
 def remembered_heartbeats(path: Path) -> bool | None:
-    """Whether the query has heartbeats among its sources; None if nothing is known. Raises StateChanged."""
+    """Whether the query has heartbeats among its sources; None without a fingerprint. Raises StateChanged."""
     before = _remembered(path)
     return None if before is None else before.get("heartbeats") == str(True)
 
@@ -70,7 +70,7 @@ def _remembered(path: Path) -> Fingerprint | None:
 
 
 def check_fingerprint(path: Path, now: Fingerprint, *, has_checkpoint: bool) -> None:
-    """Compare with what is remembered at `path`, and remember `now` where nothing is. Raises StateChanged."""
+    """Compare with the fingerprint at `path`; write `now` where there is none. Raises StateChanged."""
     before = _remembered(path)
     if not has_checkpoint or before is None:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,18 +13,16 @@ the time is read again at most so often that reading takes a tenth of the time (
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ottla.client.errors import ClusterError
+from ottla.streams.run.repeated import Repeated
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-STOP_TIMEOUT_SECONDS = 30.0
 
 log = logging.getLogger("ottla.streams")
 
@@ -33,7 +31,7 @@ log = logging.getLogger("ottla.streams")
 class GlobalSnapshot:
     """One table's rows in Spark's cache.
 
-    rows: `native.global_table_rows` of the topic: the very frame that is in the join's plan. ends: the
+    rows: `global_table_rows` of the topic: the very frame that is in the join's plan. ends: the
     topic's end offsets now; raises ClusterError. rest: how many times as long as a reading took it is left
     alone after it, however the topic changes.
     """
@@ -57,7 +55,7 @@ class GlobalSnapshot:
         self.rows.persist()
         rows = self.rows.count()
         ended = time.monotonic()
-        # What was written while it was read may be in it or not: the next look at the ends tells.
+        # A row written while the topic was read may be missing: the next look at the ends tells.
         self._seen = ends
         self._not_before = ended + self.rest * (ended - started)
         log.debug("global table %s read: %d rows", self.name, rows)
@@ -82,34 +80,23 @@ class GlobalSnapshots:
         if check_ms <= 0:
             raise ValueError(f"check_ms must be positive, not {check_ms}")
         self._snapshots = snapshots
-        self._check_seconds = check_ms / 1000
-        self._failed = failed
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="global tables", daemon=True)
+        self._repeated = Repeated("global tables", check_ms / 1000, self._refresh_all, failed)
 
     def start(self) -> None:
-        """Read all tables, then keep them fresh. Raises ClusterError, and what reading raises."""
+        """Read all tables, then keep them fresh. Raises ClusterError, and Spark's errors of reading."""
         for each in self._snapshots:
             each.refresh()
-        self._thread.start()
+        self._repeated.start()
 
     def stop(self) -> None:
         """Stop looking and give the memory back. Safe to call twice, and before `start`."""
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join(STOP_TIMEOUT_SECONDS)
+        self._repeated.stop()
         for each in self._snapshots:
             each.drop()
 
-    def _run(self) -> None:
-        try:
-            while not self._stopping.wait(self._check_seconds):
-                for each in self._snapshots:
-                    self._refresh(each)
-        except BaseException as error:
-            if not self._stopping.is_set():
-                log.exception("global tables are not kept fresh any more")
-                self._failed(error)
+    def _refresh_all(self) -> None:
+        for each in self._snapshots:
+            self._refresh(each)
 
     def _refresh(self, snapshot: GlobalSnapshot) -> None:
         try:

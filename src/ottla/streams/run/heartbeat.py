@@ -16,11 +16,11 @@ executor can read them, and the broker deletes them after an hour. A batch that 
 without: heartbeats act on the batches behind their own, whose watermark is in the checkpoint by then. A query
 without a checkpoint begins at the topic's end: heartbeats of an earlier life don't make old records late.
 
-**How far.** What a heartbeat says is never more than `horizon_ms` past the youngest record: by then all that
-this record could hold open is closed, and there is nothing left to say. A pause of days costs 100 batches.
+**How far.** A heartbeat's time is never more than `horizon_ms` past the youngest record: by then every window
+that this record could hold open is closed, and no heartbeat is needed. A pause of days costs 100 batches.
 Where one of several sources pauses, event time goes on to that of the others, without the clock.
 
-**What it costs.** Records that were held up for longer than the pause and the grace are late when they come.
+**The price.** Records that were held up for longer than the pause and the grace are late when they come.
 That is why heartbeats are asked for, and `idle_ms` should be more than the longest hold-up that is normal.
 
 `HeartbeatClock` decides, without threads or Spark; `Heartbeat` is the thread that asks and sends.
@@ -32,6 +32,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Producer
@@ -39,6 +40,7 @@ from confluent_kafka import Producer
 from ottla.client.cluster import KafkaCluster, Topic
 from ottla.pipeline.query.source import LATEST, KafkaSource, read_stream
 from ottla.streams.host.watermarks import watermark_of
+from ottla.streams.plan.node import EventTime
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,7 +75,8 @@ def heartbeats(
     """A query's heartbeats as a stream of one column `timestamp`; the topic exists. Raises SourceError.
 
     The event time is in the value, as decimal milliseconds: a record's timestamp would let the broker delete
-    heartbeats of old event times at once and refuse those of the future. What is no number is passed over.
+    heartbeats of old event times at once and refuse those of the future. A value that is no number is passed
+    over.
     """
     from pyspark.sql import functions as F
 
@@ -87,22 +90,33 @@ def heartbeats(
 
 
 class HeartbeatClock:
-    """When a query needs a heartbeat, and what it says. Times are in milliseconds, `now_ms` of any one clock.
+    """When a query needs a heartbeat, and for which time. Times are in milliseconds, `now_ms` of any one
+    clock.
 
-    delay_ms: what the query's watermark is behind its event time. horizon_ms: see above; None has no bound.
+    idle_ms: the pause after which event time goes on. waits: how the query waits for event time.
     is_heartbeat: tells the heartbeats' source by its description in the query's progress.
     """
 
-    def __init__(
-        self, idle_ms: int, delay_ms: int, horizon_ms: int | None, is_heartbeat: Callable[[str], bool]
-    ) -> None:
+    def __init__(self, idle_ms: int, waits: EventTime, is_heartbeat: Callable[[str], bool]) -> None:
+        if idle_ms <= 0:
+            raise ValueError(f"idle_ms must be positive, not {idle_ms}")
         self._idle_ms = idle_ms
-        self._delay_ms = delay_ms
-        self._horizon_ms = horizon_ms
+        self._waits = waits
         self._is_heartbeat = is_heartbeat
         self._last_input_ms: dict[str, int] = {}
         self._event_time_ms: int | None = None
         self._said_ms = -1
+
+    @property
+    def check_seconds(self) -> float:
+        """How often to look whether a heartbeat is due."""
+        check_seconds = self._idle_ms / 1000 / _CHECKS_PER_PAUSE
+        return min(max(check_seconds, _SHORTEST_CHECK_SECONDS), _LONGEST_CHECK_SECONDS)
+
+    @property
+    def step_ms(self) -> int:
+        """From one heartbeat to the next: a pause costs some 100 batches, however long windows are."""
+        return max(self._idle_ms, (self._waits.horizon_ms or 0) // _MOST_STEPS)
 
     def saw(self, progress: Mapping[str, Any], now_ms: int) -> None:
         """Take in a progress of the query, as a mapping of its JSON; each is given once."""
@@ -122,7 +136,7 @@ class HeartbeatClock:
             self._event_time_ms = max(self._event_time_ms or 0, watermark.event_time_ms)
         elif self._event_time_ms is None and watermark.watermark_ms is not None:
             # After a restart: what an earlier run has seen, records or heartbeats.
-            self._event_time_ms = watermark.watermark_ms + self._delay_ms
+            self._event_time_ms = watermark.watermark_ms + self._waits.delay_ms
 
     def due(self, now_ms: int) -> int | None:
         """The event time that a heartbeat should say now, or None. Asked while the query is at rest."""
@@ -134,12 +148,41 @@ class HeartbeatClock:
         event_time_ms = self._event_time_ms
         if min(pauses) >= self._idle_ms:
             passed = min(pauses)
-            event_time_ms += passed if self._horizon_ms is None else min(passed, self._horizon_ms)
+            horizon_ms = self._waits.horizon_ms
+            event_time_ms += passed if horizon_ms is None else min(passed, horizon_ms)
         return event_time_ms if event_time_ms > self._said_ms else None
 
     def said(self, event_time_ms: int) -> None:
         """A heartbeat was sent."""
         self._said_ms = event_time_ms
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatSender:
+    """Sends heartbeats to the topic that a query reads them from."""
+
+    cluster: KafkaCluster
+    topic: str
+
+    def producer(self) -> Producer:
+        """A producer for `send`."""
+        return Producer(self.cluster.producer_options())
+
+    def send(self, producer: Producer, event_time_ms: int) -> bool:
+        """Send one; False for a cluster that is away, which the log tells."""
+        errors: list[object] = []
+        producer.produce(
+            self.topic,
+            str(event_time_ms).encode(),
+            on_delivery=lambda error, _: errors.append(error) if error else None,
+        )
+        if producer.flush(SEND_TIMEOUT_SECONDS):
+            producer.purge()
+            producer.flush(1)
+            errors.append("the cluster does not answer")
+        if errors:
+            log.warning("heartbeat not sent topic=%s: %s", self.topic, errors[0])
+        return not errors
 
 
 class Heartbeat:
@@ -152,27 +195,32 @@ class Heartbeat:
     def __init__(
         self,
         query: StreamingQuery,
+        sender: HeartbeatSender,
+        clock: HeartbeatClock,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self._query = query
+        self._sender = sender
+        self._clock = clock
+        self._failed = failed
+        self._stopping = threading.Event()
+        name = f"heartbeat {sender.topic}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    @classmethod
+    def of(
+        cls,
+        query: StreamingQuery,
         cluster: KafkaCluster,
         topic: str,
         *,
         idle_ms: int,
-        delay_ms: int,
-        horizon_ms: int | None,
+        waits: EventTime,
         failed: Callable[[BaseException], None],
-    ) -> None:
-        if idle_ms <= 0:
-            raise ValueError(f"idle_ms must be positive, not {idle_ms}")
-        self._query = query
-        self._cluster = cluster
-        self._topic = topic
-        self._failed = failed
-        self._clock = HeartbeatClock(idle_ms, delay_ms, horizon_ms, lambda description: topic in description)
-        check_seconds = idle_ms / 1000 / _CHECKS_PER_PAUSE
-        self._check_seconds = min(max(check_seconds, _SHORTEST_CHECK_SECONDS), _LONGEST_CHECK_SECONDS)
-        # So a pause costs some 100 batches at most, however long the windows are.
-        self._step_ms = max(idle_ms, (horizon_ms or 0) // _MOST_STEPS)
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"heartbeat {topic}", daemon=True)
+    ) -> Heartbeat:
+        """The heartbeat of a query that reads heartbeats from `topic`."""
+        clock = HeartbeatClock(idle_ms, waits, lambda description: topic in description)
+        return cls(query, HeartbeatSender(cluster, topic), clock, failed)
 
     def start(self) -> None:
         """Begin to watch."""
@@ -186,12 +234,11 @@ class Heartbeat:
 
     def _run(self) -> None:
         try:
-            producer = Producer(self._cluster.producer_options())
-            self._watch(producer)
+            self._watch(self._sender.producer())
         except BaseException as error:
             if self._query_ended():  # asking a query that is being stopped may fail anyhow
                 return
-            log.exception("heartbeats of %s ended", self._topic)
+            log.exception("heartbeats of %s ended", self._sender.topic)
             self._failed(error)
 
     def _query_ended(self) -> bool:
@@ -203,7 +250,7 @@ class Heartbeat:
     def _watch(self, producer: Producer) -> None:
         seen: tuple[object, ...] | None = None
         next_ms = -1
-        while not self._stopping.wait(self._check_seconds) and self._query.isActive:
+        while not self._stopping.wait(self._clock.check_seconds) and self._query.isActive:
             # Spark's own class is a dictionary of its JSON.
             progress: Mapping[str, Any] | None = self._query.lastProgress
             now_ms = time.monotonic_ns() // 1_000_000
@@ -218,21 +265,6 @@ class Heartbeat:
             event_time_ms = self._clock.due(now_ms)
             if event_time_ms is None or now_ms < next_ms:
                 continue
-            if self._send(producer, event_time_ms):
+            if self._sender.send(producer, event_time_ms):
                 self._clock.said(event_time_ms)
-                next_ms = now_ms + self._step_ms
-
-    def _send(self, producer: Producer, event_time_ms: int) -> bool:
-        errors: list[object] = []
-        producer.produce(
-            self._topic,
-            str(event_time_ms).encode(),
-            on_delivery=lambda error, _: errors.append(error) if error else None,
-        )
-        if producer.flush(SEND_TIMEOUT_SECONDS):
-            producer.purge()
-            producer.flush(1)
-            errors.append("the cluster does not answer")
-        if errors:
-            log.warning("heartbeat not sent topic=%s: %s", self._topic, errors[0])
-        return not errors
+                next_ms = now_ms + self._clock.step_ms

@@ -1,13 +1,13 @@
-"""How an application's internal topics are made, and how long they keep what is in them.
+"""How an application's internal topics are made, and how long they keep their records.
 
 - A repartition topic hands records from one query to another. The broker deletes nothing of it by time, as
-  record times are event times and may be years old; what all its readers have read is deleted by us, as Kafka
-  Streams does (`repartition.purge.interval.ms`; see purge.py).
+  record times are event times and may be years old; records that all its readers have read are deleted by us,
+  as Kafka Streams does (`repartition.purge.interval.ms`; see purge.py).
 - A table's changelog is compacted: one record for each key stays.
-- A windowed table's keys come for ever, so compaction alone would bound nothing: what lies RETENTION_SLACK_MS
-  of event time behind the last moment at which a window can change is deleted by us as well. Kafka Streams
-  leaves that to the broker, which compares event times with its clock: a replay of last month's records would
-  lose its windows before others had read them.
+- A windowed table's keys come for ever, so compaction alone would bound nothing: windows that have not been
+  able to change for RETENTION_SLACK_MS of event time are deleted by us as well. Kafka Streams leaves that to
+  the broker, which compares event times with its clock: a replay of last month's records would lose its
+  windows before others had read them.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from ottla.streams.run.spark_settings import STATE_SETTINGS
 
 
 def check_topics(cluster: KafkaCluster, topology: Topology, settings: StreamsSettings) -> None:
-    """Raises SourceError when a topic is missing that is read or written and not our own."""
+    """Raise SourceError when a topic of the user's is missing that the application reads or writes."""
     wanted: list[str] = []
     for node in topology.nodes():
         facts = node.facts
@@ -33,14 +33,14 @@ def check_topics(cluster: KafkaCluster, topology: Topology, settings: StreamsSet
 
 
 def make_internal_topics(cluster: KafkaCluster, plan: Plan, settings: StreamsSettings) -> None:
-    """Those that are not there yet. Raises ClusterError."""
+    """Create the internal topics that are missing. Raises ClusterError."""
     topics = [topic_of(sink, settings.spark.partitions) for sink in plan.internal_topics]
     if topics:
         cluster.ensure_topics(topics)
 
 
 def spark_settings(application: str, settings: StreamsSettings) -> SparkSettings:
-    """What the application's Spark is made from."""
+    """The settings of the application's Spark session."""
     chosen = settings.spark
     return SparkSettings(
         application,

@@ -1,9 +1,9 @@
-"""Delete from internal topics what nobody will read again.
+"""Delete from internal topics the records that no query will read again.
 
-Of a topic goes what all queries that read it have finished, by the offsets of their groups, which never run
-ahead of their checkpoints (progress.py): a batch that comes again after a crash finds its records. Of
-a windowed table's changelog, only windows behind its retention go (window_history.py), and of these as well
-only what its readers have finished.
+A topic loses the records that all queries that read it have finished, by the offsets of their groups, which
+never run ahead of their checkpoints (progress.py): a batch that comes again after a crash finds its records.
+A windowed table's changelog loses only windows behind its retention (window_history.py), and of these as well
+only those that its readers have finished.
 
 A cluster that does not answer is asked again the next time: nothing is wrong when a topic is purged late.
 """
@@ -11,25 +11,24 @@ A cluster that does not answer is asked again the next time: nothing is wrong wh
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ottla.client.cluster import KafkaCluster, Positions
 from ottla.client.errors import ClusterError
+from ottla.streams.run.repeated import Repeated
 from ottla.streams.run.window_history import WindowHistory
 
 PURGE_SECONDS = 30.0
 """As Kafka Streams' repartition.purge.interval.ms."""
-STOP_TIMEOUT_SECONDS = 30.0
 
 log = logging.getLogger("ottla.streams")
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """What a windowed changelog keeps. watermark_ms: of the query that has the windows. file: the history."""
+    """The windows of a changelog. watermark_ms: of the query that has the windows. file: the history."""
 
     retention_ms: int
     watermark_ms: Callable[[], int | None]
@@ -49,7 +48,7 @@ def deletable(start: Positions, read: Sequence[Positions], expired: Positions | 
     """The offsets before which records can go, of the partitions of which some can.
 
     start: where the partitions begin now; read: how far each reader is, a partition without an offset not
-    having been read; expired: where what must be kept for its own sake begins, None where nothing must.
+    having been read; expired: where the windows begin that must be kept, None where there are none.
     """
     found = {}
     for partition, first in start.items():
@@ -62,7 +61,7 @@ def deletable(start: Positions, read: Sequence[Positions], expired: Positions | 
 
 
 def purge(cluster: KafkaCluster, topic: Purged) -> dict[int, int]:
-    """Delete what can go of a topic; what was deleted, as offsets. Raises ClusterError."""
+    """Delete the records of a topic that can go; the offsets before which they were. Raises ClusterError."""
     expired = None
     if topic.windows is not None:
         expired = _expired(cluster, topic.topic, topic.windows)
@@ -99,20 +98,16 @@ class Purge:
     ) -> None:
         self._cluster = cluster
         self._topics = topics
-        self._failed = failed
         self._refused: dict[str, str] = {}
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="purge of internal topics", daemon=True)
+        self._repeated = Repeated("purge of internal topics", PURGE_SECONDS, self.once, failed)
 
     def start(self) -> None:
         """Begin to purge, the first time in PURGE_SECONDS."""
-        self._thread.start()
+        self._repeated.start()
 
     def stop(self) -> None:
         """Purge no more, and wait for the thread to end. Safe to call twice, and before `start`."""
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join(STOP_TIMEOUT_SECONDS)
+        self._repeated.stop()
 
     def once(self) -> None:
         """Purge every topic now."""
@@ -127,11 +122,3 @@ class Purge:
                 self._refused.pop(topic.topic, None)
                 if before:
                     log.debug("internal topic purged topic=%s before=%s", topic.topic, before)
-
-    def _run(self) -> None:
-        try:
-            while not self._stopping.wait(PURGE_SECONDS):
-                self.once()
-        except BaseException as error:
-            log.exception("internal topics are not purged any more")
-            self._failed(error)

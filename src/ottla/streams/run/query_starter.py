@@ -1,6 +1,6 @@
 """Start one query of an application: admitted, compiled, checked against its state, written, watched.
 
-The order matters. What can refuse the start comes before what changes anything: the query's group and
+The order matters. Every check that can refuse the start comes before the first change: the query's group and
 checkpoint (admission), the topology's expressions (compilation), the state's fingerprint, the sink's ledger.
 Then the query runs, and with it its heartbeats and, for poison records in front of its state, a second query
 over the same sources.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StartedQuery:
-    """A query that runs. types: by internal topic, what it writes there."""
+    """A query that runs. types: by internal topic that it writes, key and value type."""
 
     name: str
     mode: Mode
@@ -49,7 +49,7 @@ class QueryStarter:
     def start(self, query: PlannedQuery, names: Collection[str], types: Mapping[str, Types]) -> StartedQuery:
         """Start a query. names: the nodes whose poison records it reports. Raises UserError.
 
-        types: what the queries before it write to internal topics.
+        types: of the internal topics that the queries before it write.
         """
         context, watchers = self.context, self.watchers
         name = f"{context.name}-{query.name}"

@@ -1,15 +1,15 @@
-"""Forget what an application has done, so that its next start begins anew.
+"""Forget the progress of an application, so that its next start begins anew.
 
 Removed are its checkpoints and state, its internal topics, and its groups: those that show progress and those
 in which the exactly-once sink remembers its batches. Its input, its output and its dead letters stay.
 
 The order, and what a kill leaves behind at each line. Until the last step a start is refused, because a group
-says that the query has worked and its checkpoint is gone; and the same command does the rest, whatever is
-left: names of queries are also found among what has been put aside.
+says that the query has worked and its checkpoint is gone; and the same command does the rest: names of
+queries are also found in the directories that have been put aside.
 
 1. where the next start begins is written (`begin.json`)
 2. checkpoints and all that goes with them are renamed into `.reset-…`
-3. the sinks' ledgers: topics, and groups that are known by what is in both
+3. the sinks' ledgers: topics, and groups that both of them name
 4. internal topics are deleted, and their deletion is waited for
 5. the groups that show progress
 6. `.reset-…` is deleted
@@ -26,11 +26,12 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ottla.client.access import ClusterAccess
 from ottla.client.cluster import KafkaCluster
 from ottla.config.errors import UserError
 from ottla.pipeline.file_lock import FileLock
@@ -51,40 +52,45 @@ class ResetError(UserError):
 
 
 @dataclass(frozen=True, slots=True)
-class ResetPlan:
-    """What a reset removes.
+class Remains:
+    """The traces of an application.
 
     queries: by the names that checkpoints and groups have. groups: progress groups that are there.
-    directories: under `directory`, of this and of unfinished resets. begin_ms: where the next start begins,
-    None: where its sources say.
+    directories: under the application's own, of this and of unfinished resets.
     """
 
-    application: str
-    bootstrap: str
-    directory: Path
     queries: tuple[str, ...]
     topics: tuple[str, ...]
     groups: tuple[str, ...]
     directories: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResetPlan:
+    """A reset that is to be done. begin_ms: where the next start begins, None: where its sources say."""
+
+    application: str
+    cluster: ClusterAccess
+    directory: Path
+    remains: Remains
     begin_ms: int | None
-    client_options: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to remove."""
-        return not (self.topics or self.groups or self.directories)
+        remains = self.remains
+        return not (remains.topics or remains.groups or remains.directories)
 
 
 def plan_reset(
     application: str,
     topology: Topology | None,
-    bootstrap: str,
+    access: ClusterAccess,
     state: Path,
     *,
     begin_ms: int | None = None,
-    client_options: Mapping[str, str] | None = None,
 ) -> ResetPlan:
-    """Look what there is to remove. Without a topology, queries are those that `state` knows.
+    """Look for the traces of an application. Without a topology, queries are those that `state` knows.
 
     Raises ResetError, ClusterError.
     """
@@ -99,41 +105,38 @@ def plan_reset(
             "queries can be told from those of others"
         )
     queries = list(dict.fromkeys([*nodes, *(name + _DEAD_LETTERS for name in nodes), *known]))
-    cluster = KafkaCluster(bootstrap, client_options)
+    cluster = KafkaCluster(access.bootstrap, access.properties)
     topics = {f"{query}-{ending}" for query in queries for ending in _TOPIC_ENDINGS}
     groups = set(cluster.groups(application))
     existing = set(cluster.topic_names())
     directories = [directory / name for name in _DIRECTORIES if (directory / name).is_dir()]
-    return ResetPlan(
-        application,
-        bootstrap,
-        directory,
+    remains = Remains(
         tuple(queries),
         tuple(sorted(topics & existing)),
         tuple(query for query in queries if query in groups),
         (*directories, *sorted(directory.glob(f"{_PUT_ASIDE}*"))),
-        begin_ms,
-        client_options or {},
     )
+    return ResetPlan(application, access, directory, remains, begin_ms)
 
 
 def reset(planned: ResetPlan) -> list[str]:
-    """Remove it; returns what was removed, a line each. Raises ResetError, ClusterError: repeat it then."""
+    """Remove them; returns a line for each. Raises ResetError, ClusterError: repeat it then."""
     removed: list[str] = []
-    cluster = KafkaCluster(planned.bootstrap, planned.client_options)
+    access, remains = planned.cluster, planned.remains
+    cluster = KafkaCluster(access.bootstrap, access.properties)
     with _alone(planned.directory):
         _write_beginning(planned.directory, planned.begin_ms)
         removed += _put_aside(planned.directory)
-        for query in planned.queries:
+        for query in remains.queries:
             try:
-                removed += remove_sink(planned.bootstrap, query, planned.client_options)
+                removed += remove_sink(access.bootstrap, query, access.properties)
             except SinkError as error:
                 raise ResetError(f"{error}; the reset is not complete: call it again") from error
-        for topic in planned.topics:
+        for topic in remains.topics:
             # a start that finds the topic still there would take it for its own
             if cluster.remove_topic(topic):
                 removed.append(f"topic {topic}")
-        for query in planned.queries:
+        for query in remains.queries:
             if cluster.delete_group(query):
                 removed.append(f"group {query}")
         for leftover in planned.directory.glob(f"{_PUT_ASIDE}*"):
@@ -157,7 +160,7 @@ def beginning_after_reset(directory: Path) -> int | None:
 
 
 def forget_beginning(directory: Path) -> None:
-    """All queries have their checkpoints now: what the reset said is done."""
+    """All queries have their checkpoints now: the beginning that a reset has set is used up."""
     (directory / _BEGIN_FILE).unlink(missing_ok=True)
 
 
@@ -203,7 +206,7 @@ def _put_aside(directory: Path) -> list[str]:
 
 @contextlib.contextmanager
 def _alone(directory: Path) -> Iterator[None]:
-    """Hold what a running application holds. Raises ResetError when one runs."""
+    """Hold the locks that a running application holds. Raises ResetError when one runs."""
     directory.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as held:
         for path in sorted((directory / "views").glob("*.lock")):

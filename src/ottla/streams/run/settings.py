@@ -1,7 +1,4 @@
-"""The settings of an application: given flat, as keywords, and held in groups by what they are about.
-
-What the application does is its topology.
-"""
+"""The settings of an application: given flat, as keywords, and held in groups by their subject."""
 
 from __future__ import annotations
 
@@ -73,7 +70,7 @@ class Watching:
 
 @dataclass(frozen=True, slots=True, init=False)
 class StreamsSettings:
-    """How an application runs; what it does is its topology. It is made from flat keywords."""
+    """How an application runs, beside its topology. It is made from flat keywords."""
 
     place: Place
     spark: SparkChoice

@@ -1,4 +1,4 @@
-"""What a query of an application writes with: exactly once, at least once, or by a sink of Spark's own."""
+"""The writers of an application's queries: exactly once, at least once, or a sink of Spark's own."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _topic_of_marks(query: PlannedQuery, place: Place) -> str:
 
 
 def _without_constants(query: PlannedQuery, frame: DataFrame, dead_letters: str | None) -> DataFrame:
-    """A frame for the sink without the columns that say what it does anyway: they would cost each row."""
+    """A frame for the sink without the columns that the sink fills in itself: they would cost each row."""
     if dead_letters is not None:
         return frame  # a dead letter has a topic and a partition of its own
     return frame.drop(*_writes(query).constant)

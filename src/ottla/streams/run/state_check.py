@@ -1,4 +1,4 @@
-"""A query's state against what its checkpoint was made for: the fingerprint that lies beside it."""
+"""Compare a query's state with the fingerprint that lies beside its checkpoint."""
 
 from __future__ import annotations
 

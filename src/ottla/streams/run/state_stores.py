@@ -1,7 +1,7 @@
 """Spark's settings for the state of one query, where the session's own would cost too much.
 
 Spark 4.0 opens an aggregate's RocksDB anew for each batch: its two steps, reading the old groups and
-writing the new, open the store each, and the end of the first throws away what the second has left open.
+writing the new, open the store each, and the end of the first closes the store that the second has left open.
 With changelog checkpoints, the session's setting, all changes since the last snapshot are then repeated in
 every batch: a batch of 4 records behind 2 M others took 17 s. With whole snapshots it took 4 s, most of them
 the removal of a closed window. Spark 4.2 keeps the store open.
@@ -26,7 +26,7 @@ STORES_STAY_OPEN_SINCE: Final = (4, 1)
 
 
 def settings_for(stateful: Node | None, spark_version: str) -> Mapping[str, str]:
-    """What a query with this stateful node is to be started with."""
+    """The settings that a query with this stateful node is to be started with."""
     state = None if stateful is None else stateful.facts.state
     if state is None or not state.two_steps or version_tuple(spark_version) >= STORES_STAY_OPEN_SINCE:
         return {}

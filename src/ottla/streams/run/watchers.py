@@ -1,6 +1,6 @@
-"""What goes on beside an application's queries: heartbeats, global tables, the purge of internal topics.
+"""The work beside an application's queries: heartbeats, global tables, the purge of internal topics.
 
-Each is a thread; what goes wrong in one is given to `failed`, for the application to end.
+Each is a thread; its error is given to `failed`, for the application to end.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Watchers:
-    """Starts them. before, after: what is stopped before and after the queries. snapshots: by table, kept."""
+    """Starts them. before, after: closed before and after the queries. snapshots: by table's name."""
 
     context: RunContext
     before: contextlib.ExitStack
@@ -51,13 +51,12 @@ class Watchers:
         idle_ms = settings.watching.heartbeat_ms
         if event_time is None or idle_ms is None or settings.pace.until_caught_up:
             return
-        beat = Heartbeat(
+        beat = Heartbeat.of(
             started.query,
             self.context.cluster,
             heartbeat_topic(self.context.name, query.name).name,
             idle_ms=idle_ms,
-            delay_ms=event_time.delay_ms,
-            horizon_ms=event_time.horizon_ms,
+            waits=event_time,
             failed=lambda error: self.failed(f"heartbeats of {query.name}: {error}"),
         )
         self.before.callback(beat.stop)
@@ -99,7 +98,7 @@ class Watchers:
 
 
 def _purged(context: RunContext, plan: Plan) -> list[Purged]:
-    """The internal topics that something is deleted of, with their readers and their windows."""
+    """The internal topics that are purged, with their readers and their windows."""
     readers: dict[str, list[str]] = {}
     for query in context.runner.queries:
         for names in query.admission.topics:
@@ -127,7 +126,7 @@ def _purged(context: RunContext, plan: Plan) -> list[Purged]:
 
 
 def _watermark_ms(runner: QueryRunner, query_name: str) -> int | None:
-    """The watermark that a query has reached, as far as it has told."""
+    """The watermark that a query has reached, by its progress so far."""
     told = [
         progress.watermark_ms
         for query in runner.queries

@@ -1,4 +1,4 @@
-"""Which offsets of a windowed changelog are behind its retention: by what was seen of it, not by the broker.
+"""Which offsets of a windowed changelog are behind its retention: by notes of its ends, not by the broker.
 
 A broker can't be asked: its search by time finds the markers of transactions too, whose time is the clock's,
 and event times may be years older. So the ends of the topic are noted now and then, each with a time that no
@@ -45,14 +45,14 @@ class WindowHistory:
         self.notes = [*self.notes, Note(latest_ms, dict(ends))][-MAX_NOTES:]
 
     def expire(self, watermark_ms: int) -> Positions:
-        """The offsets before which every record is behind the retention; none when there are none such."""
+        """The offsets before which every record is behind the retention; none where no record is."""
         expired = [note for note in self.notes if note.latest_ms + self.retention_ms <= watermark_ms]
         self.notes = self.notes[len(expired) :]
         return expired[-1].ends if expired else {}
 
     @classmethod
     def read(cls, file: Path, topic_id: str, retention_ms: int) -> WindowHistory:
-        """What was kept of this topic, without notes if it was another one of its name, or is unreadable."""
+        """The topic's history; without notes if the file is unreadable, or of an older topic of its name."""
         notes: list[Note] = []
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             kept = json.loads(file.read_text(encoding="utf-8"))

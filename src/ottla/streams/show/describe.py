@@ -1,4 +1,5 @@
-"""Say what a topology is: its queries, what each reads, does, keeps and writes. Needs no Spark and no broker.
+"""Describe a topology: its queries, and the topics, the work and the state of each. Needs no Spark, no
+broker.
 
 `described` gives it as data; `describe` writes that as text, `as_json` as JSON and `mermaid` as a diagram for
 READMEs (`picture.py` draws it). All of them are the same for the same topology, so they may be kept in a
@@ -26,7 +27,7 @@ from ottla.streams.plan.topology import Topology
 
 
 class Kind(Enum):
-    """What a node is to a reader of the topology."""
+    """The kind of a node, as a reader of the description sees it."""
 
     SOURCE = "source"
     OPERATION = "operation"
@@ -46,8 +47,8 @@ class Runs(Enum):
 class DescribedNode:
     """One node of a query. `runs` is None where there is nothing to run: sources and sinks.
 
-    operation: in a word or two. detail: what tells it from others of its kind, in few words, or nothing.
-    what: both in full.
+    operation: in a word or two. detail: the difference from others of its kind, in few words, or nothing.
+    what: both in full. The JSON has these fields, so this is a plain record.
     """
 
     name: str

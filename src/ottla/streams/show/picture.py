@@ -235,7 +235,7 @@ def _short(text: str, limit: int = _MAX_NAME) -> str:
 
 
 def _notes(node: DescribedNode) -> list[str]:
-    """What stands below a node's name."""
+    """The lines below a node's name."""
     return [_short(note) for note in (node.operation, node.detail) if note and note not in (node.name, "to")]
 
 
@@ -388,7 +388,7 @@ def _tooltip(node: DescribedNode) -> str:
 
 
 def _disk(x: float, y: float, stroke: str) -> str:
-    """A small standing cylinder: what keeps state."""
+    """A small standing cylinder: the sign of state."""
     return (
         f'<path d="M{x - 7:.1f} {y - 6:.1f} v12 a7 3 0 0 0 14 0 v-12" fill="#ffffff" fill-opacity="0.6"'
         f' stroke="{stroke}"/><ellipse cx="{x:.1f}" cy="{y - 6:.1f}" rx="7" ry="3" fill="#ffffff"'
@@ -420,7 +420,7 @@ def _text(x: float, y: float, text: str, *, bold: bool) -> str:
 
 
 def _legend(left: float, top: float, whole: DescribedTopology) -> tuple[list[str], float]:
-    """A line that says what the shapes are, of those that occur; and how wide it is."""
+    """A line that explains the shapes that occur; and how wide it is."""
     nodes = [node for query in whole.queries for node in query.nodes]
     entries = [
         (kind.value, *FILL[kind], 7.0 if kind in (Kind.SOURCE, Kind.SINK) else 3.0, "")

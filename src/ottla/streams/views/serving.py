@@ -12,8 +12,8 @@
 KEY, and the ends of a range, are the text itself for text, base64 for bytes, JSON for anything else; quoted
 as URLs want it, a slash too (%2F). Times are milliseconds since 1970 or ISO 8601.
 
-What is answered has been committed: a table is read from its topic with read_committed. How far it is behind
-stands in each answer's headers: `Ottla-Lag` (offsets) and `Ottla-Age-Ms` (since it was last known to be at
+Every answer has been committed: a table is read from its topic with read_committed. Each answer's headers say
+how far it is behind: `Ottla-Lag` (offsets) and `Ottla-Age-Ms` (since it was last known to be at
 the topic's end). While a table is read for the first time, and when its view has failed, it answers 503.
 
 The server runs in a thread of its own and reads SQLite in READERS more; it is bound to this machine unless
@@ -30,6 +30,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -42,10 +43,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ottla.client.access import ClusterAccess
 from ottla.streams.plan.planner import Plan
+from ottla.streams.views.followed_topic import ViewError
 from ottla.streams.views.view_codec import TableCodec, TableKey, epoch_ms
+from ottla.streams.views.view_status import ViewState
 from ottla.streams.views.view_store import READERS, Row
-from ottla.streams.views.views import View, ViewError, ViewSettings, ViewState
+from ottla.streams.views.views import RowTypes, View, ViewSettings
 from ottla.web.application import json_answer, json_application
 from ottla.web.errors import ApiError
 from ottla.web.http_protocol import BoundedHttpProtocol
@@ -71,24 +75,15 @@ _Answer = TypeVar("_Answer")
 def tables_of(
     planned: Plan,
     types: Mapping[str, tuple[DataType, DataType]],
-    bootstrap: str,
+    cluster: ClusterAccess,
     directory: Path,
-    client_options: Mapping[str, str],
 ) -> list[ViewSettings]:
     """The views of an application's materialized tables. `types`: key and value type by internal topic.
 
     Windows are kept for WINDOW_RETENTION_MS of event time behind their end.
     """
     return [
-        ViewSettings(
-            name,
-            sink.topic,
-            bootstrap,
-            directory,
-            *types[sink.topic],
-            retention_ms=WINDOW_RETENTION_MS,
-            client_options=client_options,
-        )
+        ViewSettings(name, sink.topic, cluster, directory, RowTypes(*types[sink.topic], WINDOW_RETENTION_MS))
         for name, sink in planned.materialized.items()
     ]
 
@@ -98,11 +93,9 @@ class QueryServer:
 
     def __init__(self, tables: Sequence[ViewSettings], port: int, host: str = "127.0.0.1") -> None:
         self.views: Mapping[str, View] = {each.name: View(each) for each in tables}
-        self._host = host
-        self._wanted_port = port
+        self._address = host, port
         self._socket: socket.socket | None = None
-        self._server: _Server | None = None
-        self._thread: threading.Thread | None = None
+        self._listening: _Listening | None = None
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="tables")
 
     @property
@@ -119,7 +112,7 @@ class QueryServer:
         for name, view in self.views.items():
             if (error := view.status.error) is not None:
                 return f"table {name}: {error}"
-        if self._thread is not None and not self._thread.is_alive():
+        if self._listening is not None and not self._listening.thread.is_alive():
             return "the server of interactive queries has ended"
         return None
 
@@ -136,11 +129,10 @@ class QueryServer:
 
     def close(self) -> None:
         """Stop listening, then the views. Safe to call twice."""
-        if self._server is not None:
-            self._server.should_exit = True
-        if self._thread is not None:
-            self._thread.join(CLOSE_SECONDS)
-            self._thread = None
+        if self._listening is not None:
+            self._listening.server.should_exit = True
+            self._listening.thread.join(CLOSE_SECONDS)
+            self._listening = None
         self._readers.shutdown()
         for view in self.views.values():
             view.close()
@@ -157,15 +149,15 @@ class QueryServer:
         self.close()
 
     def _bound(self) -> socket.socket:
-        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        host, port = self._address
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
         bound = socket.socket(family, socket.SOCK_STREAM)
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            bound.bind((self._host, self._wanted_port))
+            bound.bind(self._address)
         except OSError as error:
             bound.close()
-            where = f"{self._host}:{self._wanted_port}"
-            raise ViewError(f"can't listen for queries on {where}: {error.strerror}") from None
+            raise ViewError(f"can't listen for queries on {host}:{port}: {error.strerror}") from None
         return bound
 
     def _listen(self, bound: socket.socket) -> None:
@@ -182,12 +174,13 @@ class QueryServer:
             timeout_graceful_shutdown=5,
             limit_concurrency=CONNECTIONS,
         )
-        self._server = _Server(config)
-        self._thread = threading.Thread(
-            target=self._server.run, kwargs={"sockets": [bound]}, name="interactive-queries", daemon=True
+        server = _Server(config)
+        thread = threading.Thread(
+            target=server.run, kwargs={"sockets": [bound]}, name="interactive-queries", daemon=True
         )
-        self._thread.start()
-        if not self._server.ready.wait(CLOSE_SECONDS):
+        thread.start()
+        self._listening = _Listening(server, thread)
+        if not server.ready.wait(CLOSE_SECONDS):
             raise ViewError("the server of interactive queries does not start")
 
     # -- routes --------------------------------------------------------------------------------------------
@@ -218,8 +211,8 @@ class QueryServer:
         return {
             "name": view.settings.name,
             "topic": view.settings.topic,
-            "key": view.settings.key_type.simpleString(),
-            "value": view.settings.value_type.simpleString(),
+            "key": view.settings.rows.key.simpleString(),
+            "value": view.settings.rows.value.simpleString(),
             "windowed": view.codec.windowed,
             "count": await self._read(view.count),
             **_status(view),
@@ -294,6 +287,14 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.ready.set()
+
+
+@dataclass(frozen=True, slots=True)
+class _Listening:
+    """The HTTP server, and the thread that it runs in."""
+
+    server: _Server
+    thread: threading.Thread
 
 
 def _status(view: View) -> dict[str, Any]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 Stored = int | float | str | bytes
-"""What SQLite keeps of a key."""
+"""A key as SQLite keeps it."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -148,7 +148,7 @@ def _finite(number: float) -> float | str:
 
 
 def _stored(value: Any, key_type: DataType) -> Stored:
-    """What is stored for a key's JSON value. Raises ValueError for one of another type."""
+    """The stored form of a key's JSON value. Raises ValueError for one of another type."""
     from pyspark.sql import types
 
     expected = key_type.simpleString()

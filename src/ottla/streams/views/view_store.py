@@ -45,14 +45,14 @@ class Row(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What a record does to its row: `value` None deletes it."""
+    """A record's change of its row: `value` None deletes it."""
 
     value: bytes | None
     timestamp_ms: int
 
 
 class ViewStore:
-    """One table's file, open. `identity` says what it is a copy of."""
+    """One table's file, open. `identity` names the topic and the types that it is a copy of."""
 
     def __init__(self, path: Path, identity: str, *, windowed: bool) -> None:
         self._path = path
@@ -63,7 +63,7 @@ class ViewStore:
         for _ in range(READERS):
             self._readers.put(self._connect(read_only=True))
 
-    # -- for the one who writes ----------------------------------------------------------------------------
+    # -- for the thread that writes -------------------------------------------------------------------------
 
     def positions(self) -> dict[int, int]:
         """By partition: the next offset to read."""

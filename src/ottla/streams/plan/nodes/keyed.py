@@ -89,7 +89,7 @@ class Keyed:
                 windowed = Windowed(
                     windows, self._sending_once if isinstance(self.operator, ClosesWindows) else None
                 )
-                # Sliding and session windows are kept for as long again, for what may still join them.
+                # Sliding windows and sessions are kept as long again, for records that may join them.
                 event_time = EventTime(windows.grace_ms, windows.grace_ms + 2 * windows.length_ms + 1)
         return Facts(
             State(identity, event_time, windowed, self.operator),

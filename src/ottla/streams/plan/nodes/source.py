@@ -1,4 +1,4 @@
-"""Where records come from: topics, global tables, and what other queries of the application wrote."""
+"""Sources: topics, global tables, and the internal topics that other queries of the application write."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class GlobalTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Boundary:
-    """What another query of the application wrote to the internal topic `topic`: the output of `origin`."""
+    """The output of `origin`, which another query of the application writes to the internal topic `topic`."""
 
     name: str
     topic: str

@@ -48,7 +48,7 @@ class Filter:
 
 
 class Becomes(Enum):
-    """What a map makes of its input."""
+    """The kind of a map's output."""
 
     SAME = "a table of a table, a stream of a stream"
     STREAM = "a stream"
