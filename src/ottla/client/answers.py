@@ -68,4 +68,5 @@ class Answers:
 
     def failure(self, wanted: str, reason: object) -> ClusterError:
         """The error that says what was wanted where, and why it could not be."""
-        return ClusterError(f"cannot {wanted} at {self.bootstrap}: {reason}")
+        code = reason.args[0].code() if isinstance(reason, KafkaException) else None
+        return ClusterError(f"cannot {wanted} at {self.bootstrap}: {reason}", code)

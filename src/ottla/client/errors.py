@@ -10,4 +10,11 @@ class ClientOptionError(UserError):
 
 
 class ClusterError(UserError):
-    """The cluster does not answer, or not as asked; the message says what was tried."""
+    """The cluster does not answer, or refuses; the message says what was tried.
+
+    code: the error's number in Kafka, or in librdkafka where that is negative; None where there is none.
+    """
+
+    def __init__(self, message: str, code: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code

@@ -33,7 +33,7 @@ from ottla.web.errors import ServiceError
 from ottla.web.server import HttpAddress
 from ottla.web.settings import Settings, warn_of_unknown
 
-log = logging.getLogger("ottla.services.rest")
+log = logging.getLogger("ottla.rest")
 
 
 class Part(Protocol):

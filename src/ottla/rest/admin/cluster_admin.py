@@ -1,10 +1,10 @@
 """Reads what a cluster is made of: brokers, topics, groups, offsets.
 
-Theory of operation. Every request goes to a broker by `ask`, as a message of our own over `client/`. librdkafka
-has no call for some of them (configs of all brokers, access rules, reassignments), waits for a controller that
-may be gone in others (brokers, topics), and ends the process in those about groups. Each call ends within the
-admin timeout. Many topics or groups are described in pages, so that the objects of a large answer are not made
-in one go. See the modules cluster_*.
+Theory of operation. Every request goes to a broker by `ask`, as a message of our own over `client/`.
+librdkafka has no call for some of them (configs of all brokers, access rules, reassignments), waits for a
+controller that may be gone in others (brokers, topics), and ends the process in those about groups. Each call
+ends within the admin timeout. Many topics or groups are described in pages, so that the objects of a large
+answer are not made in one go. See the modules cluster_*.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ from ottla.rest.settings import (
 from ottla.web.errors import ApiError, ServiceError
 from ottla.web.settings import Settings
 
-log = logging.getLogger("ottla.services.rest")
+log = logging.getLogger("ottla.rest")
 
 TEND_SECONDS: Final = 0.25
 READS: Final = 100

@@ -27,7 +27,7 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 
 from ottla.rest.consumers.consumer_errors import PASSING, illegal_state, of_kafka
 
-log = logging.getLogger("ottla.services.rest")
+log = logging.getLogger("ottla.rest")
 
 Partition = tuple[str, int]
 

@@ -32,7 +32,7 @@ from ottla.rest.settings import MAX_BODY_BYTES, RESPONSE_TIMEOUT_MS
 from ottla.web.errors import ApiError, ServiceError
 from ottla.web.settings import Settings
 
-log = logging.getLogger("ottla.services.rest")
+log = logging.getLogger("ottla.rest")
 
 T = TypeVar("T")
 

@@ -37,7 +37,7 @@ from ottla.web.application import error_answer, json_answer
 from ottla.web.bodies import parse_json, read_body
 from ottla.web.errors import ApiError
 
-log = logging.getLogger("ottla.services.rest")
+log = logging.getLogger("ottla.rest")
 
 MEDIA_TYPE: Final = "application/json"
 QUEUED_GROUPS: Final = 8
