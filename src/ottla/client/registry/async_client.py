@@ -33,7 +33,7 @@ LOOKUPS_AT_ONCE: Final = 8
 
 
 class RegistryClient:
-    """Asks one registry, on one event loop. All raise RegistryRefusal and RegistryUnreachable."""
+    """Asks one registry, on one event loop. All methods raise RegistryRefusal and RegistryUnreachable."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class RegistryClient:
         return (await self._told(self._lookups.version_under(schema, subject))).version
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         await self._client.aclose()
 
     async def _told(self, question: Question) -> RegisteredSchema:
@@ -104,7 +104,7 @@ class RegistryClient:
             case Send():
                 return await self._sent(step)
             case Parse(schema_type, text, references):
-                # may take tens of milliseconds, that of Protobuf above all
+                # parsing may take tens of milliseconds, Protobuf above all
                 return await asyncio.to_thread(format_of(schema_type).parse, text, references)
             case Wait(seconds):
                 await asyncio.sleep(seconds)

@@ -1,10 +1,10 @@
-"""A Schema Registry's client without I/O: the requests that a question takes, and what the answers come to.
+"""A Schema Registry's client without I/O: the requests that a question takes, and how answers are read.
 
 A question has a key, under which its answer is kept, and steps: a generator that yields `Send`, `Wait` and
 `Parse`, is sent the result of each (the failure of one is thrown in), and returns the schema. `Asking` goes
 through them; the clients beside this module do the steps, one in threads and one on an event loop.
 
-What never changes (the schema of an id, a version, what was registered) is kept, bounded in number and in
+Answers that never change (the schema of an id, a version, a registration) are kept, bounded in number and in
 size of text; the latest version for a few seconds. Instances are tried in turn, the one that answered last
 first.
 """
@@ -38,13 +38,13 @@ LATEST_SECONDS: Final = 3.0
 MAX_REFERENCES: Final = 200
 """Schemas that one schema may refer to, directly or not."""
 INVALID_SCHEMA: Final = (422, 42201)
-"""The status and the code with which a registry refuses a schema that is none."""
+"""The status and the error code with which a registry refuses an invalid schema."""
 _FIRST_WAIT_SECONDS: Final = 0.4
 _LONGEST_WAIT_SECONDS: Final = 3.0
 
 
 class Unanswered(Exception):
-    """A request got no answer; says why. is_final: to ask again is of no use."""
+    """A request got no answer; the message says why. is_final: asking again would not help."""
 
     def __init__(self, reason: str, *, is_final: bool = False) -> None:
         super().__init__(reason)
@@ -52,7 +52,7 @@ class Unanswered(Exception):
 
 
 class UnusableSchema(RegistryRefusal):
-    """The registry has the schema, and it can't be used. is_text: because its text is no schema."""
+    """The registry has the schema, but it can't be used. is_text: because its text is invalid."""
 
     def __init__(self, message: str, *, is_text: bool = False) -> None:
         super().__init__(*INVALID_SCHEMA, message)
@@ -61,7 +61,7 @@ class UnusableSchema(RegistryRefusal):
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """A request to one instance; comes to its status and its body, or fails as Unanswered."""
+    """A request to one instance; the result is the answer's status and body, the failure Unanswered."""
 
     method: str
     url: str
@@ -71,14 +71,14 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing, for a while."""
+    """A pause."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Parse:
-    """A text with those that it refers to; comes to a ParsedSchema, or fails as InvalidSchema."""
+    """A text with those that it refers to; the result is a ParsedSchema, the failure InvalidSchema."""
 
     schema_type: SchemaType
     text: str
@@ -92,7 +92,7 @@ Key: TypeAlias = tuple[str | int | bytes, ...]
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A schema with its id. `subject` and `version` where it was asked for by them."""
+    """A schema with its id; with `subject` and `version` where the question named a subject."""
 
     id: int
     parsed: ParsedSchema
@@ -111,8 +111,8 @@ class Question:
 class Asking:
     """A question under way.
 
-    step: what is to be done next, None once `answer` is there. The constructor, `go_on` and `fail` raise
-    RegistryRefusal and RegistryUnreachable.
+    step: the next step to do, None once `answer` is there. The constructor, `go_on` and `fail` raise
+        RegistryRefusal and RegistryUnreachable.
     """
 
     def __init__(self, steps: Steps[RegisteredSchema]) -> None:
@@ -149,7 +149,7 @@ class Asking:
 class Lookups:
     """The questions to one registry, and the answers that are kept.
 
-    unknown_seconds: for how long it is kept that there is no schema of an id.
+    unknown_seconds: how long the answer that an id has no schema is kept.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class Lookups:
         return Question(key, lambda: self._registered(subject, schema_type, text))
 
     def version_under(self, schema: RegisteredSchema, subject: str) -> Question:
-        """The schema with its version under `subject`, None when it has none there."""
+        """The schema with its version under `subject`; the version is None when it has none there."""
         return Question(("place", schema.id, subject), lambda: self._version_under(schema, subject))
 
     def steps(self, question: Question) -> Steps[RegisteredSchema]:
@@ -213,7 +213,7 @@ class Lookups:
         schema_id = _whole(
             (yield from self._asked("POST", f"/subjects/{quoted(subject)}/versions", body)), "id"
         )
-        # looked up, as the answer to a registration has no version before 8.0
+        # looked up: before Confluent's 8.0 the answer to a registration has no version
         found = replace((yield from self._registered(subject, schema_type, text)), id=schema_id)
         self._keep(_text_key(subject, schema_type, text), found)
         self._keep(("id", schema_id), replace(found, subject=None, version=None))
@@ -258,7 +258,7 @@ class Lookups:
         try:
             return self._cache.recall(("id", schema_id))
         except RegistryRefusal:
-            return None  # it was registered since
+            return None  # kept as unknown; the schema was registered since
 
     def _keep(self, key: Key, found: RegisteredSchema, seconds: float | None = None) -> None:
         self._cache.keep(key, found, seconds, len(found.parsed.canonical_text))
@@ -266,7 +266,7 @@ class Lookups:
     # -- what an answer holds --------------------------------------------------------------------------
 
     def _parsed(self, answer: Mapping[str, Any]) -> Steps[ParsedSchema]:
-        """The schema of an answer, with all that it refers to."""
+        """The schema of an answer, parsed together with all schemas that it refers to."""
         references: dict[str, str] = {}
         yield from self._collect(answer, references, ())
         text, name = answer.get("schema"), answer.get("schemaType") or SchemaType.AVRO
@@ -287,7 +287,8 @@ class Lookups:
     ) -> Steps[None]:
         """Put the texts that this schema refers to into `references`, those first that others need.
 
-        `path`: the names that led here. Versions that were deleted since are still referred to.
+        `path`: the names of the references from the first schema to this one. Deleted versions are included:
+                schemas still refer to them.
         """
         for name, subject, version in _references_in(answer):
             if name in path:
@@ -305,14 +306,14 @@ class Lookups:
     # -- an answer -------------------------------------------------------------------------------------
 
     def _asked(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Steps[dict[str, Any]]:
-        """The object that is answered; none has no fields."""
+        """The answer as an object; one without fields for any other JSON."""
         said = yield from self._said(method, path, body)
         return said if isinstance(said, dict) else {}
 
     def _said(
         self, method: str, path: str, body: Mapping[str, Any] | None = None
     ) -> Steps[dict[str, Any] | list[Any]]:
-        """The answer of the first instance that gives one; what fails at one may go well at another."""
+        """The answer of the first instance that gives one; where one fails, the next is asked."""
         refusal: RegistryRefusal | None = None
         reason = "no instance is known"
         for attempt in range(self._attempts):
@@ -337,7 +338,7 @@ class Lookups:
 
 
 def _references_in(answer: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Name, subject and version of each. Raises UnusableAnswer."""
+    """Name, subject and version of each reference. Raises UnusableAnswer."""
     try:
         return [
             (str(reference["name"]), str(reference["subject"]), str(reference["version"]))

@@ -1,4 +1,4 @@
-"""The Schema Registry's client for threads that wait, by `requests`."""
+"""The Schema Registry's client for threads, by `requests`; its calls block."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PART_BYTES: Final = 64 << 10
 
 
 class RegistryClient:
-    """Asks one registry. For many threads. All raise RegistryRefusal and RegistryUnreachable."""
+    """Asks one registry. For many threads. All methods raise RegistryRefusal and RegistryUnreachable."""
 
     def __init__(self, access: RegistryAccess) -> None:
         self._access = access
@@ -113,14 +113,14 @@ class RegistryClient:
 
 
 class _Turn:
-    """Held by the one that asks; a lock that a weak reference may be made of."""
+    """A lock, held by the thread that asks; unlike `threading.Lock`, weak references to it can be made."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
 
 
 class _Authorization(requests.auth.AuthBase):
-    """Says who we are. As an `auth`, because requests would put one of ~/.netrc in a header's place."""
+    """Adds the header Authorization. It is an `auth`, as requests would replace a header by one of ~/.netrc."""
 
     def __init__(self, authorization: str) -> None:
         self._authorization = authorization
