@@ -2,8 +2,8 @@
 
 Each node is `ottla broker` with the settings that were given, and a few of its own: id, roles, listeners, its
 log directory. Lines that a node writes are passed on with its name in front. The launcher says that all is
-ready when every broker serves. A node that ends by itself is started again, after a pause that grows while it keeps
-ending; one that can't start in the first place, by a setting say, ends all of them with its reason.
+ready when every broker serves. A node that ends by itself is started again, after a pause that grows while it
+keeps ending; one that can't start in the first place, by a setting say, ends all of them with its reason.
 
 A clean stop has two steps, because brokers leave a cluster with the help of its quorum: all brokers leave at
 once, and when the last has left the controllers end. The nodes are told through their stdin (`launched.py`),

@@ -83,7 +83,7 @@ class ClusterAccess:
         return {**given, **(properties or {})}
 
     def aiokafka(self) -> dict[str, Any]:
-        """The keyword arguments of aiokafka's clients. Raises ClientOptionError for settings they can't use."""
+        """The keyword arguments of aiokafka's clients. Raises ClientOptionError for unusable settings."""
         given = self.properties
         for name in sorted(given.keys() - COMMON_PROPERTIES):
             if name.startswith(_SECURITY_PREFIXES):

@@ -45,7 +45,7 @@ class Answers:
             raise self.failure(wanted, error) from error
 
     def deleted(self, future: Any, missing: int) -> bool:
-        """Whether the request deleted it; False for the error code `missing`. Raises the future's exception."""
+        """Whether the request deleted it; False for the code `missing`. Raises the future's exception."""
         try:
             self.awaited(future)
         except KafkaException as error:

@@ -120,7 +120,7 @@ class _Turn:
 
 
 class _Authorization(requests.auth.AuthBase):
-    """Adds the header Authorization. It is an `auth`, as requests would replace a header by one of ~/.netrc."""
+    """Adds the header Authorization. An `auth`, as requests would replace a header by one of ~/.netrc."""
 
     def __init__(self, authorization: str) -> None:
         self._authorization = authorization
