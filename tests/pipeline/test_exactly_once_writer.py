@@ -6,19 +6,19 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
+from ottla.client.access import ClusterAccess
 from ottla.client.cluster import KafkaCluster
 from ottla.pipeline.sink import exactly_once_clients, exactly_once_writer
 from ottla.pipeline.sink.exactly_once import check_sink, reset_sink
-from ottla.pipeline.sink.exactly_once_clients import UNIT_PRODUCERS, UnitProducer, client_options
+from ottla.pipeline.sink.exactly_once_clients import UNIT_PRODUCERS, UnitProducer, client_access
 from ottla.pipeline.sink.exactly_once_ledger import (
     LedgerEntry,
     ledger_topic,
@@ -100,9 +100,9 @@ def test_an_attempt_that_commits_late_is_fenced_before_its_successor_reads_the_l
         assert read.wait(60)
 
         def read_and_let_the_first_one_end(
-            client: Mapping[str, Any], group: str, topic: str
+            access: ClusterAccess, group: str, topic: str
         ) -> LedgerEntry | None:
-            entry = read_ledger(client, group, topic)
+            entry = read_ledger(access, group, topic)
             may_end.set()
             first.exception(60)
             return entry
@@ -313,7 +313,7 @@ def test_a_ledger_is_read_behind_transactions_of_others_that_are_open(
         other.client.commit_transaction(15) if ending == "commit" else other.client.abort_transaction(15)
         assert replay.result(60) == UnitResult("in-0", 0, skipped=True)
     found = read_ledger_topic(
-        client_options(sink), unit_group(sink.query_name, ""), ledger_topic(sink.query_name)
+        client_access(sink), unit_group(sink.query_name, ""), ledger_topic(sink.query_name)
     )
     expected = {"in-0": 9} | ({"in-1": 9} if ending == "commit" else {})
     assert {group: entry.next_batch for group, entry in found.items()} == {
@@ -411,7 +411,7 @@ def test_a_group_that_is_somebody_elses_is_refused(sink: SinkSettings) -> None:
 def test_a_ledger_says_who_wrote_it(sink: SinkSettings) -> None:
     write(sink, PLACE, rows(b"a"))
 
-    entry = read_ledger(client_options(sink), unit_group(sink.query_name, "in-0"), sink.topic)
+    entry = read_ledger(client_access(sink), unit_group(sink.query_name, "in-0"), sink.topic)
 
     assert entry == LedgerEntry(8, sink.query_name, "query-1", "run-1", Identity.SOURCE, 0, "2")
     assert json.loads(entry.metadata())["query"] == "query-1"

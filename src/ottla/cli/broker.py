@@ -21,7 +21,7 @@ from ottla.cli.options import add_log_level, add_pairs, log_to_stderr
 DEFAULT_LISTEN = "127.0.0.1:9092"
 CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 SEVERAL_BROKERS_FILE = "brokers.json"
-"""What makes a directory one of --brokers, see brokers_layout.py."""
+"""A directory with this file is one of --brokers, see brokers_layout.py."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -106,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
         help="the cluster that an empty directory becomes one of, and any other must belong to",
     )
     add_log_level(parser)
-    # Of --brokers to the brokers that it starts: see launched.py.
+    # Given by --brokers to the brokers that it starts: see launched.py.
     parser.add_argument("--with-launcher", action="store_true", help=argparse.SUPPRESS)
     return parser
 
@@ -154,7 +154,7 @@ async def _serve(config: BrokerConfig, options: argparse.Namespace) -> int:
     broker = await _start(config, options.cluster_id, fail, stop)
     if broker is None:
         return 1 if failures else 0
-    # What start-up made lives as long as the process: the collector need not walk it again and again.
+    # Objects made at the start live as long as the process: the collector need not walk them again and again.
     gc.collect()
     gc.freeze()
     print(broker.ready_line(), flush=True)
@@ -166,7 +166,7 @@ async def _serve(config: BrokerConfig, options: argparse.Namespace) -> int:
 async def _start(
     config: BrokerConfig, cluster_id: str | None, fail: Callable[[], None], stop: asyncio.Event
 ) -> Broker | None:
-    """The started broker; None when `stop` came first, because a start may wait for other nodes for long."""
+    """The started broker; None when `stop` came first: a start may wait long for other nodes."""
     starting = asyncio.ensure_future(Broker.start(config, on_failure=fail, cluster_id=cluster_id))
     stopped = asyncio.ensure_future(stop.wait())
     await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)

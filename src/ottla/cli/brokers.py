@@ -1,9 +1,9 @@
 """`ottla broker --brokers N`: N brokers on this machine, each a process, started and stopped as one.
 
 Each node is `ottla broker` with the settings that were given, and a few of its own: id, roles, listeners, its
-log directory. What they write is passed on with the node before it. The launcher says that all is ready when
-every broker serves. A node that ends by itself is started again, after a pause that grows while it keeps
-ending; one that can't start in the first place, by a setting say, ends all of them with its reason.
+log directory. Lines that a node writes are passed on with its name in front. The launcher says that all is
+ready when every broker serves. A node that ends by itself is started again, after a pause that grows while it
+keeps ending; one that can't start in the first place, by a setting say, ends all of them with its reason.
 
 A clean stop has two steps, because brokers leave a cluster with the help of its quorum: all brokers leave at
 once, and when the last has left the controllers end. The nodes are told through their stdin (`launched.py`),
@@ -51,10 +51,10 @@ log = logging.getLogger("ottla.brokers")
 FIRST_PAUSE_SECONDS: Final = 0.5
 LAST_PAUSE_SECONDS: Final = 30.0
 STEADY_SECONDS: Final = 60.0
-"""A node that ran for so long begins with the first pause again."""
+"""After a run of this length a node's next pause is the first one again."""
 END_SECONDS: Final = 20.0
 
-#: What the launcher gives each node itself.
+#: The settings that the launcher gives each node itself.
 OWN_SETTINGS: Final = frozenset(
     {
         "node.id",
@@ -81,7 +81,7 @@ INTERNAL_REPLICATION_FACTORS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class LaunchOptions:
-    """What the command line says."""
+    """The options of the command line."""
 
     brokers: int
     data: Path | None
@@ -102,14 +102,14 @@ class NodeCommand(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """All that is to be started."""
+    """The nodes to start, and their directory."""
 
     directory: Path
     layout: Layout
     nodes: Sequence[NodeCommand]
 
     def ready_line(self) -> str:
-        """What is printed once clients can connect to every broker."""
+        """The line that is printed once clients can connect to every broker."""
         addresses = ",".join(node.address for node in self.nodes)
         last = self.nodes[-1].node_id
         nodes = "node 1" if last == 1 else f"nodes 1 to {last}"
@@ -169,7 +169,7 @@ def _base_config(options: LaunchOptions) -> BrokerConfig:
 def _settings(
     base: BrokerConfig, layout: Layout, node_id: int, listener: Listener, advertised: Listener
 ) -> dict[str, str]:
-    """What a node is given beside the settings that all share."""
+    """A node's own settings, beside those that all nodes share."""
     listeners = [_url(listener)]
     is_controller = node_id in layout.controllers
     controller_name = base.controller_listener.name
@@ -188,7 +188,7 @@ def _settings(
         "log.dirs": str(node_directory(base.log_directory, node_id).absolute()),
     }
     for factor in INTERNAL_REPLICATION_FACTORS:
-        # Said outright, so that nobody makes these topics before all brokers have registered.
+        # Given explicitly, so that no client makes these topics before all brokers have registered.
         settings[factor.name] = str(min(base[factor], layout.brokers))
     if base.rack is None:
         # Replicas land on different racks: on several machines that means on different machines.
@@ -217,7 +217,7 @@ def _command(options: LaunchOptions, layout: Layout, settings: dict[str, str]) -
 
 
 class _Node:
-    """A node and the process that it is now."""
+    """A node and its present process."""
 
     def __init__(self, command: NodeCommand) -> None:
         self.command = command
@@ -265,7 +265,7 @@ class Launcher:
                 signal.signal(getattr(signal, name), lambda *_: loop.call_soon_threadsafe(self._on_signal))
 
     def _on_signal(self) -> None:
-        """The first asks for a clean stop, one more for an end."""
+        """The first signal asks for a clean stop, a second one kills the nodes."""
         if self._stopping.is_set():
             self._kill_all()
         self._stopping.set()
@@ -273,7 +273,7 @@ class Launcher:
     # -- a node's life ---------------------------------------------------------------------------------
 
     async def _keep(self, node: _Node) -> None:
-        """Start the node again and again."""
+        """Start the node, and again whenever it ends."""
         loop = asyncio.get_running_loop()
         pause = FIRST_PAUSE_SECONDS
         while not self._stopping.is_set():
@@ -322,7 +322,7 @@ class Launcher:
                 self._on_ready(node)
             elif line == LEFT_LINE:
                 node.left.set()
-                if not self._stopping.is_set():  # somebody stops this node alone: there is nobody to wait for
+                if not self._stopping.is_set():  # this node alone is stopped: no other one needs it to leave
                     close_pipe(process)
             else:
                 print(f"node {node.node_id}: {line}", flush=True)
@@ -330,7 +330,7 @@ class Launcher:
     async def _follow_errors(self, node: _Node, stream: asyncio.StreamReader) -> None:
         async for line in lines_of(stream):
             if line.startswith(PROBLEM_PREFIX):
-                node.problem = line[len(PROBLEM_PREFIX) :]  # told when the node has ended
+                node.problem = line[len(PROBLEM_PREFIX) :]  # printed when the node has ended
             else:
                 print(f"node {node.node_id}: {line}", file=sys.stderr, flush=True)
 
@@ -345,7 +345,7 @@ class Launcher:
     # -- the end ---------------------------------------------------------------------------------------
 
     async def _stop(self) -> None:
-        """Let all brokers leave, then let all nodes end; kill what takes too long."""
+        """Let all brokers leave, then let all nodes end; kill nodes that take too long."""
         for node in self._nodes:
             if node.process is not None:
                 tell_to_stop(node.process)
@@ -368,7 +368,7 @@ class Launcher:
 
 
 async def _within(seconds: float, wait: Callable[[_Node], Awaitable[object]], nodes: Sequence[_Node]) -> bool:
-    """Wait for something of every node; whether it came in time."""
+    """Wait for every node; whether all were done in time."""
     try:
         async with asyncio.timeout(seconds):
             await asyncio.gather(*(wait(node) for node in nodes))

@@ -47,12 +47,12 @@ LOCAL_HOST: Final = "127.0.0.1"
 
 
 class LayoutError(UserError):
-    """The directory does not fit what was asked for; one line that says what to do."""
+    """The directory does not fit the options; one line that says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What brokers.json says."""
+    """The content of brokers.json."""
 
     cluster_id: str
     brokers: int
@@ -64,7 +64,7 @@ class Layout:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where the quorum is found."""
+        """The controllers' addresses, for controller.quorum.bootstrap.servers."""
         return ",".join(f"{LOCAL_HOST}:{port}" for _, port in sorted(self.controllers.items()))
 
     def broker_ports(self, first_port: int) -> list[int]:
@@ -116,7 +116,7 @@ def lay_out(directory: Path, brokers: int, first_port: int, cluster_id: str | No
 
 
 def new_layout(brokers: int, first_port: int, cluster_id: str) -> Layout:
-    """A cluster that does not exist yet."""
+    """The layout of a new cluster."""
     ids = _controller_ids(brokers)
     ports = _ports_behind(first_port, brokers, len(ids), ())
     return Layout(
@@ -128,7 +128,7 @@ def new_layout(brokers: int, first_port: int, cluster_id: str) -> Layout:
 
 
 def grown_layout(existing: Layout, brokers: int, first_port: int) -> Layout:
-    """The same with another number of brokers; controllers that come new get ports behind all others."""
+    """A layout with another number of brokers; new controllers get ports behind all others."""
     grown = replace(existing, brokers=brokers)
     new_ids = [node_id for node_id in _controller_ids(brokers) if node_id not in existing.controllers]
     if not new_ids:
@@ -155,7 +155,7 @@ def _ports_behind(first_port: int, brokers: int, count: int, taken: Iterable[int
 
 
 def free_ports(count: int, host: str = LOCAL_HOST) -> list[int]:
-    """Ports that nobody listens on now, all different."""
+    """Ports on which no process listens now, all different."""
     probes = [socket.socket() for _ in range(count)]
     try:
         for probe in probes:

@@ -19,7 +19,7 @@ READY_PREFIX: Final = "ottla broker ready:"
 PROBLEM_PREFIX: Final = "ottla broker: "
 MAX_LINE_BYTES: Final = 64 * 1024
 STOP_SECONDS: Final = 70.0
-"""Longer than a broker takes at most to hand over what it leads."""
+"""Longer than a broker takes at most to hand over the partitions that it leads."""
 
 
 class ChildBrokerError(UserError):
@@ -66,7 +66,7 @@ class ChildBroker:
         self._process: Process | None = None
 
     async def start(self) -> str:
-        """Wait until it serves; returns its line. Raises ChildBrokerError."""
+        """Start the broker and wait until it serves; its line. Raises ChildBrokerError."""
         # In a session of its own: a Ctrl-C in the terminal is for the process that stops the broker last.
         self._process = await asyncio.create_subprocess_exec(
             *self._words, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
@@ -78,12 +78,12 @@ class ChildBroker:
         return self._ready.result()
 
     async def ended(self) -> str:
-        """Wait until it ends; how it did."""
+        """Wait until the broker ends; a line that says how."""
         assert self._life is not None
         return await asyncio.shield(self._life)
 
     async def stop(self) -> None:
-        """Stop it cleanly, or kill it when that takes too long. Also after a `start` that raised."""
+        """Stop the broker cleanly, or kill it when that takes too long. Also after a `start` that raised."""
         if self._process is None or self._life is None:
             return
         tell_to_stop(self._process)

@@ -1,4 +1,4 @@
-"""What the commands that ask a cluster have in common: their options, the client, how results are printed."""
+"""The common parts of commands that ask a cluster: options, the client, how results are printed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ClusterClient:
         raise CommandError("; ".join(dict.fromkeys(problems)))
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         await self._connections.close()
 
 

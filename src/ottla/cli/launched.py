@@ -35,7 +35,7 @@ class LauncherPipe:
         threading.Thread(target=self._read, name="launcher-pipe", daemon=True).start()
 
     async def wait_after_leaving(self) -> None:
-        """Say that the broker has left; wait until the others have, for LINGER_SECONDS at most."""
+        """Tell the launcher that the broker has left; wait for the others, for LINGER_SECONDS at most."""
         print(LEFT_LINE, flush=True)
         try:
             async with asyncio.timeout(LINGER_SECONDS):

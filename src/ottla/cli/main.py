@@ -1,7 +1,7 @@
 """The `ottla` command: finds the subcommand and hands it the rest of the line.
 
 Each subcommand is a module with `main(argv) -> exit code`, imported only when it is called: `ottla broker`
-must not wait for PySpark. An error that the user has caused is told here, in one place for all commands.
+must not wait for PySpark. An error that the user has caused is printed here, in one place for all commands.
 """
 
 from __future__ import annotations

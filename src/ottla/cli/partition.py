@@ -1,4 +1,4 @@
-"""`ottla partition`: where partitions have their replicas, and who of them leads.
+"""`ottla partition`: which brokers have the replicas of partitions, and which of them lead.
 
 reassign   move replicas, by a rule or by a plan in Kafka's JSON (AlterPartitionReassignments, KIP-455)
 list       the moves that are under way (ListPartitionReassignments)

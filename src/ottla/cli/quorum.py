@@ -1,9 +1,9 @@
 """`ottla quorum`: the metadata quorum's state, its voters, and brokers that are gone for good.
 
-status      who leads, who votes, who follows, and how far each has come (DescribeQuorum)
-add         make a controller that follows already a voter (AddRaftVoter, KIP-853)
+status      the leader, the voters and the observers, and how far each has come (DescribeQuorum)
+add         make a controller that already follows a voter (AddRaftVoter, KIP-853)
 remove      take a voter out (RemoveRaftVoter)
-unregister  forget a broker that holds nothing any more (UnregisterBroker)
+unregister  forget a broker that has no replicas any more (UnregisterBroker)
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def main(argv: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="ottla quorum", description="The metadata quorum of a cluster.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    status = commands.add_parser("status", help="who leads, who votes, who follows")
+    status = commands.add_parser("status", help="the leader, the voters and the observers")
     status.set_defaults(command=_status)
-    add = commands.add_parser("add", help="make a controller that follows already a voter")
+    add = commands.add_parser("add", help="make a controller that already follows a voter")
     add.add_argument(
         "--config",
         type=Path,
@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
         "--directory-id", metavar="UUID", help="the voter's directory.id (default: as the quorum says)"
     )
     remove.set_defaults(command=_remove)
-    unregister = commands.add_parser("unregister", help="forget a broker that holds nothing any more")
+    unregister = commands.add_parser("unregister", help="forget a broker that has no replicas any more")
     unregister.add_argument("--broker", type=int, required=True, metavar="ID")
     unregister.set_defaults(command=_unregister)
     for each in (status, add, remove, unregister):
@@ -125,7 +125,7 @@ def _row(role: str, replica: ReplicaState, quorum: Quorum, nodes: dict[int, str]
 
 
 async def _add(client: ClusterClient, options: argparse.Namespace) -> Any:
-    # The reader of a node's configuration; the other commands need nothing of the broker's.
+    # The reader of a node's configuration: the only thing of the broker's that a command here needs.
     from ottla.broker.config import BrokerConfig, ConfigError
 
     try:

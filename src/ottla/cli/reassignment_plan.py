@@ -16,7 +16,7 @@ Assignment: TypeAlias = dict[tuple[str, int], list[int]]
 
 
 class ImpossiblePlan(ValueError):
-    """What was asked for can't be had; one line that says why."""
+    """There is no such assignment of replicas; one line that says why."""
 
 
 def plan_reassignment(
@@ -25,7 +25,7 @@ def plan_reassignment(
     racks: Mapping[int, str | None],
     replication_factor: int | None = None,
 ) -> Assignment:
-    """New replicas for these partitions, those that stay as they are among them. Raises ImpossiblePlan."""
+    """The replicas of these partitions, including those that stay as they are. Raises ImpossiblePlan."""
     wanted = {
         partition: len(replicas) if replication_factor is None else replication_factor
         for partition, replicas in current.items()

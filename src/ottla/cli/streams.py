@@ -171,7 +171,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 class _Shown:
-    """The queries that the live view shows: those seen so far, also while others still start."""
+    """The queries that the live view shows: those that have made progress, also while others still start."""
 
     def __init__(self) -> None:
         self.running: RunningStreams | None = None
@@ -376,7 +376,7 @@ def _port(text: str) -> int:
 
 
 def _seconds(text: str) -> int:
-    """Milliseconds of a number of seconds."""
+    """A number of seconds in milliseconds."""
     value = float(text)
     if not 0.001 <= value < 1e9:
         raise argparse.ArgumentTypeError("must be more than 0")
@@ -384,7 +384,7 @@ def _seconds(text: str) -> int:
 
 
 def _instant(text: str) -> int:
-    """Milliseconds since 1970 of ISO 8601 or of themselves; a time without a zone is UTC."""
+    """A time in milliseconds since 1970, from ISO 8601 (UTC without a zone) or from such a number."""
     if text.isdecimal():
         return int(text)
     try:

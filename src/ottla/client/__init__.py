@@ -1,1 +1,1 @@
-"""How to reach a cluster, said once in the words of every client."""
+"""How a client reaches a Kafka cluster or a Schema Registry: one description of each for all libraries."""

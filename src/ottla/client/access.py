@@ -1,4 +1,4 @@
-"""How a client reaches a cluster: one description, said in the words of every Kafka client.
+"""How a client reaches a cluster: one description, from which the settings of every client library are made.
 
 The description is in librdkafka's names (`security.protocol`, `sasl.username`, `ssl.ca.location`, …). Our own
 clients on librdkafka take it as it is; aiokafka's clients, Java's and Spark's get the counterparts.
@@ -20,7 +20,7 @@ from ottla.client.tls_context import tls_context
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 DEFAULT_PORT: Final = 9092
 COMMON_PROPERTIES: Final = frozenset(JAVA_COUNTERPARTS)
-"""The librdkafka properties that every client takes in its own words or has no need of."""
+"""The librdkafka properties that have a counterpart in every client library, or need none."""
 _SECURITY_PREFIXES: Final = ("ssl.", "sasl.", "enable.ssl.")
 _SPARK_PREFIX: Final = "kafka."
 _SERVER: Final = re.compile(r"(?:[A-Za-z_]+://)?(?P<host>\[[^\[\]\s]+\]|[^:\[\]\s/]+)(?::(?P<port>\d{1,5}))?")
@@ -52,7 +52,7 @@ class ClusterAccess:
     request_timeout_ms: int | None = None
 
     def with_client_id(self, client_id: str) -> ClusterAccess:
-        """The same cluster, asked under this name."""
+        """The same cluster, for clients with this `client.id`."""
         return dataclasses.replace(self, client_id=client_id)
 
     def with_request_timeout_ms(self, request_timeout_ms: int) -> ClusterAccess:
@@ -60,7 +60,7 @@ class ClusterAccess:
         return dataclasses.replace(self, request_timeout_ms=request_timeout_ms)
 
     def with_properties(self, properties: Mapping[str, str]) -> ClusterAccess:
-        """The same cluster; these properties win over those of before."""
+        """The same cluster with more properties, which win over the present ones."""
         return dataclasses.replace(self, properties={**self.properties, **properties})
 
     def addresses(self) -> list[Address]:
@@ -83,7 +83,7 @@ class ClusterAccess:
         return {**given, **(properties or {})}
 
     def aiokafka(self) -> dict[str, Any]:
-        """The keyword arguments of aiokafka's clients. Raises ClientOptionError for what they can't use."""
+        """The keyword arguments of aiokafka's clients. Raises ClientOptionError for unusable settings."""
         given = self.properties
         for name in sorted(given.keys() - COMMON_PROPERTIES):
             if name.startswith(_SECURITY_PREFIXES):

@@ -1,4 +1,4 @@
-"""Answers of a cluster to librdkafka's clients: awaited for a bounded time; errors become sentences."""
+"""Answers of a cluster to librdkafka's admin client: awaited for a bounded time; errors become sentences."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ T = TypeVar("T")
 
 REQUEST_TIMEOUT_SECONDS = 15.0
 _MARGIN_SECONDS: Final = 5
-"""For librdkafka to say itself that nothing came in time."""
+"""Added to the timeout, so that librdkafka itself reports an answer that does not come in time."""
 
-# What a group's coordinator says while it starts or moves: Kafka's first group finds it so.
+# Errors of a group's coordinator that is starting or moving, as it is for a cluster's first group.
 _COORDINATOR_STARTS: Final = frozenset(
     {
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -27,25 +27,25 @@ _COORDINATOR_STARTS: Final = frozenset(
 
 
 class Answers:
-    """Answers of the cluster at `bootstrap`. What fails is a ClusterError that says what was wanted."""
+    """Waits for answers of the cluster at `bootstrap`. A ClusterError names the request that failed."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self.timeout_seconds = REQUEST_TIMEOUT_SECONDS
 
     def awaited(self, future: Any) -> Any:
-        """What a future of the AdminClient's comes to. Raises as the future does."""
+        """The result of a future of the AdminClient's. Raises the future's exception."""
         return future.result(self.timeout_seconds + _MARGIN_SECONDS)
 
     def value(self, future: Any, wanted: str) -> Any:
-        """The same. Raises ClusterError."""
+        """The result of the AdminClient's future. Raises ClusterError; `wanted` is the request in words."""
         try:
             return self.awaited(future)
         except Exception as error:
             raise self.failure(wanted, error) from error
 
     def deleted(self, future: Any, missing: int) -> bool:
-        """Whether something was deleted; False where the answer is `missing`. Raises as the future does."""
+        """Whether the request deleted it; False for the code `missing`. Raises the future's exception."""
         try:
             self.awaited(future)
         except KafkaException as error:
@@ -55,7 +55,7 @@ class Answers:
         return True
 
     def of_coordinator(self, ask: Callable[[], T], wanted: str) -> T:
-        """The answer of a group's coordinator; asked again while that is only starting, or moving."""
+        """The answer of a group's coordinator, which is asked again while it is starting or moving."""
         deadline = time.monotonic() + self.timeout_seconds
         while True:
             try:
@@ -67,5 +67,6 @@ class Answers:
                 time.sleep(0.1)
 
     def failure(self, wanted: str, reason: object) -> ClusterError:
-        """The error that says what was wanted where, and why it could not be."""
-        return ClusterError(f"cannot {wanted} at {self.bootstrap}: {reason}")
+        """The error for a request that failed: its name in words, the cluster, and the reason."""
+        code = reason.args[0].code() if isinstance(reason, KafkaException) else None
+        return ClusterError(f"cannot {wanted} at {self.bootstrap}: {reason}", code)

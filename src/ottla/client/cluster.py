@@ -38,7 +38,7 @@ Positions = Mapping[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic that a pipeline needs, and what it is created with when it is missing."""
+    """A topic that a pipeline needs, with the settings for its creation when it is missing."""
 
     name: str
     partitions: int = 1
@@ -47,9 +47,9 @@ class Topic:
 
 
 class KafkaCluster:
-    """A cluster as its clients see it. Every call is bounded in time; ClusterError says what failed.
+    """A cluster as its clients see it. Every call is bounded in time; a ClusterError names the request.
 
-    `client_options` are librdkafka properties (security, for one) that every client made here gets.
+    `client_options` are librdkafka properties (security settings, for one) of all clients that it makes.
     """
 
     def __init__(
@@ -147,19 +147,19 @@ class KafkaCluster:
         return ids
 
     def partitions(self, topic: str) -> list[int]:
-        """The partitions of a topic; asking creates none. Raises NoSuchTopic, ClusterError."""
+        """The partitions of a topic. Creates no topic. Raises NoSuchTopic, ClusterError."""
         described = self._describe(topic)
         if described is None:
             raise self._no_topic(topic)
         return sorted(partition.id for partition in described.partitions)
 
     def topic_id(self, topic: str) -> str | None:
-        """The id that tells a topic from another of its name; None when there is no such topic."""
+        """The topic's id, which a later topic of its name does not have; None when there is no such topic."""
         described = self._describe(topic)
         return None if described is None else str(described.topic_id)
 
     def topic_settings(self, topic: str) -> dict[str, str]:
-        """What a topic's configuration says, defaults included. Raises NoSuchTopic, ClusterError."""
+        """A topic's configuration, defaults included. Raises NoSuchTopic, ClusterError."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         future = self._admin.describe_configs([resource], request_timeout=self._timeout_seconds)[resource]
         found = self._of_topic(future, topic, f"read the settings of topic {topic}")
@@ -188,7 +188,7 @@ class KafkaCluster:
         return NoSuchTopic(f"there is no topic {topic} at {self.bootstrap}")
 
     def delete_topic(self, topic: str) -> bool:
-        """Delete a topic with all that is in it; False when there is none. Raises ClusterError."""
+        """Delete a topic and its records; False when there is none. Raises ClusterError."""
         future = self._admin.delete_topics([topic], request_timeout=self._timeout_seconds)[topic]
         try:
             return self._answers.deleted(future, KafkaError.UNKNOWN_TOPIC_OR_PART)
@@ -206,7 +206,7 @@ class KafkaCluster:
         return deleted
 
     def offsets_retention_ms(self) -> int | None:
-        """For how long the offsets of a group without members are kept; None when nobody may know."""
+        """How long offsets of a group without members are kept; None if the user may not see the setting."""
         brokers = self._described().nodes
         resource = ConfigResource(ConfigResource.Type.BROKER, str(brokers[0].id))
         future = self._admin.describe_configs([resource], request_timeout=self._timeout_seconds)[resource]
@@ -241,7 +241,7 @@ class KafkaCluster:
         return sorted(name for name in topics if name not in _INTERNAL_TOPICS)
 
     def missing_topics(self, names: Sequence[str]) -> list[str]:
-        """Those of `names` that do not exist; asking creates none. Raises ClusterError."""
+        """The topics among `names` that do not exist. Creates none. Raises ClusterError."""
         return [name for name in names if self._describe(name) is None]
 
     def start_positions(self, topic: str) -> dict[int, int]:
@@ -261,14 +261,14 @@ class KafkaCluster:
     def positions_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
         """The first offset of each partition with that time or a later one; the end where there is none."""
         spec = OffsetSpec.for_timestamp(timestamp_ms)
-        ends = self.end_positions(topic)  # first: what comes meanwhile is not before the time
+        ends = self.end_positions(topic)  # first: records that come meanwhile are not before the time
         found = self._offsets_at(topic, spec)
         return {partition: offset if offset >= 0 else ends[partition] for partition, offset in found.items()}
 
     def latest_timestamp_ms(self, topic: str) -> int | None:
-        """A time that no record of a topic is younger than; None when it has no records.
+        """An upper bound of the timestamps of a topic's records; None when it has no records.
 
-        Apache Kafka counts the markers of transactions in, whose time is the broker's clock.
+        Apache Kafka includes the markers of transactions, whose timestamps are those of the broker's clock.
         """
         spec = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
         times = [found.timestamp for found in self._list_offsets(topic, spec).values() if found.offset >= 0]
@@ -299,7 +299,7 @@ class KafkaCluster:
         }
 
     def groups(self, prefix: str = "") -> list[str]:
-        """The consumer groups whose names begin with `prefix`: those of all brokers. Raises ClusterError."""
+        """The consumer groups of all brokers whose names begin with `prefix`. Raises ClusterError."""
         return self._offsets.groups(prefix)
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
@@ -307,14 +307,14 @@ class KafkaCluster:
         return {partition: found.offset for partition, found in self.commits(group, topic).items()}
 
     def commits(self, group: str, topic: str) -> dict[int, CommittedOffset]:
-        """What a group has committed for a topic, with the metadata; a partition without is left out."""
+        """A group's commits for a topic, with their metadata; a partition without a commit is left out."""
         found = self.commits_of(group, [(topic, partition) for partition in self.partitions(topic)])
         return {partition: committed for (_, partition), committed in found.items()}
 
     def commits_of(
         self, group: str, partitions: Sequence[tuple[str, int]]
     ) -> dict[tuple[str, int], CommittedOffset]:
-        """The same for partitions of any topics."""
+        """A group's commits for partitions of any topics; a partition without a commit is left out."""
         return self._offsets.committed(group, partitions)
 
     def commit(self, group: str, topic: str, positions: Positions, metadata: str = "") -> None:
@@ -327,14 +327,14 @@ class KafkaCluster:
         return self._offsets.delete_group(group)
 
     def lag(self, group: str, topic: str) -> int:
-        """Records of a topic that a group has not committed yet, as lag tools count them."""
+        """The number of a topic's records that a group has not committed yet, as lag tools count them."""
         committed = self.committed(group, topic)
         start = self.start_positions(topic)
         end = self.end_positions(topic)
         return sum(max(0, end[p] - max(committed.get(p, start[p]), start[p])) for p in end)
 
     def read(self, topic: str, since: Positions | None = None) -> Iterator[Message]:
-        """The committed records of a topic from `since` (or its start) to what its end is now.
+        """The committed records of a topic from `since` (or its start) to its present end.
 
         Raises ClusterError, also when nothing arrives for a while.
         """
@@ -343,11 +343,11 @@ class KafkaCluster:
         return read(self._access, topic, begin, end)
 
     def consumer(self) -> Consumer:
-        """A consumer outside any group that reads committed records, from where it is told to."""
+        """A consumer outside any group that reads committed records, from the offsets that it is assigned."""
         return reader(self._access)
 
     def follow(self, topics: Sequence[str]) -> Consumer:
-        """A consumer of all that is in some topics and all that comes. The caller closes it."""
+        """A consumer of all present and coming records of some topics. The caller closes it."""
         consumer = self.consumer()
         consumer.assign(
             [

@@ -1,4 +1,4 @@
-"""Errors of those who reach a cluster: settings that cannot be, answers that did not come."""
+"""Errors of a cluster's clients: settings that can't be used, answers that did not come."""
 
 from __future__ import annotations
 
@@ -6,11 +6,18 @@ from ottla.config.errors import UserError
 
 
 class ClientOptionError(UserError):
-    """A property that a client cannot be given, by its name or for its value; the message says which."""
+    """A property that a client cannot take, for its name or its value; the message says which."""
 
 
 class ClusterError(UserError):
-    """The cluster does not answer, or not as asked; the message says what was tried."""
+    """The cluster does not answer, or refuses; the message names the request.
+
+    code: the error's number in Kafka, or in librdkafka where that is negative; None where there is none.
+    """
+
+    def __init__(self, message: str, code: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class NoSuchTopic(ClusterError):

@@ -1,4 +1,4 @@
-"""librdkafka's client options, said in the words of the Java client that Spark reads Kafka with.
+"""librdkafka's client options as those of the Java client, with which Spark reads Kafka.
 
 One table: a pipeline is configured once, with librdkafka's names (which our own clients take), and Spark's
 connector gets the counterparts as `kafka.*`. Files of certificates and keys are read here and handed over as
@@ -100,7 +100,7 @@ JAVA_COUNTERPARTS: Mapping[str, Callable[[str], dict[str, str]]] = MappingProxyT
         "fetch.message.max.bytes": _same("max.partition.fetch.bytes"),
         "max.partition.fetch.bytes": _same("max.partition.fetch.bytes"),
         "check.crcs": _same("check.crcs"),
-        # Of librdkafka itself: what it logs, how its threads and queues work.
+        # Of librdkafka itself: its log, its threads and queues.
         "log_level": _nothing,
         "debug": _nothing,
         "statistics.interval.ms": _nothing,
@@ -121,9 +121,9 @@ _SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 def java_client_options(client_options: Mapping[str, str]) -> dict[str, str]:
-    """The Java client's options for librdkafka's `client_options`, without the prefix `kafka.`.
+    """The Java client's options for librdkafka's `client_options`, by Java's names (without `kafka.`).
 
-    Raises ClientOptionError for one that has no counterpart: nothing of a configuration is left out silently.
+    Raises ClientOptionError for one that has no counterpart: no setting is left out silently.
     """
     options: dict[str, str] = {}
     for name, value in client_options.items():

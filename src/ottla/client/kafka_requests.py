@@ -1,4 +1,4 @@
-"""Asks single nodes what no client library has a call for: ottla.protocol over aiokafka's connections.
+"""Requests to single nodes: messages of ottla.protocol, which no client library sends, over its connections.
 
 A connection is opened when a node is first asked, shared by requests, and opened again after it broke. A
 request goes out in the newest version that both sides speak.
@@ -26,26 +26,26 @@ T = TypeVar("T")
 IDLE_MS: Final = 540_000
 DEFAULT_TIMEOUT_MS: Final = 30_000
 NEWEST: Final = {ApiKey.OFFSET_FETCH: 9}
-"""Versions behind which a response is not what we read: offsets are of topics' ids from 10 on."""
+"""The newest version to ask in, where later ones have other fields: OffsetFetch 10 names topics by id."""
 
 
 class NodeUnreachable(Exception):
-    """The node takes no connection, or does not answer; says so in a sentence."""
+    """The node takes no connection, or does not answer; the message is a sentence."""
 
 
 class NodeRefusesUser(Exception):
-    """The node does not believe that we are who we say."""
+    """The node refuses the client's credentials."""
 
 
 class UnsupportedRequest(Exception):
-    """The node knows no such request, or only versions that we don't."""
+    """The node does not serve the request, or only in versions that ottla.protocol does not have."""
 
 
 class NodeConnections:
     """Connections to nodes, at most one to each address. Requests end within the access's timeout.
 
-    A node answers the requests of a connection in their order: what may wait there, a fetch above all, needs
-    connections of its own.
+    A node answers the requests of a connection in their order, so requests that may wait at the node, fetches
+        above all, need connections of their own.
     """
 
     def __init__(self, access: ClusterAccess) -> None:
@@ -55,11 +55,11 @@ class NodeConnections:
         self._opening: dict[tuple[str, int], asyncio.Lock] = {}
 
     async def reach(self, host: str, port: int, seconds: float) -> None:
-        """Connect. Raises NodeUnreachable, NodeRefusesUser."""
+        """Connect to a node within `seconds`. Raises NodeUnreachable, NodeRefusesUser."""
         await self._within(host, port, self._connection(host, port), min(seconds, self._timeout_seconds))
 
     async def ask(self, host: str, port: int, request: Message, seconds: float | None = None) -> Any:
-        """The node's response, within `seconds` if that is less than the timeout of all.
+        """The node's response, within `seconds` if that is less than the access's timeout.
 
         Raises NodeUnreachable, NodeRefusesUser, UnsupportedRequest.
         """
@@ -67,7 +67,7 @@ class NodeConnections:
         return await self._within(host, port, self._asked(host, port, request), seconds)
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         for connection in self._connections.values():
             closed = connection.close()
             if closed is not None:
@@ -83,7 +83,7 @@ class NodeConnections:
             async with asyncio.timeout(seconds):
                 return await asking
         except TimeoutError:
-            # it may be frozen, and what is sent to it next would wait as long
+            # the node may be frozen, and the next request would wait as long
             self._hang_up(host, port)
             raise NodeUnreachable(f"The broker at {host}:{port} did not answer in time.") from None
         except (SaslAuthenticationFailed, UnsupportedSaslMechanismError) as problem:
@@ -109,7 +109,7 @@ class NodeConnections:
             return connection
 
     def _forget_closed(self) -> None:
-        """Brokers come and go, in time under many addresses."""
+        """Forget connections that were closed: in time, brokers have had many addresses."""
         self._connections = {
             address: connection for address, connection in self._connections.items() if connection.connected()
         }
@@ -121,19 +121,19 @@ class NodeConnections:
 
 
 class _Sendable:
-    """A message of ottla.protocol, in the shape that aiokafka's connection asks of a request."""
+    """A message of ottla.protocol with the methods that aiokafka's connection calls on a request."""
 
     def __init__(self, request: Message) -> None:
         self._request = request
 
     def prepare(self, versions: dict[int, tuple[int, int]]) -> _Prepared:
-        """In the newest common version. Raises UnsupportedRequest when there is none."""
+        """The request in the newest common version. Raises UnsupportedRequest when there is none."""
         key = self._request.API_KEY
         assert key is not None
         least, most = versions.get(key, (0, -1))
         version = min(most, NEWEST.get(ApiKey(key), APIS[ApiKey(key)].latest_stable_version))
         if version < max(least, APIS[ApiKey(key)].min_version):
-            raise UnsupportedRequest(f"the node speaks no version of {ApiKey(key).name} that is known here")
+            raise UnsupportedRequest(f"the node serves no version of {ApiKey(key).name} that this client has")
         return _Prepared(key, version, self._request)
 
 
@@ -150,29 +150,29 @@ class _Prepared:
 
     @property
     def RESPONSE_TYPE(self) -> _Prepared:
-        """What decodes the response."""
+        """The decoder of the response."""
         return self
 
     def build_request_header(self, correlation_id: int, client_id: str) -> _Header:
-        """Header and body come as one, after this header of nothing."""
+        """Encode header and body together; the header that is returned is empty."""
         self._frame = encode_request(self._key, self._version, correlation_id, client_id, self._request)
         return _Header()
 
     def encode(self) -> bytes:
-        """The request, header and all."""
+        """The request's header and body."""
         return self._frame
 
     def parse_response_header(self, buffer: io.BytesIO) -> _Prepared:
-        """Something with the response's correlation id. Raises MalformedMessage."""
+        """Decode header and body; the returned object has the correlation id. Raises MalformedMessage."""
         self.correlation_id, self._response = decode_response(self._key, self._version, buffer.getvalue())
         return self
 
     def decode(self, _buffer: io.BytesIO) -> Any:
-        """The response, which was read with its header."""
+        """The response, which was decoded with its header."""
         return self._response
 
 
 class _Header:
     def encode(self) -> bytes:
-        """Nothing."""
+        """An empty header."""
         return b""

@@ -1,7 +1,8 @@
 """Offsets that groups have committed: read, committed from outside, and deleted with their group.
 
-Offsets are never read by an AdminClient: librdkafka 2.16 crashes in it when a coordinator answers that it is
-starting, or is none any more. A consumer of the group asks for them; it never joins.
+Offsets are never read by an AdminClient: librdkafka 2.16 crashes in it when a broker answers that it is not
+ready as the coordinator, or not the coordinator any more. A consumer of the group asks for them; it never
+joins.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ottla.client.errors import ClusterError
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """An offset of a group: the next one to read, and the text that was committed with it."""
+    """A group's commit for a partition: the next offset to read, and the text that was committed with it."""
 
     offset: int
     metadata: str
@@ -41,13 +42,13 @@ class GroupOffsets:
         self._answers = answers
 
     def groups(self, prefix: str) -> list[str]:
-        """The consumer groups whose names begin with `prefix`: those of all brokers."""
+        """The consumer groups of all brokers whose names begin with `prefix`."""
 
         def ask() -> Any:
             timeout = self._answers.timeout_seconds
             result = self._answers.awaited(self._admin.list_consumer_groups(request_timeout=timeout))
             if result.errors:
-                # A broker that did not say its groups would look like one without groups.
+                # A broker that did not answer would look like one without groups.
                 raise KafkaException(result.errors[0])
             return result.valid
 
@@ -57,7 +58,7 @@ class GroupOffsets:
     def committed(
         self, group: str, partitions: Sequence[tuple[str, int]]
     ) -> dict[tuple[str, int], CommittedOffset]:
-        """What a group has committed for partitions of any topics; one without a commit is left out."""
+        """A group's commits for partitions of any topics; a partition without a commit is left out."""
         wanted = [TopicPartition(topic, partition) for topic, partition in partitions]
         consumer = Consumer(
             self._access.librdkafka(
@@ -100,7 +101,7 @@ class GroupOffsets:
         self._answers.of_coordinator(ask, f"commit offsets of group {group}")
 
     def delete_group(self, group: str) -> bool:
-        """Remove a group and its offsets; False when there is none. Raises ClusterError also for members."""
+        """Remove a group and its offsets; False when there is none. Raises ClusterError, also for members."""
 
         def ask() -> bool:
             deleted = self._admin.delete_consumer_groups(

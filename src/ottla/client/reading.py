@@ -15,7 +15,7 @@ READ_STALL_SECONDS: Final = 30.0
 
 
 def reader(access: ClusterAccess) -> Consumer:
-    """A consumer outside any group that reads committed records, from where it is told to."""
+    """A consumer outside any group that reads committed records, from the offsets that it is assigned."""
     return Consumer(
         access.librdkafka(
             {
@@ -62,11 +62,11 @@ def read(
 
 
 def _is_before_end(message: Message, end: Mapping[int, int], left: set[int | None], where: str) -> bool:
-    """Whether it is a record to be read; takes a partition that is at its end out of `left`."""
+    """Whether a message is a record before the end; removes a partition that is at its end from `left`."""
     partition, offset, error = message.partition(), message.offset(), message.error()
     if error is not None:
         if error.code() == KafkaError._PARTITION_EOF:
-            # Control records at the very end leave no message to reach `end` with, only this event.
+            # Behind control records at the very end no message reaches `end`, only this event tells.
             left.discard(partition)
         elif not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
             raise ClusterError(f"cannot read {where}: {error}")

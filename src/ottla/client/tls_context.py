@@ -13,7 +13,7 @@ from ottla.client.security import checks_host_names, verifies_certificates
 
 
 def tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:
-    """What the properties trust, show and check. Raises ClientOptionError for what cannot be read."""
+    """The context for the properties `ssl.*`. Raises ClientOptionError for files that can't be read."""
     try:
         context = _trusting(properties)
         _show_certificate(context, properties)
@@ -30,7 +30,7 @@ def tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def _trusting(properties: Mapping[str, str]) -> ssl.SSLContext:
-    """Authorities of a file, a directory or a text; those of the system where none are given."""
+    """A context that trusts the authorities of a file, a directory or a text, or else those of the system."""
     text, location = properties.get("ssl.ca.pem"), properties.get("ssl.ca.location")
     if text is not None:
         return ssl.create_default_context(cadata=text)

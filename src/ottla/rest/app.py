@@ -16,7 +16,7 @@ from ottla.rest.v2 import topics as v2_topics
 from ottla.rest.v3 import acls, clusters, configs, consumer_groups, partitions, topics
 from ottla.web.application import error_answer, json_application
 
-# A path with `-` for any topic or broker stands before those with a name in its place.
+# A path with `-` for any topic or broker comes before the paths with a name in its place.
 ADMINISTRATION: Final[tuple[Operation, ...]] = (
     *v2_topics.OPERATIONS,
     *clusters.OPERATIONS,
@@ -29,11 +29,11 @@ ADMINISTRATION: Final[tuple[Operation, ...]] = (
 
 MAX_PATH_BYTES: Final = 16 << 10
 ESCAPED_SLASH: Final = "\udc2f"
-"""What no path of a client has in it, as it is no text."""
+"""Not valid as text, so no client's path has it."""
 
 
 def all_routes(api: Api, others: Sequence[BaseRoute]) -> list[BaseRoute]:
-    """Administration by `api`, the routes of `others`, and what tells of both."""
+    """The routes of administration by `api`, those of `others`, and those of the OpenAPI document of both."""
     descriptions = [operation.description for operation in ADMINISTRATION]
     return [*routes_of(api, ADMINISTRATION), *others, *document_routes(descriptions)]
 
@@ -46,7 +46,7 @@ def rest_application(routes: Iterable[BaseRoute]) -> ASGIApp:
 
 
 class _Paths:
-    """A path means the same with a slash at its end; one within a name, escaped, is no slash of the path.
+    """Takes a slash off the end of a path, and keeps escaped slashes within names apart from the path's.
 
     Starlette routes by the path that is unescaped already, where the two slashes look alike (members of
     groups have ids in base64). So the second travels as ESCAPED_SLASH until a route is found.
@@ -73,7 +73,7 @@ class _Paths:
 
 
 class _ByMethod:
-    """What answers the methods of one path; for it, slashes within names are slashes again."""
+    """Answers the methods of one path; slashes within names are unescaped for its handlers."""
 
     def __init__(self, apps: Mapping[str, ASGIApp]) -> None:
         self._apps = apps
@@ -86,7 +86,7 @@ class _ByMethod:
 
 
 def _by_path(routes: Iterable[BaseRoute]) -> list[Route]:
-    """One route a path, whoever answers its methods, so that 405 names all methods that are allowed."""
+    """One route for each path, so that 405 names all methods that are allowed."""
     apps: dict[str, dict[str, ASGIApp]] = {}
     for route in routes:
         assert isinstance(route, Route), "neither mounts nor sockets"

@@ -1,4 +1,4 @@
-"""The OpenAPI document as one page of HTML, which asks nobody for scripts, styles or fonts."""
+"""The OpenAPI document as one page of HTML, without scripts, styles or fonts from other servers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ a { color: #0b5cad; } :target { background: #fff7d6; }
 
 
 def docs_page(document: Mapping[str, Any]) -> str:
-    """The page: operations by chapter, then the schemas that they speak of."""
+    """The page: operations by chapter, then the schemas that they refer to."""
     info = document["info"]
     chapters: dict[str, list[str]] = {}
     for path, methods in document["paths"].items():
@@ -78,7 +78,7 @@ def _parameter(parameter: Mapping[str, Any]) -> str:
 
 
 def _content(holder: Mapping[str, Any]) -> str:
-    """The schema, and the media types that it comes in."""
+    """The schema of a body, and its media types."""
     content = holder.get("content")
     if not content:
         return ""

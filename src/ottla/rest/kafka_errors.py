@@ -1,4 +1,4 @@
-"""The one table of what a Kafka error becomes over HTTP: status, error_code and message."""
+"""Kafka's errors over HTTP: the one table of their status, error_code and message."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNSUPPORTED_BY_CLUSTER: Final = "The version of this API is not supported in the
 
 
 class _Local(IntEnum):
-    """What librdkafka says of itself, with numbers below those of brokers."""
+    """librdkafka's own errors, with numbers below those of brokers."""
 
     UNKNOWN_PARTITION = KafkaError._UNKNOWN_PARTITION
     UNKNOWN_TOPIC = KafkaError._UNKNOWN_TOPIC
@@ -92,7 +92,7 @@ _MESSAGES: Final[Mapping[int, str]] = {
 
 
 def of_code(code: int, message: str | None = None) -> ApiError:
-    """The answer to an error code of a broker or of librdkafka; `message` is what came with it."""
+    """The answer to an error code of a broker or of librdkafka, and the message that came with it, if any."""
     status, error_code = _STATUS.get(code, FAILED)
     if code > 0 and (status, error_code) == FAILED and ErrorCode(code).retriable:
         status, error_code = RETRIABLE
@@ -105,18 +105,18 @@ def of_code(code: int, message: str | None = None) -> ApiError:
 
 
 def raise_for(code: int, message: str | None) -> None:
-    """Raises the ApiError of a code that is one."""
+    """Raises the ApiError of an error code; nothing for NONE."""
     if code != ErrorCode.NONE:
         raise of_code(code, message)
 
 
 def of_kafka_error(error: KafkaError) -> ApiError:
-    """The answer to what a confluent-kafka client met."""
+    """The answer to an error of a confluent-kafka client."""
     text = error.str().rstrip()
-    # librdkafka's own words for an error of a broker, or its prefix to nothing, where the broker had none
+    # the broker sent no message: these are librdkafka's own words, or its prefix without a message
     return of_code(error.code(), None if text.startswith("Broker: ") or text.endswith(":") else text)
 
 
 def unreachable(problem: str) -> ApiError:
-    """The cluster does not answer, or not in time."""
+    """The answer when the cluster does not respond, or not in time."""
     return ApiError(*RETRIABLE, problem)

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of all that the proxy answers, and the requests that give it and its page."""
+"""The OpenAPI 3.1 document of both APIs, and the routes of the document and of its page."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ _OWN_SCHEMAS: Final = {"Document": {"type": "object"}, "Page": {"type": "string"
 
 
 def openapi_document(descriptions: Iterable[Description]) -> dict[str, Any]:
-    """The document of these operations and those that are described here."""
+    """The document of these operations and of those that are described in this module."""
     paths: dict[str, dict[str, Any]] = {}
     for description in sorted(
         (*descriptions, *PRODUCING, *CONSUMING, *ITSELF),
@@ -170,7 +170,7 @@ def openapi_document(descriptions: Iterable[Description]) -> dict[str, Any]:
 
 
 def document_routes(descriptions: Sequence[Description]) -> list[Route]:
-    """The routes that tell what this API is; both texts are made once, when first asked for."""
+    """The routes of the document and the page; both texts are made once, at the first request."""
     made: dict[str, bytes] = {}
 
     def once(name: str, make: Callable[[], bytes]) -> bytes:
@@ -265,7 +265,7 @@ def _operation_id(description: Description) -> str:
 
 
 def _tag(path: str) -> str:
-    """The chapter that a path is told in."""
+    """The chapter of a path."""
     if not path.startswith("/v3"):
         if path.startswith("/consumers"):
             return "v2: consumer instances"

@@ -1,4 +1,4 @@
-"""The schemas of the OpenAPI document: what requests and answers of both APIs look like."""
+"""The schemas of the OpenAPI document: bodies of requests and answers of both APIs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ LINK: Final = ref("Relationship")
 
 
 def _resource(kind: str, fields: Mapping[str, Schema], optional: tuple[str, ...] = ()) -> dict[str, Schema]:
-    """A resource of API v3, and the list of such."""
+    """The schemas of a resource of API v3 and of its list."""
     listing = {
         "kind": {"const": f"{kind}List"},
         "metadata": ref("ListMetadata"),
@@ -62,7 +62,7 @@ def _resource(kind: str, fields: Mapping[str, Schema], optional: tuple[str, ...]
 
 
 def _single(kind: str, fields: Mapping[str, Schema], optional: tuple[str, ...] = ()) -> dict[str, Schema]:
-    """A resource of API v3 that there is no list of."""
+    """The schema of a resource of API v3 that has no list."""
     common = {"kind": {"const": kind}, "metadata": ref("ResourceMetadata"), "cluster_id": TEXT}
     return {kind: _object({**common, **fields}, optional)}
 

@@ -1,4 +1,4 @@
-"""An operation of the API: what answers it, beside what the OpenAPI document says of it."""
+"""An operation of the API: its handler beside its description in the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ottla.rest.urls import Urls
 
 JSON: Final = "application/json"
 LISTINGS_AT_A_TIME: Final = 4
-"""Of a large cluster each may hold tens of MB."""
+"""Listings under way at a time: that of a large cluster may hold tens of MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """One method of one path, as the document tells it.
+    """One method of one path, as the document describes it.
 
-    body: the schema of the request, by its name among the document's. answers: by status the schema of what
-    comes back, or None for nothing. errors: the statuses beside those that any request may get. note: what
-    else there is to know.
+    body: the name of the request's schema in the document. answers: by status the name of the answer's
+    schema, or None for an empty answer. errors: the statuses beside those that any request may get. note:
+    further remarks.
     """
 
     method: str
@@ -54,7 +54,7 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """What the handlers of administration share. `listings` admits those that tell of everything."""
+    """Shared by the handlers of administration. `listings` bounds answers of the whole cluster's size."""
 
     admin: ClusterAdmin
     urls: Urls
@@ -67,7 +67,7 @@ Handler = Callable[[Api, Request], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A description and what answers as it says. `everything`: the answer is as large as the cluster."""
+    """A description and its handler. `everything`: the answer grows with the cluster."""
 
     description: Description
     handler: Handler

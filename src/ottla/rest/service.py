@@ -33,20 +33,20 @@ from ottla.web.errors import ServiceError
 from ottla.web.server import HttpAddress
 from ottla.web.settings import Settings, warn_of_unknown
 
-log = logging.getLogger("ottla.services.rest")
+log = logging.getLogger("ottla.rest")
 
 
 class Part(Protocol):
-    """What runs beside the routes: producers, consumer instances, admin clients."""
+    """A part that runs beside the routes: the producer, the consumer instances, administration."""
 
     async def start(self) -> None:
         """Become able to answer. Raises ServiceError."""
 
     async def stop(self) -> None:
-        """Leave nothing behind; also after a `start` that raised."""
+        """End all of it, also after a `start` that raised."""
 
     async def failed(self) -> str:
-        """Wait for as long as all is well; return what is not."""
+        """Wait until the part fails; the reason."""
 
 
 class RestService:
@@ -69,14 +69,14 @@ class RestService:
 
     @classmethod
     def from_given(cls, given: Mapping[str, str]) -> RestService:
-        """By the settings that the user gave. Raises ServiceError for a value that can't be."""
+        """The service of the settings that the user gave. Raises UserError for an invalid value."""
         settings = Settings(SETTINGS, given)
         warn_of_unknown("rest", given, SETTINGS, CLIENT_PREFIXES)
         return cls(settings, ClusterAccess(settings[BOOTSTRAP_SERVERS], settings.with_prefix("client.")))
 
     @property
     def app(self) -> ASGIApp:
-        """What answers requests."""
+        """The application that answers requests."""
         return self._app
 
     async def start(self, address: HttpAddress) -> None:
@@ -87,7 +87,7 @@ class RestService:
             await part.start()
 
     async def failed(self) -> str:
-        """Wait until one of the parts can't go on; what it says of that."""
+        """Wait until one of the parts fails; its reason."""
         watched = [asyncio.ensure_future(part.failed()) for part in self.parts]
         try:
             done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
@@ -109,7 +109,7 @@ class RestService:
 
 
 def _registry(urls: str) -> RegistryAccess:
-    """Asked once for a request, whose client may come again. Raises ServiceError."""
+    """The registry, to be asked once a request: the client may come again. Raises ServiceError."""
     try:
         return RegistryAccess(urls, attempts=1)
     except ClientOptionError as problem:

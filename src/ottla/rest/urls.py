@@ -1,4 +1,4 @@
-"""The URLs that answers hold: of the host that the request named, or of the one that the settings name."""
+"""The URLs in answers: with the host that the request named, or the one of the settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HOST: Final = re.compile(r"([A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
 
 
 class Urls:
-    """`host` is the setting host.name; `port` that of the listener, known once it is bound."""
+    """Makes URLs. `host` is the setting host.name; `port` that of the listener, known once it is bound."""
 
     def __init__(self, host: str | None) -> None:
         self._host = host
@@ -27,7 +27,7 @@ class Urls:
             return f"{scheme}://{_bracketed(self._host)}{_port(self.port)}"
         if _HOST.fullmatch(asked):
             return f"{scheme}://{asked}"
-        # a client of HTTP/1.0, or one that says something else than a host
+        # a client of HTTP/1.0, or one whose Host is not a host
         host, port = request.scope.get("server") or ("127.0.0.1", self.port)
         return f"{scheme}://{_bracketed(host)}{_port(port)}"
 

@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute
 
 from ottla.web.errors import ApiError
 
-log = logging.getLogger("ottla.services")
+log = logging.getLogger("ottla.web")
 
 
 def json_answer(content: Any, status: int = 200, media_type: str = "application/json") -> Response:

@@ -20,7 +20,7 @@ from typing import Any, Final
 from ottla.web.errors import ServiceError
 from ottla.web.server import HttpAddress, Service, bind, cancel, serve
 
-log = logging.getLogger("ottla.services")
+log = logging.getLogger("ottla.web")
 
 FIRST_PAUSE_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 60.0

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ottla.client.registry.lookups import (
     MAX_REFERENCES,
+    Asking,
     Lookups,
     Parse,
     Question,
@@ -33,21 +34,18 @@ class Registry:
         self.asked: list[str] = []
         self.parsed: Parse | None = None
 
-    def answer(self, question: Question[RegisteredSchema]) -> RegisteredSchema:
-        try:
-            step = next(question)
-            while True:
-                match step:
-                    case Send():
-                        step = question.send((200, json.dumps(self._said(step)).encode()))
-                    case Parse():
-                        self.parsed = step
-                        step = question.send(format_of(step.schema_type).parse('"int"', {}))
-                    case _:
-                        raise AssertionError("nothing fails here")
-        except StopIteration as end:
-            found: RegisteredSchema = end.value
-            return found
+    def answer(self, lookups: Lookups, question: Question) -> RegisteredSchema:
+        asking = Asking(lookups.steps(question))
+        while asking.step is not None:
+            match asking.step:
+                case Send() as step:
+                    asking.go_on((200, json.dumps(self._said(step)).encode()))
+                case Parse() as step:
+                    self.parsed = step
+                    asking.go_on(format_of(step.schema_type).parse('"int"', {}))
+                case other:
+                    raise AssertionError(other)
+        return asking.answer
 
     def _said(self, step: Send) -> dict[str, Any]:
         path, _, query = step.path.partition("?")
@@ -88,16 +86,16 @@ def within_reach(references: dict[int, list[int]], start: int) -> set[int]:
 def test_references_are_told_before_those_that_need_them(references: dict[int, list[int]]) -> None:
     registry = Registry(references)
     wanted = within_reach(references, 0)
+    lookups = Lookups(ACCESS)
     in_circle = any(number in within_reach(references, number) for number in wanted)
     if in_circle:
         with pytest.raises(UnusableSchema, match="leads back to itself: n"):
-            registry.answer(Lookups(ACCESS).by_id(0))
+            registry.answer(lookups, lookups.by_id(0))
         assert len(registry.asked) <= len(references) + 1
         return
 
-    lookups = Lookups(ACCESS)
-    found = registry.answer(lookups.by_id(0))
-    assert registry.answer(lookups.by_id(0)) is found
+    found = registry.answer(lookups, lookups.by_id(0))
+    assert registry.answer(lookups, lookups.by_id(0)) is found
     assert registry.parsed is not None
     told = list(registry.parsed.references)
     assert registry.parsed.references == {f"n{number}": str(number) for number in wanted}
@@ -109,12 +107,13 @@ def test_references_are_told_before_those_that_need_them(references: dict[int, l
 
 @pytest.mark.parametrize("count", [MAX_REFERENCES, MAX_REFERENCES + 1])
 def test_as_many_references_as_are_allowed_and_no_more(count: int) -> None:
+    lookups = Lookups(ACCESS)
     chain = {number: [number + 1] for number in range(count)} | {count: []}
     fan = {0: list(range(1, count + 1))} | {number: [] for number in range(1, count + 1)}
     for references in (chain, fan):
         registry = Registry(references)
         if count > MAX_REFERENCES:
             with pytest.raises(UnusableSchema, match=f"more than {MAX_REFERENCES}"):
-                registry.answer(Lookups(ACCESS).by_id(0))
+                registry.answer(lookups, lookups.by_id(0))
         else:
-            assert registry.answer(Lookups(ACCESS).by_id(0)).id == 0
+            assert registry.answer(lookups, lookups.by_id(0)).id == 0

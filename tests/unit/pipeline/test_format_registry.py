@@ -12,8 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from ottla.client.errors import ClientOptionError
 from ottla.pipeline import formats
-from ottla.pipeline.formats import FormatError, RegistryError, SchemaRegistry
+from ottla.pipeline.formats import RegistryError, SchemaRegistry
 from ottla.pipeline.formats.avro import reader
 from ottla.pipeline.formats.framed import decode_framed
 from ottla.pipeline.formats.registry import UnknownSchema, latest_schema
@@ -153,7 +154,7 @@ def test_who_we_are_is_said_and_not_shown(fake: FakeRegistry) -> None:
 
     assert fake.authorizations == ["Basic YWRhOnBhc3M6d29yZA=="]
     assert "pass" not in repr(registry)
-    with pytest.raises(FormatError, match=r"no property of a registry: schema\.registry\.uri"):
+    with pytest.raises(ClientOptionError, match=r"no property of a registry: schema\.registry\.uri"):
         SchemaRegistry.from_properties({"schema.registry.uri": fake.url})
-    with pytest.raises(FormatError, match="http"):
+    with pytest.raises(ClientOptionError, match="http"):
         SchemaRegistry("localhost:8081")

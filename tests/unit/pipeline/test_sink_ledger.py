@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from ottla.client.access import ClusterAccess
+from ottla.client.cluster import Topic
+from ottla.client.errors import ClusterError
 from ottla.pipeline.query.checkpoints import Checkpoint
 from ottla.pipeline.query.source import KafkaSource, SourceError, spark_source_options
-from ottla.pipeline.sink.exactly_once_ledger import LedgerEntry, is_forgotten, ledger_topic
+from ottla.pipeline.sink import exactly_once_ledger
+from ottla.pipeline.sink.exactly_once_ledger import LedgerEntry, LedgerTopics, is_forgotten, ledger_topic
 from ottla.pipeline.sink.exactly_once_settings import Identity, SinkError
 from support.pipeline.spark_checkpoints import write_checkpoint
 
@@ -112,3 +118,34 @@ def test_a_pattern_reads_no_ledger() -> None:
     assert not re.fullmatch(pattern, "shop-copy-sink-ledger")
     with pytest.raises(SourceError, match="no topic on"):
         check_source(KafkaSource("127.0.0.1:1", pattern=".*-ledger"), Cluster())  # type: ignore[arg-type]
+
+
+class _Refusing:
+    """A cluster that refuses to show a topic's settings, or to make a topic."""
+
+    def __init__(self, code: int) -> None:
+        self.error = ClusterError("cannot do that at 127.0.0.1:1: refused", code)
+
+    def topic_settings(self, topic: str) -> dict[str, str]:
+        raise self.error
+
+    def ensure_topics(self, topics: Sequence[Topic]) -> dict[str, str]:
+        raise self.error
+
+
+def require(monkeypatch: pytest.MonkeyPatch, code: int, *, exists: bool) -> None:
+    monkeypatch.setattr(exactly_once_ledger, "_cluster", lambda access: _Refusing(code))
+    LedgerTopics().require(ClusterAccess("127.0.0.1:1"), "a-sink-ledger", lambda: 1, exists)
+
+
+def test_a_ledger_whose_settings_the_user_may_not_see_is_taken_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    require(monkeypatch, KafkaError.TOPIC_AUTHORIZATION_FAILED, exists=True)
+
+
+def test_other_refusals_are_told_as_the_sinks(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SinkError, match="the exactly-once sink's ledger: cannot do that"):
+        require(monkeypatch, KafkaError._TRANSPORT, exists=True)
+    with pytest.raises(SinkError, match="create it with one partition and"):
+        require(monkeypatch, KafkaError.TOPIC_AUTHORIZATION_FAILED, exists=False)

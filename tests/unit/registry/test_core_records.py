@@ -205,7 +205,7 @@ def test_a_record_that_nobody_can_read_is_logged_and_left_out(
     key: str, value: str, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     image = RegistryImage()
-    with caplog.at_level(logging.WARNING, logger="ottla.services"):
+    with caplog.at_level(logging.WARNING, logger="ottla.registry"):
         image.replay(key.encode(), value.encode(), 0)
         image.replay(b"\xff\xfe", value.encode(), 0)
     assert reason in caplog.records[0].getMessage()

@@ -1,1 +1,1 @@
-"""The one client of a Schema Registry: what is said on the wire, what is kept, and two ways to send it."""
+"""The client of a Schema Registry: requests and answers, kept answers, and two transports."""

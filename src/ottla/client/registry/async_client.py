@@ -6,13 +6,15 @@ import asyncio
 import json
 import ssl
 import time
-from collections.abc import Callable, Hashable
-from typing import Final, TypeVar
+from collections.abc import Callable
+from typing import Final
 from weakref import WeakValueDictionary
 
 import httpx
 
 from ottla.client.registry.lookups import (
+    Asking,
+    Key,
     Lookups,
     Parse,
     Question,
@@ -27,13 +29,11 @@ from ottla.schemas.format import InvalidSchema, ParsedSchema
 from ottla.schemas.formats import format_of
 from ottla.schemas.model import SchemaType
 
-T = TypeVar("T")
-
 LOOKUPS_AT_ONCE: Final = 8
 
 
 class RegistryClient:
-    """Asks one registry, on one event loop. All raise RegistryRefusal and RegistryUnreachable."""
+    """Asks one registry, on one event loop. All methods raise RegistryRefusal and RegistryUnreachable."""
 
     def __init__(
         self,
@@ -53,74 +53,58 @@ class RegistryClient:
             verify=_verification(access),
         )
         self._turns = asyncio.Semaphore(LOOKUPS_AT_ONCE)
-        self._under_way: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
+        self._under_way: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
     async def by_id(self, schema_id: int) -> RegisteredSchema:
         """The schema of an id."""
-        return await self._told(("id", schema_id), lambda: self._lookups.by_id(schema_id))
+        return await self._told(self._lookups.by_id(schema_id))
 
     async def latest(self, subject: str) -> RegisteredSchema:
         """The newest version; kept for a few seconds only."""
-        return await self._told(("version", subject, None), lambda: self._lookups.latest(subject))
+        return await self._told(self._lookups.latest(subject))
 
     async def version(self, subject: str, version: int) -> RegisteredSchema:
         """One version of a subject."""
-        return await self._told(
-            ("version", subject, version), lambda: self._lookups.version(subject, version)
-        )
+        return await self._told(self._lookups.version(subject, version))
 
     async def register(self, subject: str, schema_type: SchemaType, text: str) -> RegisteredSchema:
         """Register a schema, or find it registered."""
-        return await self._told(
-            ("text", subject, schema_type, text), lambda: self._lookups.register(subject, schema_type, text)
-        )
+        return await self._told(self._lookups.register(subject, schema_type, text))
 
     async def version_under(self, schema: RegisteredSchema, subject: str) -> int | None:
         """The version of `subject` that has this schema, None when none has."""
-        found = await self._told(
-            ("place", schema.id, subject), lambda: self._lookups.version_under(schema, subject)
-        )
-        return found.version
+        return (await self._told(self._lookups.version_under(schema, subject))).version
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         await self._client.aclose()
 
-    async def _told(self, key: Hashable, question: Callable[[], Question[T]]) -> T:
-        """What a question comes to: at once where that is kept, else in its turn.
+    async def _told(self, question: Question) -> RegisteredSchema:
+        """The answer: at once where it is kept, else in the question's turn.
 
-        One about the same waits until it finds the answer kept.
+        A task with the same question waits until it finds the answer kept.
         """
-        asked = question()
-        try:
-            next(asked)
-        except StopIteration as end:
-            kept: T = end.value
-            return kept
-        asked.close()
-        async with self._under_way.setdefault(key, asyncio.Lock()), self._turns:
-            return await self._answered(question())
-
-    async def _answered(self, question: Question[T]) -> T:
-        try:
-            step = next(question)
-            while True:
+        asking = Asking(self._lookups.steps(question))
+        if asking.step is None:
+            return asking.answer
+        asking.close()
+        async with self._under_way.setdefault(question.key, asyncio.Lock()), self._turns:
+            asking = Asking(self._lookups.steps(question))
+            while asking.step is not None:
                 try:
-                    come_to = await self._done(step)
+                    result = await self._done(asking.step)
                 except (Unanswered, InvalidSchema) as problem:
-                    step = question.throw(problem)
+                    asking.fail(problem)
                 else:
-                    step = question.send(come_to)
-        except StopIteration as end:
-            result: T = end.value
-            return result
+                    asking.go_on(result)
+            return asking.answer
 
     async def _done(self, step: Step) -> tuple[int, bytes] | ParsedSchema | None:
         match step:
             case Send():
                 return await self._sent(step)
             case Parse(schema_type, text, references):
-                # may take tens of milliseconds, that of Protobuf above all
+                # parsing may take tens of milliseconds, Protobuf above all
                 return await asyncio.to_thread(format_of(schema_type).parse, text, references)
             case Wait(seconds):
                 await asyncio.sleep(seconds)

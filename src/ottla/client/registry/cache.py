@@ -1,4 +1,4 @@
-"""Things found for good or for a while, bounded in number and in size. For many threads."""
+"""A cache of answers, kept for good or for a while, bounded in number and in size. For many threads."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class _Kept(Generic[Found]):
 
 
 class Cache(Generic[Found]):
-    """The `limit` things that were asked for last, of at most `limit_characters` together.
+    """The `limit` objects that were asked for last, of at most `limit_characters` together.
 
-    One alone may be larger. `clock` tells seconds.
+    A single object may be larger. `clock` gives seconds.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Cache(Generic[Found]):
         self._lock = threading.Lock()
 
     def recall(self, key: Hashable) -> Found | None:
-        """What is kept under a key. Raises the exception that is kept there instead."""
+        """The object under a key, None if there is none. Raises the exception that is kept in its place."""
         with self._lock:
             kept = self._kept.get(key)
             if kept is None:
@@ -49,14 +49,14 @@ class Cache(Generic[Found]):
                 return None
             self._kept.move_to_end(key)
         if isinstance(kept.found, Exception):
-            # without this its traceback would grow each time
+            # otherwise its traceback would grow each time
             raise kept.found.with_traceback(None)
         return kept.found
 
     def keep(
         self, key: Hashable, found: Found | Exception, seconds: float | None = None, characters: int = 0
     ) -> None:
-        """Keep it, for so many seconds or for good."""
+        """Keep an object or an exception under a key, for so many seconds or for good."""
         until = None if seconds is None else self._clock() + seconds
         with self._lock:
             self._forget(key)

@@ -1,10 +1,10 @@
-"""A Schema Registry's client without I/O: what to send for a question, and what the answers come to.
+"""A Schema Registry's client without I/O: the requests that a question takes, and how answers are read.
 
-A question is a generator. It yields steps (`Send`, `Wait`, `Parse`) and is sent what they came to; the
-failure of a step is thrown in. It returns what was asked for. The clients beside this module do the steps,
-one in threads and one on an event loop.
+A question has a key, under which its answer is kept, and steps: a generator that yields `Send`, `Wait` and
+`Parse`, is sent the result of each (the failure of one is thrown in), and returns the schema. `Asking` goes
+through them; the clients beside this module do the steps, one in threads and one on an event loop.
 
-What never changes (the schema of an id, a version, what was registered) is kept, bounded in number and in
+Answers that never change (the schema of an id, a version, a registration) are kept, bounded in number and in
 size of text; the latest version for a few seconds. Instances are tried in turn, the one that answered last
 first.
 """
@@ -38,13 +38,13 @@ LATEST_SECONDS: Final = 3.0
 MAX_REFERENCES: Final = 200
 """Schemas that one schema may refer to, directly or not."""
 INVALID_SCHEMA: Final = (422, 42201)
-"""The status and the code with which a registry refuses a schema that is none."""
+"""The status and the error code with which a registry refuses an invalid schema."""
 _FIRST_WAIT_SECONDS: Final = 0.4
 _LONGEST_WAIT_SECONDS: Final = 3.0
 
 
 class Unanswered(Exception):
-    """A request got no answer; says why. is_final: to ask again is of no use."""
+    """A request got no answer; the message says why. is_final: asking again would not help."""
 
     def __init__(self, reason: str, *, is_final: bool = False) -> None:
         super().__init__(reason)
@@ -52,7 +52,7 @@ class Unanswered(Exception):
 
 
 class UnusableSchema(RegistryRefusal):
-    """The registry has the schema, and it can't be used. is_text: because its text is no schema."""
+    """The registry has the schema, but it can't be used. is_text: because its text is invalid."""
 
     def __init__(self, message: str, *, is_text: bool = False) -> None:
         super().__init__(*INVALID_SCHEMA, message)
@@ -61,7 +61,7 @@ class UnusableSchema(RegistryRefusal):
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """A request to one instance; comes to its status and its body, or fails as Unanswered."""
+    """A request to one instance; the result is the answer's status and body, the failure Unanswered."""
 
     method: str
     url: str
@@ -71,14 +71,14 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing, for a while."""
+    """A pause."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Parse:
-    """A text with those that it refers to; comes to a ParsedSchema, or fails as InvalidSchema."""
+    """A text with those that it refers to; the result is a ParsedSchema, the failure InvalidSchema."""
 
     schema_type: SchemaType
     text: str
@@ -86,12 +86,13 @@ class Parse:
 
 
 Step: TypeAlias = Send | Wait | Parse
-Question: TypeAlias = Generator[Step, Any, T]
+Steps: TypeAlias = Generator[Step, Any, T]
+Key: TypeAlias = tuple[str | int | bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A schema with its id. `subject` and `version` where it was asked for by them."""
+    """A schema with its id; with `subject` and `version` where the question named a subject."""
 
     id: int
     parsed: ParsedSchema
@@ -99,11 +100,56 @@ class RegisteredSchema:
     version: int | None = None
 
 
-class Lookups:
-    """The questions to one registry, and what is kept of the answers.
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Asks for a schema. Questions with the same key have the same answer."""
 
-    All raise RegistryRefusal and RegistryUnreachable. unknown_seconds: for how long it is kept that there is
-    no schema of an id.
+    key: Key
+    steps: Callable[[], Steps[RegisteredSchema]]
+
+
+class Asking:
+    """A question under way.
+
+    step: the next step to do, None once `answer` is there. The constructor, `go_on` and `fail` raise
+        RegistryRefusal and RegistryUnreachable.
+    """
+
+    def __init__(self, steps: Steps[RegisteredSchema]) -> None:
+        self.step: Step | None = None
+        self._steps = steps
+        self._answer: RegisteredSchema | None = None
+        self._take(lambda: next(steps))
+
+    @property
+    def answer(self) -> RegisteredSchema:
+        """The schema that the question asked for."""
+        assert self._answer is not None, "there are steps left"
+        return self._answer
+
+    def go_on(self, result: tuple[int, bytes] | ParsedSchema | None) -> None:
+        """The step is done, with this result."""
+        self._take(lambda: self._steps.send(result))
+
+    def fail(self, problem: Unanswered | InvalidSchema) -> None:
+        """The step has failed."""
+        self._take(lambda: self._steps.throw(problem))
+
+    def close(self) -> None:
+        """Leave the question unanswered."""
+        self._steps.close()
+
+    def _take(self, advance: Callable[[], Step]) -> None:
+        try:
+            self.step = advance()
+        except StopIteration as end:
+            self.step, self._answer = None, end.value
+
+
+class Lookups:
+    """The questions to one registry, and the answers that are kept.
+
+    unknown_seconds: how long the answer that an id has no schema is kept.
     """
 
     def __init__(
@@ -117,12 +163,41 @@ class Lookups:
         self._unknown_seconds = unknown_seconds
         self._cache: Cache[RegisteredSchema] = Cache(KEPT_SCHEMAS, KEPT_TEXT_CHARACTERS, clock)
 
-    def by_id(self, schema_id: int) -> Question[RegisteredSchema]:
+    def by_id(self, schema_id: int) -> Question:
         """The schema of an id."""
+        return Question(("id", schema_id), lambda: self._by_id(schema_id))
+
+    def latest(self, subject: str) -> Question:
+        """The newest version; kept for a few seconds only."""
+        return self._of_subject(subject, "latest")
+
+    def version(self, subject: str, version: int) -> Question:
+        """One version of a subject."""
+        return self._of_subject(subject, str(version))
+
+    def register(self, subject: str, schema_type: SchemaType, text: str) -> Question:
+        """Register a schema, or find it registered."""
+        key = _text_key(subject, schema_type, text)
+        return Question(key, lambda: self._register(subject, schema_type, text))
+
+    def registered(self, subject: str, schema_type: SchemaType, text: str) -> Question:
+        """The schema of a text that is registered under a subject."""
+        key = _text_key(subject, schema_type, text)
+        return Question(key, lambda: self._registered(subject, schema_type, text))
+
+    def version_under(self, schema: RegisteredSchema, subject: str) -> Question:
+        """The schema with its version under `subject`; the version is None when it has none there."""
+        return Question(("place", schema.id, subject), lambda: self._version_under(schema, subject))
+
+    def steps(self, question: Question) -> Steps[RegisteredSchema]:
+        """The steps to the answer: none where it is kept."""
+        kept = self._cache.recall(question.key)
+        return kept if kept is not None else (yield from question.steps())
+
+    # -- the questions' steps --------------------------------------------------------------------------
+
+    def _by_id(self, schema_id: int) -> Steps[RegisteredSchema]:
         key = ("id", schema_id)
-        kept = self._cache.recall(key)
-        if kept is not None:
-            return kept
         try:
             answer = yield from self._asked("GET", f"/schemas/ids/{schema_id}")
         except RegistryRefusal as refusal:
@@ -133,49 +208,26 @@ class Lookups:
         self._keep(key, found)
         return found
 
-    def latest(self, subject: str) -> Question[RegisteredSchema]:
-        """The newest version; kept for a few seconds only."""
-        return (yield from self._of_subject(subject, "latest"))
-
-    def version(self, subject: str, version: int) -> Question[RegisteredSchema]:
-        """One version of a subject."""
-        return (yield from self._of_subject(subject, str(version)))
-
-    def register(self, subject: str, schema_type: SchemaType, text: str) -> Question[RegisteredSchema]:
-        """Register a schema, or find it registered."""
-        key = _text_key(subject, schema_type, text)
-        kept = self._cache.recall(key)
-        if kept is not None:
-            return kept
+    def _register(self, subject: str, schema_type: SchemaType, text: str) -> Steps[RegisteredSchema]:
         body = {"schema": text, "schemaType": schema_type.value}
         schema_id = _whole(
             (yield from self._asked("POST", f"/subjects/{quoted(subject)}/versions", body)), "id"
         )
-        # looked up, as the answer to a registration has no version before 8.0
-        found = replace((yield from self.registered(subject, schema_type, text)), id=schema_id)
-        self._keep(key, found)
+        # looked up: before Confluent's 8.0 the answer to a registration has no version
+        found = replace((yield from self._registered(subject, schema_type, text)), id=schema_id)
+        self._keep(_text_key(subject, schema_type, text), found)
         self._keep(("id", schema_id), replace(found, subject=None, version=None))
         return found
 
-    def registered(self, subject: str, schema_type: SchemaType, text: str) -> Question[RegisteredSchema]:
-        """The schema of a text that is registered under a subject."""
-        key = _text_key(subject, schema_type, text)
-        kept = self._cache.recall(key)
-        if kept is not None:
-            return kept
+    def _registered(self, subject: str, schema_type: SchemaType, text: str) -> Steps[RegisteredSchema]:
         body = {"schema": text, "schemaType": schema_type.value}
         answer = yield from self._asked("POST", f"/subjects/{quoted(subject)}", body)
         parsed = yield from self._parsed(answer)
         found = RegisteredSchema(_whole(answer, "id"), parsed, subject, _whole(answer, "version"))
-        self._keep(key, found)
+        self._keep(_text_key(subject, schema_type, text), found)
         return found
 
-    def version_under(self, schema: RegisteredSchema, subject: str) -> Question[RegisteredSchema]:
-        """The schema with its version under `subject`, None when it has none there."""
-        key = ("place", schema.id, subject)
-        kept = self._cache.recall(key)
-        if kept is not None:
-            return kept
+    def _version_under(self, schema: RegisteredSchema, subject: str) -> Steps[RegisteredSchema]:
         answer = yield from self._said("GET", f"/schemas/ids/{schema.id}/versions")
         versions = [
             place["version"]
@@ -185,14 +237,14 @@ class Lookups:
             and type(place.get("version")) is int
         ]
         found = replace(schema, subject=subject, version=max(versions, default=None))
-        self._keep(key, found, None if versions else LATEST_SECONDS)
+        self._keep(("place", schema.id, subject), found, None if versions else LATEST_SECONDS)
         return found
 
-    def _of_subject(self, subject: str, version: str) -> Question[RegisteredSchema]:
+    def _of_subject(self, subject: str, version: str) -> Question:
         key = ("version", subject, version)
-        kept = self._cache.recall(key)
-        if kept is not None:
-            return kept
+        return Question(key, lambda: self._version(key, subject, version))
+
+    def _version(self, key: Key, subject: str, version: str) -> Steps[RegisteredSchema]:
         answer = yield from self._asked("GET", _version_path(subject, version))
         schema_id = _whole(answer, "id")
         known = self._recall_id(schema_id)
@@ -206,17 +258,15 @@ class Lookups:
         try:
             return self._cache.recall(("id", schema_id))
         except RegistryRefusal:
-            return None  # it was registered since
+            return None  # kept as unknown; the schema was registered since
 
-    def _keep(
-        self, key: tuple[str | int | bytes, ...], found: RegisteredSchema, seconds: float | None = None
-    ) -> None:
+    def _keep(self, key: Key, found: RegisteredSchema, seconds: float | None = None) -> None:
         self._cache.keep(key, found, seconds, len(found.parsed.canonical_text))
 
     # -- what an answer holds --------------------------------------------------------------------------
 
-    def _parsed(self, answer: Mapping[str, Any]) -> Question[ParsedSchema]:
-        """The schema of an answer, with all that it refers to."""
+    def _parsed(self, answer: Mapping[str, Any]) -> Steps[ParsedSchema]:
+        """The schema of an answer, parsed together with all schemas that it refers to."""
         references: dict[str, str] = {}
         yield from self._collect(answer, references, ())
         text, name = answer.get("schema"), answer.get("schemaType") or SchemaType.AVRO
@@ -234,10 +284,11 @@ class Lookups:
 
     def _collect(
         self, answer: Mapping[str, Any], references: dict[str, str], path: tuple[str, ...]
-    ) -> Question[None]:
+    ) -> Steps[None]:
         """Put the texts that this schema refers to into `references`, those first that others need.
 
-        `path`: the names that led here. Versions that were deleted since are still referred to.
+        `path`: the names of the references from the first schema to this one. Deleted versions are included:
+                schemas still refer to them.
         """
         for name, subject, version in _references_in(answer):
             if name in path:
@@ -254,17 +305,15 @@ class Lookups:
 
     # -- an answer -------------------------------------------------------------------------------------
 
-    def _asked(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None
-    ) -> Question[dict[str, Any]]:
-        """The object that is answered; none has no fields."""
+    def _asked(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Steps[dict[str, Any]]:
+        """The answer as an object; one without fields for any other JSON."""
         said = yield from self._said(method, path, body)
         return said if isinstance(said, dict) else {}
 
     def _said(
         self, method: str, path: str, body: Mapping[str, Any] | None = None
-    ) -> Question[dict[str, Any] | list[Any]]:
-        """The answer of the first instance that gives one; what fails at one may go well at another."""
+    ) -> Steps[dict[str, Any] | list[Any]]:
+        """The answer of the first instance that gives one; where one fails, the next is asked."""
         refusal: RegistryRefusal | None = None
         reason = "no instance is known"
         for attempt in range(self._attempts):
@@ -289,7 +338,7 @@ class Lookups:
 
 
 def _references_in(answer: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Name, subject and version of each. Raises UnusableAnswer."""
+    """Name, subject and version of each reference. Raises UnusableAnswer."""
     try:
         return [
             (str(reference["name"]), str(reference["subject"]), str(reference["version"]))
@@ -303,7 +352,7 @@ def _version_path(subject: str, version: str) -> str:
     return f"/subjects/{quoted(subject)}/versions/{version}"
 
 
-def _text_key(subject: str, schema_type: SchemaType, text: str) -> tuple[str | bytes, ...]:
+def _text_key(subject: str, schema_type: SchemaType, text: str) -> Key:
     return "text", subject, schema_type.value, hashlib.sha256(text.encode(errors="replace")).digest()
 
 

@@ -1,16 +1,17 @@
-"""The Schema Registry's client for threads that wait, by `requests`."""
+"""The Schema Registry's client for threads, by `requests`; its calls block."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Hashable
-from typing import Final, TypeVar
+from typing import Final
 from weakref import WeakValueDictionary
 
 import requests
 
 from ottla.client.registry.lookups import (
+    Asking,
+    Key,
     Lookups,
     Parse,
     Question,
@@ -25,14 +26,12 @@ from ottla.schemas.format import InvalidSchema, ParsedSchema
 from ottla.schemas.formats import format_of
 from ottla.schemas.model import SchemaType
 
-T = TypeVar("T")
-
 UNKNOWN_KEPT_SECONDS: Final = 10.0
 _PART_BYTES: Final = 64 << 10
 
 
 class RegistryClient:
-    """Asks one registry. For many threads. All raise RegistryRefusal and RegistryUnreachable."""
+    """Asks one registry. For many threads. All methods raise RegistryRefusal and RegistryUnreachable."""
 
     def __init__(self, access: RegistryAccess) -> None:
         self._access = access
@@ -48,45 +47,39 @@ class RegistryClient:
             key = access.key_location
             certificate = access.certificate_location
             self._session.cert = (certificate, key) if key is not None else certificate
-        self._under_way: WeakValueDictionary[Hashable, _Turn] = WeakValueDictionary()
+        self._under_way: WeakValueDictionary[Key, _Turn] = WeakValueDictionary()
         self._lock = threading.Lock()
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
         """The schema of an id."""
-        return self._told(("id", schema_id), lambda: self._lookups.by_id(schema_id))
+        return self._told(self._lookups.by_id(schema_id))
 
     def latest(self, subject: str) -> RegisteredSchema:
         """The newest version; kept for a few seconds only."""
-        return self._told(("latest", subject), lambda: self._lookups.latest(subject))
+        return self._told(self._lookups.latest(subject))
 
     def register(self, subject: str, schema_type: SchemaType, text: str) -> RegisteredSchema:
         """Register a schema, or find it registered."""
-        return self._told(("text", subject), lambda: self._lookups.register(subject, schema_type, text))
+        return self._told(self._lookups.register(subject, schema_type, text))
 
     def registered(self, subject: str, schema_type: SchemaType, text: str) -> RegisteredSchema:
         """The schema of a text that is registered under a subject."""
-        return self._told(("text", subject), lambda: self._lookups.registered(subject, schema_type, text))
+        return self._told(self._lookups.registered(subject, schema_type, text))
 
-    def _told(self, key: Hashable, question: Callable[[], Question[T]]) -> T:
-        """What a question comes to. One about the same waits until it finds the answer kept."""
+    def _told(self, question: Question) -> RegisteredSchema:
+        """The answer. A thread with the same question waits until it finds the answer kept."""
         with self._lock:
-            turn = self._under_way.setdefault(key, _Turn())
+            turn = self._under_way.setdefault(question.key, _Turn())
         with turn.lock:
-            return self._answered(question())
-
-    def _answered(self, question: Question[T]) -> T:
-        try:
-            step = next(question)
-            while True:
+            asking = Asking(self._lookups.steps(question))
+            while asking.step is not None:
                 try:
-                    come_to = self._done(step)
+                    result = self._done(asking.step)
                 except (Unanswered, InvalidSchema) as problem:
-                    step = question.throw(problem)
+                    asking.fail(problem)
                 else:
-                    step = question.send(come_to)
-        except StopIteration as end:
-            result: T = end.value
-            return result
+                    asking.go_on(result)
+            return asking.answer
 
     def _done(self, step: Step) -> tuple[int, bytes] | ParsedSchema | None:
         match step:
@@ -120,14 +113,14 @@ class RegistryClient:
 
 
 class _Turn:
-    """Held by the one that asks; a lock that a weak reference may be made of."""
+    """A lock, held by the thread that asks; unlike `threading.Lock`, weak references to it can be made."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
 
 
 class _Authorization(requests.auth.AuthBase):
-    """Says who we are. As an `auth`, because requests would put one of ~/.netrc in a header's place."""
+    """Adds the header Authorization. An `auth`, as requests would replace a header by one of ~/.netrc."""
 
     def __init__(self, authorization: str) -> None:
         self._authorization = authorization

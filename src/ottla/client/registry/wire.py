@@ -1,4 +1,4 @@
-"""Where a Schema Registry is, as whom it is asked, and what its answers mean. Standard library alone."""
+"""Addresses and credentials of a Schema Registry, and the meaning of its answers. Standard library alone."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class UnusableAnswer(RegistryUnreachable):
 
 
 class RegistryRefusal(Exception):
-    """The registry said no; `status`, `error_code` and `message` as it told them.
+    """The registry refused; with the answer's `status`, `error_code` and `message`.
 
-    is_told: whether it said so in a Schema Registry's words. url, path: who was asked for what.
+    is_told: whether the answer has an error code, as a Schema Registry's has. url, path: the request's.
     """
 
     def __init__(
@@ -67,9 +67,9 @@ class RegistryRefusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RegistryAccess:
-    """Where the registry is and who we are there. Several instances by commas are tried in turn.
+    """A registry's address, and the client's credentials. Several instances, by commas, are tried in turn.
 
-    user_info: `user:password`. attempts: how often each is asked before the question fails.
+    user_info: `user:password`. attempts: how often each instance is asked before the question fails.
     """
 
     url: str
@@ -120,14 +120,14 @@ class RegistryAccess:
 
     @property
     def authorization(self) -> str | None:
-        """The header that says who we are; None where only the address does, or nothing."""
+        """The header Authorization; None where there are no credentials, or only those in the address."""
         if self.bearer_token is not None:
             return f"Bearer {self.bearer_token}"
         return None if self.user_info is None else _basic(self.user_info)
 
 
 def authorization_in(parts: SplitResult) -> str | None:
-    """The header for the `user:password@` of an address."""
+    """The header Authorization for the `user:password@` of an address, None if it has none."""
     if parts.username is None:
         return None
     return _basic(f"{unquote(parts.username)}:{unquote(parts.password or '')}")
@@ -138,17 +138,17 @@ def _basic(user_info: str) -> str:
 
 
 def quoted(part: str) -> str:
-    """A part of a path, a subject's name for one."""
+    """A part of a path, such as a subject's name, percent-encoded."""
     return quote(part, safe="")
 
 
 def shown(url: str) -> str:
-    """An address without the password that it may have."""
+    """An address without the user and password that it may have."""
     return re.sub(r"//[^/@]*@", "//", url)
 
 
 def judged(status: int, body: bytes, url: str, path: str) -> dict[str, Any] | list[Any]:
-    """What an answer says. Raises RegistryRefusal, UnusableAnswer."""
+    """The JSON of an answer. Raises RegistryRefusal, UnusableAnswer."""
     try:
         said = json.loads(body)
     except (ValueError, RecursionError):

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from typing import Final, Self
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
-from ottla.client.errors import ClientOptionError
 from ottla.client.registry.lookups import RegisteredSchema, UnusableSchema
 from ottla.client.registry.sync_client import RegistryClient
 from ottla.client.registry.wire import (
@@ -34,24 +33,8 @@ class UnknownSchema(Exception):
     """There is no such id, subject or version."""
 
 
-class SchemaRegistry(RegistryAccess):
-    """Where the registry is and who we are there, as a format is told it. Raises FormatError."""
-
-    __slots__ = ()
-
-    def __post_init__(self) -> None:
-        try:
-            RegistryAccess.__post_init__(self)
-        except ClientOptionError as problem:
-            raise FormatError(str(problem)) from None
-
-    @classmethod
-    def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """From `schema.registry.url` and the security properties of Confluent's clients."""
-        try:
-            return super().from_properties(properties)
-        except ClientOptionError as problem:
-            raise FormatError(str(problem)) from None
+SchemaRegistry: TypeAlias = RegistryAccess
+"""Where a registry is and as whom it is asked, by the name that users of formats know."""
 
 
 def schema_by_id(registry: SchemaRegistry, schema_id: int, schema_type: SchemaType) -> RegisteredSchema:

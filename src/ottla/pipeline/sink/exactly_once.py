@@ -42,9 +42,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from confluent_kafka import KafkaException
 
+from ottla.client.access import ClusterAccess
 from ottla.client.cluster import KafkaCluster
 from ottla.client.errors import ClusterError
-from ottla.pipeline.sink.exactly_once_clients import client_options as client_options_of
+from ottla.pipeline.sink.exactly_once_clients import client_access
 from ottla.pipeline.sink.exactly_once_ledger import (
     LedgerEntry,
     create_ledger_topic,
@@ -256,7 +257,7 @@ def reset_sink(bootstrap: str, query_name: str, client_options: Mapping[str, str
     groups, _ = _forget(bootstrap, query_name, client_options)
     with _naming_cluster(bootstrap, query_name, "begin the ledger of"):
         # An empty ledger, so that its absence is not taken for a loss.
-        create_ledger_topic(_client(bootstrap, query_name, client_options), ledger_topic(query_name))
+        create_ledger_topic(_access(bootstrap, query_name, client_options), ledger_topic(query_name))
     return groups
 
 
@@ -288,8 +289,8 @@ def _entries(
     topic = ledger_topic(query_name)
     found: dict[str, LedgerEntry] = {}
     if cluster.topic_id(topic) is not None:
-        client = _client(cluster.bootstrap, query_name, options)
-        found = read_ledger_topic(client, unit_group(query_name, ""), topic)
+        access = _access(cluster.bootstrap, query_name, options)
+        found = read_ledger_topic(access, unit_group(query_name, ""), topic)
     # Groups of a former version have no record in the topic, if they are not forgotten.
     groups = [group for group in cluster.groups(unit_group(query_name, "")) if group not in found]
     topics = cluster.topic_names() if groups else []
@@ -301,10 +302,8 @@ def _entries(
     return {group: entry for group, entry in found.items() if entry.query_name == query_name}
 
 
-def _client(bootstrap: str, query_name: str, options: Mapping[str, str] | None) -> dict[str, Any]:
-    return client_options_of(
-        SinkSettings(bootstrap, query_name, Identity.TASK, "", client_options=options or {})
-    )
+def _access(bootstrap: str, query_name: str, options: Mapping[str, str] | None) -> ClusterAccess:
+    return client_access(SinkSettings(bootstrap, query_name, Identity.TASK, "", client_options=options or {}))
 
 
 @contextlib.contextmanager

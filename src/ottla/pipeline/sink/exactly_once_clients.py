@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer
@@ -15,15 +14,15 @@ MAX_PRODUCERS = 16
 MAX_LEDGER_READERS = 64
 
 
-def client_options(settings: SinkSettings) -> dict[str, Any]:
-    """What every client of the sink gets."""
+def client_access(settings: SinkSettings) -> ClusterAccess:
+    """How every client of the sink reaches the cluster."""
     properties = {
         "allow.auto.create.topics": "false",
         # librdkafka's own lines go past Spark's logs; what matters comes back as errors.
         "log_level": "2",
         **{name: value for name, value in settings.client_options.items() if name not in _PRODUCER_ONLY},
     }
-    return ClusterAccess(settings.bootstrap, properties).librdkafka()
+    return ClusterAccess(settings.bootstrap, properties)
 
 
 _PRODUCER_DEFAULTS: dict[str, str | bool] = {
@@ -45,12 +44,13 @@ _PRODUCER_ONLY = frozenset(_PRODUCER_DEFAULTS) - {"message.max.bytes"}
 
 def producer_options(settings: SinkSettings) -> dict[str, Any]:
     """A unit's producer, apart from its transactional id."""
-    return {
-        **client_options(settings),
-        **_PRODUCER_DEFAULTS,
-        "transaction.timeout.ms": str(settings.transaction_timeout_ms),
-        **settings.client_options,
-    }
+    return client_access(settings).librdkafka(
+        {
+            **_PRODUCER_DEFAULTS,
+            "transaction.timeout.ms": str(settings.transaction_timeout_ms),
+            **settings.client_options,
+        }
+    )
 
 
 class UnitProducer:
@@ -114,15 +114,16 @@ class LedgerReaders:
         self._capacity = capacity
         self._consumers: OrderedDict[tuple[tuple[str, Any], ...], Consumer] = OrderedDict()
 
-    def consumer(self, options: Mapping[str, Any], group: str) -> Consumer:
+    def consumer(self, access: ClusterAccess, group: str) -> Consumer:
         """A consumer of `group` that never joins it."""
-        wanted = {
-            **options,
-            "group.id": group,
-            "enable.auto.commit": False,
-            # Makes the broker wait with its answer for what a transaction still does to the offset.
-            "isolation.level": "read_committed",
-        }
+        wanted = access.librdkafka(
+            {
+                "group.id": group,
+                "enable.auto.commit": False,
+                # Makes the broker wait with its answer for what a transaction still does to the offset.
+                "isolation.level": "read_committed",
+            }
+        )
         key = tuple(sorted(wanted.items()))
         found = self._consumers.pop(key, None)
         if found is None:

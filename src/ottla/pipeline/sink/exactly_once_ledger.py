@@ -19,7 +19,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,10 +29,10 @@ from confluent_kafka import (
     KafkaException,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import ConfigResource
-from confluent_kafka.cimpl import NewTopic
 
+from ottla.client.access import ClusterAccess
+from ottla.client.cluster import KafkaCluster, Topic
+from ottla.client.errors import ClusterError
 from ottla.pipeline.sink.exactly_once_clients import LEDGER_READERS
 from ottla.pipeline.sink.exactly_once_settings import Identity, SinkError
 
@@ -148,12 +148,12 @@ def ledger_topic(query_name: str) -> str:
     return f"{readable}-{hashlib.sha256(query_name.encode()).hexdigest()[:16]}{LEDGER_SUFFIX}"
 
 
-def read_ledger(options: Mapping[str, Any], group: str, topic: str) -> LedgerEntry | None:
+def read_ledger(access: ClusterAccess, group: str, topic: str) -> LedgerEntry | None:
     """What a unit's group says, after waiting for what a transaction still does to it. Raises KafkaException.
 
     topic: of whose partition 0 the ledger is the offset.
     """
-    consumer = LEDGER_READERS.consumer(options, group)
+    consumer = LEDGER_READERS.consumer(access, group)
     deadline = time.monotonic() + REQUEST_TIMEOUT_SECONDS
     while True:
         try:
@@ -171,7 +171,7 @@ def read_ledger(options: Mapping[str, Any], group: str, topic: str) -> LedgerEnt
 
 
 def read_ledger_topic(
-    options: Mapping[str, Any], group: str, topic: str, open_transactions_seconds: float | None = None
+    access: ClusterAccess, group: str, topic: str, open_transactions_seconds: float | None = None
 ) -> dict[str, LedgerEntry]:
     """What a ledger topic says of all units, by the names of their groups.
 
@@ -180,18 +180,19 @@ def read_ledger_topic(
     Raises KafkaException, SinkError.
     """
     consumer = Consumer(
-        {
-            **options,
-            "group.id": group,
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed",
-            "fetch.wait.max.ms": 10,
-            "enable.sparse.connections": "false",
-            # A follower may not have what was committed last, and would call its own end the end.
-            "client.rack": "",
-        }
+        access.librdkafka(
+            {
+                "group.id": group,
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+                "fetch.wait.max.ms": 10,
+                "enable.sparse.connections": "false",
+                # A follower may not have what was committed last, and would call its own end the end.
+                "client.rack": "",
+            }
+        )
     )
     try:
         # Asked twice, as by a unit's producer: the leader is connected then. An assignment that has to find
@@ -248,68 +249,50 @@ class LedgerTopics:
     """Ledger topics as this process has found or made them."""
 
     def __init__(self) -> None:
-        self._compacted: set[tuple[object, str]] = set()
+        self._compacted: set[tuple[str, str]] = set()
 
-    def require(
-        self, options: Mapping[str, Any], topic: str, replicas: Callable[[], int], exists: bool
-    ) -> None:
-        """Have a ledger topic that keeps what is in it. Raises SinkError, KafkaException.
+    def require(self, access: ClusterAccess, topic: str, replicas: Callable[[], int], exists: bool) -> None:
+        """Have a ledger topic that keeps what is in it. Raises SinkError.
 
         replicas: tells how many to create it with; exists: whether it is known to be there.
         """
-        key = (options["bootstrap.servers"], topic)
+        key = (access.bootstrap, topic)
         if exists and key in self._compacted:
             return
-        admin = AdminClient(dict(options))
         if not exists:
-            _create(admin, topic, replicas())
-        _require_compacted(admin, topic)
+            create_ledger_topic(access, topic, replicas())
+        _require_compacted(_cluster(access), topic)
         self._compacted.add(key)
 
 
 LEDGER_TOPICS = LedgerTopics()
 
 
-def create_ledger_topic(options: Mapping[str, Any], topic: str) -> None:
-    """Make a ledger topic, with as many replicas as the cluster gives topics. Raises SinkError."""
-    _create(AdminClient(dict(options)), topic, -1)
-
-
-def _create(admin: AdminClient, topic: str, replicas: int) -> None:
-    wanted = NewTopic(topic, 1, replicas, config=dict(_LEDGER_SETTINGS))
+def create_ledger_topic(access: ClusterAccess, topic: str, replicas: int = -1) -> None:
+    """Make a ledger topic. replicas: -1 stands for as many as the cluster gives topics. Raises SinkError."""
     try:
-        admin.create_topics([wanted], request_timeout=REQUEST_TIMEOUT_SECONDS)[topic].result(
-            REQUEST_TIMEOUT_SECONDS + 5
-        )
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise SinkError(
-                f"the exactly-once sink's ledger, topic {topic}, cannot be created"
-                f" ({error.args[0].str()}): create it with one partition and cleanup.policy=compact"
-            ) from error
-    deadline = time.monotonic() + REQUEST_TIMEOUT_SECONDS
-    while time.monotonic() < deadline:
-        found = admin.list_topics(topic, timeout=REQUEST_TIMEOUT_SECONDS).topics[topic]
-        if found.error is None and found.partitions and found.partitions[0].leader >= 0:
-            return
-        time.sleep(0.01)
-    raise SinkError(f"the exactly-once sink's ledger, topic {topic}, has no leader yet")
+        _cluster(access).ensure_topics([Topic(topic, 1, replicas, _LEDGER_SETTINGS)])
+    except ClusterError as error:
+        raise SinkError(
+            f"the exactly-once sink's ledger: {error};"
+            " create it with one partition and cleanup.policy=compact"
+        ) from error
 
 
-def _require_compacted(admin: AdminClient, topic: str) -> None:
+def _require_compacted(cluster: KafkaCluster, topic: str) -> None:
     """Raises SinkError for a topic that somebody has made so that it forgets."""
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     try:
-        found = admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_SECONDS)[resource].result(
-            REQUEST_TIMEOUT_SECONDS + 5
-        )
-    except KafkaException as error:
-        if error.args[0].code() in _NOT_ALLOWED:
+        policy = cluster.topic_settings(topic)["cleanup.policy"]
+    except ClusterError as error:
+        if error.code in _NOT_ALLOWED:
             return  # who may not look has been given the topic, and by whom has been told what it is for
-        raise
-    policy = found["cleanup.policy"].value
+        raise SinkError(f"the exactly-once sink's ledger: {error}") from error
     if policy != "compact":
         raise SinkError(
             f"the exactly-once sink's ledger, topic {topic}, has cleanup.policy={policy} and would forget"
             " batches: set it to compact"
         )
+
+
+def _cluster(access: ClusterAccess) -> KafkaCluster:
+    return KafkaCluster(access.bootstrap, access.properties)

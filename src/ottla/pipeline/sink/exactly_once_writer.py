@@ -41,7 +41,7 @@ from ottla.pipeline.sink.exactly_once_clients import (
     LEDGER_READERS,
     UNIT_PRODUCERS,
     UnitProducer,
-    client_options,
+    client_access,
 )
 from ottla.pipeline.sink.exactly_once_ledger import (
     LEDGER_TOPICS,
@@ -155,7 +155,7 @@ class _UnitWriter:
         self._where = where
         self.group = unit_group(settings.query_name, unit)
         self._ledger_topic = ledger_topic(settings.query_name)
-        self._client = client_options(settings)
+        self._access = client_access(settings)
         self._held = UNIT_PRODUCERS.take(settings, self.group)
         self._unit_producer = self._held or self._new_producer()
         self._began = 0.0
@@ -213,19 +213,19 @@ class _UnitWriter:
         entry = self._read_group()
         if entry is None:
             # The group may have forgotten what the topic has not.
-            entries = read_ledger_topic(self._client, self.group, self._ledger_topic, self.timeout_seconds)
+            entries = read_ledger_topic(self._access, self.group, self._ledger_topic, self.timeout_seconds)
             entry = entries.get(self.group)
         return entry
 
     def _read_group(self) -> LedgerEntry | None:
-        return read_ledger(self._client, self.group, self._settings.topic)
+        return read_ledger(self._access, self.group, self._settings.topic)
 
     def _require_ledger_topic(self) -> None:
         found = self._described(self._ledger_topic)
         if found.error is not None and found.error.code() not in NO_SUCH_TOPIC:
             raise KafkaException(found.error)
         LEDGER_TOPICS.require(
-            self._client,
+            self._access,
             self._ledger_topic,
             # As safe as the rows: they are worth as much as what is known of them.
             replicas=lambda: len(self._described(self._settings.topic).partitions[0].replicas),
@@ -309,7 +309,7 @@ class _UnitWriter:
             except BufferError:
                 self._queue_full()
         offset = TopicPartition(settings.topic, 0, entry.next_batch, entry.metadata())
-        group = LEDGER_READERS.consumer(self._client, self.group).consumer_group_metadata()
+        group = LEDGER_READERS.consumer(self._access, self.group).consumer_group_metadata()
         remaining = max(1.0, self.timeout_seconds - (time.monotonic() - self._began))
         self._retried(
             lambda timeout: self._producer.send_offsets_to_transaction([offset], group, timeout),

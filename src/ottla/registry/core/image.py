@@ -34,7 +34,7 @@ from ottla.registry.core.records import (
 from ottla.replicated.records import Record
 from ottla.schemas.model import Schema
 
-log = logging.getLogger("ottla.services")
+log = logging.getLogger("ottla.registry")
 
 
 class Deleted(enum.Enum):

@@ -1,1 +1,1 @@
-"""What the proxy reads and changes of a cluster."""
+"""Administration: the parts of a cluster that the proxy reads and changes."""

@@ -1,4 +1,4 @@
-"""Asks nodes what librdkafka has no call for, and says as an ApiError why one can't answer."""
+"""Requests to brokers, whose failures become ApiErrors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 CLIENT_ID: Final = "ottla-rest-admin"
 TRY_SECONDS: Final = 3.0
-"""For a broker to answer where there are others to try."""
+"""How long a broker may take to answer where there are others to try."""
 
 
 class BrokerRequests:
@@ -32,7 +32,7 @@ class BrokerRequests:
         self._connections = NodeConnections(access.with_client_id(CLIENT_ID))
 
     async def reach(self, nodes: Iterable[Node]) -> Node:
-        """The first of these that takes a connection. Raises ApiError when none does."""
+        """The first of the nodes that takes a connection. Raises ApiError when none does."""
         problem = unreachable("No broker of the cluster is known.")
         for node in nodes:
             try:
@@ -43,14 +43,14 @@ class BrokerRequests:
         raise problem
 
     async def ask(self, node: Node, request: Message, seconds: float | None = None) -> Any:
-        """The node's response, within `seconds` if that is less than the timeout of all.
+        """The node's response, within `seconds` if that is less than the access's timeout.
 
-        Raises ApiError when it can't be reached or does not know such requests.
+        Raises ApiError when the node can't be reached or does not serve the request.
         """
         return await _told(self._connections.ask(node.host, node.port, request, seconds))
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         await self._connections.close()
 
 

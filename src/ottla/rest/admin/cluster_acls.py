@@ -34,7 +34,7 @@ async def find_acls(admin: ClusterAdmin, wanted: Acl) -> list[Acl]:
 
 
 async def create_acls(admin: ClusterAdmin, acls: Sequence[Acl]) -> None:
-    """Add rules; those that are there stay. Raises ApiError for the first that can't be added."""
+    """Add rules; rules that exist stay. Raises ApiError for the first that can't be added."""
     creations = [
         AclCreation(
             resource_type=acl.resource_type,
@@ -52,7 +52,7 @@ async def create_acls(admin: ClusterAdmin, acls: Sequence[Acl]) -> None:
 
 
 async def delete_acls(admin: ClusterAdmin, wanted: Acl) -> list[Acl]:
-    """Delete the rules that a filter matches; those that went. Raises ApiError."""
+    """Delete the rules that a filter matches; returns them. Raises ApiError."""
     matching = DeleteAclsFilter(
         resource_type_filter=wanted.resource_type,
         resource_name_filter=wanted.resource_name,

@@ -1,10 +1,10 @@
-"""Reads what a cluster is made of: brokers, topics, groups, offsets.
+"""Reads the state of a cluster: brokers, topics, groups, offsets.
 
-Theory of operation. Every request goes to a broker by `ask`, as a message of our own over `client/`. librdkafka
-has no call for some of them (configs of all brokers, access rules, reassignments), waits for a controller that
-may be gone in others (brokers, topics), and ends the process in those about groups. Each call ends within the
-admin timeout. Many topics or groups are described in pages, so that the objects of a large answer are not made
-in one go. See the modules cluster_*.
+Theory of operation. Every request goes to a broker by `ask`, as a message of our own over `client/`.
+librdkafka has no call for some of them (configs of all brokers, access rules, reassignments), waits for a
+controller that may be gone in others (brokers, topics), and ends the process in those about groups. Each call
+ends within the admin timeout. Many topics or groups are described in pages, so that the objects of a large
+answer are not made in one go. See the modules cluster_*.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ T = TypeVar("T")
 
 TOPICS_OF_A_PAGE: Final = 200
 NOT_SAID: Final = -(2**31)
-"""In place of authorized operations."""
+"""Stands for authorized operations that the client did not ask for."""
 UNKNOWN_TOPIC: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _BROKERS: Final = MetadataRequest(topics=[], allow_auto_topic_creation=False)
 _ALL_TOPICS: Final = MetadataRequest(topics=None, allow_auto_topic_creation=False)
 
 
 class ClusterAdmin:
-    """The proxy's view of its cluster. All methods that ask it raise ApiError."""
+    """The proxy's view of its cluster. All methods that ask the cluster raise ApiError."""
 
     def __init__(self, settings: Settings, access: ClusterAccess) -> None:
         """Raises ServiceError for settings admin.* or client.* that can't be."""
@@ -65,14 +65,14 @@ class ClusterAdmin:
 
     @property
     def timeout_ms(self) -> int:
-        """What a request may take."""
+        """The admin timeout, of each request."""
         return int(self._timeout_seconds * 1_000)
 
     async def start(self) -> None:
         """Nothing: the cluster need not be there yet, connections are opened when a broker is asked."""
 
     async def failed(self) -> str:
-        """Nothing here dies while the process lives: this never returns."""
+        """Never returns: no part of this dies while the process lives."""
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -83,8 +83,8 @@ class ClusterAdmin:
     # --- the cluster -------------------------------------------------------------------------------------
 
     async def cluster(self) -> Cluster:
-        """Brokers and controller as they are now, by the first broker that answers."""
-        # not by librdkafka, which asks the controller that it knew and waits for it when that is gone
+        """The present brokers and controller, according to the first broker that answers."""
+        # not by librdkafka, which asks the controller that it knew, and waits for it even if it is gone
         problem = unreachable("The cluster has no broker at the moment.")
         known = sorted(self._nodes, key=lambda node: node.id != self._answered)
         for node in (*known, *self._bootstrap):
@@ -102,11 +102,11 @@ class ClusterAdmin:
         raise problem
 
     async def cluster_id(self) -> str:
-        """The cluster's id, asked for once."""
+        """The cluster's id; the cluster is asked once."""
         return self._cluster_id if self._cluster_id is not None else (await self.cluster()).id
 
     async def ask(self, request: Message, node_id: int | None = None) -> Any:
-        """A broker's response, or that of `node_id`. Raises ApiError, also 404 for an unknown broker."""
+        """The response of broker `node_id`, or of any. Raises ApiError, also 404 for an unknown broker."""
         cluster = await self.cluster()
         node = cluster.node(self._answered if node_id is None else node_id)
         if node_id is not None and node is None:
@@ -116,7 +116,7 @@ class ClusterAdmin:
         return await self._requests.ask(node, request)
 
     async def ask_controller(self, request: Message) -> Any:
-        """The controller's response, or that of a broker, which may forward to it. Raises ApiError."""
+        """The controller's response, or that of a broker that forwards the request. Raises ApiError."""
         cluster = await self.cluster()
         first = sorted(cluster.nodes, key=lambda node: node.id != cluster.controller)
         return await self._requests.ask(await self._requests.reach(first), request)
@@ -128,7 +128,7 @@ class ClusterAdmin:
         return sorted(topic.name for topic in (await self.ask(_ALL_TOPICS)).topics)
 
     async def topics(self, names: Collection[str] | None = None) -> list[Topic]:
-        """All topics, or these, sorted by name; without those that went meanwhile."""
+        """All topics, or those of `names`, sorted by name; topics that are gone are left out."""
         topics: list[Topic] = []
         wanted = await self.topic_names() if names is None else sorted(names)
         for page in _pages(wanted, TOPICS_OF_A_PAGE):
@@ -140,7 +140,7 @@ class ClusterAdmin:
         return [_topic(topic) for topic in found if topic.error_code != UNKNOWN_TOPIC]
 
     async def topic(self, name: str, authorized_operations: bool = False) -> Topic:
-        """One topic. Raises ApiError, 404 (40403) when there is none."""
+        """One topic. Raises ApiError, also 404 (40403) when there is none."""
         (found,) = await self._metadata([name], authorized_operations)
         return _topic(found)
 
@@ -157,14 +157,14 @@ class ClusterAdmin:
     async def offsets(
         self, partitions: Iterable[tuple[str, int]], spec: OffsetSpec
     ) -> dict[tuple[str, int], int]:
-        """The offset of each partition; those that are gone are left out."""
+        """The offset of each partition; partitions that are gone are left out."""
         return await partition_offsets(self.ask, self.topics, partitions, spec, self._timeout_seconds)
 
     # --- groups ------------------------------------------------------------------------------------------
 
     async def groups(self) -> list[Group]:
         """All consumer groups, sorted by id."""
-        # each broker knows those that it coordinates
+        # each broker knows the groups that it coordinates
         nodes = (await self.cluster()).nodes
         return await all_groups(self.ask, [node.id for node in nodes])
 
@@ -187,7 +187,7 @@ def _pages(items: Iterable[T], size: int) -> Iterable[list[T]]:
 
 
 def _topic(found: Any) -> Topic:
-    """Raises ApiError where the broker has an error in its place."""
+    """A topic of a Metadata response. Raises ApiError where it has an error."""
     raise_for(found.error_code, None)
     partitions = tuple(
         Partition(

@@ -31,7 +31,7 @@ ALL_BROKERS: Final = ""
 async def topic_configs(
     admin: ClusterAdmin, topics: Sequence[str], name: str | None = None
 ) -> dict[str, list[ConfigEntry]]:
-    """The configs of topics, or that of one name; sorted by name. Raises ApiError."""
+    """The configs of topics, or those of one name; sorted by name. Raises ApiError."""
     found: dict[str, list[ConfigEntry]] = {}
     for start in range(0, len(topics), TOPICS_OF_A_REQUEST):
         page = topics[start : start + TOPICS_OF_A_REQUEST]
@@ -85,7 +85,7 @@ async def _described(
     found: dict[str, list[ConfigEntry]] = {}
     for result in response.results:
         if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and len(names) > 1:
-            continue  # it was deleted after the topics were listed
+            continue  # the topic was deleted after the topics were listed
         raise_for(result.error_code, result.error_message)
         entries = (_entry(config) for config in result.configs)
         found[result.resource_name] = sorted(entries, key=lambda entry: entry.name)

@@ -1,6 +1,6 @@
-"""Reads consumer groups: which there are, and who their members are, asked of their coordinators.
+"""Reads consumer groups, their members and their offsets; their coordinators are asked.
 
-Not by librdkafka: bytes that any member of a group may choose (its assignment, say) end its process.
+Not by librdkafka: bytes that any member of a group may choose (its assignment, say) make it end the process.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from ottla.web.errors import ApiError
 T = TypeVar("T")
 
 Ask = Callable[[Message, int | None], Awaitable[Any]]
-"""A broker's response, by its id, or that of any. Raises ApiError."""
+"""The response of the broker with an id, or of any broker. Raises ApiError."""
 
 GROUPS_OF_A_PAGE: Final = 200
 CONSUMER_PROTOCOLS: Final = ("consumer", "")
-"""Of groups of consumers, and of groups that only hold offsets."""
+"""The protocol types of groups of consumers, and of groups that only have offsets."""
 CLASSIC: Final = "CLASSIC"
 CONSUMER: Final = "CONSUMER"
 DEAD: Final = "DEAD"
-"""The state of a group that is not there."""
+"""The state of a group that does not exist."""
 COORDINATOR_TRIES: Final = 50
 COORDINATOR_POLL_SECONDS: Final = 0.1
 NO_COORDINATOR_YET: Final = frozenset(
@@ -67,10 +67,7 @@ async def find_group(ask: Ask, group_id: str) -> Group:
 
 
 async def committed_offsets(ask: Ask, group_id: str) -> dict[tuple[str, int], int]:
-    """The offsets that a group has committed, by topic and partition. Raises ApiError.
-
-    librdkafka 2.16's AdminClient crashes when a coordinator answers that it is starting, or is none any more.
-    """
+    """The offsets that a group has committed, by topic and partition. Raises ApiError."""
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
 
     async def fetch(node_id: int) -> tuple[Any, int]:
@@ -88,7 +85,7 @@ async def committed_offsets(ask: Ask, group_id: str) -> dict[tuple[str, int], in
 
 
 async def _at_coordinator(ask: Ask, group_id: str, call: Callable[[int], Awaitable[tuple[T, int]]]) -> T:
-    """What a group's coordinator answers, without an error code; asked again while there is none."""
+    """The successful answer of a group's coordinator; asked again while the group has no coordinator."""
     code: int = ErrorCode.NONE
     for _ in range(COORDINATOR_TRIES):
         node_id, code = await _coordinator(ask, group_id)
@@ -98,7 +95,7 @@ async def _at_coordinator(ask: Ask, group_id: str, call: Callable[[int], Awaitab
                 return found
         if code not in NO_COORDINATOR_YET:
             break
-        # a cluster's first coordinator has to be made, and a new one reads its log
+        # the topic of the groups may have to be made first, and a new coordinator loads its log
         await asyncio.sleep(COORDINATOR_POLL_SECONDS)
     raise of_code(code)
 
@@ -115,7 +112,7 @@ async def _groups_of(ask: Ask, node_id: int) -> list[Group]:
         for start in range(0, len(group_ids), GROUPS_OF_A_PAGE):
             page = group_ids[start : start + GROUPS_OF_A_PAGE]
             for group, code in await _described(ask, node_id, group_type, page):
-                # it went, or moved to another broker, since it was listed
+                # since it was listed, the group has ended or moved to another broker
                 if code not in (ErrorCode.GROUP_ID_NOT_FOUND, *NO_COORDINATOR_YET):
                     raise_for(code, None)
                     groups.append(group)
@@ -142,7 +139,7 @@ async def _described(
         except ApiError as problem:
             if (problem.status, problem.error_code) != UNSUPPORTED:
                 raise
-            response = None  # a broker that knows classic groups alone
+            response = None  # a broker that has classic groups only
         groups = () if response is None else response.groups
         found = {one.group_id: (_consumer(one, node_id), one.error_code) for one in groups}
     return [
@@ -184,7 +181,7 @@ def _consumer(one: Any, node_id: int) -> Group:
 
 
 def _assigned(assignment: bytes) -> tuple[tuple[str, int], ...]:
-    """The partitions of a member by the protocol `consumer`; none where its leader said something else."""
+    """A member's partitions, in the protocol `consumer`; none if the assignment is not in that protocol."""
     try:
         found = parse_assignment(assignment)
     except MalformedEmbedded:
@@ -195,5 +192,5 @@ def _assigned(assignment: bytes) -> tuple[tuple[str, int], ...]:
 
 
 def _state(name: str) -> str:
-    """Kafka's words as the API has them: PreparingRebalance is PREPARING_REBALANCE."""
+    """Kafka's name of a state as the API has it: PreparingRebalance is PREPARING_REBALANCE."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()

@@ -1,4 +1,4 @@
-"""Reads where partitions begin and end, asked of their leaders."""
+"""Reads the first and the last offsets of partitions; their leaders are asked."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ async def partition_offsets(
     spec: OffsetSpec,
     timeout_seconds: float,
 ) -> dict[Key, int]:
-    """The offset of each partition; those that are gone are left out. Raises ApiError.
+    """The offset of each partition; partitions that are gone are left out. Raises ApiError.
 
     A partition that is without a leader, or whose leader moves or does not answer, is asked for again with
-    the leader that it has by then, until the timeout. ask: a broker's response, by its id. topics: those of
-    the names that there are.
+    the leader that it has by then, until the timeout. ask: the response of the broker with an id. topics: the
+    topics of some names, without those that do not exist.
     """
     offsets: dict[Key, int] = {}
     left = set(partitions)
@@ -67,7 +67,7 @@ async def partition_offsets(
 
 
 def _pages_by_leader(leaders: Mapping[Key, int | None]) -> list[tuple[int, list[Key]]]:
-    """The partitions that have a leader, in requests to these."""
+    """The partitions that have a leader, by leader, at most PARTITIONS_OF_A_REQUEST in each list."""
     by_leader: dict[int, list[Key]] = {}
     for key, leader in sorted(leaders.items()):
         if leader is not None:
@@ -82,7 +82,7 @@ def _pages_by_leader(leaders: Mapping[Key, int | None]) -> list[tuple[int, list[
 async def _of_leader(
     ask: Callable[[Message, int | None], Awaitable[Any]], leader: int, keys: Sequence[Key], spec: OffsetSpec
 ) -> tuple[dict[Key, int | None], ApiError | None]:
-    """The offsets that the leader knows, None for a partition that is gone, and why it knows no more.
+    """The offsets that the leader answers (None for a partition that is gone), and the error of the others.
 
     Raises ApiError for an error that does not pass.
     """

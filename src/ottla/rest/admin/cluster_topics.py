@@ -1,4 +1,4 @@
-"""Changes topics: creates (or tries whether it could), grows and deletes them; lists reassignments."""
+"""Changes topics: creates, grows and deletes them (or validates a creation); lists reassignments."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from ottla.web.errors import ApiError
 SETTLE_TRIES: Final = 100
 SETTLE_POLL_SECONDS: Final = 0.02
 TRIES: Final = 3
-"""Of a request that only the controller answers, while that is elected."""
+"""How often a request for the controller is sent while brokers disagree on which node that is."""
 
 
 async def create_topic(admin: ClusterAdmin, topic: NewTopic, validate_only: bool = False) -> CreatedTopic:
-    """What was made of it, or with `validate_only` would be. Raises ApiError."""
+    """Create a topic, or with `validate_only` find out how it would be created. Raises ApiError."""
     creatable = CreatableTopic(
         name=topic.name,
         num_partitions=topic.partitions,
@@ -66,9 +66,9 @@ async def create_topic(admin: ClusterAdmin, topic: NewTopic, validate_only: bool
 
 
 async def settled(admin: ClusterAdmin, name: str, partitions: int) -> None:
-    """Wait until brokers tell of a change: of so many partitions, 0 for no topic; a few seconds at most.
+    """Wait a few seconds at most until brokers know of a change: `partitions` of the topic, 0 for no topic.
 
-    The change is made by then in any case; this is for who asks for what he has just made.
+    The change is made already; waiting lets a client read its own write.
     """
     with contextlib.suppress(ApiError):
         for _ in range(SETTLE_TRIES):
@@ -88,7 +88,7 @@ async def grow_topic(admin: ClusterAdmin, name: str, partitions: int) -> None:
 
 
 async def delete_topic(admin: ClusterAdmin, name: str) -> None:
-    """Delete a topic with all that is in it. Raises ApiError."""
+    """Delete a topic and its records. Raises ApiError."""
     request = DeleteTopicsRequest(
         topics=[DeleteTopicState(name=name)], topic_names=[name], timeout_ms=admin.timeout_ms
     )
@@ -123,7 +123,7 @@ async def reassignments(
 
 
 async def _ask_controller(admin: ClusterAdmin, request: Message, code_of: Any) -> Any:
-    """The response; asked again while nodes disagree on who the controller is."""
+    """The controller's response; sent again while brokers disagree on which node that is."""
     for _ in range(TRIES - 1):
         response = await admin.ask_controller(request)
         if code_of(response) != ErrorCode.NOT_CONTROLLER:

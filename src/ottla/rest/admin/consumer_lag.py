@@ -11,7 +11,7 @@ from ottla.rest.admin.model import Group, OffsetSpec, PartitionLag
 async def group_lags(
     admin: ClusterAdmin, group: Group, only: Collection[tuple[str, int]] | None = None
 ) -> list[PartitionLag]:
-    """The lag of each partition that the group has committed an offset of, sorted; of `only` these.
+    """The lag of each partition that the group has committed an offset of, sorted; or of those in `only`.
 
     Partitions that are gone are left out. Raises ApiError.
     """

@@ -1,4 +1,4 @@
-"""What the proxy knows of a cluster: brokers, topics, configs, groups, reassignments, access rules."""
+"""A cluster as the proxy sees it: brokers, topics, configs, groups, reassignments, access rules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A broker and where it is reached."""
+    """A broker and its address."""
 
     id: int
     host: str
@@ -19,7 +19,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """`controller` is None where no broker says which it is."""
+    """A cluster's id and brokers. `controller` is None where the brokers do not name it."""
 
     id: str
     controller: int | None
@@ -32,7 +32,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """`leader` is None where there is none at the moment."""
+    """A partition of a topic. `leader` is None while it has none."""
 
     id: int
     leader: int | None
@@ -42,7 +42,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """`authorized_operations` are None where nobody asked for them."""
+    """A topic. `authorized_operations` are None where the request did not ask for them."""
 
     name: str
     is_internal: bool
@@ -51,7 +51,7 @@ class Topic:
 
     @property
     def replication_factor(self) -> int:
-        """Of its first partition."""
+        """The number of replicas of the first partition."""
         return len(self.partitions[0].replicas) if self.partitions else 0
 
     def partition(self, partition_id: int) -> Partition | None:
@@ -79,7 +79,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """What the cluster made, or would make, of a NewTopic; `configs` by the names of ConfigEntry."""
+    """The topic that the cluster created, or would create, for a NewTopic."""
 
     name: str
     partitions: int
@@ -88,7 +88,7 @@ class CreatedTopic:
 
 
 class ResourceType(IntEnum):
-    """Of what a config or an access rule is."""
+    """The kind of resource that a config or an access rule belongs to."""
 
     UNKNOWN = 0
     ANY = 1
@@ -101,14 +101,14 @@ class ResourceType(IntEnum):
 
 
 class ConfigResourceType(IntEnum):
-    """Whose configs; a broker's with an empty name are those of all brokers."""
+    """The kind of resource that a config belongs to; BROKER with an empty name stands for all brokers."""
 
     TOPIC = 2
     BROKER = 4
 
 
 class ConfigSource(IntEnum):
-    """Where a config's value comes from."""
+    """The source of a config's value."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -127,7 +127,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """A place that a config's value may come from, the first of them wins."""
+    """One of the sources of a config's value; the first of them wins."""
 
     name: str
     value: str | None
@@ -136,7 +136,7 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One config. `value` is None where it has none or is secret."""
+    """One config. `value` is None where the config has no value or is secret."""
 
     name: str
     value: str | None
@@ -147,7 +147,7 @@ class ConfigEntry:
 
 
 class AlterOperation(IntEnum):
-    """What to do with a config."""
+    """The operation of a change: set the value, or delete it."""
 
     SET = 0
     DELETE = 1
@@ -163,7 +163,7 @@ class ConfigChange:
 
 
 class AclPatternType(IntEnum):
-    """How an access rule's resource name is meant."""
+    """How an access rule's resource name is matched."""
 
     UNKNOWN = 0
     ANY = 1
@@ -173,7 +173,7 @@ class AclPatternType(IntEnum):
 
 
 class AclOperation(IntEnum):
-    """What an access rule is about."""
+    """The operation that an access rule allows or denies."""
 
     UNKNOWN = 0
     ANY = 1
@@ -198,7 +198,7 @@ class AclOperation(IntEnum):
 
 
 class AclPermission(IntEnum):
-    """Whether an access rule allows."""
+    """Whether an access rule allows or denies."""
 
     UNKNOWN = 0
     ANY = 1
@@ -208,7 +208,7 @@ class AclPermission(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """An access rule; as a filter its None matches all."""
+    """An access rule, or a filter of rules, where None matches everything."""
 
     resource_type: ResourceType
     resource_name: str | None
@@ -254,7 +254,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """How far a group is behind the end of one partition, and who reads that for it."""
+    """How far a group is behind the end of one partition, and the member that reads it."""
 
     topic: str
     partition: int
@@ -264,5 +264,5 @@ class PartitionLag:
 
     @property
     def lag(self) -> int:
-        """Records between what the group has committed and the end."""
+        """The number of records between the committed offset and the end."""
         return self.log_end - self.committed

@@ -1,4 +1,4 @@
-"""What a consumer's requests are refused with, in the codes of the REST Proxy."""
+"""The errors of requests to consumer instances, with the codes of Confluent's REST Proxy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PASSING: Final = _TOPIC_UNKNOWN | {
     KafkaError._RESOLVE,
     KafkaError._TIMED_OUT,
 }
-"""What a read waits out: a topic may be created yet, a broker come back."""
+"""Errors that a read waits out: the topic may be created yet, the broker come back."""
 
 
 def illegal_state(reason: str) -> ApiError:
@@ -37,12 +37,12 @@ def illegal_state(reason: str) -> ApiError:
 
 
 def instance_not_found() -> ApiError:
-    """No such instance, or none any more."""
+    """The instance does not exist, or not any more."""
     return ApiError(404, INSTANCE_NOT_FOUND, "Consumer instance not found.")
 
 
 def of_kafka(error: KafkaError) -> ApiError:
-    """What Kafka refused. 40403 is an instance's here, so topics and partitions have their own codes."""
+    """A Kafka error. 40403 stands for a missing instance, so topics and partitions have other codes."""
     code = error.code()
     if code in _TOPIC_UNKNOWN:
         return ApiError(404, 40401, "Topic not found.")

@@ -1,8 +1,9 @@
 """One consumer instance of the REST API: its requests one after the other, on threads, each to its end.
 
-Theory of operation. A lock is held for each request, for a read until its answer has been sent: only then is
-it known what was read. A read whose client goes away, or that fails, goes back over all that it took. A
-thread that has begun is waited for even when its request is cancelled, for a consumer serves one at a time.
+Theory of operation. A lock is held for each request, and for a read until its answer has been sent: only then
+do its records count as read. After a read that fails, or whose client goes away, the consumer goes back to
+the read's first records. A blocking call that has begun is waited for even when its request is cancelled, as
+a librdkafka consumer serves one thread at a time.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ T = TypeVar("T")
 TURN_SECONDS: Final = 30.0
 """How long a request waits for those before it at the same instance."""
 PAUSE_AFTER_SECONDS: Final = 1.0
-"""Without a read for so long an instance holds no records: its partitions pause."""
+"""Without a read for so long an instance pauses its partitions, so that it holds no records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """Where blocking calls run. `reads` has a thread for each place of `read_places`."""
+    """The threads of blocking calls. `reads` has a thread for each place of `read_places`."""
 
     reads: Executor
     read_places: asyncio.Semaphore
@@ -42,7 +43,7 @@ class Threads:
 
 
 class ConsumerInstance:
-    """Methods raise ApiError."""
+    """A consumer in a group, for one client at a time. Methods raise ApiError."""
 
     def __init__(
         self,
@@ -91,7 +92,7 @@ class ConsumerInstance:
             return await self._request(self._consumer.assignment)
 
     async def seek(self, offsets: Mapping[Partition, int], timestamps: Mapping[Partition, int]) -> None:
-        """Offsets win over times (ms since 1970) of the same partition."""
+        """Move positions to offsets, or to times (ms since 1970); offsets win for the same partition."""
         async with self._turn():
             wanted = dict(await self._request(self._consumer.offsets_at, timestamps)) if timestamps else {}
             wanted.update(offsets)
@@ -119,8 +120,8 @@ class ConsumerInstance:
     async def read(self, bounds: ReadBounds, gone: asyncio.Future[None]) -> Reading:
         """Collect and decode records; `gone` is done when the client has left. `Reading.end` must follow.
 
-        422 42207 for a record that does not fit the format: it stays the next one of its partition. Records
-        that came before it are answered first, so the error comes with the read after that.
+        Raises ApiError 422 (42207) for a record that does not fit the format; the record stays the next one
+        of its partition. Records before it are answered first, so the error comes with the read after that.
         """
         await self._take_turn()
         try:
@@ -169,7 +170,7 @@ class ConsumerInstance:
         self._consumer.go_back(messages)
 
     async def finish(self, messages: Sequence[Message], decoded: Decoded, delivered: bool) -> None:
-        """End the turn of a read (for Reading alone)."""
+        """End the turn of a read; called by Reading alone."""
         try:
             self._consumer.release(messages)
             if delivered:
@@ -190,11 +191,11 @@ class ConsumerInstance:
 
     @property
     def closed(self) -> bool:
-        """Whether it is to end, or has: requests under way should not go on for long."""
+        """Whether the instance has ended or is about to: requests under way should not go on for long."""
         return self._closed
 
     async def tend(self) -> None:
-        """Serve the group unless a request does."""
+        """Serve the group, unless a request under way does."""
         idle = self._clock() - self._last_read >= PAUSE_AFTER_SECONDS
         if self.busy or self._closed or not (idle or self._consumer.joining):
             return
@@ -209,7 +210,7 @@ class ConsumerInstance:
             await self._call(self._threads.requests, self._consumer.close)
 
     async def _change(self, function: Callable[..., None], *arguments: Any) -> None:
-        """A request after which what was read last no longer matters."""
+        """Run a request that makes the last read irrelevant."""
         async with self._turn():
             await self._request(function, *arguments)
             self._undecodable = None
@@ -235,7 +236,7 @@ class ConsumerInstance:
         if self._closed:
             self._lock.release()
             raise instance_not_found()
-        # one for each turn: who watches an earlier request must not end this one
+        # one for each turn: the watcher of an earlier request must not end this one
         self._stop = threading.Event()
 
     def _end_turn(self) -> None:
@@ -252,7 +253,7 @@ class ConsumerInstance:
         *arguments: Any,
         undo: Callable[[T], None] | None = None,
     ) -> T:
-        """Run on a thread to its end, cancelled or not; `undo` what it gave when nobody takes it."""
+        """Run on a thread to its end, cancelled or not; `undo` the result of a call that was cancelled."""
         running = asyncio.get_running_loop().run_in_executor(threads, function, *arguments)
         try:
             return await asyncio.shield(running)
@@ -268,7 +269,7 @@ class ConsumerInstance:
 
 @dataclass(slots=True)
 class Reading:
-    """A read that has its answer in `parts`; nothing else happens at its instance until `end`."""
+    """A read with its answer in `parts`; its instance serves no other request until `end`."""
 
     parts: list[bytes]
     instance: ConsumerInstance
@@ -276,7 +277,7 @@ class Reading:
     decoded: Decoded
 
     async def end(self, delivered: bool) -> None:
-        """Say whether the client has the answer; call once. Otherwise its records will be read again."""
+        """Say whether the client has the answer; if not, its records are read again. To be called once."""
         await self.instance.finish(self.messages, self.decoded, delivered)
 
 

@@ -1,7 +1,7 @@
 """All consumer instances of this proxy: made, found, tended, expired, closed.
 
-Theory of operation. One task tends them all, every TEND_SECONDS: it serves the groups of instances that
-nobody reads from, and ends those that nobody has used for consumer.instance.timeout.ms. Time comes from
+Theory of operation. One task tends them all, every TEND_SECONDS: it serves the groups of instances without a
+read, and ends instances that have had no request for consumer.instance.timeout.ms. Time comes from
 `clock`, so `tend` can be called by hand. An instance that ends is unknown at once and leaves its group by a
 task of its own; it counts against the limit until it is gone.
 
@@ -44,11 +44,11 @@ from ottla.rest.settings import (
 from ottla.web.errors import ApiError, ServiceError
 from ottla.web.settings import Settings
 
-log = logging.getLogger("ottla.services.rest")
+log = logging.getLogger("ottla.rest")
 
 TEND_SECONDS: Final = 0.25
 READS: Final = 100
-"""Reads under way at a time, a thread each; others wait for a place within their own time."""
+"""Reads under way at a time, each on a thread; others wait for a place within their own time."""
 REQUEST_THREADS: Final = 16
 READS_MEMORY: Final = 4
 LEAVE_SECONDS: Final = 10.0
@@ -56,7 +56,7 @@ LEAVE_SECONDS: Final = 10.0
 
 
 class ConsumerInstances:
-    """Methods raise ApiError."""
+    """The consumer instances of a proxy. Methods raise ApiError."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class ConsumerInstances:
 
     @property
     def host_name(self) -> str | None:
-        """What URLs in answers are to say, if not the host that the request was sent to."""
+        """The host in URLs of answers; None for the host that the request was sent to."""
         return self._settings[HOST_NAME]
 
     @property
@@ -93,7 +93,7 @@ class ConsumerInstances:
         return self._room
 
     async def start(self) -> None:
-        """Begin to tend. Raises ServiceError for settings of clients that librdkafka does not have."""
+        """Begin to tend instances. Raises ServiceError for client settings that librdkafka does not have."""
         wanted = InstanceSettings.parse({}, self._settings)
         try:
             GroupConsumer(self._properties("ottla-rest-settings", wanted), self._room).close()
@@ -102,7 +102,7 @@ class ConsumerInstances:
         self._tending = asyncio.create_task(self._keep_tending(), name="consumer instances")
 
     async def failed(self) -> str:
-        """Wait for as long as instances are tended; what ended that."""
+        """Wait for as long as instances are tended; returns the reason for the end."""
         assert self._tending is not None, "start comes before"
         await asyncio.wait([self._tending])
         if self._tending.cancelled():
@@ -125,7 +125,7 @@ class ConsumerInstances:
         self._threads.requests.shutdown(wait=False, cancel_futures=True)
 
     async def create(self, group: str, body: Mapping[str, Any]) -> ConsumerInstance:
-        """A new member of `group`. 40902, 422, 40001, 42204; 503 when there are as many as may be."""
+        """A new member of `group`. Raises ApiError: 40902, 422, 40001, 42204; 503 when there are too many."""
         wanted = InstanceSettings.parse(body, self._settings)
         name = wanted.name or self._new_name()
         if (group, name) in self._instances:
@@ -158,19 +158,19 @@ class ConsumerInstances:
         return instance
 
     def find(self, group: str, name: str) -> ConsumerInstance:
-        """40403 when there is none, or none any more."""
+        """The instance of this name. Raises ApiError 40403 when there is none, or not any more."""
         found = self._instances.get((group, name))
         if found is None:
             raise consumer_errors.instance_not_found()
         return found
 
     async def delete(self, group: str, name: str) -> None:
-        """End an instance, and a read of it that is under way; returns when it has left its group."""
+        """End an instance and its read under way; returns when the instance has left its group."""
         leaving = self._discard(self.find(group, name))
         await asyncio.wait([leaving], timeout=LEAVE_SECONDS)
 
     def bounds(self, instance: ConsumerInstance, timeout_ms: int | None, max_bytes: int | None) -> ReadBounds:
-        """What a read may take, by what it asks for, its instance's settings and the proxy's."""
+        """The bounds of a read, from its request, its instance's settings and the proxy's."""
         wanted_ms = min(instance.settings.request_timeout_ms, MAX_READ_MS)
         most = self._settings[CONSUMER_REQUEST_MAX_BYTES]
         return ReadBounds(
@@ -180,7 +180,7 @@ class ConsumerInstances:
         )
 
     async def tend(self) -> None:
-        """Serve the groups of instances that nobody uses; end those that have expired."""
+        """Serve the groups of idle instances; end instances that have expired."""
         timeout = self._settings[CONSUMER_INSTANCE_TIMEOUT_MS] / 1000
         now = self._clock()
         kept: list[ConsumerInstance] = []

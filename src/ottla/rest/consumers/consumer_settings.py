@@ -1,8 +1,8 @@
-"""What a consumer instance is made of: the settings that its creator gave, and those of its Kafka client.
+"""The settings of a consumer instance: those that its creator gives, and those of its Kafka client.
 
-An instance's client holds little by itself: QUEUE_KIB of records, and one fetch beyond that; with all that
-goes along 60 instances that read a megabyte each at the same time took 10 MiB each. An instance that nobody
-reads from holds no records (group_consumer.py).
+An instance's client holds little by itself: QUEUE_KIB of records, and one fetch beyond that. Measured, 60
+instances that read a megabyte each at the same time took 10 MiB each in all. An instance without reads holds
+no records (group_consumer.py).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ottla.web.errors import ApiError
 from ottla.web.settings import Settings
 
 QUEUE_KIB: Final = 1_024
-"""Records that a client fetches ahead of its reads."""
+"""KiB of records that a client fetches ahead of its reads."""
 FETCH_BYTES: Final = 1 << 20
-"""One answer of a broker; a larger record comes alone."""
+"""The size of a broker's answer; a larger record comes alone."""
 PARTITION_FETCH_BYTES: Final = 1 << 19
 MAX_READ_MS: Final = 300_000
 """The longest that any read waits, whatever its instance's timeout says."""
@@ -34,12 +34,12 @@ MAX_NAME_LENGTH: Final = 255
 OF_CONFLUENTS_PROXY: Final = frozenset(
     {"consumer.threads", "consumer.iterator.timeout.ms", "consumer.iterator.backoff.ms"}
 )
-"""Of Confluent's proxy itself, not of a client: they may stand in a file that was written for it."""
+"""Settings of Confluent's proxy itself, not of its clients: a file that was written for it may have them."""
 _MAX_INT: Final = 2**31 - 1
 
 
 class DataFormat(enum.StrEnum):
-    """How an instance's keys and values are told in JSON."""
+    """How an instance's keys and values appear in JSON."""
 
     BINARY = "binary"
     JSON = "json"
@@ -55,7 +55,7 @@ class DataFormat(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class InstanceSettings:
-    """What the creator of an instance may say. `fetch_min_bytes` -1: a read takes all its time."""
+    """The settings that an instance's creator may give. `fetch_min_bytes` -1: a read takes all its time."""
 
     name: str | None
     data_format: DataFormat
@@ -103,7 +103,7 @@ _FIELDS: Final = frozenset(
 def client_properties(
     settings: Settings, access: ClusterAccess, group: str, wanted: InstanceSettings
 ) -> dict[str, Any]:
-    """librdkafka's properties: ours, then those of `client.` and `consumer.`, then what the API promises."""
+    """librdkafka's properties: defaults, those of `client.` and `consumer.`, and those the API depends on."""
     own = {setting.name for setting in SETTINGS} | OF_CONFLUENTS_PROXY
     given = {
         name: text
@@ -112,14 +112,14 @@ def client_properties(
     }
     properties: dict[str, Any] = {
         "queued.max.messages.kbytes": QUEUE_KIB,
-        # Above the queue's limit librdkafka would look again only after a second.
+        # With a full queue librdkafka would fetch again only after a second.
         "fetch.queue.backoff.ms": 20,
         "fetch.max.bytes": FETCH_BYTES,
         "fetch.message.max.bytes": PARTITION_FETCH_BYTES,
         # A seek waits for the fetch that is under way.
         "fetch.wait.max.ms": 100,
         "socket.timeout.ms": 10_000,
-        # An instance belongs to its group for as long as it lives, read from or not.
+        # An instance belongs to its group for as long as it lives, with or without reads.
         "max.poll.interval.ms": min(
             86_400_000, settings[CONSUMER_INSTANCE_TIMEOUT_MS] + wanted.request_timeout_ms + 60_000
         ),
@@ -156,7 +156,7 @@ def _data_format(value: Any) -> DataFormat:
 
 
 def _offset_reset(value: Any) -> str | None:
-    """librdkafka's word for it."""
+    """librdkafka's name of a policy of auto.offset.reset."""
     match value.lower() if isinstance(value, str) else value:
         case None:
             return None

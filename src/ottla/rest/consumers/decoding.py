@@ -1,9 +1,9 @@
 """Records of a read -> the JSON of its answer, in every format: binary, JSON, Avro, JSON Schema, Protobuf.
 
-Keys and values are of the same format; null stays null. JSON is passed on as it was written, once it has been
-checked, so numbers keep all of their digits. Avro is told in its own JSON encoding (a union's value under its
-branch's name, bytes as characters, logical types as what they are made of; NaN as a string, as Java does),
-Protobuf in its JSON mapping, defaults included, as Confluent does.
+Keys and values are of the same format; null stays null. JSON is checked and passed on unchanged, so numbers
+keep all of their digits. Avro appears in its own JSON encoding (a union's value under its branch's name,
+bytes as characters, logical types as the types that they stand on; NaN as a string, as Java does), Protobuf
+in its JSON mapping, defaults included, as Confluent does.
 
 A record that can't be decoded ends its partition's part of the answer; nothing is left out silently.
 """
@@ -34,15 +34,15 @@ KEPT_DECODERS: Final = 500
 MAX_REASON_CHARACTERS: Final = 500
 
 Decode = Callable[[memoryview], bytes]
-"""What follows a payload's schema id -> JSON. May raise whatever its library raises."""
+"""Decodes the bytes behind a payload's schema id to JSON. May raise any exception of the format's library."""
 
 
 class UndecodablePayload(Exception):
-    """Bytes that are not of the format; says why."""
+    """Bytes that are not in the format; the message says why."""
 
 
 class _SchemaNeeded(Exception):
-    """The schema of this id is not known here yet."""
+    """The schema of this id has to be looked up first."""
 
     def __init__(self, schema_id: int) -> None:
         super().__init__(schema_id)
@@ -61,7 +61,7 @@ class Undecodable:
 
 @dataclass(slots=True)
 class Decoded:
-    """The JSON of records, one part each, and those records; the first that could not be decoded, if any."""
+    """Records and their JSON, one part for each; the first record that could not be decoded, if any."""
 
     parts: list[bytes] = field(default_factory=list)
     answered: list[Message] = field(default_factory=list)
@@ -69,24 +69,24 @@ class Decoded:
 
 
 class RunInThread(Protocol):
-    """Runs a function where it holds nobody up."""
+    """Runs a function on a thread."""
 
     async def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any: ...
 
 
 class SchemaDecoders:
-    """Decoders of the schemas that are in use, by their ids, bounded in number."""
+    """Decoders of the schemas in use, by their ids, bounded in number."""
 
     def __init__(self, schemas: RegistryClient) -> None:
         self._schemas = schemas
         self._kept: OrderedDict[int, tuple[SchemaType, Decode]] = OrderedDict()
 
     def known(self, schema_id: int) -> tuple[SchemaType, Decode] | None:
-        """If it was looked up before and is still kept; for threads too."""
+        """The decoder of a schema that was looked up and is still kept, else None. For threads too."""
         return self._kept.get(schema_id)
 
     async def find(self, schema_id: int) -> tuple[SchemaType, Decode]:
-        """Raises UndecodablePayload where there is no such schema, ApiError 408 without a registry."""
+        """A schema's decoder. Raises UndecodablePayload for an unknown id, ApiError 408 if none answers."""
         try:
             schema = await self._schemas.by_id(schema_id)
         except RegistryRefusal as refusal:
@@ -115,13 +115,13 @@ class RecordDecoder:
         self._payload = self._framed if self._schema_type else _PLAIN[data_format]
 
     async def decode(self, messages: Sequence[Message], in_thread: RunInThread) -> Decoded:
-        """All records up to the first of each partition that can't be decoded.
+        """The JSON of the records of each partition, up to the first that can't be decoded.
 
         Raises ApiError 408 40801 when the registry can't be asked.
         """
         decoded = Decoded()
         stopped: set[tuple[str | None, int | None]] = set()
-        # Found for this read, should there be more schemas than are kept.
+        # Found for this read, which may have more schemas than are kept.
         found: dict[int, tuple[SchemaType, Decode] | UndecodablePayload] = {}
         at = 0
         while at < len(messages):
@@ -141,7 +141,7 @@ class RecordDecoder:
         stopped: set[tuple[str | None, int | None]],
         found: dict[int, tuple[SchemaType, Decode] | UndecodablePayload],
     ) -> tuple[int, int | None]:
-        """Until all are done or a schema is needed: where to go on, and its id."""
+        """Decode until the end or an unknown schema: the index to go on at, and the schema's id."""
         for at in range(start, len(messages)):
             message = messages[at]
             topic, partition = message.topic(), message.partition()
@@ -160,7 +160,7 @@ class RecordDecoder:
             except _SchemaNeeded as needed:
                 return at, needed.schema_id
             except Exception as problem:
-                # the libraries of the formats raise many kinds for bytes that are not theirs
+                # the libraries of the formats raise many kinds of exceptions for bytes of another format
                 stopped.add((topic, partition))
                 if decoded.problem is None:
                     decoded.problem = Undecodable(
@@ -193,12 +193,12 @@ class RecordDecoder:
 
 
 def base64_text(payload: bytes | None, _: Any = None) -> str | None:
-    """Binary data as JSON can say it."""
+    """Binary data as text in base64."""
     return None if payload is None else binascii.b2a_base64(payload, newline=False).decode()
 
 
 def checked_json(payload: bytes | None, _: Any = None) -> orjson.Fragment | None:
-    """JSON as it was written. Raises orjson.JSONDecodeError for bytes that are none."""
+    """Checked JSON, unchanged. Raises orjson.JSONDecodeError for bytes that are not JSON."""
     if payload is None:
         return None
     orjson.loads(payload)
@@ -226,11 +226,11 @@ def _avro(schema: RegisteredSchema) -> Decode:
     shape.walk(plain, "")
     if shape.bytes_for_nothing:
         raise UndecodablePayload("an array's items take no bytes, so a few bytes could be any number of them")
-    # The reader in C overflows its stack on data that are nested deep enough; the one in Python raises.
+    # On data that are nested deeply the reader in C overflows its stack; the one in Python raises.
     read = _read_py.schemaless_reader if shape.recursive else schemaless_reader
 
     def decode(data: memoryview) -> bytes:
-        # names of branches are kept, for a union may have several records of one shape
+        # names of branches are kept, as a union may have several records of one shape
         datum = read(io.BytesIO(data), parsed, None, return_record_name=True, return_named_type=True)
         written = io.StringIO()
         json_writer(written, parsed, [datum])
@@ -245,7 +245,7 @@ def _avro(schema: RegisteredSchema) -> Decode:
 
 
 def _without_logical_types(schema: Any) -> Any:
-    """What readers would make of them (dates, decimals) has narrower bounds than what they are made of."""
+    """A schema without logical types: Python's dates and decimals have narrower bounds than its numbers."""
     match schema:
         case dict():
             return {
@@ -259,7 +259,7 @@ def _without_logical_types(schema: Any) -> Any:
 
 
 class _AvroShape:
-    """Whether a schema's data may be nested without end, or be many items in no bytes."""
+    """Finds out whether a schema's data may be nested without end, or have many items in no bytes."""
 
     def __init__(self) -> None:
         self.recursive = False
@@ -297,7 +297,7 @@ class _AvroShape:
         name = _full_name(schema, namespace)
         inner = name.rpartition(".")[0]
         self._open.add(name)
-        # all of them, not up to the first: each has to be looked at
+        # a list, not a generator: every field has to be visited
         fields = [self.walk(each["type"], inner) for each in schema["fields"]]
         self._open.discard(name)
         self._empty[name] = all(fields)

@@ -1,16 +1,16 @@
-"""A member of a consumer group for threads: reads within bounds, and goes back over what was not answered.
+"""A member of a consumer group for threads: reads within bounds, and goes back over unanswered records.
 
-Theory of operation. Methods block and are called by one thread at a time; whoever calls them sees to that.
+Theory of operation. Methods block; the caller sees to it that one thread at a time calls them.
 
-What `collect` returns counts as read only when `settle` says that it was answered. Then its offsets are
-stored for librdkafka's automatic commits, and become the positions that a commit without offsets commits.
+Records that `collect` returns count as read once `settle` says that they were answered. Then their offsets
+are stored for librdkafka's automatic commits, and become the positions that a commit without offsets commits.
 `go_back` seeks to the first record that was not answered: it comes again. A seek that can't be done yet
-(librdkafka has not begun to fetch) waits in `_seeks`; until then records of that partition are dropped. What
-was polled and did not fit into a read, a batch at most, is `_left` for the next.
+(librdkafka has not begun to fetch) waits in `_seeks`; until then records of that partition are dropped.
+Records that were polled and did not fit into a read, a batch at most, are `_left` for the next.
 
-Rebalances are served only while somebody polls, and a member that does not serve them holds up its group. So
-`tend` polls while nobody reads. What it must not do is to take records: partitions are paused first, which
-also frees what was fetched ahead. The next read resumes them.
+Rebalances are served only by polls, and a member that does not serve them holds up its group. So `tend` polls
+between reads. It must not take records: partitions are paused first, which also frees records that were
+fetched ahead. The next read resumes them.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 
 from ottla.rest.consumers.consumer_errors import PASSING, illegal_state, of_kafka
 
-log = logging.getLogger("ottla.services.rest")
+log = logging.getLogger("ottla.rest")
 
 Partition = tuple[str, int]
 
 STEP_SECONDS: Final = 0.05
-"""How long a read may take to see that it should stop."""
+"""How soon a read notices that it should stop."""
 BATCH: Final = 500
 MAX_RECORDS: Final = 100_000
-"""Of one read: many small records hold more memory than their bytes."""
+"""Records of one read: many small records hold more memory than their bytes."""
 RECORD_OVERHEAD_BYTES: Final = 500
 """Roughly what a record costs beside its key and value while it is being answered."""
 LOOKUP_SECONDS: Final = 10.0
-"""For a question to the cluster: committed offsets, ends of partitions."""
+"""The timeout of a question to the cluster: committed offsets, ends of partitions."""
 EXCLUSIVE: Final = "Subscription to topics, partitions and pattern are mutually exclusive"
 
 
 class Source(enum.Enum):
-    """Where an instance's partitions come from."""
+    """The source of an instance's partitions."""
 
     NONE = enum.auto()
     TOPICS = enum.auto()
@@ -65,7 +65,7 @@ class Room:
         return self._taken_bytes
 
     def take(self, size: int, *, anyway: bool = False) -> bool:
-        """Whether there is room for `size` bytes; `anyway` for a read that has nothing yet."""
+        """Take `size` bytes of room if it is there, or `anyway` (a read's first record); whether it was taken."""
         with self._lock:
             if not anyway and self._taken_bytes + size > self._capacity_bytes:
                 return False
@@ -88,7 +88,7 @@ class ReadBounds:
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """The next offset that a group will read of a partition, and what was said with it."""
+    """The next offset that a group will read of a partition, and the metadata committed with it."""
 
     topic: str
     partition: int
@@ -118,17 +118,17 @@ class GroupConsumer:
 
     @property
     def joining(self) -> bool:
-        """Subscribed, but the group has not said yet which partitions are ours."""
+        """Whether the group has yet to give this member its partitions."""
         return self._source in (Source.TOPICS, Source.PATTERN) and not self._joined
 
     def close(self) -> None:
         """Leave the group."""
         self._consumer.close()
 
-    # --- Where records come from ---
+    # --- Subscription and assignment ---
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        """Take part in the group's reading of these topics; none: as `unsubscribe`."""
+        """Subscribe to these topics as a member of the group; without topics as `unsubscribe`."""
         if not topics:
             return self.unsubscribe()
         self._claim(Source.TOPICS)
@@ -136,12 +136,12 @@ class GroupConsumer:
         return None
 
     def subscribe_pattern(self, pattern: str) -> None:
-        """The topics whose whole names match, those that come later too."""
+        """Subscribe to the topics whose whole names match, later ones included."""
         self._claim(Source.PATTERN)
         self._join([f"^({pattern})$"])
 
     def subscription(self) -> list[str]:
-        """The topics asked for; for a pattern, those of the partitions that this instance has."""
+        """The subscribed topics; for a pattern, those of the partitions that this instance has."""
         match self._source:
             case Source.TOPICS:
                 return list(self._topics)
@@ -150,7 +150,7 @@ class GroupConsumer:
         return []
 
     def unsubscribe(self) -> None:
-        """Leave subscription or assignment behind."""
+        """End the subscription or assignment."""
         if self._source is Source.PARTITIONS:
             self._consumer.unassign()
         elif self._source is not Source.NONE:
@@ -160,13 +160,13 @@ class GroupConsumer:
         self._forget_all()
 
     def _await_revocation(self) -> None:
-        """The group is left once its partitions have been taken away, which polls do."""
+        """Poll until the partitions are taken away: then the group is left."""
         deadline = time.monotonic() + LOOKUP_SECONDS
         while self._consumer.assignment() and time.monotonic() < deadline:
             self._consumer.consume(1, STEP_SECONDS)
 
     def assign(self, partitions: Sequence[Partition]) -> None:
-        """Read these partitions, in no group's turn; none: as `unsubscribe`."""
+        """Read these partitions without the group's assignment; without partitions as `unsubscribe`."""
         if not partitions:
             return self.unsubscribe()
         self._claim(Source.PARTITIONS)
@@ -182,7 +182,7 @@ class GroupConsumer:
         return None
 
     def assignment(self) -> list[Partition]:
-        """In order."""
+        """The partitions that this instance has, sorted."""
         return sorted((each.topic, each.partition) for each in self._consumer.assignment())
 
     def _claim(self, source: Source) -> None:
@@ -217,7 +217,7 @@ class GroupConsumer:
         self._forget(partitions)
 
     def _forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Who has a partition next reads on from its committed offset."""
+        """Forget the positions of partitions: the next owner reads on from the committed offset."""
         gone = {(each.topic, each.partition) for each in partitions}
         for partition in gone:
             self._positions.pop(partition, None)
@@ -235,7 +235,7 @@ class GroupConsumer:
     # --- Reading ---
 
     def collect(self, bounds: ReadBounds, stop: threading.Event) -> list[Message]:
-        """Records in the order in which they came, until the bounds or `stop` end it; one at least if any.
+        """Records in the order of arrival, until the bounds or `stop` end the read; one at least if any.
 
         They take room: give it back with `release`. A partition that is taken away meanwhile takes its
         records along.
@@ -268,7 +268,7 @@ class GroupConsumer:
             full = self._take(
                 self._consumer.consume(1, 0 if ending else min(left, STEP_SECONDS)), bounds.max_bytes
             )
-            # what was fetched already, in larger steps
+            # take the records that are fetched already in larger steps
             more = bool(self._collected) and not full
             while more:
                 wanted = max(1, min(BATCH, (bounds.max_bytes - self._size) // 1_024))
@@ -283,7 +283,7 @@ class GroupConsumer:
         return 0 <= bounds.min_bytes < self._size
 
     def _take(self, messages: list[Message], max_bytes: int) -> bool:
-        """Collect these; whether no more are to be read."""
+        """Collect messages; whether the read ends."""
         if self._take_all(messages, max_bytes):
             return False
         for index, message in enumerate(messages):
@@ -304,7 +304,7 @@ class GroupConsumer:
         return False
 
     def _take_all(self, messages: list[Message], max_bytes: int) -> bool:
-        """The common case at once: nothing to look at, and room for all."""
+        """Collect all messages at once in the common case: no errors among them, and room for all."""
         if self._seeks or any(message.error() is not None for message in messages):
             return False
         length = sum(map(_length, messages))
@@ -316,7 +316,7 @@ class GroupConsumer:
         return True
 
     def _leave(self, messages: Iterable[Message]) -> None:
-        """For the next read."""
+        """Keep messages for the next read."""
         for message in messages:
             if message.error() is None and _partition(message) not in self._seeks:
                 self._left.append(message)
@@ -327,7 +327,7 @@ class GroupConsumer:
         self._room.give_back(sum(map(_length, messages)) + RECORD_OVERHEAD_BYTES * len(messages))
 
     def settle(self, messages: Sequence[Message]) -> None:
-        """These were answered: they count as read."""
+        """Count these records, which were answered, as read."""
         last: dict[Partition, int] = {}
         for message in messages:
             last[_partition(message)] = _offset(message) + 1
@@ -340,7 +340,7 @@ class GroupConsumer:
                     log.debug("offset of %s-%d not stored: %s", topic, partition, problem)
 
     def go_back(self, messages: Iterable[Message]) -> None:
-        """These were not answered: read them again."""
+        """Seek back to these records, which were not answered."""
         for message in messages:
             if message.error() is None:
                 partition, offset = _partition(message), _offset(message)
@@ -350,7 +350,7 @@ class GroupConsumer:
         self._try_seeks()
 
     def tend(self, *, idle: bool) -> None:
-        """Serve the group between reads; `idle`: nobody has read for a while."""
+        """Serve the group between reads; `idle`: there was no read for a while."""
         if idle:
             self.go_back(self._left)
             fetching = [each for each in self.assignment() if each not in self._paused]
@@ -367,7 +367,7 @@ class GroupConsumer:
             self.go_back(each for each in messages if _partition(each) not in self._seeks)
 
     def _note(self, error: KafkaError) -> None:
-        """Keep what a reader must know; the rest passes."""
+        """Keep an error for the next read, if a client must know of it."""
         if error.code() in PASSING or error.retriable():
             log.debug("consumer: %s", error)
         else:
@@ -392,14 +392,14 @@ class GroupConsumer:
     # --- Positions and offsets ---
 
     def seek(self, offsets: Mapping[Partition, int], wait_seconds: float, stop: threading.Event) -> None:
-        """Read on from these offsets; waits for the group's assignment if there is none yet."""
+        """Move positions to these offsets; waits for the group's assignment if there is none yet."""
         self._await_ownership(offsets, wait_seconds, stop)
         self._seek_to(offsets)
 
     def seek_to_ends(
         self, partitions: Sequence[Partition], wait_seconds: float, stop: threading.Event, *, beginning: bool
     ) -> None:
-        """Read on from the first record that there is, or from where a partition ends now; none: of all."""
+        """Move positions to the beginnings or the present ends of partitions; of all, if none are given."""
         self._await_ownership(partitions, wait_seconds, stop)
         offsets: dict[Partition, int] = {}
         for partition in partitions or self.assignment():
@@ -410,7 +410,7 @@ class GroupConsumer:
         self._seek_to(offsets)
 
     def offsets_at(self, timestamps: Mapping[Partition, int]) -> dict[Partition, int]:
-        """The first offsets whose records are not older (ms since 1970); the end where there are none."""
+        """The offset of the first record at or after a time (ms since 1970); the end where there is none."""
         asked = [TopicPartition(*partition, at) for partition, at in timestamps.items()]
         found: dict[Partition, int] = {}
         for each in self._consumer.offsets_for_times(asked, timeout=LOOKUP_SECONDS):
@@ -429,7 +429,7 @@ class GroupConsumer:
         return found
 
     def commit(self, offsets: Sequence[CommittedOffset]) -> None:
-        """Commit these as the next offsets to read; none: all positions of this instance."""
+        """Commit the next offsets to read; without offsets, all positions of this instance."""
         wanted = [TopicPartition(each.topic, each.partition, each.offset, each.metadata) for each in offsets]
         if not offsets:
             owned = set(self.assignment())
@@ -446,7 +446,7 @@ class GroupConsumer:
                 raise of_kafka(each.error)
 
     def committed(self, partitions: Sequence[Partition]) -> list[CommittedOffset]:
-        """The group's offsets, of those partitions that have one."""
+        """The group's committed offsets of these partitions, where there are any."""
         if not partitions:
             return []
         asked = [TopicPartition(*partition) for partition in partitions]

@@ -1,4 +1,4 @@
-"""Bounds what all requests together hold in memory: bytes that have arrived, not those that are claimed."""
+"""Bounds the memory of all requests together: bytes that have arrived, not those that are announced."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 from ottla.web.errors import ApiError
 
 WAIT_SECONDS: Final = 10.0
-"""For others to give back; who waits longer fails and gives back what he has, so somebody gets on."""
+"""How long a request waits for room; then it fails and gives back its bytes, so that others get on."""
 
 
 class BytesInWork:
-    """Bytes that requests hold, from when they arrive until they are answered for."""
+    """The bytes that requests hold, from their arrival to the end of the answer."""
 
     def __init__(self, limit_bytes: int, wait_seconds: float = WAIT_SECONDS) -> None:
         self.limit_bytes = limit_bytes
@@ -23,15 +23,15 @@ class BytesInWork:
 
     @property
     def held_bytes(self) -> int:
-        """Of all requests."""
+        """The bytes that all requests hold."""
         return self._held
 
     def request(self) -> Held:
-        """What one request will hold; a context, at whose end all of it is given back."""
+        """The bytes of one request; a context, at whose end all of them are given back."""
         return Held(self)
 
     async def take(self, size: int) -> None:
-        """Count bytes that have arrived. Raises ApiError 429 when there is no room for too long."""
+        """Count bytes that have arrived, once there is room. Raises ApiError 429 after waiting too long."""
         if self._held + size > self.limit_bytes:
             try:
                 async with asyncio.timeout(self._wait_seconds):
@@ -43,25 +43,25 @@ class BytesInWork:
         self._held += size
 
     def give_back(self, size: int) -> None:
-        """Those bytes are let go."""
+        """Count bytes as released."""
         self._held -= size
         self._freed.set()
 
 
 class Held:
-    """What one request holds."""
+    """The bytes that one request holds."""
 
     def __init__(self, work: BytesInWork) -> None:
         self._work = work
         self._size = 0
 
     async def add(self, size: int) -> None:
-        """Count more. Raises ApiError 429."""
+        """Count more bytes. Raises ApiError 429."""
         await self._work.take(size)
         self._size += size
 
     def give_back(self, size: int) -> None:
-        """Let go of a part."""
+        """Count some of the bytes as released."""
         self._size -= size
         self._work.give_back(size)
 

@@ -1,10 +1,10 @@
 """Splits a stream of concatenated JSON objects, in pieces of any length, into the objects.
 
-Theory of operation. A piece that begins with an object is tried line by line: most streams have one object
-a line, and the JSON parser itself says whether a line is one. Where it is not (several on a line, one over
-several lines or pieces) brackets and strings are counted, by a scanner that goes on where it stopped: each
-byte is looked at a fixed number of times, however the stream is cut. An object that is not whole yet is
-held, up to a bound.
+Theory of operation. A piece that begins with an object is tried line by line: most streams have one object a
+line, and the JSON parser itself says whether a line is one. Otherwise (several on a line, one over several
+lines or pieces) brackets and strings are counted, by a scanner that goes on where it stopped: each byte is
+read a fixed number of times, however the stream is cut. An object that is not whole yet is held, up to a
+bound.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OPENING: Final = frozenset(b"{[")
 
 
 class MalformedStream(Exception):
-    """What follows can't be read: this is no JSON object, and nobody knows where the next one begins."""
+    """The stream can't be read on: this is not a JSON object, and the start of the next one is unknown."""
 
 
 class ObjectTooLarge(Exception):
@@ -46,7 +46,7 @@ class ObjectStream:
 
     @property
     def held_bytes(self) -> int:
-        """Of an object that is not whole yet."""
+        """The bytes of an object that is not whole yet."""
         return len(self._held)
 
     def feed(self, piece: bytes) -> Iterator[dict[str, Any]]:
@@ -84,7 +84,7 @@ class ObjectStream:
             raise MalformedStream("the stream ends within a record")
 
     def _scan_all(self, piece: bytes) -> Iterator[dict[str, Any]]:
-        """The whole objects of a piece that begins between objects; what is left is held."""
+        """The whole objects of a piece that begins between objects; the rest of the piece is held."""
         self._held += piece
         begun = 0
         while True:
@@ -105,7 +105,7 @@ class ObjectStream:
             begun = end
 
     def _scan(self) -> int:
-        """Look at what has not been looked at; the end of the object, or -1 when it is not whole yet."""
+        """Scan the bytes that are new; the end of the object, or -1 when it is not whole yet."""
         data = self._held
         if self._in_string and not self._leave_string():
             return -1
@@ -126,7 +126,7 @@ class ObjectStream:
         return -1
 
     def _leave_string(self) -> bool:
-        """Whether the string that is being looked at ends in what is held."""
+        """Whether the string under the scanner ends within the held bytes."""
         rest = _REST_OF_STRING.match(self._held, self._scanned)
         assert rest is not None, "the empty text matches"
         self._scanned = rest.end()

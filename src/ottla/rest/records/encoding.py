@@ -23,13 +23,13 @@ from ottla.schemas.model import SchemaType
 MAX_SHOWN_CHARACTERS: Final = 500
 KEPT_ENCODERS: Final = 500
 FIRST_MESSAGE: Final = (0,)
-"""The message of a Protobuf schema that the proxy writes: Confluent's takes the first too."""
+"""The message of a Protobuf schema that the proxy writes: the first, as Confluent's proxy does."""
 
 Encode = Callable[[Any], bytes | None]
 
 
 class EmbeddedFormat(enum.StrEnum):
-    """How a key or value is written in JSON, and what it becomes."""
+    """How a request has a key or value in JSON, and how it is encoded."""
 
     BINARY = "BINARY"
     JSON = "JSON"
@@ -53,14 +53,14 @@ FORMAT_OF_SCHEMA: Final = {schema_type: embedded for embedded, schema_type in _S
 
 
 class UnencodablePayload(Exception):
-    """A value that can't be written in its format; says why, in a line that is not too long."""
+    """A value that can't be written in its format; the message says why, in a line of bounded length."""
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message[: 2 * MAX_SHOWN_CHARACTERS].split())[:MAX_SHOWN_CHARACTERS])
 
 
 class ValidatesJson(Protocol):
-    """A JSON Schema that can say what is wrong with a value."""
+    """A JSON Schema that validates values."""
 
     def validate(self, value: Any) -> list[str]:
         """One sentence for each fault; none when the value is valid."""
@@ -84,13 +84,13 @@ def encode_binary(value: Any) -> bytes | None:
 
 
 def encode_json(value: Any) -> bytes | None:
-    """JSON as it is."""
-    # copied, as what orjson returns keeps the 4 KiB that it was written in from others
+    """A value as JSON."""
+    # copied, as the bytes that orjson returns hold on to a buffer of 4 KiB
     return None if value is None else b"%b" % orjson.dumps(value)
 
 
 def encode_string(value: Any) -> bytes | None:
-    """A text in UTF-8; numbers and truth values as JSON writes them. Raises UnencodablePayload."""
+    """A text in UTF-8; numbers and booleans as JSON writes them. Raises UnencodablePayload."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -105,19 +105,19 @@ PLAIN: Final[dict[EmbeddedFormat, Encode]] = {
     EmbeddedFormat.JSON: encode_json,
     EmbeddedFormat.STRING: encode_string,
 }
-"""Formats without schemas."""
+"""The encoders of formats without schemas."""
 
 
 class SchemaEncoders:
-    """Encoders of the schemas that are in use, by their ids, bounded in number."""
+    """Encoders of the schemas in use, by their ids, bounded in number."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[int, tuple[ParsedSchema, Encode]] = OrderedDict()
 
     def of(self, schema: RegisteredSchema) -> Encode:
-        """Writes values with this schema, framed with its id; raises UnencodablePayload for a value.
+        """The encoder of values with a schema, framed with its id; it raises UnencodablePayload for a value.
 
-        Raises UnencodablePayload for a schema that values can't be written with.
+        Raises UnencodablePayload for a schema with which no values can be written.
         """
         kept = self._kept.get(schema.id)
         if kept is not None and kept[0] is schema.parsed:
@@ -147,11 +147,11 @@ def _avro(schema: RegisteredSchema) -> Encode:
         written.write(framing.frame(schema_id, b""))
         try:
             datum = next(json_reader(io.StringIO(orjson.dumps(value).decode()), parsed))
-            # the writer alone would make an int of 1.5 and a boolean of any text
+            # the writer does not check: it would write 1.5 as an int, and any text as a boolean
             validate(datum, parsed, raise_errors=True)
             schemaless_writer(written, parsed, datum)
         except Exception as problem:
-            # fastavro has no exception of its own for values that are of another shape than the schema
+            # fastavro has no exception of its own for values of another shape
             raise UnencodablePayload(f"the value does not fit its Avro schema: {_reason(problem)}") from None
         return written.getvalue()
 

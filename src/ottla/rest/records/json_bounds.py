@@ -1,11 +1,11 @@
-"""Bounds what JSON unfolds into: a value of two characters takes some seventy bytes once it is parsed."""
+"""Bounds the number of values in JSON: one of two characters takes some seventy bytes once it is parsed."""
 
 from __future__ import annotations
 
 from typing import Final
 
 MAX_VALUES: Final = 4_000_000
-"""Of one text; some 300 MB."""
+"""The most values of one text; they take some 300 MB."""
 
 
 def has_too_many_values(text: bytes | memoryview) -> bool:

@@ -1,13 +1,13 @@
-"""Gives records to the cluster for both APIs, and tells what became of each.
+"""Produces records for both APIs, and reports the delivery of each.
 
 Theory of operation. One librdkafka producer serves all requests. Its delivery reports are taken on the event
 loop, by a poll of no length every POLL_SECONDS while records are under way: measured, that is faster than a
 thread that polls (0.70 to 0.51 million records a second), which fights the loop for the interpreter at every
 report. A report is a method call that notes partition and offset; the last of a request's wakes its waiter.
 
-What waits is bounded: records by MAX_IN_FLIGHT and by librdkafka's own queue, which both make `send` wait;
-bytes of requests by `work`. A record is acknowledged or given up within api.v3.produce.response.timeout.ms,
-librdkafka's own delivery.timeout.ms, so nobody is told of a failure that is a success later.
+Waiting records are bounded by MAX_IN_FLIGHT and by librdkafka's own queue, which both make `send` wait; bytes
+of requests by `work`. A record is acknowledged or given up within api.v3.produce.response.timeout.ms, which
+is librdkafka's delivery.timeout.ms too, so no failure is reported that becomes a success later.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ottla.rest.settings import MAX_BODY_BYTES, RESPONSE_TIMEOUT_MS
 from ottla.web.errors import ApiError, ServiceError
 from ottla.web.settings import Settings
 
-log = logging.getLogger("ottla.services.rest")
+log = logging.getLogger("ottla.rest")
 
 T = TypeVar("T")
 
@@ -40,19 +40,19 @@ POLL_SECONDS: Final = 0.001
 IDLE_POLL_SECONDS: Final = 0.5
 MAX_IN_FLIGHT: Final = 50_000
 SLICE: Final = 1_000
-"""Records that are given to the producer between two looks at how much is under way."""
+"""Records that are given to the producer between two checks of the number under way."""
 METADATA_SECONDS: Final = 10.0
 KNOWN_TOPIC_SECONDS: Final = 30.0
 KNOWN_TOPICS: Final = 10_000
 CREATION_PAUSES: Final = (0.0, 0.1, 0.3)
-"""Before each look for a topic that the cluster may be creating because somebody asks for it."""
+"""Pauses before asking again for a topic that the cluster may be creating on demand."""
 STOP_SECONDS: Final = 5.0
 LINGER_MS: Final = 2
 WORK_BYTES: Final = 128 << 20
-"""Of requests, as they came; parsed, encoded and under way they take some five times that."""
+"""The bytes of bodies of requests; parsed, encoded and under way they take some five times that."""
 
 _DEFAULTS: Final[dict[str, Any]] = {
-    "partitioner": "murmur2_random",  # where Java's clients put keys
+    "partitioner": "murmur2_random",  # the same partitions for keys as Java's clients
     "acks": "all",
     "queue.buffering.max.messages": 100_000,
     "queue.buffering.max.kbytes": 128 << 10,
@@ -71,7 +71,7 @@ class Outgoing(NamedTuple):
 
 
 class Deliveries:
-    """What became of the records that one `send` got, by their places there.
+    """The delivery of the records of one `send`, by their places there.
 
     Where `failures` has no entry, the record is at `offsets` of `partitions`, with `timestamps` (ms).
     """
@@ -87,7 +87,7 @@ class Deliveries:
         self._waiter: asyncio.Future[None] | None = None
 
     def reported(self, place: int, error: KafkaError | None, message: Message | None) -> None:
-        """A delivery report, or what kept a record from being sent."""
+        """Note a delivery report, or the error that kept a record from being sent."""
         if error is not None:
             self.failures[place] = error
         elif message is not None:
@@ -99,14 +99,14 @@ class Deliveries:
             self._waiter.set_result(None)
 
     async def wait(self) -> None:
-        """Until all are told of. One waiter at a time."""
+        """Wait until all records are reported. One waiter at a time."""
         if self._left:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
 
 
 class Producing:
-    """The producer of a proxy, and what both APIs need to know of topics."""
+    """The producer of a proxy, and the metadata of topics that both APIs need."""
 
     def __init__(self, settings: Settings, access: ClusterAccess, schemas: RegistryClient) -> None:
         self.schemas = schemas
@@ -140,12 +140,12 @@ class Producing:
         self._poll_in(IDLE_POLL_SECONDS)
 
     async def failed(self) -> str:
-        """Wait for as long as delivery reports are taken."""
+        """Wait for as long as delivery reports are taken; returns the reason for the end."""
         assert self._problem is not None, "started"
         return await asyncio.shield(self._problem)
 
     async def stop(self) -> None:
-        """Send what is under way, for STOP_SECONDS at most; then give it up."""
+        """Wait for records under way, for STOP_SECONDS at most; then give them up."""
         producer = self._producer
         if producer is not None:
             until = time.monotonic() + STOP_SECONDS
@@ -162,7 +162,7 @@ class Producing:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def cluster_id(self) -> str:
-        """The cluster's. Raises ApiError when no broker answers."""
+        """The cluster's id. Raises ApiError when no broker answers."""
         if self._cluster_id is None:
             self._cluster_id = await self._metadata(lambda: self._running().cluster_id(METADATA_SECONDS))
         if self._cluster_id is None:
@@ -170,9 +170,9 @@ class Producing:
         return self._cluster_id
 
     async def partitions(self, topic: str, at_least: int = 1) -> int | None:
-        """How many a topic has, None when there is no such topic. Looks again when fewer than `at_least`.
+        """The number of a topic's partitions, None for no topic. Asks again for fewer than `at_least`.
 
-        A cluster that creates topics on demand is given a moment to do it. Raises ApiError.
+        A cluster that creates topics on demand is given a moment for it. Raises ApiError.
         """
         known = self._topics.get(topic)
         if known is not None and known[0] > time.monotonic() and known[1] >= at_least:
@@ -190,16 +190,16 @@ class Producing:
         return None
 
     async def send(self, topic: str, records: Sequence[Outgoing]) -> Deliveries:
-        """Give records to the producer, in this order; waits for room. `wait` of the answer for the rest.
+        """Give records to the producer, in order, waiting for room; `Deliveries.wait` waits for the reports.
 
-        Never raises for a record: what keeps one from being sent is its failure.
+        Never raises for a record: an error that keeps it from being sent is its failure.
         """
         deliveries = Deliveries(len(records))
         reported = deliveries.reported
         until = time.monotonic() + self._send_seconds
         for start in range(0, len(records), SLICE):
             if start:
-                await asyncio.sleep(0)  # others have their turns
+                await asyncio.sleep(0)  # let other tasks run
             await self._room(until)
             produce = self._running().produce
             for place, record in enumerate(records[start : start + SLICE], start):
@@ -216,13 +216,13 @@ class Producing:
         return deliveries
 
     def forget_topic(self, topic: str) -> None:
-        """It may have been deleted: look again."""
+        """Ask for a topic's partitions anew: it may have been deleted."""
         self._topics.pop(topic, None)
 
     async def _send_when_room(
         self, topic: str, record: Outgoing, report: Callable[..., None], until: float
     ) -> None:
-        """The queue is full: wait for deliveries and try again, until this time."""
+        """Send a record for which the queue was full: wait for deliveries and try again, until this time."""
         key, value, partition, timestamp, headers = record
         while True:
             self._freed.clear()
@@ -242,7 +242,7 @@ class Producing:
                 return
 
     async def _room(self, until: float) -> None:
-        """Wait, in line, while too many records are under way; not beyond this time."""
+        """Wait in line while too many records are under way, until this time at most."""
         if not self._line.locked() and len(self._running()) < MAX_IN_FLIGHT:
             return
         try:
@@ -260,7 +260,7 @@ class Producing:
         return self._producer
 
     def _new_producer(self) -> Producer:
-        """Idempotent unless the user's settings rule that out, as with Java's."""
+        """A producer, idempotent unless the user's settings rule that out, as with Java's."""
         try:
             if self._may_be_idempotent:
                 with suppress(KafkaException):
@@ -278,19 +278,19 @@ class Producing:
         return Producer({**properties, "error_cb": self._complain}, logger=log)
 
     def _complain(self, error: KafkaError) -> None:
-        """What librdkafka says of the cluster. A fatal error ends this producer: the poll makes another."""
+        """Log an error that librdkafka reports. A fatal one ends this producer: the poll makes another."""
         log.warning("the producer: %s", error.str())
         self._fatal |= error.fatal()
 
     def _replace(self, ended: Producer) -> None:
-        """A producer that had a fatal error sends nothing more; what it still has fails."""
+        """Replace a producer that had a fatal error: it sends nothing more, and its records fail."""
         self._fatal = False
         self._producer = self._new_producer()
         self._ending = asyncio.create_task(self._give_up(ended), name="a producer's end")
         self._freed.set()
 
     async def _give_up(self, producer: Producer) -> None:
-        """Fail what it has and end it, in a thread as that waits for its own."""
+        """Fail a producer's records and end it, in a thread, as that waits for the producer's own threads."""
         producer.purge()
         until = time.monotonic() + STOP_SECONDS
         while len(producer) and time.monotonic() < until:
@@ -339,7 +339,7 @@ class Producing:
         return len(found.partitions)
 
     async def _metadata(self, ask: Callable[[], T]) -> T:
-        """What the cluster says, asked in a thread. Raises ApiError."""
+        """The cluster's answer to a blocking call, made in a thread. Raises ApiError."""
         try:
             async with asyncio.timeout(METADATA_SECONDS):
                 return await asyncio.get_running_loop().run_in_executor(self._threads, ask)

@@ -1,6 +1,6 @@
-"""Reads the bodies and queries of requests to consumer instances; what does not fit is refused with 422.
+"""Reads the bodies and queries of requests to consumer instances; invalid ones are refused with 422.
 
-Text that is no JSON is 400, a query that is no number 40002.
+A body that is not JSON is 400, a query that is not a number 40002.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _CONTENT_TYPE: Final = re.compile(
 
 
 async def read_object(request: Request, *fields: str) -> dict[str, Any]:
-    """The request's JSON object, which has no other fields; an empty body is an empty object.
+    """The request's JSON object, with no fields but these; an empty body is an empty object.
 
-    415 for a content type that is not ours.
+    Raises ApiError, 415 for another content type than the API's.
     """
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type and not _CONTENT_TYPE.fullmatch(content_type):
@@ -53,7 +53,7 @@ async def read_object(request: Request, *fields: str) -> dict[str, Any]:
 
 
 def query_number(request: Request, name: str) -> int | None:
-    """A whole number of the query; a negative one, and none, is None."""
+    """A whole number of the query; None if it is negative or missing."""
     text = request.query_params.get(name)
     if text is None or text == "":
         return None
@@ -70,8 +70,8 @@ def topics(body: Mapping[str, Any]) -> list[str]:
 def topic_pattern(body: Mapping[str, Any]) -> str | None:
     """The regular expression of a subscription, if it is by one.
 
-    The C library that compiles it takes what memory an expression asks for: those that ask for much are
-    refused.
+    The C library that compiles it takes as much memory as an expression asks for: those that ask for much are
+        refused.
     """
     pattern = body.get("topic_pattern")
     if pattern is None:
@@ -95,7 +95,7 @@ def topic_pattern(body: Mapping[str, Any]) -> str | None:
 
 
 def partitions(body: Mapping[str, Any]) -> list[Partition]:
-    """`{"partitions": [{"topic", "partition"}]}`, each once."""
+    """`{"partitions": [{"topic", "partition"}]}`, each partition once."""
     found: dict[Partition, None] = {}
     for entry in _entries(body, "partitions", ("topic", "partition")):
         found[_partition(entry)] = None
@@ -119,7 +119,7 @@ def times(body: Mapping[str, Any]) -> dict[Partition, int]:
 
 
 def commits(body: Mapping[str, Any]) -> list[CommittedOffset]:
-    """`{"offsets": [{"topic", "partition", "offset", "metadata"}]}`: what was read; the next is committed."""
+    """`{"offsets": [{"topic", "partition", "offset", "metadata"}]}` read last; returns the next offsets."""
     found: dict[Partition, CommittedOffset] = {}
     for entry in _entries(body, "offsets", ("topic", "partition", "offset", "metadata")):
         topic, partition = _partition(entry)

@@ -1,14 +1,14 @@
-"""API v2: consumer instances, from their making to their end, over HTTP.
+"""API v2: consumer instances over HTTP, from their creation to their end.
 
-POST /consumers/G makes an instance; below its base_uri are subscription, assignments, positions, offsets
-and records. A request that answers nothing is 204. GET records ends with its time (the smaller of ?timeout
+POST /consumers/G creates an instance; below its base_uri are subscription, assignments, positions, offsets
+and records. An empty answer is 204. GET records ends with its time (the smaller of ?timeout
 and consumer.request.timeout.ms), at max_bytes, or with more than fetch.min.bytes; it waits within its time
-for the group to give the instance its partitions, so a first read is not empty for that. v2 has no field for
+for the group to give the instance its partitions, so that the first read is not empty. v2 has no field for
 headers.
 
-Only what was sent counts as read. A record that does not fit the instance's format ends a read before it; the
-read after that is answered 422 42207, which names it, and it stays the next of its partition until positions
-are moved past it.
+Only records that were sent count as read. A record that does not fit the instance's format ends a read before
+it; the read after that is answered 422 42207, which names it, and it stays the next of its partition until
+positions are moved past it.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ MEDIA_TYPE: Final = "application/vnd.kafka.v2+json"
 MAX_GROUP_CHARACTERS: Final = 255
 SEND_BYTES: Final = 256 << 10
 SEND_SECONDS: Final = 30.0
-"""In which a client must take SEND_BYTES of its answer, or it does not count as sent."""
+"""The time in which a client must take SEND_BYTES of its answer, or the answer does not count as sent."""
 TURNS_TO_SEE_A_CLIENT_LEAVE: Final = 3
-"""Of the event loop, from the connection's end to the watcher's."""
+"""Turns of the event loop from the connection's end to the watcher's."""
 _ANY_FORMAT: Final = frozenset(
     {"*/*", "application/*", "application/json", "application/vnd.kafka+json", MEDIA_TYPE}
 )
@@ -162,7 +162,7 @@ class _Consumers:
         return _answer({"offsets": offsets})
 
     async def records(self, request: Request) -> Response:
-        if request.method == "HEAD":  # Starlette adds it to GET, and reading has an effect
+        if request.method == "HEAD":  # Starlette adds HEAD to GET, and a read has an effect
             raise HTTPException(405, headers={"Allow": "GET"})
         instance = self._instance(request)
         data_format = instance.settings.data_format
@@ -186,7 +186,7 @@ class _Consumers:
         return self._instances.find(request.path_params["group"], request.path_params["instance"])
 
     def _base(self, request: Request) -> str:
-        """Scheme, host and port under which this instance is reached."""
+        """Scheme, host and port at which this instance is reached."""
         server = request.scope.get("server") or ("127.0.0.1", None)
         port = f":{server[1]}" if server[1] else ""
         host = request.headers.get("host", "")
@@ -198,7 +198,7 @@ class _Consumers:
 
 
 class _Records(Response):
-    """Sends a read's records in pieces, and lets it end with whether the client stayed for all of them."""
+    """Sends a read's records in pieces, and ends the read with whether the client took all of them."""
 
     def __init__(self, reading: Reading, data_format: DataFormat) -> None:
         self._reading = reading
@@ -216,20 +216,22 @@ class _Records(Response):
             return  # the server ends the connection: its answer is not whole
         finally:
             gone.cancel()
-            # to its end whatever happens: the instance serves nobody else before
+            # to its end, whatever happens: until then the instance serves no other request
             await asyncio.shield(self._reading.end(delivered))
         if delivered:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send(self, send: Send, gone: asyncio.Future[None]) -> bool:
-        """Whether the client was there until the last piece. After it, one that has all may go at once."""
+        """Send the pieces; whether the client was there until the last. After that it may leave at once."""
         pieces = _pieces(self._reading.parts)
         for left in range(len(pieces) - 1, -1, -1):
             async with asyncio.timeout(SEND_SECONDS):
                 await send({"type": "http.response.body", "body": pieces[-1 - left], "more_body": True})
             pieces[-1 - left] = b""
             if left:
-                for _ in range(TURNS_TO_SEE_A_CLIENT_LEAVE):  # the server drops what is sent to nobody
+                for _ in range(
+                    TURNS_TO_SEE_A_CLIENT_LEAVE
+                ):  # the server drops pieces for a client that is gone
                     await asyncio.sleep(0)
                 if gone.done() or self._reading.instance.closed:
                     return False
@@ -237,7 +239,7 @@ class _Records(Response):
 
 
 def _pieces(parts: list[bytes]) -> list[bytes]:
-    """A JSON array of these, in pieces of about SEND_BYTES. Empties `parts` to free them early."""
+    """A JSON array of the parts, in pieces of about SEND_BYTES. Empties `parts` to free them early."""
     pieces: list[bytes] = []
     held: list[bytes] = []
     size = 0

@@ -1,7 +1,7 @@
 """API v2: POST /topics/T and /topics/T/partitions/P, batches of records in one of five formats.
 
 A request is taken or refused as a whole: schemas are found, all of its records encoded and their partitions
-checked before the first is produced. What happens to a record after that is told in its place of the answer.
+checked before the first is produced. The answer has an offset or an error for each record, in their order.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ FORMATS: Final = {
 }
 MAX_PARTITION: Final = 2**31 - 1
 MAX_RECORDS: Final = 200_000
-"""Of one request: until it is answered each takes some 500 bytes beside its own."""
+"""Records of one request: until it is answered each takes some 500 bytes beside its own."""
 LARGE_BODY_BYTES: Final = 1 << 20
-"""Above that, bodies are parsed and encoded one at a time: they take many times their size meanwhile."""
+"""Larger bodies are parsed and encoded one at a time: they take many times their size meanwhile."""
 _REQUEST_FIELDS: Final = frozenset(
     ("records", "key_schema", "key_schema_id", "value_schema", "value_schema_id")
 )
 _RECORD_FIELDS: Final = frozenset(("key", "value", "partition"))
 _STATUS_OF_RECORDS: Final = {40101: 401, 40301: 403}
-"""An error of these codes in any place is the answer's status too."""
+"""If a record fails with one of these codes, it is the status of the whole answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """Keys or values: how they are encoded, and with which schema."""
+    """The encoding of all keys, or of all values, and its schema."""
 
     encode: Encode
     schema_id: int | None = None
@@ -76,7 +76,7 @@ def routes(producing: Producing) -> list[BaseRoute]:
 
 
 class _Produce:
-    """The two requests, which differ in who says the partition."""
+    """The two requests: the path names the partition, or the records do."""
 
     def __init__(self, producing: Producing) -> None:
         self._producing = producing
@@ -118,7 +118,7 @@ class _Produce:
     async def _read(
         self, topic: str, embedded: EmbeddedFormat, asked: dict[str, Any], partition: int | None
     ) -> tuple[_Side, _Side, list[Outgoing]]:
-        """The request's records, encoded; takes them out of it. Raises ApiError."""
+        """The request's records, encoded; removes them from the request. Raises ApiError."""
         if await self._producing.partitions(topic) is None:
             raise ApiError(404, 40401, "Topic not found.")
         keys, values = await self._sides(topic, embedded, asked)
@@ -198,7 +198,7 @@ async def _read_body(request: Request, limit_bytes: int, held: Held) -> bytes:
 
 
 def _read_request(body: bytes) -> dict[str, Any]:
-    """The request, of the right shape. Raises ApiError."""
+    """The request, checked for its shape. Raises ApiError."""
     if has_too_many_values(body):
         raise ApiError(413, 413, f"The request has more than {MAX_VALUES} values")
     try:
@@ -230,9 +230,9 @@ def _any_has(records: list[Any], name: str) -> bool:
 def _encoded(
     records: list[Any], encode_key: Encode, encode_value: Encode, given_partition: int | None
 ) -> list[Outgoing]:
-    """All records as bytes, taken out of `records` one by one: they need not be there twice.
+    """All records as bytes; each is removed from `records`, so that none is in memory twice.
 
-    Raises ApiError, which says which is at fault, for the first that can't be.
+    Raises ApiError for the first that can't be encoded, and names it.
     """
     outgoing = []
     default = -1 if given_partition is None else given_partition
@@ -280,7 +280,7 @@ def _no_partition() -> ApiError:
 
 
 def _of_registry(refusal: RegistryRefusal, name: str) -> ApiError:
-    """What the registry's no is to the proxy's caller: a schema that is wrong, or one that can't be had."""
+    """The answer to a registry's refusal: the schema is invalid, or it can't be had."""
     if refusal.status in (409, 422):
         return ApiError(422, 42205, f"Invalid {name} schema: {refusal.message}")
     if refusal.status in (401, 403):

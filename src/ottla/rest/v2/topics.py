@@ -1,4 +1,4 @@
-"""API v2: what there is in the cluster: topics, partitions, their offsets, brokers."""
+"""API v2: the cluster's topics, partitions, their offsets, and brokers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.web.application import json_answer
 from ottla.web.errors import ApiError
 
 MEDIA_TYPES: Final = ("application/vnd.kafka.v2+json", "application/vnd.kafka+json", "application/json")
-"""Of answers, the first where a client takes any."""
+"""The media types of answers; the first for a client that takes any."""
 
 TOPIC_NOT_FOUND: Final = (404, 40401, "Topic not found.")
 PARTITION_NOT_FOUND: Final = (404, 40402, "Partition not found.")
@@ -81,7 +81,7 @@ async def get_offsets(api: Api, request: Request) -> Response:
 
 
 async def list_brokers(api: Api, request: Request) -> Response:
-    """The ids of the brokers that live."""
+    """The ids of the live brokers."""
     media_type = accepted_media_type(request)
     cluster = await api.admin.cluster()
     return json_answer({"brokers": [node.id for node in cluster.nodes]}, media_type=media_type)

@@ -83,7 +83,7 @@ async def post_acls(api: Api, request: Request) -> Response:
 
 
 async def remove_acls(api: Api, request: Request) -> Response:
-    """Delete the rules that a filter matches, and say which those were."""
+    """Delete the rules that a filter matches; the answer has the deleted rules."""
     resources = await cluster_of(api, request)
     for name in ("resource_type", "pattern_type", "operation", "permission"):
         if request.query_params.get(name, "UNKNOWN").upper() == "UNKNOWN":
@@ -93,7 +93,7 @@ async def remove_acls(api: Api, request: Request) -> Response:
 
 
 def acl_filter(request: Request) -> Acl:
-    """The filter behind the question mark. Raises ApiError."""
+    """The filter in the query. Raises ApiError."""
     return Acl(
         _asked(request, ResourceType, "resource_type"),
         _text(request, "resource_name"),
@@ -130,7 +130,7 @@ def _text(request: Request, name: str) -> str | None:
 
 
 def _certain(kind: type[K], fields: dict[str, Any], name: str) -> K:
-    """A member that a rule can have: not one that is for filters only."""
+    """A member that a rule can have, not one for filters only."""
     value = member_of(kind, text_field(fields, name), name)
     if value.name in ("UNKNOWN", "ANY", "MATCH"):
         raise bad(f"{name} cannot be {value.name}")

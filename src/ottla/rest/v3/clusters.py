@@ -1,4 +1,4 @@
-"""API v3: clusters, which is always the one behind the proxy, and its brokers."""
+"""API v3: clusters (always the one behind the proxy) and their brokers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.web.errors import ApiError
 
 
 def cluster_data(resources: ClusterResources, cluster: Cluster) -> JsonObject:
-    """A cluster, with links to all that it holds."""
+    """A cluster, with links to its brokers, topics, groups and rules."""
     controller = {}
     if cluster.controller is not None:
         controller = {"controller": resources.link("brokers", cluster.controller)}
@@ -37,7 +37,7 @@ def cluster_data(resources: ClusterResources, cluster: Cluster) -> JsonObject:
 
 
 def broker_data(resources: ClusterResources, node: Node) -> JsonObject:
-    """A broker and where it is."""
+    """A broker and its address."""
     return resources.resource(
         "KafkaBroker",
         ("brokers", node.id),
@@ -68,13 +68,13 @@ async def list_clusters(api: Api, request: Request) -> Response:
 
 
 async def get_cluster(api: Api, request: Request) -> Response:
-    """The cluster of an id, which must be ours."""
+    """The cluster, by its id."""
     resources = await cluster_of(api, request)
     return json_answer(cluster_data(resources, await api.admin.cluster()))
 
 
 async def list_brokers(api: Api, request: Request) -> Response:
-    """The brokers that live."""
+    """The live brokers."""
     resources = await cluster_of(api, request)
     cluster = await api.admin.cluster()
     brokers = [broker_data(resources, node) for node in cluster.nodes]

@@ -87,9 +87,9 @@ async def get_topic_config(api: Api, request: Request) -> Response:
 
 
 async def list_default_topic_configs(api: Api, request: Request) -> Response:
-    """The configs that a topic would have had nobody set any."""
+    """The configs that a topic would have without any of its own."""
     resources, topic = await cluster_of(api, request), request.path_params["topic_name"]
-    # a topic that is there has synonyms in other units (hours) and no defaults: ask for one that is not
+    # an existing topic has synonyms in other units (hours) and no defaults: ask for a new one
     unknown = NewTopic(f"ottla-rest-default-configs-{uuid.uuid4()}", partitions=1, replication_factor=1)
     configs = (await create_topic(api.admin, unknown, validate_only=True)).configs
     data = [_of_topic(resources, topic)(entry) for entry in configs]
@@ -263,7 +263,7 @@ async def _set(api: Api, request: Request) -> list[ConfigChange]:
     fields = await read_fields(api, request, ("value",))
     name, value = request.path_params["name"], optional_text_field(fields, "value")
     if value is None:
-        # as Kafka's clients mean a value that is null
+        # as Kafka's clients treat a null value
         return [ConfigChange(name, AlterOperation.DELETE)]
     return [ConfigChange(name, AlterOperation.SET, value)]
 
@@ -293,7 +293,7 @@ _UPDATE: Final = "UpdateConfigRequest"
 
 def _described(
     path: str,
-    whose: str,
+    owner: str,
     one: str,
     handlers: Sequence[Callable[[Api, Request], Any]],
 ) -> tuple[Operation, ...]:
@@ -302,20 +302,20 @@ def _described(
     named, batch = f"{path}/{{name}}", f"{path}:alter"
     return (
         Operation(
-            Description("GET", path, f"List configs of {whose}", {200: f"{one}List"}, errors=(404,)), listing
+            Description("GET", path, f"List configs of {owner}", {200: f"{one}List"}, errors=(404,)), listing
         ),
         Operation(
             Description(
-                "POST", batch, f"Change configs of {whose} together", {204: None}, _ALTER, errors=(404,)
+                "POST", batch, f"Change configs of {owner} together", {204: None}, _ALTER, errors=(404,)
             ),
             alter,
         ),
-        Operation(Description("GET", named, f"Get a config of {whose}", {200: one}, errors=(404,)), get),
+        Operation(Description("GET", named, f"Get a config of {owner}", {200: one}, errors=(404,)), get),
         Operation(
-            Description("PUT", named, f"Set a config of {whose}", {204: None}, _UPDATE, errors=(404,)), put
+            Description("PUT", named, f"Set a config of {owner}", {204: None}, _UPDATE, errors=(404,)), put
         ),
         Operation(
-            Description("DELETE", named, f"Reset a config of {whose}", {204: None}, errors=(404,)), reset
+            Description("DELETE", named, f"Reset a config of {owner}", {204: None}, errors=(404,)), reset
         ),
     )
 

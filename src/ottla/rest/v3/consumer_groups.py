@@ -1,4 +1,4 @@
-"""API v3: consumer groups, their consumers, what those are assigned, and how far the groups are behind."""
+"""API v3: consumer groups, their consumers, the consumers' assignments, and the groups' lags."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def lag_data(resources: ClusterResources, group: Group, lag: PartitionLag) -> Js
 
 
 def summary_data(resources: ClusterResources, group: Group, lags: list[PartitionLag]) -> JsonObject:
-    """The partition that is farthest behind, and the sum of all; `lags` are one at least."""
+    """The partition that is farthest behind, and the sum of all lags, at least one."""
     worst = max(lags, key=lambda lag: lag.lag)
     consumer = worst.member.id if worst.member else ""
     return resources.resource(
@@ -169,7 +169,7 @@ async def get_assignment(api: Api, request: Request) -> Response:
 
 
 async def get_lag_summary(api: Api, request: Request) -> Response:
-    """How far a group is behind, in short."""
+    """A summary of a group's lags."""
     resources, group = await cluster_of(api, request), await _group(api, request)
     lags = await group_lags(api.admin, group)
     if not lags:

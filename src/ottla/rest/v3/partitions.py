@@ -29,7 +29,7 @@ OFFSET_TYPES: Final = ("earliest", "latest")
 
 
 def partition_data(resources: ClusterResources, topic: str, partition: Partition) -> JsonObject:
-    """A partition; without `leader` while it has none."""
+    """A partition; without the link `leader` while it has none."""
     path = ("topics", topic, "partitions", partition.id)
     leader = {}
     if partition.leader is not None:
@@ -99,7 +99,7 @@ async def get_partition(api: Api, request: Request) -> Response:
 
 
 async def get_offsets(api: Api, request: Request) -> Response:
-    """A partition's first offset and that behind its last record, or one of the two."""
+    """A partition's first offset and the one behind its last record, or one of the two."""
     resources = await cluster_of(api, request)
     asked = request.query_params.get("offset_type")
     if asked is not None and asked.lower() not in OFFSET_TYPES:
@@ -178,7 +178,7 @@ async def list_topic_reassignments(api: Api, request: Request) -> Response:
 
 
 async def get_reassignment(api: Api, request: Request) -> Response:
-    """How the replicas of one partition move."""
+    """The reassignment of one partition."""
     resources = await cluster_of(api, request)
     topic, partition = await _partition(api, request)
     for moved in await reassignments(api.admin, topic.name, [partition.id]):

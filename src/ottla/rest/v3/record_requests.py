@@ -1,8 +1,8 @@
-"""API v3: what one record of a request says, read and encoded: its bytes, and what an answer repeats of them.
+"""API v3: reads and encodes one record of a request: its bytes, and the parts that the answer repeats.
 
-A key or value says its format (`type`), or the schema that tells the format: by `schema_id`, by
-`schema_version` of a subject, as text (`schema`, which is registered), or, when it says nothing, the newest
-one of the subject. The subject is said (`subject`) or follows from `subject_name_strategy`, TOPIC_NAME by
+A key or value names its format (`type`), or its schema and thereby the format: by `schema_id`, by
+`schema_version` of a subject, as text (`schema`, which is registered), or, when it names none, the newest
+one of the subject. The subject is given (`subject`) or follows from `subject_name_strategy`, TOPIC_NAME by
 default.
 """
 
@@ -32,7 +32,7 @@ from ottla.web.errors import ApiError
 MAX_HEADERS: Final = 1_000
 MAX_PARTITION: Final = 2**31 - 1
 MAX_TIMESTAMP_MS: Final = 253_402_300_799_999
-"""The end of the year 9999."""
+"""The latest timestamp: the end of the year 9999."""
 KEPT_NAMES: Final = 100
 _RECORD_FIELDS: Final = frozenset(("partition_id", "headers", "key", "value", "timestamp"))
 _PART_FIELDS: Final = frozenset(
@@ -52,7 +52,7 @@ class SubjectNameStrategy(enum.StrEnum):
     TOPIC_RECORD_NAME = "TOPIC_RECORD_NAME"
 
     def subject(self, topic: str, is_key: bool, name: str | None) -> str:
-        """The subject. `name` is the schema's record's. Raises ApiError where it is needed and absent."""
+        """The subject. `name`: of the schema's record. Raises ApiError where it is needed and absent."""
         if self is SubjectNameStrategy.TOPIC_NAME:
             return f"{topic}-{'key' if is_key else 'value'}"
         if name is None:
@@ -62,7 +62,7 @@ class SubjectNameStrategy(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A record that can be produced; `key` and `value` are what the answer says of them."""
+    """A record that can be produced; `key` and `value` are the answer's objects for them."""
 
     outgoing: Outgoing
     key: dict[str, Any] | None
@@ -104,7 +104,7 @@ class RecordRequests:
         )
 
     async def _part(self, part: Any, is_key: bool) -> tuple[bytes | None, dict[str, Any] | None]:
-        """A key or a value: its bytes, and what the answer says of it."""
+        """A key or a value: its bytes, and the answer's object for it."""
         if part is None:
             return None, None
         if type(part) is not dict:
@@ -231,7 +231,7 @@ def _whole(value: Any, name: str) -> int:
 
 
 def _milliseconds(timestamp: Any) -> int:
-    """Since 1970, of a text of ISO 8601 or of a number that says it already."""
+    """Milliseconds since 1970, from a text in ISO 8601 or from such a number."""
     if type(timestamp) is int:
         found = timestamp
     else:

@@ -2,10 +2,10 @@
 
 Theory of operation. A stream has two sides that run at the same time. One reads: each piece of the body
 becomes a group of records, encoded and given to the producer in their order. The other writes: it waits for
-each group in turn and answers for its records in their order, those that were refused included. Between
-them is a queue of QUEUED_GROUPS groups: when it is full, as nobody reads the answers or the cluster is
-slow, no more of the body is read. HTTP says 200 once a stream has begun; what a record met is in its own
-answer. JSON that can't be read ends the stream, as nobody knows where the next record begins; a record of
+each group in turn and answers for its records in their order, those that were refused included. Between them
+is a queue of QUEUED_GROUPS groups: when it is full, as the client does not read the answers or the cluster is
+slow, no more of the body is read. The status is 200 once a stream has begun; a record's error is in its own
+answer. JSON that can't be read ends the stream, as the start of the next record is unknown; a record of
 another shape does not.
 """
 
@@ -37,7 +37,7 @@ from ottla.web.application import error_answer, json_answer
 from ottla.web.bodies import parse_json, read_body
 from ottla.web.errors import ApiError
 
-log = logging.getLogger("ottla.services.rest")
+log = logging.getLogger("ottla.rest")
 
 MEDIA_TYPE: Final = "application/json"
 QUEUED_GROUPS: Final = 8
@@ -64,12 +64,12 @@ class _Records:
         self._encoders = SchemaEncoders()
 
     async def stream(self, request: Request) -> _Stream:
-        """A stream of records; of one, mostly."""
+        """A stream of records, often of one only."""
         topic = await self._topic(request)
         return _Stream(self._producing, topic)
 
     async def batch(self, request: Request) -> Response:
-        """Entries with ids of their own: which have been written, and which not and why."""
+        """Produce entries with ids; the answer has those that were written, and errors for the others."""
         topic = await self._topic(request)
         with self._producing.work.request() as held:
             body = await read_body(request, self._producing.max_body_bytes)
@@ -87,7 +87,7 @@ class _Records:
         return json_answer(content, 207)
 
     async def _topic(self, request: Request) -> _Topic:
-        """Where a request's records go. Raises ApiError and HTTPException before any of it is read."""
+        """The topic of a request. Raises ApiError and HTTPException before any of the body is read."""
         content_type = request.headers.get("content-type", MEDIA_TYPE).partition(";")[0].strip().lower()
         if content_type != MEDIA_TYPE:
             raise HTTPException(415)
@@ -102,7 +102,7 @@ class _Records:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Records that were given to the producer together, those that were refused in their places."""
+    """Records that were given to the producer together; refused records have errors in their places."""
 
     items: list[_Item]
     deliveries: Deliveries
@@ -120,8 +120,8 @@ class _Topic:
         self._second = (-1, "")
 
     async def produce(self, records: list[Any]) -> _Group:
-        """Give records to the producer, but for those that can't be sent."""
-        # looked for once a request: a stream to no topic is told so for each of its records, quickly
+        """Give the records that can be sent to the producer."""
+        # asked for once a request: a stream to a missing topic gets the error for each record, quickly
         count = None if self._unknown else await self._producing.partitions(self.name)
         self._unknown = count is None
         items = [await self._prepare(record, count or 0) for record in records]
@@ -129,7 +129,7 @@ class _Topic:
         return _Group(items, await self._producing.send(self.name, outgoing))
 
     async def answers(self, group: _Group) -> list[dict[str, Any]]:
-        """What became of each record, once all of the group are told of."""
+        """The answer for each record, once all of the group are reported."""
         deliveries = group.deliveries
         await deliveries.wait()
         found = []
@@ -181,7 +181,7 @@ class _Topic:
         return answer
 
     def _moment(self, timestamp_ms: int) -> str | None:
-        """In ISO 8601; the text of a second is made once for records that follow each other."""
+        """A time in ISO 8601; the text of a second is made once for records that follow each other."""
         if timestamp_ms < 0:
             return None
         second, millisecond = divmod(timestamp_ms, 1_000)
@@ -211,7 +211,7 @@ class _Stream(Response):
                 raise problem
 
     async def _read(self, receive: Receive, held: Held) -> None:
-        """Turn the body into groups; ends with the body, with the client or at what can't be read."""
+        """Turn the body into groups, until its end, the client's, or JSON that can't be read."""
         try:
             await self._read_groups(receive, held)
         except ApiError as problem:
@@ -256,7 +256,7 @@ class _Stream(Response):
                 raise problem
 
     async def _write(self, scope: Scope, receive: Receive, send: Send, held: Held) -> None:
-        """Answer for the groups in their order, until there are no more."""
+        """Write the answers of the groups in their order, until there are no more."""
         begun = False
         while (entry := await self._groups.get()) is not None:
             group, size = entry

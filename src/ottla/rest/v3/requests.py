@@ -1,4 +1,4 @@
-"""Reads what requests of API v3 say: numbers in paths, and bodies field by field."""
+"""Reads requests of API v3: numbers in paths, and bodies field by field."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ E = TypeVar("E", bound=IntEnum)
 INT16_MAX: Final = 2**15 - 1
 INT32_MAX: Final = 2**31 - 1
 MAX_ITEMS: Final = 10_000
-"""Of one list in a body."""
+"""The most items of one list in a body."""
 MAX_TEXT: Final = 32_767
-"""Bytes of a string, as Kafka's protocol has it."""
+"""The most bytes of a string, as in Kafka's protocol."""
 
 
 def bad(message: str) -> ApiError:
-    """A request that is not as it should be."""
+    """The answer to an invalid request."""
     return ApiError(400, 400, message)
 
 
 def path_number(request: Request, name: str) -> int:
-    """A number in the path. Raises ApiError 404 for what is none, as no such thing exists."""
+    """A number in the path. Raises ApiError 404 for other texts: no resource has such an id."""
     text = request.path_params[name]
     if not (text.isascii() and text.isdecimal() and len(text) <= 10 and int(text) <= INT32_MAX):
         raise ApiError(404, 404, "HTTP 404 Not Found")
@@ -58,7 +58,7 @@ def known_fields(value: Any, known: Collection[str], where: str) -> dict[str, An
 
 
 def text_field(fields: dict[str, Any], name: str) -> str:
-    """A string that must be there. Raises ApiError."""
+    """A required string. Raises ApiError."""
     value = optional_text_field(fields, name)
     if value is None:
         raise bad(f"{name} must be a string and is missing")
@@ -115,7 +115,7 @@ def member_of(kind: type[E], value: str, name: str) -> E:
 
 
 def query_flag(request: Request, name: str) -> bool:
-    """A boolean behind the question mark; false where it is absent. Raises ApiError."""
+    """A boolean in the query; false where it is absent. Raises ApiError."""
     value = request.query_params.get(name, "false").lower()
     if value not in ("true", "false"):
         raise bad(f"{name} must be true or false")

@@ -21,7 +21,7 @@ GROUP: Final = f"{CLUSTER}/consumer-groups/{{consumer_group_id}}"
 T = TypeVar("T")
 
 AT_A_TIME: Final = 500
-"""Resources made before others get their turn."""
+"""Resources that are made before other tasks get their turn."""
 
 JsonObject = dict[str, Any]
 
@@ -34,11 +34,11 @@ class ClusterResources:
         self._root = f"{base}{path_of('v3', 'clusters', cluster_id)}"
 
     def url(self, *parts: str | int) -> str:
-        """The URL of something in the cluster."""
+        """The URL of a resource of the cluster."""
         return self._root + path_of(*parts)
 
     def link(self, *parts: str | int) -> JsonObject:
-        """A relationship to something in the cluster."""
+        """A link to a resource of the cluster."""
         return {"related": self.url(*parts)}
 
     def resource(
@@ -51,12 +51,12 @@ class ClusterResources:
         return {"kind": kind, "metadata": metadata, "cluster_id": self.cluster_id, **content}
 
     def collection(self, kind: str, path: Sequence[str | int], resources: Sequence[JsonObject]) -> JsonObject:
-        """All of a kind: there is never a next page."""
+        """A list of resources, always complete: there is no next page."""
         return {"kind": kind, "metadata": {"self": self.url(*path), "next": None}, "data": resources}
 
 
 async def cluster_of(api: Api, request: Request) -> ClusterResources:
-    """The cluster that the path names. Raises ApiError 404 for another than ours."""
+    """The cluster that the path names. Raises ApiError 404 for another than the proxy's."""
     asked, ours = request.path_params["cluster_id"], await api.admin.cluster_id()
     if asked != ours:
         raise ApiError(404, 404, f"Cluster {asked} cannot be found.")
@@ -64,7 +64,7 @@ async def cluster_of(api: Api, request: Request) -> ClusterResources:
 
 
 async def made_of(items: Iterable[T], make: Callable[[T], JsonObject]) -> list[JsonObject]:
-    """A resource of each item, without keeping other requests waiting for all of them."""
+    """A resource of each item; other tasks run after every few."""
     made: list[JsonObject] = []
     for item in items:
         made.append(make(item))

@@ -1,4 +1,4 @@
-"""API v3: topics, listed, created (or tried), grown and deleted."""
+"""API v3: topics: listed, created (or validated), grown and deleted."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TOPIC_FIELDS: Final = (
 
 
 def topic_data(resources: ClusterResources, topic: Topic) -> JsonObject:
-    """A topic as it is."""
+    """A topic that exists."""
     data = described_topic(
         resources, topic.name, topic.is_internal, topic.replication_factor, len(topic.partitions)
     )
@@ -50,7 +50,7 @@ def topic_data(resources: ClusterResources, topic: Topic) -> JsonObject:
 def described_topic(
     resources: ClusterResources, name: str, is_internal: bool, replication_factor: int, partitions: int
 ) -> JsonObject:
-    """A topic, also one that is not there yet."""
+    """A topic, also one that does not exist yet."""
     return resources.resource(
         "KafkaTopic",
         ("topics", name),
@@ -83,13 +83,13 @@ async def get_topic(api: Api, request: Request) -> Response:
 
 
 async def post_topic(api: Api, request: Request) -> Response:
-    """Create a topic, or with validate_only say what it would be."""
+    """Create a topic, or with validate_only answer how it would be created."""
     resources = await cluster_of(api, request)
     fields = await read_fields(api, request, TOPIC_FIELDS)
     validate_only = flag_field(fields, "validate_only")
     new = new_topic(fields)
     created = await create_topic(api.admin, new, validate_only)
-    # brokers before Kafka 2.4 do not say what they made of the defaults
+    # brokers before Kafka 2.4 do not answer the values of the defaults
     partitions = created.partitions if created.partitions > 0 else max(new.partitions, len(new.assignments))
     replicas = created.replication_factor if created.replication_factor > 0 else new.replication_factor
     data = described_topic(resources, created.name, False, replicas, partitions)
