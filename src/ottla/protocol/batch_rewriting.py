@@ -1,4 +1,4 @@
-"""Batches written anew from batches: what compaction keeps of one, and another codec for its records."""
+"""Rewrites batches: with only the records that compaction keeps, or with another codec."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def rebuild_batch(
     codec: Codec | None = None,
     delete_horizon_ms: int | None = None,
 ) -> bytes:
-    """The batch of `header` with only `records` (some of its own) left, as compaction leaves it.
+    """The batch of `header` with only `records` (some of its own), as compaction leaves it.
 
-    Offsets, offset range, producer fields and kind stay; `records` may be empty, which keeps a producer's
-    last sequence known. `delete_horizon_ms` sets the horizon, without it the one in `header` stays. Raises
-    ValueError for an offset outside the batch.
+    Offsets, offset range, producer fields and type stay; `records` may be empty, which keeps a producer's
+    last sequence known. `delete_horizon_ms` sets the horizon; by default the one in `header` stays. Raises
+    ValueError for an offset outside of the batch.
     """
     attributes = header.attributes
     base_timestamp = header.base_timestamp

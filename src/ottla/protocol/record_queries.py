@@ -1,6 +1,6 @@
-"""Questions about the records of one batch, answered without copying keys and values.
+"""Queries of the records of one batch, answered without copying keys and values.
 
-All take a batch whose header was parsed and whose CRC was checked before, and raise CorruptBatch when its
+All take a batch whose header was parsed and whose CRC was checked before, and raise CorruptBatch if its
 records do not follow the format or decompress to more than `max_bytes`.
 """
 
@@ -37,7 +37,7 @@ def null_key_indexes(
     *,
     max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> Iterator[int]:
-    """The places in the batch (0 is the first record) of the records without a key."""
+    """The indexes in the batch, from 0, of the records without a key."""
     payload = records_payload(data, position, header, max_bytes=max_bytes)
     try:
         for index, (start, end, _timestamp, _offset_delta) in enumerate(record_frames(payload, header)):
@@ -55,7 +55,7 @@ def record_timestamps(
     *,
     max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> Iterator[tuple[int, int]]:
-    """Offset and timestamp of each record, keys and values left alone."""
+    """The offset and timestamp of each record."""
     payload = records_payload(data, position, header, max_bytes=max_bytes)
     base_offset = header.base_offset
     log_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
@@ -73,7 +73,7 @@ def find_max_timestamp(
     *,
     max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> tuple[int, int] | None:
-    """Offset and timestamp of the first record with the largest timestamp; None in an empty batch."""
+    """The offset and timestamp of the first record with the largest timestamp; None in an empty batch."""
     best: tuple[int, int] | None = None
     for offset, timestamp in record_timestamps(data, position, header, max_bytes=max_bytes):
         if best is None or timestamp > best[1]:
@@ -90,7 +90,9 @@ def find_offset_by_timestamp(
     start_offset: int = 0,
     max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> tuple[int, int] | None:
-    """Offset and timestamp of the first record from `start_offset` on and not older than `timestamp_ms`."""
+    """The offset and timestamp of the first record from `start_offset` on and not older than `timestamp_ms`,
+    or None.
+    """
     for offset, timestamp in record_timestamps(data, position, header, max_bytes=max_bytes):
         if timestamp >= timestamp_ms and offset >= start_offset:
             return offset, timestamp
