@@ -139,5 +139,5 @@ def _read(path: Path, *, fields: int) -> list[list[str]]:
     return entries
 
 
-def _malformed(path: Path, what: str) -> StorageError:
-    return StorageError(f"{path} is damaged ({what!r}): put a good copy in its place or remove it")
+def _malformed(path: Path, content: str) -> StorageError:
+    return StorageError(f"{path} is damaged ({content!r}): put a good copy in its place or remove it")

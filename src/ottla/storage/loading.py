@@ -63,7 +63,7 @@ def load_log(
 ) -> LoadedLog:
     """Load the directory's content. `clean_check_bytes` is None after an unclean stop.
 
-    `keeps_valid` and `may_have_holes` bound what recovery.py may cut. Raises LogCorruption.
+    `keeps_valid` and `may_have_holes` limit the cuts of recovery.py. Raises LogCorruption.
     """
 
     def segment(base_offset: int, size_bytes: int) -> Segment:

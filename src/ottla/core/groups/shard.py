@@ -282,8 +282,8 @@ class Shard:
             if version >= FIRST_DESCRIBE_VERSION_WITH_GROUP_ID_NOT_FOUND:
                 missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
                 known = self._context.kind_of(group_id) is not None
-                what = "is not a classic group" if known else "not found"
-                missing.error_message = f"Group {group_id} {what}."
+                problem = "is not a classic group" if known else "not found"
+                missing.error_message = f"Group {group_id} {problem}."
             return missing
         is_stable = group.state is GroupState.STABLE
         return DescribedGroup(

@@ -176,8 +176,8 @@ def _prefix(data: Buffer) -> int:
 def _coordinator_record(coordinator: Coordinator, kind: int) -> str:
     name = COORDINATOR_RECORDS[coordinator].get(kind)
     if name is None:
-        what = f"record type {kind} in {coordinator.value}"
-        raise UnsupportedApiVersion(what, 0, f"no {what} is known")
+        name = f"record type {kind} in {coordinator.value}"
+        raise UnsupportedApiVersion(name, 0, f"no {name} is known")
     return name
 
 
