@@ -39,8 +39,7 @@ from ottla.core.quorum.api import (
 )
 from ottla.core.quorum.control_records import (
     LogControl,
-    controls_in,
-    controls_of_batch,
+    controls_of,
     kraft_version_control,
     voters_control,
 )
@@ -59,7 +58,7 @@ from ottla.protocol.record_batch import (
 from ottla.protocol.records.framing import decode_metadata_record, encode_metadata_record
 from ottla.protocol.records.snapshot_footer_record import SnapshotFooterRecord
 from ottla.protocol.records.snapshot_header_record import SnapshotHeaderRecord
-from ottla.protocol.schema import Message
+from ottla.protocol.schema import Buffer, Message
 from simulation.world.disk import Disk, SimulatedLog
 from simulation.world.host import Host
 from simulation.world.network import Network
@@ -201,8 +200,8 @@ class QuorumNode:
             yield from snapshot_controls(latest, self.snapshots[latest])
             start = latest.end_offset
         for header, batch in self.log.batches(start):
-            if header.base_offset >= start:
-                yield from controls_of_batch(header, batch)
+            if header.base_offset >= start and header.is_control:
+                yield from controls_of(decode_records(batch))
 
     # -- life -----------------------------------------------------------------------------------------
 
@@ -372,7 +371,7 @@ class QuorumNode:
             self.feed(lambda: self.quorum.on_append_failed(self.host.steady_ms))
             return
         self.log.append(records, headers)
-        controls = controls_in(records) if any(header.is_control for header in headers) else ()
+        controls = tuple(log_controls(records))
         self.feed(lambda: self.quorum.on_appended(self.host.steady_ms, controls), first=True)
         self._sync_soon()
 
@@ -467,8 +466,15 @@ def encode_snapshot(records: Sequence[Message], voters: VoterSet | None, kraft_v
 
 def snapshot_controls(snapshot: SnapshotId, data: bytes) -> Iterator[LogControl]:
     """The voters and kraft.version of a snapshot, at the offset before its end."""
-    for control in controls_in(data):
+    for control in log_controls(data):
         yield control._replace(offset=snapshot.end_offset - 1)
+
+
+def log_controls(batches: Buffer) -> Iterator[LogControl]:
+    """The voters and kraft.version records in whole batches."""
+    for position, header in iterate_headers(batches):
+        if header.is_control:
+            yield from controls_of(decode_records(batches, position))
 
 
 def snapshot_records(data: bytes) -> list[Message]:

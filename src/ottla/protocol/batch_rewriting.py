@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from ottla.protocol.compression import Codec, compress
 from ottla.protocol.record_batch import (
     CODEC_MASK,
-    DEFAULT_MAX_DECOMPRESSED_BYTES,
     DELETE_HORIZON,
     BatchHeader,
     NewRecord,
     Record,
     TimestampType,
     assemble_batch,
-    records_payload,
     write_record,
 )
 
@@ -55,21 +53,3 @@ def rebuild_batch(
         record_count=len(records),
     )
     return assemble_batch(kept_header, compress(kept_header.compression, payload))
-
-
-def recompress_batch(
-    data: bytes | bytearray | memoryview,
-    position: int,
-    header: BatchHeader,
-    codec: Codec,
-    *,
-    level: int | None = None,
-    max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
-) -> bytes:
-    """The batch at `position` with its records in another codec (a topic's `compression.type`).
-
-    Raises CorruptBatch as `records_payload` does, ValueError for a level that the codec does not have.
-    """
-    payload = records_payload(data, position, header, max_bytes=max_bytes)
-    attributes = (header.attributes & ~CODEC_MASK) | codec
-    return assemble_batch(header._replace(attributes=attributes), compress(codec, payload, level))

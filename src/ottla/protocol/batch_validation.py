@@ -103,11 +103,6 @@ class RejectedRecords(InvalidRecord):
         self.record_errors = tuple(record_errors)
         super().__init__(f"one or more records were refused, the first: {self.record_errors[0].message}")
 
-    @property
-    def batch_indexes(self) -> tuple[int, ...]:
-        """The indexes of these records in the batch."""
-        return tuple(error.batch_index for error in self.record_errors)
-
 
 class RejectedTimestamps(InvalidTimestamp):
     """INVALID_TIMESTAMP for single records."""
@@ -115,11 +110,6 @@ class RejectedTimestamps(InvalidTimestamp):
     def __init__(self, record_errors: Iterable[RecordError]) -> None:
         self.record_errors = tuple(record_errors)
         super().__init__("the timestamps of one or more records are outside the range that the topic accepts")
-
-    @property
-    def batch_indexes(self) -> tuple[int, ...]:
-        """The indexes of these records in the batch."""
-        return tuple(error.batch_index for error in self.record_errors)
 
 
 def validate_produced(

@@ -157,19 +157,9 @@ class BatchHeader(NamedTuple):
         return self.attributes & CONTROL != 0
 
     @property
-    def has_delete_horizon(self) -> bool:
-        """Whether `base_timestamp` is a delete horizon (KIP-534)."""
-        return self.attributes & DELETE_HORIZON != 0
-
-    @property
     def delete_horizon_ms(self) -> int | None:
         """The time after which compaction may drop the tombstones of the batch."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
-
-    @property
-    def has_producer_id(self) -> bool:
-        """Whether an idempotent or transactional producer wrote the batch."""
-        return self.producer_id > NO_PRODUCER_ID
 
     @property
     def last_sequence(self) -> int:

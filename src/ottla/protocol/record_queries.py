@@ -1,7 +1,7 @@
-"""Queries of the records of one batch, answered without copying keys and values.
+"""Searches the records of one batch by timestamp, without copying keys and values.
 
-All take a batch whose header was parsed and whose CRC was checked before, and raise CorruptBatch if its
-records do not follow the format or decompress to more than `max_bytes`.
+The batch's header was parsed and its CRC checked before. Raises CorruptBatch if its records do not follow the
+format or decompress to more than `max_bytes`.
 """
 
 from __future__ import annotations
@@ -13,39 +13,9 @@ from ottla.protocol.record_batch import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     BatchHeader,
     TimestampType,
-    read_nullable_length,
     record_frames,
     records_payload,
 )
-
-
-def contains_null_key(
-    data: bytes | bytearray | memoryview,
-    position: int,
-    header: BatchHeader,
-    *,
-    max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
-) -> bool:
-    """Whether a record of the batch has no key."""
-    return next(null_key_indexes(data, position, header, max_bytes=max_bytes), None) is not None
-
-
-def null_key_indexes(
-    data: bytes | bytearray | memoryview,
-    position: int,
-    header: BatchHeader,
-    *,
-    max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
-) -> Iterator[int]:
-    """The indexes in the batch, from 0, of the records without a key."""
-    payload = records_payload(data, position, header, max_bytes=max_bytes)
-    try:
-        for index, (start, end, _timestamp, _offset_delta) in enumerate(record_frames(payload, header)):
-            length, _ = read_nullable_length(payload, start, end)
-            if length < 0:
-                yield index
-    except MalformedMessage as problem:
-        raise CorruptBatch(f"a record is malformed: {problem}") from None
 
 
 def record_timestamps(
@@ -64,21 +34,6 @@ def record_timestamps(
             yield base_offset + offset_delta, header.max_timestamp if log_append_time else timestamp
     except MalformedMessage as problem:
         raise CorruptBatch(f"a record is malformed: {problem}") from None
-
-
-def find_max_timestamp(
-    data: bytes | bytearray | memoryview,
-    position: int,
-    header: BatchHeader,
-    *,
-    max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
-) -> tuple[int, int] | None:
-    """The offset and timestamp of the first record with the largest timestamp; None in an empty batch."""
-    best: tuple[int, int] | None = None
-    for offset, timestamp in record_timestamps(data, position, header, max_bytes=max_bytes):
-        if best is None or timestamp > best[1]:
-            best = offset, timestamp
-    return best
 
 
 def find_offset_by_timestamp(
