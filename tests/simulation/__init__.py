@@ -1,1 +1,1 @@
-"""Whole clusters in one thread, from a seed: real core, simulated clock, network and disk."""
+"""Simulations of whole clusters in one thread, from a seed: the real core over a simulated world."""

@@ -1,6 +1,6 @@
-"""A simulated broker: its life in the cluster, what it leads and follows, what clients ask of it.
+"""A simulated broker: its life in the cluster, the partitions it leads and follows, requests of clients.
 
-The order of steps is the one of `broker/controller/lifecycle.py`, `replica_manager.py` and `followers.py`.
+The order of steps is that of the real broker in `broker/controller` and `broker/replication`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ RULES = BatchRules(timestamp_after_max_ms=NEVER_MS)
 
 
 class Replica:
-    """A partition held here: its log, and what this broker is to it."""
+    """A partition's replica on this broker: its log, and the broker's role."""
 
     __slots__ = (
         "append_waiters",
@@ -106,14 +106,14 @@ class Replica:
         self.high_watermark_before = high_watermark
         self.not_before_ms = 0
         self.told = (-1, -1)
-        """The high watermark and log end that waiting fetches have seen."""
+        """The high watermark and log end that waiting fetches know."""
         self.append_waiters: list[tuple[int, int, Answer]] = []
-        """(end offset, base offset, answer) of acks=all requests."""
+        """(end offset, base offset, answer) of waiting acks=all requests."""
         self.waiters: list[Callable[[], None]] = []
         self.replay()
 
     def replay(self) -> None:
-        """The producers' states from the log."""
+        """Restore the producers' states from the log."""
         self.producers.clear()
         for header, _ in self.log.batches(self.log.log_start_offset):
             if header.producer_id >= 0:
@@ -121,7 +121,7 @@ class Replica:
 
     @property
     def high_watermark(self) -> int:
-        """Up to where the partition is committed, as far as is known here."""
+        """The offset up to which the partition is committed, as far as this broker knows."""
         if self.leader is not None:
             return self.leader.high_watermark
         if self.follower is not None:
@@ -173,7 +173,7 @@ class BrokerNode:
         await node.controller.wait_for(self.broker_epoch)
         self._take_roles()
         host.spawn("background", self._background())
-        # It asks to be unfenced once it has applied its own registration.
+        # Asks to be unfenced once it has applied its own registration.
         host.spawn("heartbeats", self._heartbeats())
 
     def _registration(self, previous_epoch: int) -> BrokerRegistrationRequest:
@@ -221,7 +221,7 @@ class BrokerNode:
                 await host.sleep(settings.retry_ms)
 
     async def _register_anew(self) -> None:
-        """The controller knows another registration, say a late one of an earlier life, or none."""
+        """The controller has another registration, perhaps a late one of an earlier life, or none."""
         if self.wanted_shutdown:
             await self._host.sleep(self._settings.retry_ms)
             return
@@ -233,7 +233,7 @@ class BrokerNode:
             await self._host.sleep(self._settings.retry_ms)
 
     def write_clean_shutdown(self) -> None:
-        """The last step of a clean stop: everything is synced, then the marker says so."""
+        """The last step of a clean stop: sync everything, then write the marker."""
         disk = self._node.disk
         for replica in self.replicas.values():
             replica.log.sync_now()
@@ -242,7 +242,7 @@ class BrokerNode:
         disk.write(CLEAN_SHUTDOWN, self.broker_epoch, sync=True)
 
     async def _background(self) -> None:
-        """In-sync sets are looked at, logs synced now and then, high watermarks written down."""
+        """Check in-sync sets, sync logs now and then, checkpoint high watermarks."""
         rounds = 0
         while True:
             await self._host.sleep(self._settings.lag_time_max_ms / 2)
@@ -264,7 +264,7 @@ class BrokerNode:
         self._node.disk.write(HIGH_WATERMARKS, marks, sync=sync)
 
     async def ask_controller(self, request: Message, timeout_ms: float = 2000) -> Any:
-        """What the active controller answers; None or Refused when nobody did."""
+        """The active controller's answer; Refused for an error, None without an answer."""
         node = self._node
         leader = node.quorum.leader_name
         if leader is None:
@@ -279,7 +279,7 @@ class BrokerNode:
     # -- metadata -------------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        """Open what the metadata assigns here."""
+        """Open the partitions that the metadata assigns to this broker."""
         self._opened = True
         image = self._node.controller.image
         for key in [each for each in self._node.disk.logs if isinstance(each, tuple)]:
@@ -291,7 +291,7 @@ class BrokerNode:
                 self._follow(topic, partition)
 
     def _take_roles(self) -> None:
-        """This life is registered: what the metadata says of roles is said to it, not to an earlier one."""
+        """Once this life is registered, take the roles in the metadata: they are not for an earlier life."""
         self._has_roles = True
         for topic in list(self._node.controller.image.topics_by_id.values()):
             for partition in list(topic.partitions.values()):
@@ -508,7 +508,7 @@ class BrokerNode:
     # -- leading --------------------------------------------------------------------------------------
 
     def _after_progress(self, replica: Replica) -> None:
-        """The high watermark may have moved: say so to who waits."""
+        """The high watermark may have moved: answer the requests that waited for that."""
         leader = replica.leader
         if leader is None:
             return
@@ -595,7 +595,7 @@ class BrokerNode:
     # -- requests -------------------------------------------------------------------------------------
 
     def handle(self, request: Any, source: str, answer: Answer) -> None:
-        """What clients and followers ask."""
+        """Handle a request of a client or a follower."""
         match request:
             case FetchAsked():
                 self._handle_fetch(request, answer, self._host.steady_ms + request.max_wait_ms)
@@ -649,7 +649,7 @@ class BrokerNode:
     def _handle_fetch(
         self, request: FetchAsked, answer: Answer, until_ms: int, *, first: bool = True
     ) -> None:
-        """A follower's fetch: its position counts once, then it gets what comes after it, or waits."""
+        """Answer a follower's fetch, or let it wait; its position counts once."""
         answers: list[tuple[PartitionKey, FetchAnswer]] = []
         empty = True
         for key, position in request.partitions:
@@ -754,9 +754,9 @@ class BrokerNode:
             self._reply_produced(request, answer, ProduceAnswer(ErrorCode.NONE, base_offset))
         self._after_progress(replica)
 
-    def _reply_produced(self, request: Produced, answer: Answer, what: ProduceAnswer) -> None:
+    def _reply_produced(self, request: Produced, answer: Answer, produced: ProduceAnswer) -> None:
         if request.acks != 0:
-            answer(what)
+            answer(produced)
 
     def _handle_consume(self, request: Consumed, answer: Answer, until_ms: int) -> None:
         led = self._leading(request.key)

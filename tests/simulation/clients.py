@@ -1,7 +1,7 @@
-"""Simulated clients: producers, consumers, an administrator. What they did and saw goes into a history.
+"""Simulated clients: producers, consumers, an administrator. Their operations and results go into a history.
 
-A producer sends a batch again until it is told what became of it, or gives up: then it does not know, and
-goes on with a new producer id. A consumer goes on where it was, whoever leads.
+A producer repeats a batch until it is answered, or gives up: then it does not know the outcome, and goes on
+with a new producer id. A consumer continues at its offset, whichever broker leads.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ NOT_APPENDED = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.REQUEST_TIMED_OUT,
 }
-"""Errors after which a batch is sent again."""
+"""The errors after which a batch is sent again."""
 
 
 class Client:
-    """Somebody who talks to the brokers of a cluster."""
+    """A client of the cluster's brokers."""
 
     def __init__(
         self, scheduler: Scheduler, network: Network, name: str, node_ids: list[int], history: History
@@ -62,7 +62,7 @@ class Client:
         self._known_brokers = list(node_ids)
 
     async def refresh(self, topic: str) -> None:
-        """Ask a broker who leads what."""
+        """Ask a broker for the partitions' leaders."""
         broker = self._random.choice(self._brokers)
         answer = await self.network.ask(self.host, f"n{broker}", BROKER_SERVICE, MetadataAsked(topic), 500)
         if isinstance(answer, MetadataAnswer) and answer.topic_id is not None:
@@ -96,7 +96,7 @@ class Producer(Client):
     sent = 0
 
     async def run(self, topic: str, partition_count: int) -> None:
-        """Until it is stopped."""
+        """Send until the producer is stopped."""
         await self.refresh(topic)
         producer_id = -1
         sequences: dict[int, int] = {}
@@ -155,18 +155,18 @@ class Producer(Client):
 
     def _acknowledged(self, sends: list[Send], base_offset: int) -> None:
         if self.acks != -1:
-            return  # it may be lost, and its offset given to others: nothing is promised
+            return  # the record may be lost, and its offset used again: there is no promise
         for position, send in enumerate(sends):
             self.history.acknowledged(send, base_offset + position)
 
 
 class Consumer(Client):
-    """Polls a topic's partitions, each from where it was."""
+    """Polls a topic's partitions, each from its own offset."""
 
     stopped = False
 
     async def run(self, topic: str, index: int) -> None:
-        """Until it is stopped."""
+        """Poll until the consumer is stopped."""
         offset = 0
         while not self.stopped:
             records = await self.poll(topic, index, offset)
@@ -201,7 +201,7 @@ class Consumer(Client):
         return found
 
     async def read_all(self, topic: str, index: int, end: int) -> list[tuple[int, str]]:
-        """Everything below `end`."""
+        """All records below `end`."""
         found: list[tuple[int, str]] = []
         offset = 0
         while offset < end:
@@ -213,14 +213,14 @@ class Consumer(Client):
 
 
 class Administrator(Client):
-    """Asks whatever node is the active controller."""
+    """Sends requests to the node that is the active controller."""
 
     observer: Observer
 
     async def ask(
         self, request: Message, attempts: int = 20, retry: Callable[[Any], bool] = lambda answer: False
     ) -> Any:
-        """The active controller's answer; None when nobody answered."""
+        """The active controller's answer; None without an answer."""
         for attempt in range(attempts):
             node_id = self._known_brokers[attempt % len(self._known_brokers)]
             answer = await self.network.ask(self.host, f"n{node_id}", CONTROLLER_SERVICE, request, 2000)
@@ -234,5 +234,5 @@ class Administrator(Client):
 
 
 def acknowledged(history: History) -> int:
-    """How many sends were acknowledged."""
+    """The number of acknowledged sends."""
     return sum(send.outcome is Outcome.DONE for send in history.sends.values())

@@ -1,4 +1,4 @@
-"""One run: a cluster of a shape from the seed, clients, faults, healing, and what is checked in the end."""
+"""One run: a cluster whose shape comes from the seed, clients, faults, healing, and the final checks."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from support.clients.histories import (
 )
 
 FORMING_MS = 30_000
-"""A cluster without faults is there by then."""
+"""The time by which a cluster without faults has started."""
 HEALING_MS = 90_000
-"""A cluster whose faults are over has recovered by then."""
+"""The time by which a cluster has recovered when its faults are over."""
 CARELESS = "careless"
-"""The producer to which nothing is promised: its records may be lost, and come twice."""
+"""The producer without promises: its records may be lost, or duplicated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What kind of cluster, under which load, for how long."""
+    """The kind of a cluster, its load and its duration."""
 
     controllers: tuple[int, ...]
     brokers: tuple[int, ...]
@@ -59,11 +59,11 @@ class Shape:
     chaos_ms: int
     fault_count: int
     faults: tuple[str, ...] = ()
-    """Names of faults; empty for all kinds."""
+    """The names of the faults; empty for all kinds."""
 
     @staticmethod
     def drawn(scheduler: Scheduler) -> Shape:
-        """One by the dice."""
+        """A random shape."""
         dice = scheduler.random
         kind = dice.randrange(20)
         if kind < 11:
@@ -107,7 +107,7 @@ class Shape:
 
 @dataclass(slots=True)
 class Result:
-    """How a run ended."""
+    """The end of a run."""
 
     seed: int
     problems: list[str]
@@ -122,7 +122,7 @@ class Result:
 
 
 def through_bytes(message: Any) -> Any:
-    """The protocol's messages are encoded and decoded, everything else goes as it is."""
+    """Encode and decode the protocol's messages; leave other objects as they are."""
     if not isinstance(message, Message):
         return message
     version = type(message).MAX_VERSION
@@ -163,7 +163,7 @@ class Cluster:
         cluster._make_clients()
         return cluster
 
-    # -- making -----------------------------------------------------------------------------------------
+    # -- set-up -----------------------------------------------------------------------------------------
 
     def _make_nodes(self) -> None:
         shape, dice = self.shape, self.scheduler.random
@@ -232,26 +232,26 @@ class Cluster:
         for number in range(self.shape.partition_count):
             self.consumers.append(add(Consumer, f"c{number}", self.history))
 
-    # -- looking ----------------------------------------------------------------------------------------
+    # -- queries ----------------------------------------------------------------------------------------
 
     def node(self, node_id: int) -> Node:
         """A node by its id."""
         return next(node for node in self.nodes if node.node_id == node_id)
 
     def active_controller(self) -> Node | None:
-        """The newest one."""
+        """The active controller with the newest epoch, or None."""
         active = [node for node in self.nodes if node.host.alive and node.controller.active]
         return max(active, key=lambda node: node.controller.epoch, default=None)
 
     def voters(self) -> tuple[int, ...]:
-        """The voters as the newest leader has them."""
+        """The voters as the newest leader knows them."""
         active = self.active_controller()
         return () if active is None else active.quorum.quorum.voters.node_ids
 
     # -- running ----------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Everything. Raises Violation, or whatever the core raises."""
+        """The whole run. Raises Violation, or an error of the core."""
         shape, dice, scheduler = self.shape, self.scheduler.random, self.scheduler
         for node in self.nodes:
             scheduler.after_ms(dice.randrange(200), node.start)
@@ -279,13 +279,13 @@ class Cluster:
             consumer.stopped = True
         self._check_end()
 
-    def _run_until(self, limit_ms: int, condition: Any, what: str) -> None:
-        """Let time pass until the condition holds, which is looked at now and then."""
+    def _run_until(self, limit_ms: int, condition: Any, goal: str) -> None:
+        """Let time pass until the condition holds, which is checked now and then."""
         scheduler = self.scheduler
         end = scheduler.now + limit_ms * MILLISECOND
         while not condition():
             if scheduler.now >= end:
-                raise Violation(f"after {limit_ms} ms without faults: not yet, {what}")
+                raise Violation(f"after {limit_ms} ms without faults: not yet, {goal}")
             scheduler.run(scheduler.now + 100 * MILLISECOND)
 
     async def _create_topic(self, created: list[bool]) -> None:
@@ -317,7 +317,7 @@ class Cluster:
             self.scheduler.run(self.scheduler.now + 100 * MILLISECOND)
 
     def _missing(self) -> str | None:
-        """What is not yet as it should be in a healthy cluster."""
+        """The first thing that a healthy cluster has and this one lacks, or None."""
         active = self.active_controller()
         if active is None:
             return "no active controller"
@@ -388,7 +388,7 @@ class Cluster:
             raise Violation("; ".join(problems[:5]))
 
     def _final_polls(self, image: MetadataImage) -> list[Poll]:
-        """Everything that can be read in the end, partition by partition, through a consumer."""
+        """All records that a consumer can read in the end, by partition."""
         polls: list[Poll] = []
         done: list[int] = []
         topic = image.topics[self.topic]
@@ -408,11 +408,11 @@ class Cluster:
         return polls
 
     def _known_history(self, final: list[Poll]) -> History:
-        """All sends, with what was read in the end: what was never sent must not be there."""
+        """All sends with the final reads: values that were never sent must not be there."""
         return History(sends={**self.history.sends, **self.unsafe_history.sends}, polls=final)
 
     def _strange_reads(self, final: list[Poll]) -> list[str]:
-        """A value in a partition that it was not sent to."""
+        """Values read from partitions that they were not sent to."""
         found = []
         for poll in final:
             for offset, value in poll.records:
@@ -428,7 +428,7 @@ def listener_of(node_id: int) -> ListenerEndpoint:
 
 
 def run_seed(seed: int, shape: Shape | None = None) -> Result:
-    """Run a seed to its end, or up to the first thing that does not hold."""
+    """Run a seed to its end, or up to the first violation."""
     cluster = Cluster.from_seed(seed, shape)
     problems: list[str] = []
     error: BaseException | None = None

@@ -1,7 +1,8 @@
-"""A node's metadata, and what it does as the active controller: the order of steps of `controller.py`.
+"""A node's metadata, and its work as the active controller, in the order of steps of `controller.py`.
 
-A decision is made on everything appended so far, its records are one batch, and its answer goes out when the
-batch is committed and applied here. Who loses the epoch meanwhile does not know: it answers NOT_CONTROLLER.
+A decision is made on all records appended so far, its records are one batch, and its answer is sent when the
+batch is committed and applied here. A controller that loses the epoch meanwhile does not know the outcome: it
+answers NOT_CONTROLLER.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Refused:
 
 
 class CoreDice:
-    """The random choices of decisions, from the world's dice."""
+    """The random choices of decisions, from the simulated world's random numbers."""
 
     def __init__(self, node: Node) -> None:
         self._random = node.host.scheduler.random
@@ -74,7 +75,9 @@ class CoreDice:
 
 
 _decoded: dict[bytes, tuple[Message, ...]] = {}
-"""Records by their batch, for all nodes: decoding costs more than anything else. Emptied for each cluster."""
+"""Records by their batch, for all nodes, because decoding costs most of the time. Emptied for each
+cluster.
+"""
 
 
 def forget_decoded() -> None:
@@ -83,7 +86,7 @@ def forget_decoded() -> None:
 
 
 def records_of(batch: bytes) -> tuple[Message, ...]:
-    """The metadata records of a batch. Nobody changes them."""
+    """The metadata records of a batch, which must not be changed."""
     known = _decoded.get(batch)
     if known is None:
         known = tuple(decode_metadata_record(record.value or b"") for record in decode_records(batch))
@@ -111,7 +114,7 @@ class ControllerNode:
     # -- following ------------------------------------------------------------------------------------
 
     def load_snapshot(self, snapshot: SnapshotId, data: bytes) -> None:
-        """The metadata is the snapshot's from now on."""
+        """Replace the metadata by the snapshot's."""
         before = self.image
         image = MetadataImage()
         delta = MetadataDelta()
@@ -128,7 +131,7 @@ class ControllerNode:
         self._wake_waiters()
 
     def on_commit(self, header: BatchHeader, batch: bytes) -> None:
-        """A committed batch, in the order of the log."""
+        """Apply a committed batch, in the order of the log."""
         image = self.image
         is_news = self._node.observer.committed(self._node, header, batch)
         delta = MetadataDelta()
@@ -191,7 +194,7 @@ class ControllerNode:
             self._deactivate()
 
     def on_progress(self) -> None:
-        """Become active once everything of earlier epochs is applied."""
+        """Become active once all records of earlier epochs are applied."""
         quorum = self._node.quorum.quorum
         if self.active or quorum.role is not Role.LEADER or self.image.last_epoch != quorum.epoch:
             return
@@ -262,11 +265,11 @@ class ControllerNode:
         return promise
 
     def rules(self, image: MetadataImage) -> TopicRules:
-        """What the topics' settings say."""
+        """The topics' settings for elections."""
         return topic_rules(image, BrokerLayers({}, image.configs.get((BROKER_RESOURCE, ""), {})))
 
     def handle(self, request: Message, answer: Answer) -> None:
-        """A request to the active controller: the answer is a response, or Refused."""
+        """Handle a request to the active controller: the answer is a response, or Refused."""
         self._decide(request).observe(lambda value: self._node.host.guard(answer, value))
 
     def _decide(self, request: Any) -> Promise:
@@ -312,7 +315,7 @@ class ControllerNode:
             case _:
                 raise AssertionError(f"nobody handles {request}")
 
-    # -- background work --------------------------------------------------------------------------------
+    # -- background work ------------------------------------------------------------------------------
 
     def _schedule_fencing(self) -> None:
         if not self.active:

@@ -1,10 +1,10 @@
-"""What goes wrong, and what administrators do meanwhile, by a plan from the seed.
+"""Faults, and the requests of administrators meanwhile, by a plan from the seed.
 
-Everything that Kafka promises to survive may happen, at any time and at once: kills, pauses, partitions, slow
-disks. A power loss is different: replication without fsync promises that an acknowledged record lives
-as long as one in-sync replica keeps it, and who lost its tail counts as in sync until the controller knows.
-So a node loses power only while, for all that it holds, somebody else who is in sync has it all, and nothing
-else goes wrong before the node has registered anew.
+All faults that Kafka promises to survive may happen, at any time and together: kills, pauses, partitions,
+slow disks. A power loss is different: replication without fsync promises that an acknowledged record lives as
+long as one in-sync replica keeps it, and a node that lost its tail counts as in sync until the controller
+knows. So a node loses power only while another in-sync node has all the records that it has, and there are no
+other faults before the node has registered anew.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Chaos:
             fault()
 
     def _must_be_calm(self) -> bool:
-        """Whether a node has lost power, and the controller may still take it for what it was."""
+        """Whether a node has lost power, and the controller may still count it as in sync."""
         node = self._powerless
         if node is None:
             return False
@@ -92,12 +92,12 @@ class Chaos:
         for topic in image.topics.values():
             for partition in topic.partitions.values():
                 if node.node_id in (*partition.elr, *partition.last_known_elr):
-                    return True  # the last leader, to be elected if those that are eligible die as well
+                    return True  # the last leader, elected if the eligible ones die as well
         self._powerless = None
         return False
 
     def heal(self) -> None:
-        """Nothing goes wrong any more; whoever is down comes back."""
+        """End all faults; nodes that are down come back."""
         self._over = True
         self._cluster.observer.note(None, "heals")
         self._cluster.network.heal()
@@ -107,7 +107,7 @@ class Chaos:
             if not node.host.alive:
                 self._start_again(node)
 
-    # -- nodes ------------------------------------------------------------------------------------------
+    # -- nodes --------------------------------------------------------------------------------------------
 
     def _node(self) -> Node:
         return self._random.choice(self._cluster.nodes)
@@ -121,7 +121,7 @@ class Chaos:
             node.start()
 
     def _watch_down(self, node: Node) -> None:
-        """Whatever ends the node, it comes back."""
+        """Restart the node after any end."""
 
         def look() -> None:
             if not node.host.alive:
@@ -138,7 +138,7 @@ class Chaos:
             self._later(node)
 
     def _blink(self) -> None:
-        """Killed, and back at once."""
+        """Kill a node and restart it at once."""
         node = self._node()
         if node.host.alive:
             node.kill()
@@ -151,14 +151,14 @@ class Chaos:
             self._later(node)
 
     def _kill_somewhere(self) -> None:
-        """In the middle of what it does next."""
+        """Kill a node in the middle of its next operation."""
         node = self._node()
         if node.host.alive:
             node.host.arm_kill(self._random.randint(1, 60))
             self._watch_down(node)
 
     def _kill_voter(self) -> None:
-        """Right after it has voted, and it is back at once: it must remember."""
+        """Kill a node right after its vote and restart it at once: it must remember the vote."""
         node = self._node()
         if node.host.alive and node.is_controller:
             node.host.arm_kill_after_promise(self._random.randint(2, 9))
@@ -173,7 +173,7 @@ class Chaos:
 
     def _lose_power(self) -> None:
         node = self._node()
-        if not node.is_broker:  # a quorum's log is synced before anybody hears of it
+        if not node.is_broker:  # a quorum's log is synced before other nodes hear of it
             if node.host.alive:
                 node.lose_power()
                 self._later(node)
@@ -183,7 +183,7 @@ class Chaos:
             self._later(node)
 
     def _is_calm(self) -> bool:
-        """Whether nothing that was begun is about to go wrong."""
+        """Whether no fault is pending."""
         network = self._cluster.network
         faults = network.faults
         if network.blocked or network.slow_ms or faults.loss or faults.late:
@@ -191,7 +191,7 @@ class Chaos:
         return not any(each.host.in_danger or each.stopping for each in self._cluster.nodes)
 
     def _is_kept(self, node: Node) -> bool:
-        """Whether all that is committed of what this node holds is with somebody else in sync, too."""
+        """Whether another in-sync node has all committed records that this node has."""
         image = self._cluster.observer.image
         for key, committed_to in self._cluster.observer.committed_to.items():
             topic = image.topics_by_id.get(key[0])
@@ -277,14 +277,14 @@ class Chaos:
 
     # -- administrators -----------------------------------------------------------------------------------
 
-    def _ask(self, what: str, request: object) -> None:
+    def _ask(self, name: str, request: object) -> None:
         admin = self._cluster.admin
 
         async def ask() -> None:
             answer = await admin.ask(request, 6)  # type: ignore[arg-type]
-            self._cluster.observer.note(None, what, type(answer).__name__)
+            self._cluster.observer.note(None, name, type(answer).__name__)
 
-        admin.host.spawn(what, ask())
+        admin.host.spawn(name, ask())
 
     def _reassign(self) -> None:
         image = self._cluster.observer.image
@@ -307,7 +307,7 @@ class Chaos:
         )
 
     def _move_leader(self) -> None:
-        """The same replicas in another order, and the first of them is to lead."""
+        """Assign the same replicas in another order, and elect the first of them."""
         image = self._cluster.observer.image
         topic = image.topics.get(self._cluster.topic)
         if topic is None:
@@ -319,7 +319,7 @@ class Chaos:
         self._scheduler.after_ms(self._random.randrange(20, 300), self._elect)
 
     def _bounce_leader(self) -> None:
-        """Another one leads for a moment."""
+        """Let another replica lead for a moment."""
         self._move_leader()
         self._scheduler.after_ms(self._random.randrange(100, 400), self._happen, self._move_leader)
 
@@ -339,7 +339,9 @@ class Chaos:
         self._ask("topic", request)
 
     def _write(self) -> None:
-        """Whoever takes itself for the controller writes a few batches, which may never be committed."""
+        """Every node that considers itself the controller writes a few batches,
+        which may never be committed.
+        """
         count = self._random.randint(1, 8)
 
         def write(node: Node) -> None:
@@ -348,7 +350,7 @@ class Chaos:
 
         for node in self._cluster.nodes:
             if node.host.alive and node.controller.active:
-                node.host.guard(write, node)  # a kill that is armed may strike in it
+                node.host.guard(write, node)  # an armed kill may strike in it
 
     def _change_voters(self) -> None:
         controllers = [node for node in self._cluster.nodes if node.is_controller]

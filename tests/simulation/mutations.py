@@ -1,6 +1,6 @@
-"""Broken cores: each is one thing that must never be so, to see that the simulation notices it.
+"""Broken cores: each violates one rule, to show that the simulation notices.
 
-A mutation breaks one rule of the real core, or of the simulated shell where the rule is the shell's to keep.
+A mutation breaks one rule of the real core, or of the simulated shell if the shell has to keep the rule.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from simulation.quorum_node import QuorumNode
 
 
 class Patch(Protocol):
-    """pytest's monkeypatch, as far as it is needed."""
+    """The part of pytest's monkeypatch that mutations need."""
 
     def setattr(self, target: Any, name: str, value: Any) -> None:
         """Replace an attribute."""
@@ -33,7 +33,7 @@ Mutation = Callable[[Patch], None]
 
 
 def vote_counted_twice(patch: Patch) -> None:
-    """A voter that grants counts for two."""
+    """A granted vote counts for two."""
     patch.setattr(election.Tally, "won", property(_won_twice))
 
 
@@ -42,12 +42,12 @@ def _won_twice(tally: election.Tally) -> bool:
 
 
 def vote_given_twice(patch: Patch) -> None:
-    """A voter votes for whoever asks, though it has voted in the epoch."""
+    """A voter grants every request, even if it has voted in the epoch."""
     patch.setattr(voting, "may_vote_for", lambda election, candidate: True)
 
 
 def vote_not_durable(patch: Patch) -> None:
-    """What quorum-state is told is forgotten with the process."""
+    """The content of quorum-state is lost with the process."""
     perform = QuorumNode._perform
 
     def forgetful(self: QuorumNode, effect: Effect) -> None:
@@ -60,12 +60,12 @@ def vote_not_durable(patch: Patch) -> None:
 
 
 def vote_for_a_shorter_log(patch: Patch) -> None:
-    """A voter does not look at the candidate's log."""
+    """A voter ignores the candidate's log."""
     patch.setattr(voting, "log_is_up_to_date", lambda log, last_epoch, end_offset: True)
 
 
 def old_epochs_answered(patch: Patch) -> None:
-    """What somebody of an older epoch asks is done."""
+    """A request of an older epoch is carried out."""
     patch.setattr(Node, "is_over", lambda self, epoch: False)
 
 
@@ -80,7 +80,7 @@ def committed_by_a_minority(patch: Patch) -> None:
 
 
 def synced_before_it_is(patch: Patch) -> None:
-    """A sync ends before the disk has anything."""
+    """A sync ends before the disk has any of the bytes."""
     begin = QuorumNode._sync_soon
 
     def at_once(self: QuorumNode) -> None:
@@ -95,22 +95,22 @@ def synced_before_it_is(patch: Patch) -> None:
 
 
 def leader_epoch_not_checked(patch: Patch) -> None:
-    """A leader answers whoever follows another one."""
+    """A leader answers a follower that follows another leader."""
     patch.setattr(broker_node, "check_leader_epoch", lambda known, named: None)
 
 
 def divergent_tail_kept(patch: Patch) -> None:
-    """A leader does not look at the epoch of the follower's last record."""
+    """A leader ignores the epoch of the follower's last record."""
     patch.setattr(broker_node, "find_divergence", lambda epoch, offset, own: None)
 
 
 def acknowledged_before_committed(patch: Patch) -> None:
-    """acks=all is answered when the leader alone has the records."""
+    """acks=all is answered when only the leader has the records."""
     patch.setattr(PartitionLeader, "acknowledgement", lambda self, end_offset: ErrorCode.NONE)
 
 
 def shrunk_before_the_controller_says_so(patch: Patch) -> None:
-    """Who lags is not waited for from the moment in which the controller was asked."""
+    """A lagging replica is no longer waited for once the controller has been asked to remove it."""
     tick = PartitionLeader.on_tick
 
     def impatient(self: PartitionLeader, now_ms: int) -> Any:
@@ -124,7 +124,7 @@ def shrunk_before_the_controller_says_so(patch: Patch) -> None:
 
 
 def high_watermark_of_the_leader_alone(patch: Patch) -> None:
-    """The high watermark is the leader's own end."""
+    """The high watermark is the leader's own log end."""
 
     def alone(self: PartitionLeader) -> None:
         self.high_watermark = self.log_end_offset
@@ -139,7 +139,7 @@ def min_isr_ignored(patch: Patch) -> None:
 
 
 def duplicates_not_recognised(patch: Patch) -> None:
-    """An idempotent producer's batch is appended as often as it comes."""
+    """An idempotent producer's batch is appended each time that it comes."""
     patch.setattr(ProducerStates, "check", lambda self, header, *more, **names: None)
 
 
@@ -147,12 +147,12 @@ def duplicates_not_recognised(patch: Patch) -> None:
 
 
 def restarted_broker_joins(patch: Patch) -> None:
-    """A broker that has restarted is taken for the one that was caught up (KIP-903)."""
+    """A broker that has restarted counts as caught up, as before its restart (KIP-903)."""
     patch.setattr(in_sync, "_is_eligible", lambda image, replica, broker_epoch: True)
     patch.setattr(PartitionLeader, "_is_eligible", lambda self, node_id, follower: True)
 
 
-def anybody_elected(patch: Patch) -> None:
+def any_live_replica_elected(patch: Patch) -> None:
     """Any live replica may lead."""
     rules = partition_changes.topic_rules
 

@@ -53,7 +53,7 @@ QUORUM = QuorumSettings(
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What all nodes of a cluster are configured to. Kafka's times, shorter: a run should take seconds."""
+    """The configuration of all nodes of a cluster. Kafka's times, shortened, so that a run takes seconds."""
 
     quorum: QuorumSettings = QUORUM
     session_timeout_ms: int = 2000
@@ -109,7 +109,7 @@ class Node:
         self.stopping = False
 
     def start(self) -> None:
-        """A new process, with what the disk has."""
+        """Start a process with the content of the disk."""
         self.host.start()
         self.stopping = False
         self.observer.note(self, "starts", self.host.life)
@@ -152,12 +152,12 @@ class Node:
             self.controller.handle(request, answer)
 
     def kill(self) -> None:
-        """kill -9: what was written stays."""
+        """kill -9: written data stays."""
         self._end("killed")
         self.disk.on_killed()
 
     def lose_power(self) -> None:
-        """What was not synced may be gone."""
+        """A power loss: data that was not synced may be lost."""
         self._end("loses power")
         self.disk.on_power_loss()
 
@@ -169,7 +169,7 @@ class Node:
             self.network.hang_up(self.host)
 
     def stop(self) -> None:
-        """A clean stop begins; the node is gone some time later."""
+        """Begin a clean stop; the node is gone some time later."""
         if self.host.alive and not self.stopping:
             self.stopping = True
             self.observer.note(self, "stops")

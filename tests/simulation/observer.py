@@ -1,10 +1,11 @@
-"""Who sees everything while a cluster runs: what must hold at every moment, and the trace to read afterwards.
+"""The observer of a run: checks the invariants at every moment, and keeps the trace.
 
-one leader an epoch, in the quorum and in every partition
-a committed batch of the metadata is the same on every node, for good; so are snapshots at one offset
-what a partition's leader has once told to be committed, every later leader has
-a replica never cuts off what is committed
-only the newest leader that is known moves the high watermark over records that others lack
+The invariants:
+- one leader an epoch, in the quorum and in every partition;
+- a committed batch of the metadata is the same on every node, for good; so are snapshots at one offset;
+- records that a partition's leader has once reported as committed are in the log of every later leader;
+- a replica never cuts committed records;
+- only the newest known leader moves the high watermark over records that other replicas lack.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
 
 
 class Violation(Exception):
-    """Something that must hold does not."""
+    """A violated invariant."""
 
 
 class Observer:
-    """The world's memory of one cluster."""
+    """The history of one cluster."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
@@ -39,22 +40,24 @@ class Observer:
         self._quorum_leaders: dict[int, int] = {}
         self._metadata: dict[int, bytes] = {}
         self.image = MetadataImage()
-        """Everything that anybody ever took for committed."""
+        """All metadata that any node ever considered committed."""
         self._snapshots: dict[SnapshotId, bytes] = {}
         self._leaders: dict[tuple[PartitionKey, int], tuple[int, int]] = {}
         self.committed_to: dict[PartitionKey, int] = {}
         self._committed: dict[PartitionKey, list[tuple[int, int, int, int]]] = {}
-        """Base offset, leader epoch, CRC of every committed batch; the epoch of the leader that said so."""
+        """Base offset, leader epoch and CRC of every committed batch; the epoch of the leader that reported
+        it.
+        """
 
-    # -- the trace ------------------------------------------------------------------------------------
+    # -- the trace --------------------------------------------------------------------------------------
 
-    def note(self, node: Node | None, what: str, *details: Any) -> None:
-        """A line of the trace."""
+    def note(self, node: Node | None, event: str, *details: Any) -> None:
+        """Add a line to the trace."""
         name = "world" if node is None else node.host.name
-        self.trace.append((self._scheduler.now, name, what, *details))
+        self.trace.append((self._scheduler.now, name, event, *details))
 
     def digest(self) -> str:
-        """A hash of everything that was noted, and of where the dice stand."""
+        """A hash of the trace and of the state of the random numbers."""
         found = hashlib.sha256()
         for line in self.trace:
             found.update(repr(line).encode())
@@ -64,7 +67,7 @@ class Observer:
     # -- the quorum and its metadata --------------------------------------------------------------------
 
     def became(self, node: Node, became: Became) -> None:
-        """A node says what it is to an epoch."""
+        """A node has a new role in an epoch."""
         self.note(node, "became", became.role.value, became.epoch, became.leader_id)
         leader_id = node.node_id if became.role is Role.LEADER else became.leader_id
         if leader_id >= 0:
@@ -73,7 +76,7 @@ class Observer:
                 raise Violation(f"epoch {became.epoch} has two leaders: {known} and {leader_id}")
 
     def committed(self, node: Node, header: BatchHeader, batch: bytes) -> bool:
-        """A node takes a batch of the metadata for committed; whether it is the first one to do so."""
+        """A node considers a batch of the metadata committed. Whether it is the first one to do so."""
         is_news = header.base_offset not in self._metadata
         known = self._metadata.setdefault(header.base_offset, batch)
         if known is not batch and known != batch:
@@ -81,7 +84,7 @@ class Observer:
         return is_news
 
     def changed(self, header: BatchHeader, records: Sequence[Message]) -> None:
-        """The metadata has records that nobody has taken for committed before."""
+        """The metadata has newly committed records."""
         delta = MetadataDelta()
         for record in records:
             self.note(None, "record", header.base_offset, record)
@@ -89,13 +92,13 @@ class Observer:
         self.image.last_offset = header.last_offset
 
     def snapshot_written(self, node: Node, snapshot: SnapshotId, data: bytes) -> None:
-        """A node made a snapshot."""
+        """A node has written a snapshot."""
         self.note(node, "snapshot", *snapshot)
         if self._snapshots.setdefault(snapshot, data) != data:
             raise Violation(f"{node.host.name}: the snapshot {snapshot} is not the one of another node")
 
     def snapshot_loaded(self, node: Node, snapshot: SnapshotId, image: MetadataImage) -> None:
-        """A node begins with a snapshot."""
+        """A node starts from a snapshot."""
         self.note(node, "loads snapshot", *snapshot)
 
     # -- partitions -------------------------------------------------------------------------------------
@@ -131,7 +134,7 @@ class Observer:
         self.compare(node, replica, earlier)
 
     def compare(self, node: Node, replica: Replica, limit: int) -> None:
-        """The replica has what is committed below `limit`."""
+        """Check that the replica has the committed records below `limit`."""
         start = replica.log.log_start_offset
         own = [
             (header.base_offset, header.partition_leader_epoch, header.crc)
@@ -168,7 +171,7 @@ class Observer:
         """A leader is about to append a client's batch."""
 
     def follows(self, node: Node, replica: Replica) -> None:
-        """A follower has taken an answer over."""
+        """A follower has applied an answer."""
         follower = replica.follower
         if follower is not None and follower.high_watermark > self.committed_to.get(replica.key, 0):
             raise Violation(

@@ -1,6 +1,6 @@
-"""A node in the simulated quorum: performs what core/quorum decides on its disk and over the network.
+"""A node in the simulated quorum: performs the effects of core/quorum on its disk and over the network.
 
-The order of steps is the one of `broker/controller/metadata_quorum.py`; between any two a kill may strike.
+The order of steps is that of `broker/controller/metadata_quorum.py`; a kill may strike between any two.
 Committed batches go to the node's metadata in the order of their offsets.
 """
 
@@ -39,8 +39,7 @@ from ottla.core.quorum.api import (
 )
 from ottla.core.quorum.control_records import (
     LogControl,
-    controls_in,
-    controls_of_batch,
+    controls_of,
     kraft_version_control,
     voters_control,
 )
@@ -59,7 +58,7 @@ from ottla.protocol.record_batch import (
 from ottla.protocol.records.framing import decode_metadata_record, encode_metadata_record
 from ottla.protocol.records.snapshot_footer_record import SnapshotFooterRecord
 from ottla.protocol.records.snapshot_header_record import SnapshotHeaderRecord
-from ottla.protocol.schema import Message
+from ottla.protocol.schema import Buffer, Message
 from simulation.world.disk import Disk, SimulatedLog
 from simulation.world.host import Host
 from simulation.world.network import Network
@@ -72,7 +71,7 @@ CONTROLLER_SERVICE = "controller"
 
 
 class Dice:
-    """The core's random choices, from the world's dice."""
+    """The core's random choices, from the simulated world's random numbers."""
 
     def __init__(self, host: Host) -> None:
         self._random = host.scheduler.random
@@ -155,10 +154,10 @@ class QuorumNode:
             snapshots = {}
             disk.write(SNAPSHOTS, snapshots, sync=True)
         self.snapshots: dict[SnapshotId, bytes] = snapshots
-        self.log.sync_now()  # what recovery leaves is synced before anybody is told of it
-        self._drop_what_the_snapshot_has()
+        self.log.sync_now()  # the recovered log is synced before other nodes hear of it
+        self._finish_snapshot_installation()
         self.committed_to = 0
-        """Batches below have been given to `on_commit`."""
+        """The batches below have been given to `on_commit`."""
         self._replies: dict[int, Answer] = {}
         self._next_token = 0
         self._sync: list[int] | None = None
@@ -182,8 +181,8 @@ class QuorumNode:
 
     # -- opening --------------------------------------------------------------------------------------
 
-    def _drop_what_the_snapshot_has(self) -> None:
-        """A kill between a snapshot's installation and the log's new beginning."""
+    def _finish_snapshot_installation(self) -> None:
+        """Repair a kill between a snapshot's installation and the log's new beginning."""
         latest = max(self.snapshots, default=None)
         if latest is not None and latest.end_offset > self.log.log_end_offset:
             self.log.restart_at(latest.end_offset)
@@ -201,21 +200,21 @@ class QuorumNode:
             yield from snapshot_controls(latest, self.snapshots[latest])
             start = latest.end_offset
         for header, batch in self.log.batches(start):
-            if header.base_offset >= start:
-                yield from controls_of_batch(header, batch)
+            if header.base_offset >= start and header.is_control:
+                yield from controls_of(decode_records(batch))
 
     # -- life -----------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Take part."""
+        """Join the quorum."""
         self.feed(lambda: self.quorum.start(self.host.steady_ms))
 
     def resign(self) -> None:
-        """A clean stop begins."""
+        """Begin a clean stop."""
         self.feed(lambda: self.quorum.resign(self.host.steady_ms))
 
     def handle(self, request: Message, answer: Answer) -> None:
-        """A quorum's request came in."""
+        """Handle a request of the quorum."""
         self._next_token += 1
         token = self._next_token
         self._replies[token] = answer
@@ -223,7 +222,7 @@ class QuorumNode:
         self.feed(lambda: self.quorum.on_request(self.host.steady_ms, token, request, version))
 
     def append(self, records: Sequence[Message]) -> int:
-        """A leader's records as one batch; returns the offset after it."""
+        """Append a leader's records as one batch; return the offset after it."""
         now_ms = self.host.steady_ms
         encoded = [
             NewRecord(None, encode_metadata_record(record, record_version(record)), now_ms)
@@ -238,7 +237,7 @@ class QuorumNode:
         return end
 
     def write_snapshot(self, snapshot: SnapshotId, records: Sequence[Message], keep: int) -> bytes:
-        """A snapshot of everything committed; of older ones, and the log before them, `keep` stay."""
+        """Write a snapshot of all committed records; the newest `keep` stay, and the log after them."""
         voters = self.quorum.voters_at(snapshot.end_offset)
         version = self.quorum.kraft_version_at(snapshot.end_offset)
         data = encode_snapshot(records, voters, version)
@@ -253,10 +252,10 @@ class QuorumNode:
         self.feed(lambda: self.quorum.on_snapshot_written(self.host.steady_ms))
         return data
 
-    # -- the loop of events and effects -----------------------------------------------------------------
+    # -- the loop of events and effects ---------------------------------------------------------------
 
     def feed(self, event: Callable[[], Sequence[Effect]], *, first: bool = False) -> None:
-        """Give the state machine an event, and do what it wants before it gets another one."""
+        """Feed the state machine an event, and perform its effects before the next event."""
         if first:
             self._feeds.appendleft(event)
         else:
@@ -372,7 +371,7 @@ class QuorumNode:
             self.feed(lambda: self.quorum.on_append_failed(self.host.steady_ms))
             return
         self.log.append(records, headers)
-        controls = controls_in(records) if any(header.is_control for header in headers) else ()
+        controls = tuple(log_controls(records))
         self.feed(lambda: self.quorum.on_appended(self.host.steady_ms, controls), first=True)
         self._sync_soon()
 
@@ -384,7 +383,7 @@ class QuorumNode:
 
     def _synced(self, sync: list[int]) -> None:
         if sync is not self._sync:
-            return  # of a log that a snapshot has replaced
+            return  # the sync was of a log that a snapshot has replaced
         self._sync = None
         end = self.log.end_sync(sync)
         if self.log.log_end_offset > end:
@@ -400,7 +399,7 @@ class QuorumNode:
 
     def _install(self, coming: tuple[SnapshotId, bytearray]) -> None:
         if coming is not self._coming:
-            return  # another one was begun meanwhile
+            return  # another snapshot was begun meanwhile
         snapshot, data = coming[0], bytes(coming[1])
         self._coming = None
         self.snapshots[snapshot] = data
@@ -439,11 +438,11 @@ def node_at(address: Address) -> str:
     return address.host
 
 
-# -- snapshots ----------------------------------------------------------------------------------------------
+# -- snapshots ----------------------------------------------------------------------------------------
 
 
 def encode_snapshot(records: Sequence[Message], voters: VoterSet | None, kraft_version: int) -> bytes:
-    """A snapshot's content, as `broker/controller/metadata_snapshots.py` writes it, but for the time."""
+    """A snapshot's content, as `broker/controller/metadata_snapshots.py` writes it, without the time."""
     controls = [
         (
             ControlRecordType.SNAPSHOT_HEADER,
@@ -467,8 +466,15 @@ def encode_snapshot(records: Sequence[Message], voters: VoterSet | None, kraft_v
 
 def snapshot_controls(snapshot: SnapshotId, data: bytes) -> Iterator[LogControl]:
     """The voters and kraft.version of a snapshot, at the offset before its end."""
-    for control in controls_in(data):
+    for control in log_controls(data):
         yield control._replace(offset=snapshot.end_offset - 1)
+
+
+def log_controls(batches: Buffer) -> Iterator[LogControl]:
+    """The voters and kraft.version records in whole batches."""
+    for position, header in iterate_headers(batches):
+        if header.is_control:
+            yield from controls_of(decode_records(batches, position))
 
 
 def snapshot_records(data: bytes) -> list[Message]:

@@ -1,7 +1,7 @@
 """Runs seeds: `python tests/simulation/run.py --seed 17`, or `--seeds 0..20000 --jobs 2` (see --help).
 
-One seed prints the trace of its run when it fails, or always with --trace. Many seeds run in as many
-processes as there are jobs, and only what failed is printed; the exit code says whether anything did.
+One seed prints the trace of its run if it fails, or always with --trace. Many seeds run in as many processes
+as there are jobs, and only failures are printed; the exit code says whether there were any.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def print_trace(result: Result, lines: int) -> None:
-    """What happened, in order."""
+    """Print the events of a run, in order."""
     for when, who, what, *details in result.trace[-lines:]:
         print(f"{when / MILLISECOND / 1000:10.4f}  {who:<6} {what}  {' '.join(map(str, details))}")
     if result.error is not None:
@@ -56,7 +56,7 @@ def print_trace(result: Result, lines: int) -> None:
 
 
 def print_summary(result: Result) -> None:
-    """How it ended."""
+    """Print the end of a run."""
     print(f"seed {result.seed}: {result.shape}")
     print(
         f"  {result.simulated_ms} ms simulated, {result.events} events, "
@@ -69,7 +69,7 @@ def print_summary(result: Result) -> None:
 
 
 def failed(shape: str | None, seed: int) -> tuple[int, list[str]]:
-    """A seed and what was wrong with its run, an end of the simulation itself among it."""
+    """A seed and the violations of its run, or the failure of the simulation itself."""
     try:
         return seed, run_seed(seed, None if shape is None else SHAPES[shape]).problems
     except BaseException:

@@ -1,4 +1,4 @@
-"""Seeds that once found something, with what it was. They are run by `make test` for good."""
+"""The seeds that once found a bug, with its description. `make test` always runs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shapes of clusters that look for something in particular, where random ones would need many seeds."""
+"""Shapes of clusters for particular faults, for which random shapes would need many seeds."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ELECTIONS = Shape(
         "topic",
     ),
 )
-"""A quorum that elects again and again, on disks that forget what was not synced."""
+"""A quorum with many elections, on disks that lose unsynced data."""
 
 VOTES = dataclasses.replace(
     ELECTIONS,
@@ -48,7 +48,7 @@ VOTES = dataclasses.replace(
     fault_count=120,
     faults=("kill a voter", "kill a voter", "kill the controller", "slow link", "slow link", "cut one way"),
 )
-"""Voters that stand at nearly the same time, over slow links, and die when they have voted."""
+"""Voters that stand at nearly the same time, over slow links, and are killed after their vote."""
 
 HISTORIES = dataclasses.replace(
     VOTES,
@@ -57,7 +57,7 @@ HISTORIES = dataclasses.replace(
     ),
     faults=("write", "write", "write", "partition", "blink", "kill the controller", "slow link", "slow disk"),
 )
-"""Leaders that write what others do not get, one batch a fetch, and come back."""
+"""Leaders whose writes do not reach the others, one batch a fetch, and that return."""
 
 REPLICAS = Shape(
     controllers=(1,),
@@ -73,7 +73,7 @@ REPLICAS = Shape(
     fault_count=40,
     faults=("kill", "partition", "pause", "bad network", "slow link", "move leader"),
 )
-"""Brokers that lead and follow in turn, over a network that delays."""
+"""Brokers that lead and follow in turn, over a slow network."""
 
 LEADERS = dataclasses.replace(
     REPLICAS,
@@ -81,7 +81,7 @@ LEADERS = dataclasses.replace(
     settings=dataclasses.replace(REPLICAS.settings, session_timeout_ms=2000),
     faults=("bounce leader", "bounce leader", "slow link", "slow link", "pause"),
 )
-"""Leaders that change faster than some brokers hear of it."""
+"""Leaders that change faster than some brokers learn of it."""
 
 TAILS = dataclasses.replace(
     REPLICAS,
@@ -89,7 +89,7 @@ TAILS = dataclasses.replace(
     fault_count=60,
     faults=("kill", "lose power", "lose power", "slow link", "stop"),
 )
-"""Brokers that lose their unsynced tails, and the others right after them."""
+"""Brokers that lose their unsynced tails, followed by the other brokers."""
 
 SHAPES = {
     "elections": ELECTIONS,
@@ -99,4 +99,4 @@ SHAPES = {
     "leaders": LEADERS,
     "tails": TAILS,
 }
-"""By the names of the command line."""
+"""The shapes by their names on the command line."""

@@ -25,7 +25,7 @@ CAUGHT = (
     (mutations.min_isr_ignored, TAILS),
     (mutations.duplicates_not_recognised, REPLICAS),
     pytest.param(mutations.restarted_broker_joins, TAILS, marks=pytest.mark.long),
-    pytest.param(mutations.anybody_elected, REPLICAS, marks=pytest.mark.long),
+    pytest.param(mutations.any_live_replica_elected, REPLICAS, marks=pytest.mark.long),
 )
 SEEDS = 150
 

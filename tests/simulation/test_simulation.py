@@ -1,4 +1,4 @@
-"""Whole clusters under faults: the seeds that once failed, a few hundred others, and that a seed is a run."""
+"""Whole clusters under faults: seeds that once failed, a few hundred others, and repeatable runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simulation.seeds import SEEDS
 
 HERE = Path(__file__).resolve().parent
 SHORT_RUNS = 240
-"""In `make test`; `make simulate` runs tens of thousands of others."""
+"""The seeds of `make test`; `make simulate` runs tens of thousands of others."""
 GROUPS = 8
 
 

@@ -1,4 +1,4 @@
-"""The simulated world itself: time, kills, networks and disks do what runs rely on."""
+"""Tests of the simulated world itself: time, kills, networks and disks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_events_come_in_the_order_of_their_time() -> None:
     assert scheduler.now == 10 * MILLISECOND
 
 
-def test_what_a_dead_host_had_begun_never_ends() -> None:
+def test_operations_of_a_dead_host_never_end() -> None:
     scheduler = Scheduler(0)
     host = Host(scheduler, "a")
     seen: list[str] = []
@@ -79,7 +79,7 @@ def asked(scheduler: Scheduler, network: Network, source: Host, to: str) -> list
     return answers
 
 
-def test_requests_are_answered_unless_something_is_in_the_way() -> None:
+def test_requests_are_answered_unless_the_network_drops_them() -> None:
     scheduler = Scheduler(0)
     network = Network(scheduler)
     a, b = Host(scheduler, "a"), Host(scheduler, "b")
@@ -103,7 +103,7 @@ def test_requests_are_answered_unless_something_is_in_the_way() -> None:
     assert asked(scheduler, network, a, "b") == [None]
 
 
-def test_a_power_loss_takes_what_was_not_synced() -> None:
+def test_a_power_loss_takes_unsynced_data() -> None:
     kept = set()
     for seed in range(40):
         scheduler = Scheduler(seed)
@@ -123,7 +123,7 @@ def test_a_power_loss_takes_what_was_not_synced() -> None:
     assert kept == {2, 5, 6}
 
 
-def test_a_sync_does_not_cover_what_was_cut_off_and_written_anew() -> None:
+def test_a_sync_does_not_cover_batches_that_were_cut_and_written_anew() -> None:
     log = SimulatedLog()
     log.append(batch(0) + batch(1))
     sync = log.begin_sync()

@@ -1,4 +1,5 @@
-"""What simulated clients and followers say to brokers: what matters of Produce, Fetch and Metadata.
+"""The messages of simulated clients and followers to brokers: the relevant parts of Produce, Fetch and
+Metadata.
 
 Requests to controllers, and those of the quorum, are the protocol's own messages.
 """
@@ -17,7 +18,7 @@ PartitionKey = tuple[UUID, int]
 
 
 class FetchAsked(NamedTuple):
-    """A follower asks for the partitions that it follows."""
+    """A follower's fetch of the partitions that it follows."""
 
     replica_id: int
     broker_epoch: int
@@ -32,7 +33,7 @@ class Fetched(NamedTuple):
 
 
 class OffsetsAsked(NamedTuple):
-    """A follower asks where the leader's log begins and ends."""
+    """A follower's question for the start and end of the leader's log."""
 
     key: PartitionKey
     leader_epoch: int
@@ -56,14 +57,14 @@ class Produced(NamedTuple):
 
 
 class ProduceAnswer(NamedTuple):
-    """What became of it."""
+    """The result of an append."""
 
     error: ErrorCode
     base_offset: int = -1
 
 
 class Consumed(NamedTuple):
-    """A consumer polls from an offset."""
+    """A consumer's poll from an offset."""
 
     key: PartitionKey
     offset: int
@@ -72,7 +73,7 @@ class Consumed(NamedTuple):
 
 
 class ConsumeAnswer(NamedTuple):
-    """Committed batches from there on."""
+    """Committed batches from that offset on."""
 
     error: ErrorCode
     high_watermark: int = -1
@@ -80,7 +81,7 @@ class ConsumeAnswer(NamedTuple):
 
 
 class MetadataAsked(NamedTuple):
-    """Who leads what, as the broker knows."""
+    """A question for the partitions' leaders, as the broker knows them."""
 
     topic: str
 
@@ -102,11 +103,11 @@ class MetadataAnswer(NamedTuple):
 
 
 class ProducerIdAsked(NamedTuple):
-    """An idempotent producer begins."""
+    """An idempotent producer's question for an id."""
 
 
 class ProducerIdAnswer(NamedTuple):
-    """Its id."""
+    """The producer's id."""
 
     error: ErrorCode
     producer_id: int = -1

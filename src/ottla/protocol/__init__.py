@@ -1,1 +1,1 @@
-"""Bytes <-> messages: all APIs and versions, framing, record batches, error codes; no import of ours."""
+"""Kafka's wire format: messages of all APIs and versions, frames, record batches and error codes."""

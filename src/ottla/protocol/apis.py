@@ -2,9 +2,10 @@
 
 The APIs and ranges are those of Apache Kafka 4.3.1. A request and its response have the same versions and
 become flexible (compact lengths, tagged fields) at the same one. The keys 4 to 7 (LeaderAndIsr, StopReplica,
-UpdateMetadata, ControlledShutdown) went with ZooKeeper and have no version left, so they are not here.
+UpdateMetadata, ControlledShutdown) were removed with ZooKeeper and have no version left, so they are not
+here.
 
-Message classes are imported when they are first asked for: a broker that serves six APIs loads six.
+Message classes are imported at their first use: a broker that serves six APIs loads six.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ApiKey(enum.IntEnum):
-    """The number that opens a request and says what it asks."""
+    """The number at the beginning of a request that names its API."""
 
     PRODUCE = 0
     FETCH = 1
@@ -116,7 +117,7 @@ class ApiKey(enum.IntEnum):
 
 
 class Listeners(enum.Flag):
-    """On which kind of listener an API is served."""
+    """The kinds of listeners on which an API is served."""
 
     BROKER = enum.auto()
     CONTROLLER = enum.auto()
@@ -130,9 +131,9 @@ _BOTH = Listeners.BROKER | Listeners.CONTROLLER
 class Api(NamedTuple):
     """One row of the table.
 
-    `max_version` is the newest version that has a field table, `latest_stable_version` the newest that is
-    not marked as unstable; they differ where Kafka is still working on a version. `flexible_since` is None
-    where no version is flexible.
+    `max_version` is the newest version that has a field table, `latest_stable_version` the newest that is not
+    marked as unstable; they differ if Kafka is still working on a version. `flexible_since` is None if no
+    version is flexible.
     """
 
     name: str
@@ -235,8 +236,8 @@ APIS: dict[ApiKey, Api] = {
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: Api("DeleteShareGroupOffsets", 0, 0, 0, 0, _BROKER),
 }
 
-# KAFKA-18659: librdkafka takes a codec as supported only when the advertised range of Produce begins low
-# enough; else it sends uncompressed records without a word. Kafka advertises 0 and refuses 0 to 2; so do we.
+# KAFKA-18659: librdkafka considers a codec supported only if the advertised range of Produce begins low
+# enough; otherwise it sends uncompressed records silently. Kafka advertises 0 and refuses 0 to 2; so do we.
 _ADVERTISED_MIN_VERSION = {ApiKey.PRODUCE: 0}
 
 _NEVER_FLEXIBLE = 1 << 16
@@ -256,22 +257,22 @@ def api(key: int) -> Api:
 
 
 def advertised_versions(key: int) -> tuple[int, int]:
-    """The lowest and highest version that an ApiVersions response names, both included."""
+    """The lowest and highest version in an ApiVersions response, both included."""
     row = api(key)
     return _ADVERTISED_MIN_VERSION.get(cast(ApiKey, key), row.min_version), row.latest_stable_version
 
 
 def supports(key: int, version: int) -> bool:
-    """Whether there is a field table for this version of this API; what is advertised may be more or less."""
+    """Whether this version of this API has a field table; the advertised range may be wider or narrower."""
     row = APIS.get(cast(ApiKey, key))
     return row is not None and row.min_version <= version <= row.max_version
 
 
 def request_header_version(key: int, version: int) -> int:
-    """The version of a request's header: 2 (with tagged fields) where the request is flexible, else 1.
+    """The version of a request's header: 2 (with tagged fields) if the request is flexible, else 1.
 
-    A version above the newest known one counts as flexible, so that the header of such a request can be
-    read. Raises UnsupportedApiVersion for a key that does not exist.
+    A version above the newest known one counts as flexible, so that the header of such a request can be read.
+    Raises UnsupportedApiVersion for a key that does not exist.
     """
     since = _FLEXIBLE_SINCE.get(key)
     if since is None:
@@ -280,10 +281,10 @@ def request_header_version(key: int, version: int) -> int:
 
 
 def response_header_version(key: int, version: int) -> int:
-    """The version of a response's header: 1 (with tagged fields) where the response is flexible, else 0.
+    """The version of a response's header: 1 (with tagged fields) if the response is flexible, else 0.
 
-    ApiVersions always answers with 0: a client that does not know yet what the broker speaks must be able
-    to read it (KIP-511). Raises UnsupportedApiVersion for a key that does not exist.
+    ApiVersions always answers with 0: a client that does not know the broker's versions yet must be able to
+    read it (KIP-511). Raises UnsupportedApiVersion for a key that does not exist.
     """
     if key == _API_VERSIONS:
         return 0

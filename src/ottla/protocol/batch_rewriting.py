@@ -1,4 +1,4 @@
-"""Batches written anew from batches: what compaction keeps of one, and another codec for its records."""
+"""Rewrites batches: with only the records that compaction keeps, or with another codec."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from ottla.protocol.compression import Codec, compress
 from ottla.protocol.record_batch import (
     CODEC_MASK,
-    DEFAULT_MAX_DECOMPRESSED_BYTES,
     DELETE_HORIZON,
     BatchHeader,
     NewRecord,
     Record,
     TimestampType,
     assemble_batch,
-    records_payload,
     write_record,
 )
 
@@ -26,11 +24,11 @@ def rebuild_batch(
     codec: Codec | None = None,
     delete_horizon_ms: int | None = None,
 ) -> bytes:
-    """The batch of `header` with only `records` (some of its own) left, as compaction leaves it.
+    """The batch of `header` with only `records` (some of its own), as compaction leaves it.
 
-    Offsets, offset range, producer fields and kind stay; `records` may be empty, which keeps a producer's
-    last sequence known. `delete_horizon_ms` sets the horizon, without it the one in `header` stays. Raises
-    ValueError for an offset outside the batch.
+    Offsets, offset range, producer fields and type stay; `records` may be empty, which keeps a producer's
+    last sequence known. `delete_horizon_ms` sets the horizon; by default the one in `header` stays. Raises
+    ValueError for an offset outside of the batch.
     """
     attributes = header.attributes
     base_timestamp = header.base_timestamp
@@ -55,21 +53,3 @@ def rebuild_batch(
         record_count=len(records),
     )
     return assemble_batch(kept_header, compress(kept_header.compression, payload))
-
-
-def recompress_batch(
-    data: bytes | bytearray | memoryview,
-    position: int,
-    header: BatchHeader,
-    codec: Codec,
-    *,
-    level: int | None = None,
-    max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
-) -> bytes:
-    """The batch at `position` with its records in another codec (a topic's `compression.type`).
-
-    Raises CorruptBatch as `records_payload` does, ValueError for a level that the codec does not have.
-    """
-    payload = records_payload(data, position, header, max_bytes=max_bytes)
-    attributes = (header.attributes & ~CODEC_MASK) | codec
-    return assemble_batch(header._replace(attributes=attributes), compress(codec, payload, level))

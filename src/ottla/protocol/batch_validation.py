@@ -1,25 +1,25 @@
-"""What a produced batch must be before the broker appends it, checked by its header wherever that is enough.
+"""Checks of a produced batch before its append, by the header alone if that is enough.
 
-Kafka looks at every record it is sent; here records are looked at only where the topic's settings ask for it:
-keys on compacted topics, timestamps when `message.timestamp.before.max.ms` is set or the header's newest one
-is beyond `message.timestamp.after.max.ms`, everything when `compression.type` names another codec. Otherwise
-the header and the CRC decide:
+Kafka checks every record that it is sent; here records are checked only if the topic's settings require it:
+keys on compacted topics, timestamps if `message.timestamp.before.max.ms` is set or the header's newest one is
+beyond `message.timestamp.after.max.ms`, everything if `compression.type` names another codec. Otherwise the
+header and the CRC decide:
 
 - exactly one batch of magic 2 with base offset 0, not larger than `max.message.bytes`, its CRC right,
 - one record at least, and as many as offsets; no control batch; a codec that exists (zstd from v7 on),
 - with a producer id also an epoch and a sequence; no transaction without a producer id,
 - timestamps of the producer, the newest within `message.timestamp.after.max.ms`.
 
-Errors are Kafka's of the same case. Where single records are at fault the error lists the first ones.
+Errors are those of Kafka in the same case. An error about single records lists the first of them.
 
-What differs from Kafka, as records are not looked at: Kafka answers INVALID_RECORD (UNKNOWN_SERVER_ERROR
-where it cannot decompress) for records that do not follow the format or are not as many as the header says,
-and corrects a newest timestamp that is not the records'; here they are kept as the producer sealed them with
-its CRC. Where records are looked at all of that is INVALID_RECORD, and so are offsets within the batch that
-are not consecutive; Kafka takes those in uncompressed batches, and counts anew when it compresses.
+The differences to Kafka if records are not checked: Kafka answers INVALID_RECORD (UNKNOWN_SERVER_ERROR if it
+cannot decompress) for records that do not follow the format or whose count differs from the header's, and
+corrects a newest timestamp that is not that of the records; here they are kept as the producer sealed them
+with its CRC. If records are checked, all of that is INVALID_RECORD, and so are offsets within the batch that
+are not consecutive; Kafka accepts those in uncompressed batches, and renumbers when it compresses.
 
-Some settings make a batch cost what its records weigh: up to 128 MiB may unfold from one of 1 MiB. Who is on
-the event loop asks with `on_loop`, and is told by `HeavyBatch` to do it in a thread.
+With some settings the cost of a batch is that of its records: one of 1 MiB may decompress to 128 MiB. A
+caller on the event loop passes `on_loop`, and gets `HeavyBatch` if the check has to be done in a thread.
 """
 
 from __future__ import annotations
@@ -55,22 +55,23 @@ from ottla.protocol.record_checks import RecordFaults, walk_records
 
 NO_LIMIT_MS = (1 << 63) - 1
 MAX_RECORD_ERRORS = 1000
-"""A batch of 1 MB may unfold to millions of records: the errors of the first ones say enough."""
+"""A batch of 1 MB may decompress to millions of records: the errors of the first ones are enough."""
 OLD_MAGICS = (0, 1)
 LOOP_RECORDS = 2_000
-"""As many records may be looked at on the event loop: a millisecond or so."""
+"""The most records to check on the event loop: about a millisecond."""
 LOOP_PAYLOAD_BYTES = 128 * 1024
-"""As much may be decompressed or compressed there: 5 ms for gzip, the slowest. A larger compressed batch may
-take long though it unfolds to nothing: gzip members may be empty."""
+"""The most bytes to decompress or compress there: 5 ms for gzip, the slowest. A larger compressed batch may
+take long although it decompresses to nothing: gzip members may be empty.
+"""
 
 
 class HeavyBatch(Exception):
-    """The batch would hold the event loop for too long: check it in a thread."""
+    """The check would block the event loop for too long: do it in a thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRules:
-    """A topic's settings that produced batches must follow; made once a change of the settings."""
+    """A topic's settings for produced batches; made anew when a setting changes."""
 
     max_message_bytes: int = 1024 * 1024 + 12
     compacted: bool = False
@@ -78,18 +79,18 @@ class BatchRules:
     timestamp_before_max_ms: int = NO_LIMIT_MS
     timestamp_after_max_ms: int = 60 * 60 * 1000
     codec: Codec | None = None
-    """The topic's `compression.type`; None for `producer`, which keeps what was sent."""
+    """The topic's `compression.type`; None for `producer`, which keeps the producer's codec."""
     codec_level: int | None = None
 
     @property
     def bounds_the_past(self) -> bool:
-        """Whether old timestamps are refused, so that every record has to be looked at."""
+        """Whether old timestamps are refused, so that every record has to be checked."""
         return self.timestamp_before_max_ms < NO_LIMIT_MS and not self.log_append_time
 
 
 @dataclass(frozen=True, slots=True)
 class RecordError:
-    """One record that was refused: its place in the batch, 0 for the first, and why."""
+    """One refused record: its index in the batch, from 0, and the reason."""
 
     batch_index: int
     message: str
@@ -102,11 +103,6 @@ class RejectedRecords(InvalidRecord):
         self.record_errors = tuple(record_errors)
         super().__init__(f"one or more records were refused, the first: {self.record_errors[0].message}")
 
-    @property
-    def batch_indexes(self) -> tuple[int, ...]:
-        """The places in the batch of the records at fault."""
-        return tuple(error.batch_index for error in self.record_errors)
-
 
 class RejectedTimestamps(InvalidTimestamp):
     """INVALID_TIMESTAMP for single records."""
@@ -114,11 +110,6 @@ class RejectedTimestamps(InvalidTimestamp):
     def __init__(self, record_errors: Iterable[RecordError]) -> None:
         self.record_errors = tuple(record_errors)
         super().__init__("the timestamps of one or more records are outside the range that the topic accepts")
-
-    @property
-    def batch_indexes(self) -> tuple[int, ...]:
-        """The places in the batch of the records at fault."""
-        return tuple(error.batch_index for error in self.record_errors)
 
 
 def validate_produced(
@@ -131,10 +122,10 @@ def validate_produced(
 ) -> tuple[BatchHeader, memoryview]:
     """The header and the bytes of the one batch in `records`, ready for offset and epoch to be patched in.
 
-    The bytes are those of `records` when these are writable and the settings leave them alone, otherwise a
+    The bytes are those of `records` if these are writable and the settings leave them unchanged, otherwise a
     copy. `zstd_allowed` is false for Produce below v7. Raises CorruptBatch (CORRUPT_MESSAGE), or the
     KafkaErrors InvalidRecord, InvalidTimestamp, MessageTooLarge and UnsupportedCompressionType. With
-    `on_loop` HeavyBatch for what should be done in a thread; nothing was done then.
+    `on_loop` raises HeavyBatch for work that belongs in a thread; nothing was changed then.
     """
     if not records:
         raise InvalidRecord("the produce request has no record batch for the partition")
@@ -150,7 +141,7 @@ def validate_produced(
             f"the record batch takes {size_bytes} bytes, max.message.bytes is {rules.max_message_bytes}"
         )
     if size_bytes > len(records):
-        # Kafka sees no batch at all here, and its clients would try again after CORRUPT_MESSAGE
+        # as in Kafka, which finds no batch here; clients would retry after CORRUPT_MESSAGE
         raise InvalidRecord(f"the record batch takes {size_bytes} bytes, {len(records)} were sent")
     check_crc(records, 0, header)
     if size_bytes != len(records):
@@ -161,13 +152,13 @@ def validate_produced(
     too_new = header.max_timestamp > newest and not rules.log_append_time
     recompressed = rules.codec is not None and rules.codec != header.attributes & CODEC_MASK
     if recompressed or rules.compacted or too_new or rules.bounds_the_past:
-        return _looked_at(batch, header, rules, now_ms, on_loop)
+        return _with_records_checked(batch, header, rules, now_ms, on_loop)
     if batch.readonly:
         batch = memoryview(bytearray(batch))
     if rules.log_append_time:
         header = patch_log_append_time(batch, 0, header, now_ms)
     elif header.attributes & LOG_APPEND_TIME:
-        # Whatever the producer claims, the topic's timestamps are those of creation.
+        # The producer's timestamp type is ignored: the topic's timestamps are those of creation.
         header = patch_timestamps(batch, 0, header, header.max_timestamp)
     return header, batch
 
@@ -184,7 +175,7 @@ def _check_header(header: BatchHeader, rules: BatchRules, zstd_allowed: bool) ->
     if header.base_offset != 0:
         raise InvalidRecord(f"the base offset of a produced batch is 0, not {header.base_offset}")
     count = header.record_count
-    if count != header.last_offset_delta + 1:  # which is 1 at least, or parsing had refused it
+    if count != header.last_offset_delta + 1:  # which is at least 1, or parsing would have refused it
         raise InvalidRecord(
             f"the batch has {count} records and {header.last_offset_delta + 1} offsets, not one offset each"
         )
@@ -208,10 +199,10 @@ def _check_header(header: BatchHeader, rules: BatchRules, zstd_allowed: bool) ->
         raise InvalidTimestamp("a producer may not set the timestamp type to LogAppendTime")
 
 
-def _looked_at(
+def _with_records_checked(
     batch: memoryview, header: BatchHeader, rules: BatchRules, now_ms: int, on_loop: bool
 ) -> tuple[BatchHeader, memoryview]:
-    """Look at every record, and give the batch the topic's codec and timestamps; in writable memory."""
+    """Check every record, and give the batch the topic's codec and timestamps; in writable memory."""
     source = header.compression
     target = source if rules.codec is None else rules.codec
     recompressed = target is not source
@@ -229,7 +220,7 @@ def _looked_at(
             raise HeavyBatch from None
         raise
     except CorruptBatch as problem:
-        # Trying again, which CORRUPT_MESSAGE asks for, makes it no better.
+        # Not CORRUPT_MESSAGE, after which clients would retry in vain.
         raise InvalidRecord(str(problem)) from None
     if walked.faults:
         raise _rejected(walked, rules, now_ms)
@@ -272,7 +263,7 @@ def _walk(payload: bytes, header: BatchHeader, rules: BatchRules, now_ms: int) -
 
 
 def _rejected(walked: RecordFaults, rules: BatchRules, now_ms: int) -> RejectedRecords | RejectedTimestamps:
-    """The error for records at fault; one wrong timestamp makes it an error of timestamps, as in Kafka."""
+    """The error for refused records; one wrong timestamp makes it an error of timestamps, as in Kafka."""
     oldest = now_ms - rules.timestamp_before_max_ms
     newest = now_ms + rules.timestamp_after_max_ms
     errors = [

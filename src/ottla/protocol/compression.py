@@ -1,15 +1,15 @@
 """Compress and decompress the records of a batch: gzip, snappy, lz4 and zstd as Kafka's clients write them.
 
-What each codec writes is what Java, librdkafka and kafka-python read:
+Each codec writes a form that Java, librdkafka and kafka-python read:
 - gzip: one member of RFC 1952.
 - snappy: blocks of 32 KiB in the framing of xerial's snappy-java, which Java writes. librdkafka writes one
   raw snappy block without a frame; both are read.
-- lz4: an LZ4 frame of independent blocks. Kafka's Java reader refuses linked blocks, which is what the codec
-  library writes unless told otherwise.
+- lz4: an LZ4 frame of independent blocks. Kafka's Java reader refuses linked blocks, which the codec library
+  writes by default.
 - zstd: one frame at level 3, Kafka's default.
 
 Decompression never produces more than `max_bytes`: the output buffer is bounded before the codec runs, so a
-small input that claims or unfolds to gigabytes costs a `CorruptBatch` and no memory.
+small input that claims or decompresses to gigabytes raises `CorruptBatch` and takes no memory.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Codec(enum.IntEnum):
 
     @property
     def config_name(self) -> str:
-        """The name in `compression.type`: `none` is `uncompressed` there on topics."""
+        """The name in `compression.type`; on topics `none` is called `uncompressed`."""
         return self.name.lower()
 
 
@@ -54,7 +54,7 @@ _INT32 = struct.Struct(">i")
 
 
 def compress(codec: Codec, data: bytes | bytearray | memoryview, level: int | None = None) -> bytes:
-    """`data` compressed; `level` is the codec's own, ignored by codecs without levels.
+    """Compress `data`; `level` is the codec's own, ignored by codecs without levels.
 
     Raises ValueError for a level that the codec does not have.
     """
@@ -68,7 +68,7 @@ def compress(codec: Codec, data: bytes | bytearray | memoryview, level: int | No
         case Codec.SNAPPY:
             return _compress_snappy(data)
         case Codec.LZ4:
-            # An LZ4 frame cannot hold its level; Kafka's range is 1 to 17, the codec's own ends at 12.
+            # An LZ4 frame does not record its level; Kafka's range is 1 to 17, the codec's own ends at 12.
             lz4 = cramjam.lz4.Compressor(level=min(level, 12), content_checksum=False, block_linked=False)
             lz4.compress(bytes(data))
             return bytes(lz4.finish())
@@ -77,9 +77,9 @@ def compress(codec: Codec, data: bytes | bytearray | memoryview, level: int | No
 
 
 def decompress(codec: Codec, data: bytes | memoryview, max_bytes: int) -> bytes:
-    """`data` decompressed, at most `max_bytes` of it.
+    """Decompress `data`, to at most `max_bytes`.
 
-    Raises CorruptBatch when the bytes are malformed, end too early, or unfold to more than `max_bytes`.
+    Raises CorruptBatch if the bytes are malformed, end too early, or decompress to more than `max_bytes`.
     """
     match codec:
         case Codec.NONE:
@@ -97,7 +97,7 @@ def decompress(codec: Codec, data: bytes | memoryview, max_bytes: int) -> bytes:
 
 
 class UnfoldsTooFar(CorruptBatch):
-    """Compressed data that takes more room than it may; the first `max_bytes` of it may be sound."""
+    """Compressed data that decompresses to more than allowed; its first `max_bytes` may be valid."""
 
 
 def _too_large(codec: Codec, max_bytes: int) -> UnfoldsTooFar:
@@ -116,10 +116,10 @@ def _compress_gzip(data: bytes | bytearray | memoryview, level: int) -> bytes:
 
 
 def _decompress_gzip(data: bytes | memoryview, max_bytes: int) -> bytes:
-    """One member or several in a row.
+    """Decompress one member or several in a row.
 
-    Fed in pieces that grow with the member: what a member leaves unread is copied at its end, so many tiny
-    members would take time with the square of their number.
+    Fed in pieces that grow with the member: the rest of the input is copied at the end of each member, so
+    many tiny members would otherwise take quadratic time.
     """
     view = memoryview(data)
     parts: list[bytes] = []
@@ -161,7 +161,7 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> bytes:
     output = bytearray()
     position = 0
     while position < len(data):
-        # snappy-java starts a new header wherever two streams were joined.
+        # Where two streams were joined, snappy-java has another header.
         if bytes(data[position : position + _XERIAL_MAGIC_BYTES]) == _XERIAL_HEADER[:_XERIAL_MAGIC_BYTES]:
             position += len(_XERIAL_HEADER)
             if position > len(data):
@@ -180,7 +180,7 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> bytes:
 
 def _decompress_snappy_block(block: memoryview, produced: int, max_bytes: int) -> bytes:
     try:
-        # The block states its size; the library allocates that much, so the limit comes first.
+        # The block states its size and the library allocates it, so the limit is checked first.
         if produced + cramjam.snappy.decompress_raw_len(block) > max_bytes:
             raise _too_large(Codec.SNAPPY, max_bytes)
         return bytes(cramjam.snappy.decompress_raw(block))
@@ -194,7 +194,7 @@ def _decompress_into(
     data: bytes | memoryview,
     max_bytes: int,
 ) -> bytes:
-    """Decompress into a buffer of our own that grows up to `max_bytes`: the library cannot go past it."""
+    """Decompress into a buffer of our own that grows up to `max_bytes`, which the library cannot exceed."""
     size = min(max(len(data) * _FIRST_GUESS_RATIO, _FIRST_GUESS_BYTES), max_bytes)
     while True:
         output = bytearray(size)
@@ -212,5 +212,5 @@ def _decompress_into(
 
 
 def _is_full(problem: Exception) -> bool:
-    """Whether the library stopped because the output buffer is full; only its words tell."""
+    """Whether the library stopped because the output buffer is full; only its message shows that."""
     return "whole buffer" in str(problem)

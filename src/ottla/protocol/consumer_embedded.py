@@ -1,7 +1,7 @@
-"""What members of the classic protocol say and are told in the bytes of JoinGroup and SyncGroup.
+"""The "consumer" protocol within JoinGroup and SyncGroup: subscriptions and assignments as bytes.
 
-The "consumer" embedded protocol: a version in two bytes, then a ConsumerProtocolSubscription or a
-ConsumerProtocolAssignment. A version from the future reads as the newest known one, as they only add fields.
+The bytes are a version of two bytes, then a ConsumerProtocolSubscription or a ConsumerProtocolAssignment. An
+unknown newer version is read as the newest known one, because versions only add fields.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ VERSION_BYTES = 2
 
 
 class MalformedEmbedded(ValueError):
-    """The bytes are no such message."""
+    """The bytes are not a message of the protocol."""
 
 
 def parse_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
-    """What a member wants. Raises MalformedEmbedded."""
+    """A member's subscription. Raises MalformedEmbedded."""
     try:
         return ConsumerProtocolSubscription.decode_prefix(metadata, version_of(metadata), VERSION_BYTES)[0]
     except ProtocolError as problem:
@@ -27,7 +27,7 @@ def parse_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
 
 
 def parse_assignment(assignment: bytes) -> ConsumerProtocolAssignment:
-    """What a member was told by its leader. Raises MalformedEmbedded."""
+    """A member's assignment, as its leader made it. Raises MalformedEmbedded."""
     try:
         return ConsumerProtocolAssignment.decode_prefix(assignment, version_of(assignment), VERSION_BYTES)[0]
     except ProtocolError as problem:
@@ -35,7 +35,7 @@ def parse_assignment(assignment: bytes) -> ConsumerProtocolAssignment:
 
 
 def version_of(data: bytes) -> int:
-    """The version to read these bytes in. Raises MalformedEmbedded."""
+    """The version in which to read these bytes. Raises MalformedEmbedded."""
     version = int.from_bytes(data[:VERSION_BYTES], "big", signed=True)
     if len(data) < VERSION_BYTES or version < 0:
         raise MalformedEmbedded("no version")

@@ -1,8 +1,8 @@
 """Kafka's error codes, one exception class for each, and the exceptions of malformed bytes.
 
-Two families, never mixed. A `KafkaError` is an answer: it carries an `ErrorCode` that goes to the client
-in a response. A `ProtocolError` says that bytes could not be read; the connection (or the batch) that
-they came from has no further use. Names and numbers are those of Apache Kafka 4.3; the texts are ours.
+Two families, never mixed. A `KafkaError` is an answer: it carries an `ErrorCode` that is sent to the client
+in a response. A `ProtocolError` means that bytes could not be decoded; the connection (or the batch) that
+they came from is of no further use. Names and numbers are those of Apache Kafka 4.3; the texts are ours.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ErrorCode(enum.IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode | None:
-        """A code that only a newer node knows, or nobody, reads as the error without a name, as in Kafka."""
+        """An unknown code counts as UNKNOWN_SERVER_ERROR, as in Kafka."""
         return cls.UNKNOWN_SERVER_ERROR if isinstance(value, int) else None
 
     UNKNOWN_SERVER_ERROR = -1, "the broker met an error it has no name for"
@@ -197,7 +197,9 @@ class ErrorCode(enum.IntEnum):
 
 
 class KafkaError(Exception):
-    """An answer other than success: one subclass a code. Without a message it has the text of its code."""
+    """An answer other than success, with one subclass for each code. The default
+    message is the code's text.
+    """
 
     code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
 
@@ -207,7 +209,7 @@ class KafkaError(Exception):
 
     @property
     def retriable(self) -> bool:
-        """Whether Kafka's clients try again after this error."""
+        """Whether Kafka's clients retry after this error."""
         return self.code.retriable
 
     def __repr__(self) -> str:
@@ -215,7 +217,7 @@ class KafkaError(Exception):
 
 
 class ProtocolError(Exception):
-    """Bytes that cannot be read as what they should be. It closes a connection; it is not an error code."""
+    """Bytes that cannot be decoded. It closes the connection; it is not an error code."""
 
 
 class MalformedMessage(ProtocolError):
@@ -775,7 +777,7 @@ _CLASSES: dict[int, type[KafkaError]] = {error.code: error for error in KafkaErr
 
 
 def error_class(code: int) -> type[KafkaError]:
-    """The exception class of an error code; `UnknownServerError` for a code that we do not know.
+    """The exception class of an error code; `UnknownServerError` for an unknown code.
 
     Raises ValueError for 0 (NONE), which is not an error.
     """

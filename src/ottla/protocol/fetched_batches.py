@@ -1,7 +1,7 @@
-"""Checks what a leader sent before a follower appends it: whole batches, their CRCs, offsets and epochs.
+"""Checks a leader's batches before a follower appends them: whole batches, CRCs, offsets and epochs.
 
-The leader has judged the records; here it only matters that they arrived as they left, and that they belong
-behind this log's end. An answer may end in a part of a batch, which is left out: it is fetched again.
+The leader has validated the records; the follower only checks that they arrived unchanged, and that they
+belong after its log's end. An answer may end in a part of a batch, which is left out and fetched again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ottla.protocol.schema import Buffer
 
 
 class FetchedBatches(NamedTuple):
-    """Whole batches in a row and their headers; none if there was not one whole batch."""
+    """Consecutive whole batches and their headers; empty without one whole batch."""
 
     headers: list[BatchHeader]
     data: memoryview
@@ -23,7 +23,7 @@ class FetchedBatches(NamedTuple):
 def check_fetched(records: Buffer, fetch_offset: int, leader_epoch: int) -> FetchedBatches:
     """The whole batches of an answer to a fetch from `fetch_offset` on.
 
-    The first one holds that offset or a later one (a compacted log has gaps), each next one begins behind the
+    The first one holds that offset or a later one (a compacted log has gaps), each next one begins after the
     one before it, and none is of a later epoch than the leader's. Raises CorruptBatch.
     """
     data = memoryview(records)
@@ -33,7 +33,7 @@ def check_fetched(records: Buffer, fetch_offset: int, leader_epoch: int) -> Fetc
     for position, header in iterate_headers(data):
         first = header.base_offset
         last = first + header.last_offset_delta
-        # The first batch may begin before the offset, where the leader's log starts within a batch.
+        # The first batch may begin before the offset, if the leader's log starts within a batch.
         if last < next_offset or (headers and first < next_offset):
             raise CorruptBatch(f"offsets {first} to {last} where {next_offset} and more were expected")
         if header.partition_leader_epoch > leader_epoch:

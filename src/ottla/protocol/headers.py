@@ -1,9 +1,9 @@
-"""Reads and writes whole frames' contents: a request's or response's header and the body behind it.
+"""Encodes and decodes the content of a frame: the header of a request or response, and the body.
 
-A frame on a socket is a 4-byte size and these contents; the size belongs to whoever owns the socket. Request
-headers have version 1, or 2 with tagged fields where the request is flexible; the client id keeps its 16-bit
-length in both. Response headers have version 0, or 1 with tagged fields. Version 0 of the request header went
-with ControlledShutdown.
+A frame on a socket is a 4-byte size and this content; the owner of the socket handles the size. Request
+headers have version 1, or 2 with tagged fields if the request is flexible; the client id keeps its 16-bit
+length in both. Response headers have version 0, or 1 with tagged fields. Version 0 of the request header was
+removed with ControlledShutdown.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FLEXIBLE_RESPONSE_START = struct.Struct(">ix")
 
 
 class RequestHeader(NamedTuple):
-    """What every request says first. `client_id` is None where the client gave none."""
+    """The fields at the beginning of every request. `client_id` is None if the client sent none."""
 
     api_key: int
     api_version: int
@@ -36,9 +36,9 @@ class RequestHeader(NamedTuple):
 def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
     """The header of a request and the position of its body.
 
-    A version that we do not know is no error: the caller answers it (an ApiVersions request of any version
-    has a readable header). For an API key that does not exist the position is that of what follows the client
-    id, as nothing is known about the rest. Raises MalformedMessage.
+    An unknown version is not an error here: the caller answers it (an ApiVersions request of any version has
+    a readable header). For an API key that does not exist, the position is the one after the client id,
+    because the rest of the header is unknown. Raises MalformedMessage.
     """
     try:
         key, version, correlation_id, length = _REQUEST_START.unpack_from(frame)
@@ -87,7 +87,7 @@ def encode_response(api_key: int, version: int, correlation_id: int, response: M
 
 
 def encode_response_parts(api_key: int, version: int, correlation_id: int, response: Message) -> list[Buffer]:
-    """As `encode_response`, but in few pieces: `records` that are worth it are among them, not copied.
+    """As `encode_response`, but in few pieces: large `records` are among them, not copied.
 
     A piece below COPY_LIMIT_BYTES is joined with its neighbours, which is cheaper than one more piece.
     """
@@ -114,7 +114,7 @@ def decode_response(api_key: int, version: int, frame: Buffer) -> tuple[int, Mes
     """The correlation id and the body of a response.
 
     Raises MalformedMessage, and UnsupportedApiVersion for a key or version that does not exist. An
-    ApiVersions response to a version that the broker does not speak has version 0: decode it as that.
+    ApiVersions response to a version that the broker does not support has version 0: decode it as that.
     """
     try:
         (correlation_id,) = _INT32.unpack_from(frame)
@@ -127,7 +127,7 @@ def decode_response(api_key: int, version: int, frame: Buffer) -> tuple[int, Mes
 
 
 def _skip_tags(frame: Buffer, position: int) -> int:
-    """The position after a tag section. No header of Kafka 4.3 has a tagged field that means something."""
+    """The position after a tag section. No tagged field is defined for the headers of Kafka 4.3."""
     count, position = wire.read_unsigned_varint(frame, position)
     if count * 2 > len(frame) - position:
         raise MalformedMessage("a header's tagged fields are more than fit in it")

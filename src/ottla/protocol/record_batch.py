@@ -1,4 +1,4 @@
-"""Record batches of magic 2: read, check, build and patch them as bytes.
+"""Record batches of magic 2: decode, check, encode and patch them.
 
 A batch is a header of 61 bytes and its records, compressed as one block. The broker keeps batches opaque:
 it reads the header, checks the CRC and patches base offset and leader epoch in place. That is possible
@@ -8,12 +8,13 @@ because the CRC (CRC-32C) covers only what follows it, attributes to the end:
     attributes int16 | last_offset_delta int32 | base_timestamp int64 | max_timestamp int64 |
     producer_id int64 | producer_epoch int16 | base_sequence int32 | record_count int32 | records
 
-`batch_length` counts what follows it, so a batch takes `batch_length + 12` bytes. Attributes: bits 0-2 the
+`batch_length` counts the bytes after it, so a batch takes `batch_length + 12` bytes. Attributes: bits 0-2 the
 codec, 3 the timestamp type, 4 transactional, 5 control, 6 delete horizon (then `base_timestamp` is the time
-after which compaction may drop the tombstones of the batch, KIP-534; deltas count from it all the same).
+after which compaction may drop the tombstones of the batch, KIP-534; deltas are relative to it all the same).
 
-Records are looked at in `decode_records` and in `record_queries` only; bytes that lie (lengths, counts,
-varints, bombs) end in `CorruptBatch` and cost no more memory than the batch, or `max_bytes` if compressed.
+Records are decoded only in `decode_records` and in `record_queries`; false lengths and counts, malformed
+varints and decompression bombs raise `CorruptBatch` and cost no more memory than the batch, or `max_bytes` if
+compressed.
 
 Sources: the protocol guide's "Record Batch", KIP-98, KIP-32, KIP-482, KIP-534, KIP-595, KIP-630, KIP-853.
 """
@@ -34,7 +35,7 @@ from ottla.protocol.varint import read_varint, read_varlong, write_varint, write
 
 BATCH_HEADER_BYTES = 61
 LOG_OVERHEAD_BYTES = 12
-"""Base offset and batch length: what `batch_length` does not count."""
+"""Base offset and batch length, which `batch_length` does not count."""
 
 MAGIC = 2
 NO_PRODUCER_ID = -1
@@ -75,7 +76,7 @@ _MAX_INT64 = (1 << 63) - 1
 
 
 class UnsupportedMagic(CorruptBatch):
-    """A batch whose `magic` byte is not 2: the message sets of Kafka before 0.11, or no batch at all."""
+    """A batch whose `magic` byte is not 2: a message set of Kafka before 0.11, or not a batch."""
 
     def __init__(self, magic: int) -> None:
         self.magic = magic
@@ -84,7 +85,7 @@ class UnsupportedMagic(CorruptBatch):
 
 
 class TimestampType(enum.IntEnum):
-    """Who set the timestamps: the producer, or the broker at the append (KIP-32)."""
+    """The origin of the timestamps: the producer, or the broker at the append (KIP-32)."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
@@ -112,12 +113,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The whole batch, header included."""
+        """The size of the whole batch, header included."""
         return self.batch_length + LOG_OVERHEAD_BYTES
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last record, or where it was before compaction."""
+        """The offset of the last record, or of the last one before compaction."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -127,12 +128,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec_id(self) -> int:
-        """The codec's number, which may be one that does not exist (5 to 7)."""
+        """The codec's number, which may be an undefined one (5 to 7)."""
         return self.attributes & CODEC_MASK
 
     @property
     def compression(self) -> Codec:
-        """The codec. Raises CorruptBatch for a number that no codec has."""
+        """The codec. Raises CorruptBatch for an undefined number."""
         codec = self.attributes & CODEC_MASK
         if codec > Codec.ZSTD:
             raise CorruptBatch(f"the batch names compression type {codec}, which does not exist")
@@ -140,7 +141,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Who set the timestamps."""
+        """The origin of the timestamps."""
         return (
             TimestampType.LOG_APPEND_TIME if self.attributes & LOG_APPEND_TIME else TimestampType.CREATE_TIME
         )
@@ -152,23 +153,13 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds control records (markers), which clients never see."""
+        """Whether the batch holds control records (markers), which clients do not see."""
         return self.attributes & CONTROL != 0
-
-    @property
-    def has_delete_horizon(self) -> bool:
-        """Whether `base_timestamp` is a delete horizon (KIP-534)."""
-        return self.attributes & DELETE_HORIZON != 0
 
     @property
     def delete_horizon_ms(self) -> int | None:
         """The time after which compaction may drop the tombstones of the batch."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
-
-    @property
-    def has_producer_id(self) -> bool:
-        """Whether an idempotent or transactional producer wrote the batch."""
-        return self.producer_id > NO_PRODUCER_ID
 
     @property
     def last_sequence(self) -> int:
@@ -183,9 +174,10 @@ class BatchHeader(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record as read. `timestamp` in ms; of a LogAppendTime batch it is the batch's.
+    """A decoded record. `timestamp` in ms; of a LogAppendTime batch it is the batch's.
 
-    A named tuple for the same reason: loading a coordinator makes one for every record of its partition.
+    A named tuple for the same reason as BatchHeader: loading a coordinator makes one for every record of its
+    partition.
     """
 
     offset: int
@@ -197,7 +189,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NewRecord:
-    """A record to write. `timestamp` in ms, -1 for none."""
+    """A record to encode. `timestamp` in ms, -1 for none."""
 
     key: bytes | None
     value: bytes | None
@@ -225,9 +217,9 @@ def parse_batch_header(
 ) -> BatchHeader:
     """The header of the batch at `position`; its records need not be there yet.
 
-    Raises UnsupportedMagic for magic 0 and 1, CorruptBatch when fewer than 61 bytes are left, the batch
-    claims to be smaller than its header or larger than `max_bytes`, or its counts cannot be true. Leaves the
-    CRC to `crc_valid`.
+    Raises UnsupportedMagic for magic 0 and 1, CorruptBatch if fewer than 61 bytes are left, the batch claims
+    to be smaller than its header or larger than `max_bytes`, or its counts are impossible. Does not check the
+    CRC, see `crc_valid`.
     """
     try:
         header = tuple.__new__(BatchHeader, _HEADER.unpack_from(data, position))
@@ -286,7 +278,7 @@ def iterate_headers(
 ) -> Iterator[tuple[int, BatchHeader]]:
     """The position and header of each whole batch; a partial one at the end is left out, not an error.
 
-    Raises CorruptBatch or UnsupportedMagic at a header that cannot be one.
+    Raises CorruptBatch or UnsupportedMagic at an invalid header.
     """
     length = len(data)
     while length - position >= BATCH_HEADER_BYTES:
@@ -301,7 +293,7 @@ def iterate_headers(
 def patch_base_offset_and_epoch(
     buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int
 ) -> None:
-    """Write the fields that the leader owns. They come before the CRC's range, which stays right."""
+    """Write the fields that the leader sets. They come before the CRC's range, so the CRC stays right."""
     _BASE_OFFSET.pack_into(buffer, position, base_offset)
     _LEADER_EPOCH.pack_into(buffer, position + _LEADER_EPOCH_POSITION, leader_epoch)
 
@@ -309,7 +301,7 @@ def patch_base_offset_and_epoch(
 def patch_log_append_time(
     buffer: bytearray | memoryview, position: int, header: BatchHeader, now_ms: int
 ) -> BatchHeader:
-    """Make the whole batch at `position` one of LogAppendTime `now_ms`: all its records read that time.
+    """Make the whole batch at `position` one of LogAppendTime `now_ms`: all its records get that time.
 
     Returns the new header; the CRC is computed anew, records are not touched.
     """
@@ -346,7 +338,7 @@ def decrement_sequence(sequence: int, decrement: int) -> int:
     return (sequence - decrement) & _MAX_SEQUENCE
 
 
-# --- records, read ---------------------------------------------------------------------------------------
+# --- decoding records ---------------------------------------------------------------------------------------
 
 
 def decode_records(
@@ -357,7 +349,7 @@ def decode_records(
 ) -> list[Record]:
     """All records of the batch at `position`, keys and values copied out.
 
-    Raises CorruptBatch when the batch is not whole, its CRC is wrong, its records do not follow the format or
+    Raises CorruptBatch if the batch is not whole, its CRC is wrong, its records do not follow the format or
     decompress to more than `max_bytes`.
     """
     header = parse_batch_header(data, position)
@@ -436,7 +428,7 @@ def record_frames(payload: bytes, header: BatchHeader) -> Iterator[tuple[int, in
 
 
 def read_nullable_length(payload: bytes, position: int, end: int) -> tuple[int, int]:
-    """A nullable length: -1 for null, otherwise at most what is left."""
+    """A nullable length: -1 for null, otherwise at most the remaining bytes."""
     length, position = read_varint(payload, position)
     if length < -1 or position + length > end or position > end:
         raise CorruptBatch(f"a field claims {length} bytes, {end - position} are left of its record")
@@ -462,14 +454,14 @@ def _read_record_headers(payload: bytes, position: int, end: int) -> tuple[tuple
         if key is None:
             raise CorruptBatch("the key of a record header is null")
         value, position = _read_nullable(payload, position, end)
-        # Not every producer checks its UTF-8: the escapes bring the same bytes back in `encode_batch`.
+        # Not every producer sends valid UTF-8: the escapes encode to the same bytes in `encode_batch`.
         headers.append((key.decode("utf-8", "surrogateescape"), value))
     if position != end:
         raise CorruptBatch(f"{end - position} bytes are left at the end of a record")
     return tuple(headers)
 
 
-# --- batches, written ------------------------------------------------------------------------------------
+# --- encoding batches ------------------------------------------------------------------------------------
 
 
 def encode_batch(
@@ -488,7 +480,7 @@ def encode_batch(
 ) -> bytes:
     """One batch of `records` with consecutive offsets.
 
-    With `timestamp_type` LOG_APPEND_TIME every record reads as the largest of the timestamps. Raises
+    With `timestamp_type` LOG_APPEND_TIME every record is read with the largest of the timestamps. Raises
     ValueError without records or for a value that its field cannot hold.
     """
     if not records:
@@ -538,7 +530,7 @@ def assemble_batch(header: BatchHeader, payload: bytes) -> bytes:
 
 
 def write_record(payload: bytearray, record: NewRecord, offset_delta: int, base_timestamp: int) -> None:
-    body = bytearray(1)  # the attributes of a record: none is defined
+    body = bytearray(1)  # a record's attributes, of which none is defined
     write_varlong(body, record.timestamp - base_timestamp)
     write_varint(body, offset_delta)
     _write_nullable(body, record.key)
@@ -608,9 +600,9 @@ def encode_end_transaction_marker(
 
 
 def control_record_type(record: Record) -> ControlRecordType | None:
-    """The type in a control record's key; None for a type that is newer than we are.
+    """The type in a control record's key; None for an unknown, newer type.
 
-    Raises CorruptBatch for a key that is none of a control record.
+    Raises CorruptBatch for an invalid key.
     """
     key = record.key
     if key is None or len(key) < _CONTROL_KEY.size:

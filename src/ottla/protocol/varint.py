@@ -1,8 +1,8 @@
 """Variable-length integers: 7 bits a byte, least significant group first, signed ones zigzag-coded.
 
-`unsigned_varint` counts in flexible messages (KIP-482), `varint` (32 bits) and `varlong` (64 bits) are the
-signed ones of records. Readers take a buffer and a position and return the value and the position after it.
-They raise `MalformedMessage` when the buffer ends first or the value does not fit its width.
+`unsigned_varint` is for counts and lengths in flexible messages (KIP-482), `varint` (32 bits) and `varlong`
+(64 bits) are the signed ones of records. Readers take a buffer and a position and return the value and the
+position after it. They raise `MalformedMessage` if the buffer ends first or the value does not fit its width.
 """
 
 from __future__ import annotations

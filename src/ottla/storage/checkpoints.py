@@ -6,8 +6,8 @@
     partition.metadata (one a partition): "version: 0", "topic_id: <22 characters>"
 
 All are replaced as a whole (written beside, renamed). An empty file counts as one without entries, as in
-Apache Kafka: that is what a power loss can leave of a file that was not synced. Anything else that is not
-of the format raises StorageError.
+Apache Kafka: a power loss can leave a file empty that was not synced. Any other invalid content raises
+StorageError.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def uuid_from_text(text: str) -> UUID:
 
 
 def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replace an offset checkpoint; on the disk when this returns."""
+    """Replace an offset checkpoint; it is on the disk when this returns."""
     lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
     replace_file(path, _encode(lines), sync=True)
 
@@ -74,7 +74,7 @@ def encode_leader_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
 
 
 def read_leader_epochs(path: Path) -> list[tuple[int, int]]:
-    """The (epoch, start offset) entries; none if there is no file or an empty one. Raises StorageError."""
+    """The (epoch, start offset) entries; empty without a file or with an empty one. Raises StorageError."""
     try:
         return [(int(epoch), int(start_offset)) for epoch, start_offset in _read(path, fields=2)]
     except ValueError:
@@ -82,7 +82,7 @@ def read_leader_epochs(path: Path) -> list[tuple[int, int]]:
 
 
 def write_partition_metadata(directory: Path, topic_id: UUID, *, sync: bool = False) -> None:
-    """Note the topic id in a partition's directory."""
+    """Write the topic id into a partition's directory."""
     text = f"version: 0\ntopic_id: {uuid_to_text(topic_id)}"
     replace_file(directory / PARTITION_METADATA, text.encode(), sync=sync)
 
@@ -139,5 +139,5 @@ def _read(path: Path, *, fields: int) -> list[list[str]]:
     return entries
 
 
-def _malformed(path: Path, what: str) -> StorageError:
-    return StorageError(f"{path} is damaged ({what!r}): put a good copy in its place or remove it")
+def _malformed(path: Path, content: str) -> StorageError:
+    return StorageError(f"{path} is damaged ({content!r}): put a good copy in its place or remove it")

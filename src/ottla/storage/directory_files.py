@@ -1,15 +1,15 @@
-"""The files of one partition's directory, reached by name, for as long as the partition is there.
+"""The files of one partition's directory, reached by name, for as long as the partition exists.
 
-A topic that is deleted and made again has the same paths: work on the old log that goes by path (a flush in a
-thread, retention, a search, a cleaning in another process) would reach the files of the new one. So whatever
-works on a log's files does it through this object, which ends with the log:
+A topic that is deleted and created again has the same paths: work on the old log by path (a flush in a
+thread, retention, a search, a cleaning in another process) would reach the files of the new one. So all work
+on a log's files uses this object, which ends with the log:
 
     in the broker's process     an operation takes the lock and the directory's name as of that moment. `end`
                                 renames the directory under the same lock, so each operation happens before
                                 the rename or is refused with PartitionDeleted, and none goes to another
-                                directory of the old name. Nobody has to be waited for.
+                                directory of the old name. No operation is waited for.
     in another process          `pinned` holds a descriptor of the directory, which follows its rename, and
-                                checks that it is the directory that was meant.
+                                checks that it is the directory in question.
 
 Opening never makes a file; `create` and `append` do, and only the log's owner calls them.
 """
@@ -33,7 +33,7 @@ from ottla.storage.files import (
 )
 
 DirectoryIdentity = tuple[int, int]
-"""Device and inode of a directory: what stays when it is renamed, and no other directory has."""
+"""Device and inode of a directory, which stay when it is renamed and which no other directory has."""
 
 CAN_PIN = {os.open, os.stat, os.unlink, os.rename} <= os.supports_dir_fd and os.listdir in os.supports_fd
 """Whether the platform has operations relative to an open directory."""
@@ -53,11 +53,11 @@ class DirectoryFiles:
 
     @classmethod
     def pinned(cls, path: Path, identity: DirectoryIdentity | None) -> DirectoryFiles:
-        """For another process than the one that may rename the directory.
+        """The files for a process other than the one that may rename the directory.
 
-        Raises StorageError when `path` is not the directory with this identity any more. Where the platform
-        can't open directories (Windows), the check is all there is; there a directory with an open file
-        can't be renamed.
+        Raises StorageError if `path` is no longer the directory with this identity. On a platform that can't
+        open directories (Windows) only this check is done; there a directory with an open file can't be
+        renamed.
         """
         files = cls(path)
         if CAN_PIN:
@@ -71,7 +71,7 @@ class DirectoryFiles:
 
     @property
     def path(self) -> Path:
-        """Where the directory is now."""
+        """The present path of the directory."""
         return self._path
 
     @property
@@ -86,7 +86,7 @@ class DirectoryFiles:
         return status.st_dev, status.st_ino
 
     def end(self, target: Path) -> bool:
-        """The partition is deleted: rename its directory to `target`, refuse every later operation.
+        """Rename the directory of the deleted partition to `target`, and refuse every later operation.
 
         False if the directory was gone already.
         """
@@ -106,7 +106,7 @@ class DirectoryFiles:
             return os.listdir(self._path if self._fd is None else self._fd)
 
     def sync(self, *, parent: bool = False) -> None:
-        """Names made or removed are on the disk when this returns; with `parent` the directory's own too."""
+        """Sync the names in the directory; with `parent` the directory's own name too."""
         with self._lock:
             self.refuse_if_ended()
             path = self._path
@@ -124,7 +124,7 @@ class DirectoryFiles:
     # --- files ----------------------------------------------------------------------------------------
 
     def _place(self, name: str) -> str:
-        """How the system calls are told of a file: by path, or relative to the pinned directory.
+        """A file's path for system calls: a whole path, or relative to the pinned directory.
 
         The caller holds the lock until the call is done. Raises PartitionDeleted.
         """
@@ -132,19 +132,19 @@ class DirectoryFiles:
         return f"{self._path}{os.sep}{name}" if self._fd is None else name
 
     def refuse_if_ended(self) -> None:
-        """Raises PartitionDeleted."""
+        """Raise PartitionDeleted if the partition was deleted."""
         if self._ended:
             raise PartitionDeleted(errno.ENOENT, "the partition was deleted", str(self._path))
 
     def open(self, name: str, *, writable: bool = True) -> FileHandle:
-        """An existing file. Raises FileNotFoundError, PartitionDeleted."""
+        """Open an existing file. Raises FileNotFoundError, PartitionDeleted."""
         with self._lock:
             return self._open(name, READ_WRITE if writable else READ_ONLY)
 
     def create(self, name: str) -> FileHandle:
-        """A new, empty file. One that exists is taken if it is empty: a full disk may have left it.
+        """Make a new, empty file. An existing one is used if it is empty: a full disk may have left it.
 
-        Raises StorageError for one that holds anything: its bytes may be somebody's.
+        Raises StorageError if it has content, because that could be needed.
         """
         with self._lock:
             handle = self._open(name, CREATE_FLAGS)
@@ -156,12 +156,14 @@ class DirectoryFiles:
         return handle
 
     def overwrite(self, name: str) -> FileHandle:
-        """An empty file in the place of whatever has that name."""
+        """Make an empty file, in the place of an existing one."""
         with self._lock:
             return self._open(name, CREATE_FLAGS | os.O_TRUNC)
 
     def append(self, name: str, data: bytes | bytearray | memoryview) -> None:
-        """Open (or make), append, close: for the small files beside a segment, which keep no descriptor."""
+        """Open or make a file, append, close: for the small files beside a segment,
+        which keep no descriptor.
+        """
         with self._lock:
             handle = self._open(name, APPEND_FLAGS)
         handle.append(data)
@@ -192,13 +194,13 @@ class DirectoryFiles:
             os.replace(self._place(source), self._place(target), src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
     def remove(self, name: str) -> None:
-        """Remove a file; one that is not there is no error."""
+        """Remove a file, if it exists."""
         with self._lock, contextlib.suppress(FileNotFoundError):
             os.unlink(self._place(name), dir_fd=self._fd)
 
     def truncate(self, name: str, size_bytes: int) -> None:
         """Shorten an existing file."""
-        handle = self.open(name)  # held until the call is done: a handle closes when nobody refers to it
+        handle = self.open(name)  # kept until the call is done: a handle closes with its last reference
         os.ftruncate(handle.fd, size_bytes)
 
     def sync_file(self, name: str) -> None:
@@ -211,7 +213,7 @@ class DirectoryFiles:
             return os.stat(self._place(name), dir_fd=self._fd)
 
     def exists(self, name: str) -> bool:
-        """Whether there is such a file. Raises PartitionDeleted."""
+        """Whether the file exists. Raises PartitionDeleted."""
         try:
             self.status(name)
         except PartitionDeleted:

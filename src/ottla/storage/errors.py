@@ -1,7 +1,7 @@
-"""What can go wrong on disk, as exceptions that say in one line what to do.
+"""The errors of the disk, as exceptions whose one-line message says what to do.
 
-None of these is a `KafkaError`: storage knows files, not clients. The broker translates
-(`OffsetOutOfRange` into its error code, the rest into a stop with one line on the terminal).
+None of these is a `KafkaError`: storage knows files, not clients. The broker translates (`OffsetOutOfRange`
+into its error code, the rest into a stop with one line on the terminal).
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ from pathlib import Path
 
 
 class StorageError(Exception):
-    """Something on disk is not as it must be, or the operating system refused an operation."""
+    """A file or directory is not in a valid state, or the operating system refused an operation."""
 
 
 class PartitionDeleted(StorageError, FileNotFoundError):
-    """The partition was deleted while somebody worked on its log: there is nothing left to work on.
+    """The partition was deleted during an operation on its log.
 
-    Also a FileNotFoundError, for that is what work on a single deleted segment meets.
+    Also a FileNotFoundError, because an operation on a single deleted segment raises that.
     """
 
 
 class LogDirectoryError(StorageError):
-    """A log directory cannot be used: not writable, in use, or another cluster's or node's."""
+    """A log directory can't be used: not writable, in use, or another cluster's or node's."""
 
 
 class LogCorruption(StorageError):
-    """Bytes that were once valid are not any more; nothing on disk was changed.
+    """Bytes that were once valid are damaged; no file was changed.
 
-    `path` and `position` (bytes from the file's start) name the place, `offset` the first offset that
-    can no longer be read.
+    `path` and `position` (bytes from the file's start) name the place, `offset` the first offset that can no
+    longer be read.
     """
 
     def __init__(self, path: Path, position: int, offset: int, reason: str) -> None:

@@ -1,9 +1,9 @@
 """Files by descriptor: positional reads, whole writes, atomic replacement, a bound on open descriptors.
 
-A segment keeps its descriptor only while it is in use. `OpenFiles` counts the open ones and, when there
-are too many, makes the segment that was not used for longest forget its handle. A handle closes itself
-when nobody refers to it any more, so a slice of a log that is being sent in a thread keeps its descriptor
-open even if the segment forgot it, or was deleted, in the meantime.
+A segment keeps its descriptor only while it is in use. `OpenFiles` counts the open ones and, when there are
+too many, makes the segment that was not used for longest drop its handle. A handle closes itself when its
+last reference is gone, so a slice of a log that is being sent in a thread keeps its descriptor open even if
+the segment has dropped it, or was deleted, in the meantime.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _sync_data = getattr(os, "fdatasync", os.fsync)
 
 
 def named(error: OSError, path: str | Path) -> OSError:
-    """The error with the file's name, which the system leaves out where a descriptor was used."""
+    """The error with the file's name, which the system leaves out if a descriptor was used."""
     if error.filename is None:
         error.filename = str(path)
     return error
 
 
 class FileHandle:
-    """An open descriptor that closes when the last reference to it goes.
+    """An open descriptor that closes when the last reference to it is gone.
 
-    Opening makes no file unless `flags` say so: whoever opens a file that ought to be there must not make an
-    empty one in its place when it is not. With `directory_fd` the path is relative to that directory.
+    Opening makes no file unless `flags` say so: a missing file that should exist must not be replaced by an
+    empty one. With `directory_fd` the path is relative to that directory.
     """
 
     __slots__ = ("fd", "lock", "path")
@@ -54,12 +54,12 @@ class FileHandle:
         """Up to `size_bytes` from `position`: one pread. Shorter only at the end of the file. Thread-safe."""
         if self.lock is None:
             return os.pread(self.fd, size_bytes, position)
-        with self.lock:  # a platform without pread and pwrite: the position of the descriptor is shared
+        with self.lock:  # without pread and pwrite the descriptor's position is shared
             os.lseek(self.fd, position, os.SEEK_SET)
             return os.read(self.fd, size_bytes)
 
     def write(self, data: bytes | memoryview, position: int) -> None:
-        """Write all of `data` at `position`. On an error part of it may be there: the caller truncates."""
+        """Write all of `data` at `position`. After an error part of it may be there: the caller truncates."""
         try:
             written = self._write(data, position)
             while written < len(data):
@@ -75,7 +75,7 @@ class FileHandle:
             return os.write(self.fd, data)
 
     def sync(self) -> None:
-        """Return when the file's bytes, and its size, are on the disk."""
+        """Sync the file's bytes and its size to the disk."""
         try:
             _sync_data(self.fd)
         except OSError as error:
@@ -102,7 +102,7 @@ class FileHandle:
 
 
 class HandleUser(Protocol):
-    """Whoever keeps a handle and can be asked to forget it."""
+    """An owner of a handle that can be told to drop it."""
 
     handle: FileHandle | None
     recently_used: bool
@@ -119,7 +119,7 @@ class OpenFiles:
         self._lock = threading.Lock()
 
     def opened(self, user: HandleUser) -> None:
-        """`user` has opened its handle; others may lose theirs."""
+        """`user` has opened its handle; others may have to drop theirs."""
         with self._lock:
             self._users.append(user)
             if len(self._users) <= self._limit:
@@ -127,7 +127,7 @@ class OpenFiles:
             for _ in range(2 * len(self._users)):
                 candidate = self._users.popleft()
                 if candidate.handle is None:
-                    pass  # closed by itself since
+                    pass  # its user has closed it since
                 elif candidate.recently_used or candidate is user:
                     candidate.recently_used = False
                     self._users.append(candidate)
@@ -139,7 +139,7 @@ class OpenFiles:
 
 
 def create_file(path: str) -> FileHandle:
-    """Open a file, which is made if it does not exist."""
+    """Open a file; make it if it does not exist."""
     return FileHandle(path, CREATE_FLAGS)
 
 
@@ -155,7 +155,9 @@ def write_all(fd: int, data: bytes | bytearray | memoryview) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """fsync a directory: names made or removed in it survive a power loss (no-op where impossible)."""
+    """fsync a directory, so that names made or removed in it survive a power loss
+    (no-op where impossible).
+    """
     if os.name == "nt":
         return
     fd = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0))

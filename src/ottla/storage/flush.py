@@ -1,4 +1,4 @@
-"""The syncing of a log's files to the disk, apart from the log so that it can run in a thread."""
+"""Syncing a log's files to the disk, apart from the log so that it can run in a thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.storage.segment import Segment
 
 
 class FlushTask:
-    """The syncing of a log up to `end_offset`: `run` in any thread, then `Log.complete_flush`."""
+    """A sync of a log up to `end_offset`: call `run` in any thread, then `Log.complete_flush`."""
 
     __slots__ = ("_created", "_directory", "_epochs", "_segments", "end_offset", "truncations")
 
@@ -34,7 +34,7 @@ class FlushTask:
         self._created = created
 
     def run(self) -> bool:
-        """True when everything is on the disk, False when the partition was deleted meanwhile.
+        """Sync the files; False if the partition was deleted meanwhile.
 
         Any other OSError means lost data: the broker must stop.
         """
@@ -42,7 +42,7 @@ class FlushTask:
             for segment, handle in self._segments:
                 segment.sync(handle)
             self._epochs.sync()
-            if self._created:  # files were made in the directory, and it itself may be new
+            if self._created:  # files were made in the directory, which may be new too
                 self._directory.sync(parent=True)
         except PartitionDeleted:
             return False

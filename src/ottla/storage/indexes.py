@@ -7,10 +7,10 @@ An entry of the offset index names a batch: its last offset and the position of 
 made every `index.interval.bytes` of log. An entry of the time index says: up to and including this
 offset, this is the largest timestamp. Both only grow, in key and in value.
 
-Both can be derived from the log, so they are never the authority. New entries gather in memory and go
-to the file a few hundred at a time; after a kill, the entries of every segment that was not flushed are made
-again. A crashed Apache Kafka leaves its indexes preallocated and padded with zeros: the padding is not taken
-for entries, and goes before the first new entry is written.
+Both can be derived from the log, which always takes precedence. New entries are kept in memory and written to
+the file a few hundred at a time; after a kill, the entries of every segment that was not flushed are made
+again. A crashed Apache Kafka leaves its indexes preallocated and padded with zeros: the padding is not read
+as entries, and is cut off before the first new entry is written.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _WINDOWS = 64
 
 
 class CorruptIndex(Exception):
-    """The file cannot be an index of its segment; it is to be made again from the log."""
+    """The file cannot be an index of its segment, and has to be made again from the log."""
 
 
 class EntryFile:
@@ -54,18 +54,18 @@ class EntryFile:
         self._files = files
         self.name = name
         self.layout = layout
-        self._count = -1  # -1: the file was not looked at yet
+        self._count = -1  # -1: the file was not examined yet
         self._written = 0
         self._last: tuple[int, int] | None = None
         self._buffer = bytearray()
         self._discarded = False
         self._lock = threading.Lock()
         self.generation = 0
-        """Changes when entries go that were there; more of them at the end do not count."""
+        """Changes when entries are removed or replaced, not when new ones are appended."""
 
     @property
     def path(self) -> str:
-        """Where the file is, for messages."""
+        """The path of the file, for messages."""
         return str(self._files.path / self.name)
 
     @property
@@ -74,7 +74,7 @@ class EntryFile:
 
     @property
     def count(self) -> int:
-        """Entries, with those not written yet. Raises CorruptIndex."""
+        """The number of entries, with those not written yet. Raises CorruptIndex."""
         return self._count if self._count >= 0 else self._load()
 
     def _load(self) -> int:
@@ -87,7 +87,7 @@ class EntryFile:
         return self._count
 
     def _valid_bytes(self) -> int:
-        """The length of the file without the padding that a crashed Apache Kafka leaves; that is cut off."""
+        """The length of the file without the padding that a crashed Apache Kafka leaves, which is cut off."""
         size = self.layout.size
         try:
             length = self._files.status(self.name).st_size
@@ -137,7 +137,7 @@ class EntryFile:
             self._count += 1
             self._last = (key, value)
             if self._count - self._written >= _BUFFERED_ENTRIES:
-                # the batch is in the log already: an index that cannot be written now is written later
+                # the batch is in the log already: entries that can't be written now are written later
                 with contextlib.suppress(OSError):
                     self._write_out()
 
@@ -154,13 +154,14 @@ class EntryFile:
             self._buffer.clear()
 
     def _refuse_if_discarded(self) -> None:
-        """A search in a thread may still read in a segment that retention has deleted: it must not make
-        the file again."""
+        """A search in a thread may still read a segment that retention has deleted: it must not make the file
+        again.
+        """
         if self._discarded:
             raise FileNotFoundError(errno.ENOENT, "the segment was deleted", self.path)
 
     def write_out(self) -> None:
-        """Put every entry into the file, which is made if it does not exist."""
+        """Write every entry to the file, which is made if it does not exist."""
         if self._count < 0 and not self.exists:
             self._load()
         with self._lock:
@@ -183,7 +184,7 @@ class EntryFile:
             self._last = self._read_last(count)
 
     def replace(self, content: bytes) -> None:
-        """Drop every entry, valid or not, and put these in their place."""
+        """Replace all entries, valid or not, by these."""
         with self._lock:
             self._refuse_if_discarded()
             self._buffer.clear()
@@ -193,7 +194,7 @@ class EntryFile:
             self._last = self._read_last(self._count)
 
     def sync(self) -> None:
-        """Return when every entry is on the disk; nothing happens to a file that is being deleted."""
+        """Sync every entry to the disk; no-op for a file that is being deleted."""
         self.write_out()
         if not self._discarded:
             with contextlib.suppress(FileNotFoundError):
@@ -207,7 +208,7 @@ class EntryFile:
 
 
 class _Window:
-    """Some entries of an offset index, from a slot on, as they were in a generation of its file."""
+    """Consecutive entries of an offset index, from a slot on, of one generation of its file."""
 
     __slots__ = ("_columns", "_first", "_generation")
 
@@ -220,7 +221,7 @@ class _Window:
         self._generation = generation
 
     def find(self, target: int, field: int, file: EntryFile) -> tuple[int, int] | None:
-        """The last entry not above `target`, (0, 0) if all are; None if that may be outside the window."""
+        """The last entry not above `target`, (0, 0) if all are; None if that may be outside of the window."""
         if self._generation != file.generation:
             return None
         offsets, positions = self._columns
@@ -239,9 +240,9 @@ _windowed: deque[OffsetIndex] = deque()
 class OffsetIndex:
     """Positions in a segment by offset. Offsets in and out are absolute.
 
-    Who reads on where it looked last finds the next entries in a window, kept in memory. A consumer that
-    catches up asks twice a fetch, and without it a look is open, map, search, unmap, close: a fetch of
-    100 kB then costs the broker 91 us instead of 31, one of 1 MiB 152 instead of 81 (the sending apart).
+    A reader that reads on finds the next entries in a window, kept in memory. A consumer that catches up
+    makes two look-ups a fetch, and without the window each is open, map, search, unmap, close: a fetch of 100
+    kB then costs the broker 91 us instead of 31, one of 1 MiB 152 instead of 81 (without the sending).
     """
 
     __slots__ = ("_window", "base_offset", "file", "max_entries")
@@ -287,8 +288,8 @@ class OffsetIndex:
         return self.base_offset + found[0], found[1]
 
     def _look(self, target: int, field: int) -> tuple[int, int]:
-        """The entry by the file; the window begins with it then."""
-        generation = self.file.generation  # first: entries that go meanwhile make the window invalid
+        """Look up an entry in the file, and let the window begin with it."""
+        generation = self.file.generation  # first: entries removed meanwhile make the window invalid
         entries, slot = self._slot(target, field)
         size = OFFSET_ENTRY.size
         first = max(0, slot)
@@ -330,11 +331,11 @@ class TimeIndex:
 
     @property
     def is_full(self) -> bool:
-        """One entry is kept free for the one on close."""
+        """Whether the index is full, but for the entry that it gets at close."""
         return self.file.count >= self.max_entries - 1
 
     def check(self) -> None:
-        """Raise CorruptIndex if first and last entry cannot be of one index."""
+        """Raise CorruptIndex if the first and last entry cannot be in one index."""
         last = self.file.last()
         if last is None:
             return
@@ -348,7 +349,9 @@ class TimeIndex:
         return (NO_TIMESTAMP, self.base_offset) if last is None else (last[0], self.base_offset + last[1])
 
     def append_if_larger(self, timestamp_ms: int, offset: int) -> None:
-        """Note that up to `offset` the largest timestamp is `timestamp_ms`, unless an entry says so."""
+        """Add that up to `offset` the largest timestamp is `timestamp_ms`, unless an
+        entry says so already.
+        """
         last_timestamp, last_offset = self.last()
         if timestamp_ms > last_timestamp and offset >= last_offset:
             self.file.append(timestamp_ms, offset - self.base_offset)

@@ -1,10 +1,10 @@
-"""Which leader epoch begins at which offset of a log (KIP-101, KIP-279).
+"""The start offset of each leader epoch in a log (KIP-101, KIP-279).
 
-Entries are (epoch, start offset), both strictly growing. A follower that meets a new leader asks it where
-an epoch ends, and truncates to there; a consumer asks the same to detect that its offset was truncated.
+Entries are (epoch, start offset), both strictly growing. A follower asks a new leader for the end of an
+epoch, and truncates to there; a consumer asks the same to detect that its offset was truncated.
 
-The file is replaced whenever an entry is added, without fsync: every batch carries its epoch, so recovery
-restores what a power loss takes. `sync` is called before the recovery point moves, so that no entry below
+The file is replaced when an entry is added, without fsync: every batch carries its epoch, so recovery
+restores entries that a power loss takes. `sync` is called before the recovery point moves, so no entry below
 the recovery point is ever lost. Truncation rewrites the file as well; after a crash between a truncation of
 the log and that of this file, loading the log truncates again.
 """
@@ -22,7 +22,7 @@ UNDEFINED_EPOCH_OFFSET = -1
 
 
 class LeaderEpochs:
-    """The entries of one log, in memory and on file."""
+    """The entries of one log, in memory and in the file."""
 
     __slots__ = ("_epochs", "_files", "_start_offsets", "_unsaved", "_unsynced")
 
@@ -35,7 +35,7 @@ class LeaderEpochs:
 
     @classmethod
     def load(cls, files: DirectoryFiles) -> LeaderEpochs:
-        """From the file; without entries if it does not exist. Raises StorageError for a damaged file."""
+        """Read the file; no entries if it does not exist. Raises StorageError for a damaged file."""
         epochs = cls(files)
         path = files.path / LEADER_EPOCH_CHECKPOINT
         for epoch, start_offset in read_leader_epochs(path):
@@ -53,9 +53,9 @@ class LeaderEpochs:
         return self._epochs[-1] if self._epochs else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Note that `epoch` begins at `start_offset`, and save. False if that adds nothing.
+        """Add that `epoch` begins at `start_offset`, and save. False if that adds nothing.
 
-        Entries that contradict the new one (an epoch or offset not below it) go.
+        Entries that contradict the new one (an epoch or offset not below it) are removed.
         """
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"epoch {epoch} at offset {start_offset}")
@@ -69,7 +69,7 @@ class LeaderEpochs:
     def restore(self, epoch: int, start_offset: int) -> None:
         """As `assign`, in memory only and for newer epochs only.
 
-        Recovery saves once, at its end, and a leader that has written nothing has nothing to save.
+        Recovery saves once, at its end; a leader without batches need not save.
         """
         if epoch >= 0 and (not self._epochs or epoch > self._epochs[-1]):
             self._put(epoch, start_offset)
@@ -83,9 +83,9 @@ class LeaderEpochs:
         self._start_offsets.append(start_offset)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(largest epoch not above `epoch`, where it ends), or (-1, -1) for one that is not known.
+        """(largest epoch not above `epoch`, its end offset), or (-1, -1) for an epoch that is not known.
 
-        For an epoch below the first one: the epoch itself and where the first one starts.
+        For an epoch below the first one: the epoch itself and the start of the first one.
         """
         if epoch == UNDEFINED_EPOCH or not self._epochs or epoch > self._epochs[-1]:
             return UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
@@ -96,7 +96,7 @@ class LeaderEpochs:
         return found, self._start_offsets[above]
 
     def epoch_at(self, offset: int) -> int | None:
-        """The epoch that the record at `offset` was written in."""
+        """The epoch of the record at `offset`, or None."""
         slot = bisect_right(self._start_offsets, offset) - 1
         return self._epochs[slot] if slot >= 0 else None
 
@@ -127,23 +127,23 @@ class LeaderEpochs:
             self.save()
 
     def save(self) -> None:
-        """Write the file; see the module for why without fsync."""
+        """Write the file, without fsync (see the module)."""
         self._files.replace(LEADER_EPOCH_CHECKPOINT, encode_leader_epochs(self.entries), sync=False)
         self._unsaved = False
         self._unsynced = True
 
     def save_changes(self) -> None:
-        """Write the file if `restore` or `truncate_from_start` changed something."""
+        """Write the file if `restore` or `truncate_from_start` has changed entries."""
         if self._unsaved:
             self.save()
 
     def sync(self) -> None:
-        """The file is on the disk when this returns. Safe in a thread. Raises PartitionDeleted."""
+        """Sync the file to the disk. Safe in a thread. Raises PartitionDeleted."""
         if self._unsynced:
             self._unsynced = False
             self._files.sync_file(LEADER_EPOCH_CHECKPOINT)
 
     def ensure_file(self) -> None:
-        """Apache Kafka has the file in every partition, if only an empty one."""
+        """Make an empty file if there is none: Apache Kafka has one in every partition."""
         if not self._files.exists(LEADER_EPOCH_CHECKPOINT):
             self.save()

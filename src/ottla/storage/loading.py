@@ -1,7 +1,7 @@
-"""From a partition's directory to the parts of its log: segments, leader epochs, producer snapshots.
+"""Loads the parts of a log from a partition's directory: segments, leader epochs, producer snapshots.
 
-The order matters in one way only: nothing is written over before the segments have been checked, so that a
-log that is refused stays as it was. (What can be derived is made again where it is missing; strays go.)
+The order matters in one way only: no file is overwritten before the segments have been checked, so a log that
+is refused stays as it was. (Missing derived files are made again; stray files are removed.)
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ log = logging.getLogger("ottla.storage")
 class LoadedLog:
     """The parts of a log. `recovered`: it was not closed cleanly; `created`: its segment is new.
 
-    `transactions_from`: from the segment with this base offset on the transaction indexes are to be made
-    again, with the state of the producers before it.
+    `transactions_from`: the base offset of the first segment whose transaction index has to be made again,
+    with the state of the producers before it.
     """
 
     segments: list[Segment]
@@ -61,9 +61,9 @@ def load_log(
     keeps_valid: bool,
     may_have_holes: bool,
 ) -> LoadedLog:
-    """Load what is in the directory; `clean_check_bytes` None: after an unclean stop.
+    """Load the directory's content. `clean_check_bytes` is None after an unclean stop.
 
-    `keeps_valid` and `may_have_holes`: see recovery.py for what is cut otherwise. Raises LogCorruption.
+    `keeps_valid` and `may_have_holes` limit the cuts of recovery.py. Raises LogCorruption.
     """
 
     def segment(base_offset: int, size_bytes: int) -> Segment:
@@ -145,14 +145,15 @@ def _check_segments(
     compacted: bool,
     keeps_valid: bool,
 ) -> int | None:
-    """Check what is not believed, make again what is derived and missing. Sets the segments' end offsets.
+    """Check the segments as far as needed, make missing derived files again. Sets the segments' end offsets.
 
-    Returns from which segment on the transaction indexes are to be made again, None if they are right.
+    Returns the base offset of the first segment whose transaction index has to be made again, None if all are
+    right.
     """
     believed = segments
     if clean_check_bytes is None:
         believed = segments[: first_unflushed(segments, recovery_point)]
-    # The one behind them ends the last of them; the indexes that tell are made again below.
+    # With the segment after them, which bounds the last one; by the indexes, before these are made again.
     check_emptied(segments[: len(believed) + 1], compacted=compacted)
     if epochs.latest_epoch is None:
         restore_leader_epochs(believed, epochs)
@@ -172,7 +173,9 @@ def _check_segments(
 def _remove_all(
     files: DirectoryFiles, segments: list[Segment], snapshots: ProducerSnapshots, log_start_offset: int
 ) -> None:
-    """All that is left lies below the log's start: DeleteRecords was durable, later batches were not."""
+    """Remove all segments: they lie below the log's start, because DeleteRecords was durable and later
+    batches were not.
+    """
     log.warning(
         "log ends below its start offset, started anew path=%s end=%d start=%d",
         segments[0].path.parent, segments[-1].end_offset, log_start_offset,

@@ -1,24 +1,24 @@
 """One partition's log: batches appended at the end, read from anywhere, kept within their limits.
 
-A log is a row of segments, each from its base offset to the next one's. Batches come with their offsets
-and epochs already in place and go to the last, active segment verbatim. The log knows offsets; how far
-they are replicated (the high watermark) is the broker's business and comes in where it matters.
+A log is a row of segments, each from its base offset to the next one's. Batches come with their offsets and
+epochs already in place and go to the last, active segment verbatim. The log knows offsets; their replication
+(the high watermark) is the broker's concern and is passed in where it matters.
 
-What is on disk when, so that a kill at any line is survivable:
+The order of writes to the disk, which makes a kill at any line survivable:
 
     append      leader epoch file (if the epoch is new), then the batches, then memory (producers, indexes)
                 and the entry of a transaction that they abort. An epoch without batches is dropped at the
                 next start; the entries of segments that were not flushed are made again.
     roll        the closed segment's indexes, the producer snapshot, then the new segment. A FlushTask syncs
-                the closed one (in a thread if the broker likes); only `complete_flush` after it moves the
+                the closed one (in a thread if the broker chooses); only `complete_flush` after it moves the
                 recovery point, which the broker checkpoints.
     compaction  `.cleaned` files complete and synced, renamed to `.swap`; then the old segments renamed to
                 `.deleted`, then `.swap` put in place, `.log` first. As soon as a complete set of `.swap`
-                files is there, the next start finishes what is missing; before, it removes them.
-    retention   log start offset in memory, then `.log` files renamed oldest first: what remains is always the
+                files is there, the next start completes the swap; before, it removes them.
+    retention   log start offset in memory, then `.log` files renamed oldest first: the rest is always the
                 end of the log, and begins with a segment's base offset.
     truncation  the broker first checkpoints a recovery point not above the offset; then the newest segments
-                go, newest first, then the segment's end: what remains is always the beginning of the log.
+                go, newest first, then the segment's end: the rest is always the beginning of the log.
     close       indexes and snapshot, sync, then recovery point; the broker's clean shutdown marker last.
 
 One thread (the event loop) calls everything but `LogSlice.read` and `FlushTask.run`; `read`,
@@ -82,7 +82,7 @@ _NO_EPOCH = -1
 
 
 class AppendResult(NamedTuple):
-    """What an append did. After `rolled` or with `flush_due` the broker runs a FlushTask."""
+    """The result of an append. After `rolled` or with `flush_due` the broker runs a FlushTask."""
 
     base_offset: int
     last_offset: int
@@ -143,9 +143,9 @@ class Log:
         self._snapshots = loaded.snapshots
         self._deleted_files: list[tuple[int, str]] = []
         self._truncations = 0
-        self._written = loaded.recovered  # whether there is something to write on close
+        self._written = loaded.recovered  # whether close has to write indexes and a snapshot
         self._directory_synced = not loaded.created
-        self.being_cleaned = False  # retention waits
+        self.being_cleaned = False  # retention waits while this is set
 
     # --- opening --------------------------------------------------------------------------------------
 
@@ -168,10 +168,10 @@ class Log:
         """Open the log in `directory`, which is made if it does not exist, and recover it if need be.
 
         `recovery_point` and `log_start_offset` are the checkpointed ones. `clean_shutdown`: the last process
-        closed the log, so only about the last `clean_check_bytes` are checked. `topic_id` is noted in a new
-        directory, and must be the one noted in an old one. `keeps_valid`: no valid batch is cut because of
-        what is before it, see recovery.py. `was_cleaned`: compaction may have left holes, whatever the
-        topic's policy is now. Raises LogCorruption, or StorageError for another topic's directory.
+        closed the log, so only about the last `clean_check_bytes` are checked. `topic_id` is written into a
+        new directory, and must be that of an old one. `keeps_valid`: no valid batch is cut because of damage
+        before it, see recovery.py. `was_cleaned`: compaction may have left holes, whatever the topic's policy
+        is now. Raises LogCorruption, or StorageError for another topic's directory.
         """
         known = claim_directory(directory, topic_id)
         open_files = open_files or OpenFiles()
@@ -192,7 +192,7 @@ class Log:
         return opened
 
     def _restore_producers(self, now_ms: int, transactions_from: int | None = None) -> None:
-        """The newest snapshot, then the batches after it.
+        """Load the newest snapshot, then the batches after it.
 
         From the segment with base offset `transactions_from` on the transaction indexes are made again.
         """
@@ -243,22 +243,22 @@ class Log:
 
     @property
     def directory(self) -> Path:
-        """Where the partition's directory is now."""
+        """The present path of the partition's directory."""
         return self._files.path
 
     @property
     def files(self) -> DirectoryFiles:
-        """The files of the partition's directory, for who works on them beside the log."""
+        """The files of the partition's directory, for work on them beside the log."""
         return self._files
 
     @property
     def is_deleted(self) -> bool:
-        """Whether `delete` was called: work on the files raises PartitionDeleted from then on."""
+        """Whether `delete` was called, so that work on the files raises PartitionDeleted."""
         return self._files.ended
 
     @property
     def size_bytes(self) -> int:
-        """Of all segments' record batches."""
+        """The bytes of all segments' record batches."""
         return sum(segment.size_bytes for segment in self._segments)
 
     @property
@@ -272,7 +272,7 @@ class Log:
 
     @property
     def latest_epoch(self) -> int | None:
-        """The newest leader epoch that has an entry."""
+        """The newest leader epoch that has an entry, or None."""
         return self._epochs.latest_epoch
 
     @property
@@ -290,14 +290,15 @@ class Log:
         return self._epochs.end_offset_for(epoch, self.log_end_offset)
 
     def assign_epoch(self, epoch: int) -> None:
-        """A leader begins `epoch` at the log's end (before it appends anything).
+        """A leader begins `epoch` at the log's end (before its first append).
 
-        In memory; the file follows with the first batch: an epoch without any is dropped at the next start.
+        In memory; the file follows with the first batch: an epoch without batches is dropped at the next
+        start.
         """
         self._epochs.restore(epoch, self.log_end_offset)
 
     def update_config(self, config: LogConfig) -> None:
-        """Take over changed settings; index settings from the next segment on."""
+        """Use changed settings; index settings apply from the next segment on."""
         self.config = config
         self.producers.set_expiration(config.producer_id_expiration_ms)
 
@@ -374,7 +375,7 @@ class Log:
         segments = self._segments
         if active.size_bytes:
             active.write_indexes(closing=True)
-            active.opened_at(active.end_offset)  # its tail is not asked for much longer
+            active.opened_at(active.end_offset)  # readers will soon not need its tail any more
             self._snapshots.write(base_offset, self.producers, sync=False)
         self._written = True
         with self._reshaping:
@@ -392,7 +393,7 @@ class Log:
         """Whole batches: the first holds `start_offset` (or the next record), none reaches `upper_offset`.
 
         At most `max_bytes`, unless `at_least_one_batch` and the first one alone is larger; from one segment.
-        Empty at the log's end. Raises OffsetOutOfRange, or LogCorruption if what should be a batch is none.
+        Empty at the log's end. Raises OffsetOutOfRange, or LogCorruption at invalid bytes.
         """
         if not self.log_start_offset <= start_offset <= self.log_end_offset:
             raise OffsetOutOfRange(start_offset, self.log_start_offset, self.log_end_offset)
@@ -462,7 +463,7 @@ class Log:
     def _search(
         self, find: Callable[[Sequence[Segment]], TimestampedOffset | None]
     ) -> TimestampedOffset | None:
-        """Search, in any thread; again where the segments that were searched went meanwhile."""
+        """Search, in any thread; search again if segments were deleted meanwhile."""
         while True:
             segments = self._segments
             try:
@@ -473,7 +474,7 @@ class Log:
                 with self._reshaping:  # until the files and the segments agree again
                     self._files.refuse_if_ended()
                 if self._segments is segments:
-                    raise  # it is neither retention nor a cleaning nor a truncation that took the file
+                    raise  # neither retention nor a cleaning nor a truncation has removed the file
                 continue
             if found is None or found.offset >= self.log_start_offset or self._segments is segments:
                 return found
@@ -494,7 +495,9 @@ class Log:
         return found
 
     def upper_bound_of(self, piece: LogSlice) -> int:
-        """An offset that no batch of `piece` reaches: the next in the index, or where its segment ends."""
+        """An offset that no batch of `piece` reaches: the next one in the index, or
+        the end of its segment.
+        """
         segments = self._segments
         slot = max(0, _slot(segments, piece.first_batch_offset))
         indexed = segments[slot].offset_indexed_from(piece.position + piece.size_bytes)
@@ -509,8 +512,8 @@ class Log:
     ) -> None:
         """Put the complete `.cleaned` files of old[0].base_offset in the place of the segments `old`.
 
-        See the module for the order. Raises StorageError, with everything as it was, if these are not closed
-        segments of this log any more.
+        See the module for the order. Raises StorageError, and changes nothing, if these are no longer closed
+        segments of this log.
         """
         with self._reshaping:
             self._replace_segments(old, size_bytes, has_transaction_index, now_ms)
@@ -548,7 +551,7 @@ class Log:
     # --- shortening -----------------------------------------------------------------------------------
 
     def advance_log_start_offset(self, offset: int) -> bool:
-        """Records below `offset` are gone for readers (DeleteRecords); retention removes their files.
+        """Hide the records below `offset` from readers (DeleteRecords); retention removes their files.
 
         Durable once the broker has checkpointed it. False if the log starts there already. Raises
         OffsetOutOfRange for an offset above the log's end.
@@ -565,8 +568,9 @@ class Log:
     def enforce_retention(self, now_ms: int, high_watermark: int) -> list[int]:
         """Delete the oldest segments that are too old, too many or below the log's start.
 
-        Never one that reaches above the high watermark. Returns their base offsets; their files are renamed,
-        and removed by `remove_deleted_files` after file.delete.delay.ms. Nothing while the log is cleaned.
+        A segment that reaches above the high watermark stays. Returns the deleted segments' base offsets;
+        their files are renamed, and removed by `remove_deleted_files` after file.delete.delay.ms. No-op while
+        the log is cleaned.
         """
         config = self.config
         if self.being_cleaned or self.is_deleted:
@@ -618,7 +622,7 @@ class Log:
         self._deleted_files += [(due_ms, name) for name in renamed]
 
     def remove_deleted_files(self, now_ms: int) -> int:
-        """Remove the renamed files whose time has come. How many."""
+        """Remove the renamed files that are due. Returns their number."""
         due = [name for due_ms, name in self._deleted_files if due_ms <= now_ms]
         if due:
             self._deleted_files = [entry for entry in self._deleted_files if entry[0] > now_ms]
@@ -627,7 +631,7 @@ class Log:
         return len(due)
 
     def lower_recovery_point(self, offset: int) -> None:
-        """The log is about to be cut at `offset`: what is synced above says nothing of what comes there.
+        """The log is about to be cut at `offset`: syncs so far do not cover later appends there.
 
         A flush under way does not raise the recovery point any more.
         """
@@ -635,16 +639,16 @@ class Log:
         self.recovery_point = min(self.recovery_point, offset)
 
     def truncate_to(self, offset: int, *, now_ms: int = 0) -> bool:
-        """Cut everything from `offset` on (a follower that diverged). False if no batch is there to cut.
+        """Cut all records from `offset` on (a follower that diverged). False if there are none.
 
-        Cuts whole batches: inside of one the log ends with that batch's base offset. Epochs that begin at
-        the new end go too. The broker has checkpointed a recovery point not above `offset` before (see
-        `lower_recovery_point`). Raises ValueError for a negative offset.
+        Cuts whole batches: if `offset` is inside of one, the log ends with that batch's base offset. Epochs
+        that begin at the new end are dropped too. The broker has checkpointed a recovery point not above
+        `offset` before (see `lower_recovery_point`). Raises ValueError for a negative offset.
         """
         if offset < 0:
             raise ValueError(f"cannot truncate to offset {offset}")
         if offset >= self.log_end_offset:
-            # An epoch that began here without records is not the new leader's either.
+            # An epoch that began here without records is not in the new leader's log either.
             self._epochs.truncate_from_end(self.log_end_offset)
             self._last_epoch = self._newest_epoch()
             return False
@@ -671,7 +675,7 @@ class Log:
         return True
 
     def truncate_fully(self, new_start_offset: int, *, now_ms: int = 0) -> None:
-        """Drop everything; the log is empty and begins at `new_start_offset`."""
+        """Drop all records; the empty log begins at `new_start_offset`."""
         self._truncations += 1
         self._written = True
         with self._reshaping:
@@ -694,9 +698,9 @@ class Log:
         return self._active.base_offset > self.recovery_point
 
     def prepare_flush(self, *, closed_only: bool = False) -> FlushTask | None:
-        """What is to be synced, up to the log's end or (`closed_only`) the active segment.
+        """A sync up to the log's end or (`closed_only`) up to the active segment.
 
-        None if there is nothing, or the log was deleted.
+        None if all is synced, or the log was deleted.
         """
         end = self._active.base_offset if closed_only else self.log_end_offset
         if end <= self.recovery_point or self.is_deleted:
@@ -715,13 +719,13 @@ class Log:
             self.recovery_point = max(self.recovery_point, task.end_offset)
 
     def flush(self) -> None:
-        """Sync everything, here and now."""
+        """Sync all files now."""
         task = self.prepare_flush()
         if task is not None and task.run():
             self.complete_flush(task)
 
     def close(self) -> None:
-        """Write the indexes and the producer snapshot, sync, and let go of the files."""
+        """Write the indexes and the producer snapshot, sync, and close the files."""
         if self._written or not self._active.has_index_files:
             self._active.write_indexes(closing=True)
             self._snapshots.write(self.log_end_offset, self.producers, sync=False)
@@ -731,14 +735,14 @@ class Log:
         self.close_files()
 
     def close_files(self) -> None:
-        """Let go of the files without writing anything."""
+        """Close the files without writing."""
         for segment in self._segments:
             segment.close_file()
 
     def delete(self) -> Path | None:
         """End the log: its directory becomes `<topic>-<n>.<uuid>-delete`, work on its files is refused.
 
-        Returns the directory's new path, for whoever removes it; None if the directory was gone already.
+        Returns the directory's new path, for its removal; None if the directory was gone already.
         """
         name = suffixed_directory_name(self.topic, self.partition, DELETED_DIRECTORY_SUFFIX)
         target = self.directory.with_name(name)
@@ -753,7 +757,9 @@ _BASE_OFFSET = attrgetter("base_offset")
 
 
 def _slot(segments: list[Segment], offset: int) -> int:
-    """Which segment holds `offset`: the last one that begins at or below it; -1 if it is below all."""
+    """The index of the segment that holds `offset`: the last one that begins at or below it; -1 if all begin
+    above.
+    """
     return bisect_right(segments, offset, key=_BASE_OFFSET) - 1
 
 

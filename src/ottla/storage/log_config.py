@@ -10,7 +10,7 @@ _DAY_MS = 24 * 60 * 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """What `Log` needs to know of a topic's configuration. Defaults are Apache Kafka's.
+    """A topic's settings that `Log` uses. Defaults are Apache Kafka's.
 
     `retention_ms` and `retention_bytes` of -1 keep everything. `segment_jitter_ms` is the jitter already
     drawn for this log (0..segment.jitter.ms), so that many logs do not roll at once.
@@ -35,7 +35,7 @@ class LogConfig:
 
     @property
     def deletes(self) -> bool:
-        """Whether old segments go by time and size."""
+        """Whether old segments are deleted by time and size."""
         return "delete" in self.cleanup_policy
 
     @property

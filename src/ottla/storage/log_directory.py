@@ -1,4 +1,4 @@
-"""A log directory as a whole: whose it is, who uses it, how it was left, which partitions it holds.
+"""A log directory: its owner, the process that uses it, how it was closed, and its partitions.
 
     .lock                    held by the process that uses the directory
     meta.properties          version=1, cluster.id, node.id, directory.id (KIP-858)
@@ -8,9 +8,9 @@
     <topic>-<n>.<uuid>-delete/   a deleted one, removed on start
 
 Theory of operation. `open` checks before it writes: a directory that cannot be written, that another process
-uses, or that belongs to another cluster or node stays as it is. The clean shutdown marker is removed, and
-that is on the disk, before `open` returns: nothing is ever appended while the marker exists. If the start
-fails after that, the next one checks the logs again, which is only slower.
+uses, or that belongs to another cluster or node stays as it is. The clean shutdown marker is removed,
+durably, before `open` returns: no record is ever appended while the marker exists. If the start fails after
+that, the next one checks the logs again, which only takes longer.
 
 `.lock` is locked twice: as Apache Kafka does (a record lock of the process), so that the two never share a
 directory, and for the open file, so that two brokers in one process do not either.
@@ -83,7 +83,7 @@ class MetaProperties:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDirectory:
-    """A partition that has a directory here."""
+    """A partition with a directory here."""
 
     topic: str
     partition: int
@@ -109,7 +109,7 @@ class LogDirectory:
     def open(cls, path: Path, *, node_id: int, cluster_id: str | None = None) -> LogDirectory:
         """Lock the directory and check that it is this node's; format it if it is empty or does not exist.
 
-        `cluster_id` None takes whatever cluster the directory belongs to, a new one for an empty directory.
+        With `cluster_id` None the directory may belong to any cluster; an empty one gets a new cluster id.
         Raises LogDirectoryError.
         """
         _make_writable(path)
@@ -151,13 +151,13 @@ class LogDirectory:
 
     @property
     def directory_id(self) -> uuid.UUID:
-        assert self.meta.directory_id is not None  # open() made one
+        assert self.meta.directory_id is not None  # set by open()
         return self.meta.directory_id
 
     # --- partitions -----------------------------------------------------------------------------------
 
     def clean_check_bytes(self) -> int:
-        """How much of each log to check after a clean stop, so that all together cost little time to start.
+        """The bytes of each log to check after a clean stop, so that all together take little time to start.
 
         The few partitions of a small broker are checked whole, as far as they are small.
         """
@@ -167,7 +167,7 @@ class LogDirectory:
         return self.path / partition_directory_name(topic, partition)
 
     def partitions(self) -> list[PartitionDirectory]:
-        """The partitions that have a directory, in the order of their names."""
+        """The partitions with a directory, in the order of their names."""
         found = []
         with os.scandir(self.path) as entries:
             for entry in entries:
@@ -179,7 +179,7 @@ class LogDirectory:
     def set_stray_aside(self, directory: Path) -> Path:
         """Rename the directory of a partition that the cluster does not know: `<topic>-<n>.<uuid>-stray`.
 
-        Nothing in it is deleted; a person may look at it and remove it.
+        Its files are kept; an administrator may check and remove them.
         """
         named = parse_partition_directory(directory.name)
         topic, partition = named if named is not None else (directory.name, 0)
@@ -190,7 +190,7 @@ class LogDirectory:
 
     @staticmethod
     def remove_deleted(directory: Path) -> None:
-        """Remove a directory that `Log.delete` renamed. Whatever cannot be removed goes at the next start."""
+        """Remove a directory that `Log.delete` renamed. Files that cannot be removed go at the next start."""
         shutil.rmtree(directory, ignore_errors=True)
 
     # --- checkpoints ----------------------------------------------------------------------------------
@@ -199,14 +199,14 @@ class LogDirectory:
         return self._read_offsets(checkpoints.RECOVERY_POINT_CHECKPOINT)
 
     def write_recovery_points(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """What is below has been fsynced: write it only after that."""
+        """Checkpoint the offsets below which each log is synced."""
         self._write_offsets(checkpoints.RECOVERY_POINT_CHECKPOINT, offsets)
 
     def read_log_start_offsets(self) -> dict[TopicPartition, int]:
         return self._read_offsets(checkpoints.LOG_START_OFFSET_CHECKPOINT)
 
     def write_log_start_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Where logs start that do not start with a segment. Write it before DeleteRecords answers."""
+        """Checkpoint the log start offsets inside of segments, before DeleteRecords is answered."""
         self._write_offsets(checkpoints.LOG_START_OFFSET_CHECKPOINT, offsets)
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
@@ -233,7 +233,9 @@ class LogDirectory:
     # --- closing --------------------------------------------------------------------------------------
 
     def close(self, *, clean: bool, broker_epoch: int = -1) -> None:
-        """Unlock. `clean`: all logs are closed, the checkpoints written; leave the marker that says so."""
+        """Unlock. `clean`: all logs are closed and the checkpoints written, so leave
+        the marker that says so.
+        """
         if self._lock < 0:
             return
         if clean:
@@ -243,7 +245,7 @@ class LogDirectory:
         self._lock = -1
 
 
-# --- checks before anything is written --------------------------------------------------------------------
+# --- checks before the first write --------------------------------------------------------------------
 
 
 def _make_writable(path: Path) -> None:
@@ -288,7 +290,7 @@ def _unlock(lock: int) -> None:
 
 
 def _require_unused(path: Path) -> None:
-    """A directory without meta.properties is formatted only if it holds nothing that looks like a log."""
+    """Refuse a directory without meta.properties if it holds files that look like a log's."""
     for entry in path.iterdir():
         if entry.is_dir() and parse_partition_directory(entry.name) is not None:
             raise LogDirectoryError(
@@ -322,12 +324,12 @@ def _remove_deleted_directories(path: Path) -> None:
 
 
 def read_meta_properties(path: Path) -> MetaProperties | None:
-    """Whose the directory `path` is; None if nobody's yet. Raises LogDirectoryError."""
+    """The identity of the directory `path`; None if it has none yet. Raises LogDirectoryError."""
     return _read_meta(path / META_PROPERTIES)
 
 
 def write_meta_properties(path: Path, meta: MetaProperties) -> None:
-    """Say whose the directory `path` is; on the disk when this returns."""
+    """Set the identity of the directory `path`; it is on the disk when this returns."""
     replace_file(path / META_PROPERTIES, _encode_meta(meta), sync=True)
 
 
@@ -341,7 +343,7 @@ def _encode_meta(meta: MetaProperties) -> bytes:
 
 
 def _read_meta(path: Path) -> MetaProperties | None:
-    """None if there is no file. Raises LogDirectoryError for one that cannot be read."""
+    """The content, None if there is no file. Raises LogDirectoryError if it cannot be read."""
     try:
         with path.open("rb") as file:
             text = file.read(_MAX_META_BYTES).decode("utf-8", "replace")
@@ -380,7 +382,7 @@ def _parse_properties(lines: Iterable[str]) -> dict[str, str]:
 
 
 def _read_broker_epoch(marker: Path) -> int:
-    """The broker's epoch when it stopped; -1 if the marker does not tell (older ones are empty)."""
+    """The broker's epoch when it stopped; -1 if the marker has none (older ones are empty)."""
     try:
         epoch = json.loads(marker.read_bytes())["brokerEpoch"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -389,7 +391,7 @@ def _read_broker_epoch(marker: Path) -> int:
 
 
 def _new_uuid_text() -> str:
-    """A random uuid as text that does not begin with a dash, which command lines would take for an option."""
+    """A random uuid as text without a dash at the start, which command lines would read as an option."""
     while True:
         text = uuid_to_text(uuid.uuid4())
         if not text.startswith("-"):

@@ -1,7 +1,7 @@
-"""The directory of one partition: its name, and whose it is.
+"""The directory of one partition: its name, and its topic.
 
-A partition lives in `<topic>-<n>`. A directory is made first, then `partition.metadata` with the topic's id
-(renamed into place), then the first segment: a kill between leaves a directory that opens as an empty log.
+A partition lives in `<topic>-<n>`. The directory is made first, then `partition.metadata` with the topic's id
+(renamed into place), then the first segment: a kill in between leaves a directory that opens as an empty log.
 Deleted partitions are renamed to `<topic>-<n>.<32 hex digits>-delete` and removed later.
 """
 
@@ -28,7 +28,9 @@ def partition_directory_name(topic: str, partition: int) -> str:
 
 
 def parse_partition_directory(name: str) -> tuple[str, int] | None:
-    """(topic, partition) of a directory's name, None if it is not a partition's (a deleted one's, say)."""
+    """(topic, partition) of a directory's name, None if it is not a partition's (but
+    a deleted one's, say).
+    """
     if name.endswith(
         (DELETED_DIRECTORY_SUFFIX, FUTURE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX)
     ) and _SUFFIXED.match(name):
@@ -42,7 +44,7 @@ def is_deleted_directory(name: str) -> bool:
 
 
 def suffixed_directory_name(topic: str, partition: int, suffix: str) -> str:
-    """A name that is unique; the topic is cut if the whole would be longer than a file name may be."""
+    """A unique name; the topic is cut if the whole would be longer than a file name may be."""
     end = f"-{partition}.{uuid.uuid4().hex}{suffix}"
     return topic[: _MAX_NAME_LENGTH - len(end)] + end
 

@@ -1,16 +1,16 @@
-"""What each idempotent producer wrote last to a log: duplicates, gaps, zombies, open transactions.
+"""The last batches of each idempotent producer in a log: duplicates, gaps, fencing, open transactions.
 
-For every producer id: the epoch, the last five batches (sequences, offsets, timestamps), the first offset
-of an open transaction, and the epoch of the coordinator that ended the last one. `check` judges a batch
-that a client wants to append, `check_marker` the end of a transaction; `update` takes over a batch that was
-appended. Nothing else changes the state, so a replay of the log's batches gives the same one.
+For every producer id: the epoch, the last five batches (sequences, offsets, timestamps), the first offset of
+an open transaction, and the epoch of the coordinator that ended the last one. `check` judges a client's batch
+before its append, `check_marker` the end of a transaction; `update` takes an appended batch. Only `update`
+changes the state, so a replay of the log's batches gives the same one.
 
 Rules (KIP-98, KIP-360, KIP-447, KIP-890, KIP-1228, as in Apache Kafka):
 - the exact sequence range of one of the last five batches of this epoch is a duplicate: answered with the
   offset it got the first time;
 - an older epoch is fenced; a newer one must begin with sequence 0;
 - otherwise the first sequence follows the last one; 0 follows 2^31-1;
-- a producer that the log knows nothing of (any more) may begin anywhere;
+- a producer that the log does not know (any more) may begin with any sequence;
 - within a transaction, batches that are not transactional are refused;
 - a batch that begins a transaction here must bring a `Verification`, made before the coordinator was asked
   and void once any transactional batch or marker of the producer was appended; nothing below the lowest
@@ -19,8 +19,8 @@ Rules (KIP-98, KIP-360, KIP-447, KIP-890, KIP-1228, as in Apache Kafka):
   of a transaction; and at least the epoch of the coordinator that wrote the last one.
 
 Snapshots are Kafka's `<offset>.snapshot` files: the state before that offset. One is written whenever a
-segment is rolled and when the log is closed; they only save replaying, so a damaged one is dropped and
-an older one used.
+segment is rolled and when the log is closed; they only save replaying, so a damaged one is dropped and an
+older one used.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ LAST_EPOCH = 2**15 - 1
 TRANSACTIONS_V2 = 2
 
 _SNAPSHOT_VERSION = 1
-_SNAPSHOT_START = Struct(">hIi")  # version, CRC-32C of all that follows it, number of entries
+_SNAPSHOT_START = Struct(">hIi")  # version, CRC-32C of all bytes after it, number of entries
 _SNAPSHOT_CRC_END = 6
 # producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, txn first offset
 _SNAPSHOT_ENTRY = Struct(">qhiqiqiq")
@@ -84,7 +84,7 @@ class ProducedBatch(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerState:
-    """One producer's state in one log. -1 stands for none."""
+    """One producer's state in one log. -1 means none."""
 
     producer_id: int
     epoch: int = NO_EPOCH
@@ -100,7 +100,7 @@ class ProducerState:
 
 @dataclass(slots=True, eq=False)
 class Verification:
-    """A question to the coordinator under way: whether a producer's transaction includes this partition.
+    """A request to the coordinator under way: whether a producer's transaction includes this partition.
 
     Only this very object lets a batch begin the transaction; `started_ms` is for its expiry.
     """
@@ -110,7 +110,7 @@ class Verification:
     started_ms: int
     transactions_v2: bool
     confirmed: bool = False
-    """Set by who asked, where the object cannot travel along with the batch, see `confirmed_verification`."""
+    """Set by the caller if it cannot pass the object along with the batch, see `confirmed_verification`."""
 
     def seen(self, epoch: int, sequence: int) -> None:
         """Another batch of the producer asks while the first one waits."""
@@ -167,7 +167,7 @@ class ProducerStates:
     def check(
         self, header: BatchHeader, verification: Verification | None = None, *, must_verify: bool = False
     ) -> ProducedBatch | None:
-        """Whether a client's batch may be appended: None if so, or the batch that it duplicates.
+        """Check a client's batch: None if it may be appended, or the batch that it duplicates.
 
         `must_verify`: a batch that begins a transaction needs the `verification` that is under way. Raises
         InvalidProducerEpoch, OutOfOrderSequenceNumber or InvalidTxnState. Batches without a producer id or
@@ -217,7 +217,7 @@ class ProducerStates:
     ) -> None:
         if state is not None:
             if header.producer_epoch < state.epoch:
-                return  # which is refused for that
+                return  # which is then refused
             if state.current_txn_first_offset >= 0 and state.epoch == header.producer_epoch:
                 return
         producer_id = header.producer_id
@@ -239,9 +239,10 @@ class ProducerStates:
     def begin_verification(
         self, producer_id: int, epoch: int, sequence: int, *, now_ms: int, transactions_v2: bool
     ) -> Verification | None:
-        """A transactional batch is about to come; None if its transaction is open in this log already.
+        """Begin the verification of a transactional batch; None if its transaction is open in this log
+        already.
 
-        Otherwise the coordinator is to be asked, and what is returned here passed to `check`. Raises
+        Otherwise the caller asks the coordinator, and passes the result of this method to `check`. Raises
         InvalidProducerEpoch.
         """
         state = self._producers.get(producer_id)
@@ -261,14 +262,14 @@ class ProducerStates:
         return current
 
     def confirmed_verification(self, producer_id: int) -> Verification | None:
-        """The producer's verification if it is confirmed and not void by now."""
+        """The producer's verification if it is confirmed and still valid, or None."""
         current = self._verifications.get(producer_id)
         return current if current is not None and current.confirmed else None
 
     def check_marker(
         self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int
     ) -> None:
-        """Whether a coordinator may end a transaction. Raises InvalidProducerEpoch (for the producer's
+        """Check that a coordinator may end a transaction. Raises InvalidProducerEpoch (for the producer's
         epoch) or TransactionCoordinatorFenced (for an older coordinator).
         """
         state = self._producers.get(producer_id)
@@ -293,15 +294,15 @@ class ProducerStates:
     def update(
         self, header: BatchHeader, marker: TransactionMarker | None = None
     ) -> CompletedTransaction | None:
-        """Take over an appended batch with a producer id; `marker` is its record if it is a control batch.
+        """Take an appended batch with a producer id; `marker` is its record if it is a control batch.
 
-        Returns the transaction that it ended, if any.
+        Returns the transaction that it ended, or None.
         """
         producer_id = header.producer_id
         if header.attributes & (TRANSACTIONAL | CONTROL):
             self._verifications.pop(producer_id, None)
             if marker is None and header.is_control:
-                return None  # compaction left an empty control batch
+                return None  # compaction has emptied the control batch
         state = self._producers.get(producer_id)
         if state is None:
             state = self._producers[producer_id] = ProducerState(producer_id)
@@ -337,7 +338,7 @@ class ProducerStates:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """The first offset of a transaction that is open, or whose marker is not replicated yet."""
+        """The first offset of a transaction that is open, or whose marker is not replicated yet; or None."""
         ongoing = next(iter(self._ongoing)) if self._ongoing else None
         if not self._unreplicated:
             return ongoing
@@ -345,16 +346,17 @@ class ProducerStates:
         return unreplicated if ongoing is None else min(ongoing, unreplicated)
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Transactions whose marker is below the high watermark are stable."""
+        """Forget the ended transactions whose marker is below the high watermark: they are stable."""
         if self._unreplicated:
             done = [first for first, marker in self._unreplicated.items() if marker < high_watermark]
             for first in done:
                 del self._unreplicated[first]
 
     def expire(self, now_ms: int) -> int:
-        """Forget the producers that wrote nothing for long and have no open transaction. How many.
+        """Forget the producers without batches for a long time and without an open transaction. Returns their
+        number.
 
-        Questions to the coordinator that led to no batch go as well.
+        Verifications that were not followed by a batch expire as well.
         """
         limit = now_ms - self._expiration_ms
         expired = [
@@ -446,7 +448,7 @@ class ProducerSnapshots:
         return self._files.path / self.name(offset)
 
     def write(self, offset: int, states: ProducerStates, *, sync: bool) -> None:
-        """Save the state before `offset`, unless that is saved already."""
+        """Save the state before `offset`, unless it is saved already."""
         if offset in self.offsets:
             return
         self._files.replace(self.name(offset), states.encode(), sync=sync)
@@ -471,14 +473,14 @@ class ProducerSnapshots:
         self._files.remove(self.name(offset))
 
     def remove_strays(self, base_offsets: set[int], log_end_offset: int) -> None:
-        """Remove what belongs to no segment; the newest one, at the log's end or before it, stays."""
+        """Remove snapshots without a segment, but for the newest one up to the log's end."""
         for offset in sorted(self.offsets, reverse=True):
             newest = offset == self.offsets[-1] and offset <= log_end_offset
             if offset > log_end_offset or (offset not in base_offsets and not newest):
                 self.remove(offset)
 
     def rename_for_deletion(self, offset: int) -> list[str]:
-        """Give the snapshot of a deleted segment the suffix `.deleted`. The new names."""
+        """Give the snapshot of a deleted segment the suffix `.deleted`. Returns the new names."""
         if offset not in self.offsets:
             return []
         self.offsets.remove(offset)

@@ -1,27 +1,27 @@
-"""What a partition's directory holds, and how much of it is to be believed after a crash.
+"""The content of a partition's directory, and the checks of it after a crash.
 
-Theory of operation. Everything below the recovery point was fsynced; above it only the page cache promised.
-A killed process leaves the page cache, so its log ends at worst with a part of one write. A machine that
-lost power may also have lost what was written last, page by page and in any order: a page in the middle
-reads as zeros, a closed segment has lost its end or all of itself while the next one is there.
+Theory of operation. Everything below the recovery point was fsynced; above it records may only have been in
+the page cache. A killed process leaves the page cache, so its log ends at worst with a part of one write. A
+machine that lost power may also have lost recent writes, page by page and in any order: a page in the middle
+reads as zeros, a closed segment has lost its end or all of itself while the next one exists.
 
 After an unclean stop every batch from the segment with the recovery point on is checked: header, offsets,
-CRC, and whether each segment ends where the next one begins. Where the log is not whole any more decides:
+CRC, and whether each segment ends where the next one begins. The position of the first damage decides:
 
-    below the recovery point    LogCorruption, and nothing is changed: that was on the disk, only a person can
-                                know whether a copy of it exists
-    above it                    the log is cut there, later segments and all, and one line says what went
+    below the recovery point    LogCorruption, and no file is changed: that was on the disk, and only a person
+                                can know whether a copy of it exists
+    above it                    the log is cut there, with all later segments, and one line names the offsets
 
-Above the recovery point this is what Apache Kafka does, and what replication counts on: a log is a beginning
-of its leader's, and a follower fetches the rest again. Kafka sees invalid bytes only: where whole batches are
-gone it goes on with a hole, which nobody would ever fill. A compacted log has holes of its own; there only a
-segment that is empty, though its indexes are not, is known to have lost something.
+Above the recovery point this is what Apache Kafka does, and replication relies on it: a log is a beginning of
+its leader's, and a follower fetches the rest again. Kafka detects only invalid bytes: where whole batches are
+gone it goes on with a hole, which is never filled. A compacted log has holes of its own; there only a segment
+that is empty, though its indexes are not, is known to have lost batches.
 
-A log that may not lose what is valid (`keeps_valid`: the metadata log, which acknowledges what is synced and
+A log that may not lose valid batches (`keeps_valid`: the metadata log, which acknowledges synced records and
 checkpoints its recovery point much later) is cut at a torn tail only, and refused otherwise.
 
-Whoever truncates a log on purpose lowers the recovery point checkpoint first. A cut takes the segments from
-the newest on, then the end of the damaged one: a kill in between leaves a log that the next start cuts again.
+Before a deliberate truncation the recovery point checkpoint is lowered. A cut removes the segments from the
+newest on, then the end of the damaged one: a kill in between leaves a log that the next start cuts again.
 
 Indexes, leader epochs and producer states are derived: missing or damaged ones are made again.
 """
@@ -65,7 +65,7 @@ from ottla.storage.swapping import CLEANED_SUFFIX, SWAP_SUFFIX
 TEMPORARY_SUFFIX = ".tmp"
 
 CLEAN_CHECK_BYTES = 32 * 1024
-"""How much of the end of a cleanly closed log is checked at least."""
+"""The bytes at the end of a cleanly closed log that are checked at least."""
 
 _MAGIC_POSITION = 16
 _OFFSET_AND_LENGTH = Struct(">qi")
@@ -75,7 +75,7 @@ log = logging.getLogger("ottla.storage")
 
 @dataclass(slots=True)
 class DirectoryContents:
-    """A partition's directory: sizes of the logs by base offset, snapshots by offset, indexes that exist."""
+    """A partition's directory: sizes of the logs by base offset, snapshots by offset, existing indexes."""
 
     logs: dict[int, int] = field(default_factory=dict)
     snapshots: list[int] = field(default_factory=list)
@@ -86,13 +86,13 @@ class DirectoryContents:
 
 
 def read_directory(directory: Path) -> DirectoryContents:
-    """One pass over the directory."""
+    """List the directory, in one pass."""
     contents = DirectoryContents()
     with os.scandir(directory) as entries:
         for entry in entries:
             name = entry.name
             if ".checkpoint" in name:
-                continue  # a snapshot of the metadata log: not a segment's file
+                continue  # a snapshot of the metadata log, not a file of a segment
             if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX)):
                 contents.leftovers.append(name)
                 continue
@@ -114,11 +114,11 @@ def read_directory(directory: Path) -> DirectoryContents:
 
 
 def settle_leftovers(directory: Path, contents: DirectoryContents) -> DirectoryContents:
-    """Finish or undo what a crash interrupted, remove strays. Returns what is there now.
+    """Complete or revert the operations that a crash interrupted, remove strays. Returns the new content.
 
-    `.deleted`, `.cleaned` and `.tmp` files go. `.swap` files are the finished outcome of a compaction: they
-    replace the segments in their range, unless a `.cleaned` file says that it was not finished. An index
-    without its log goes.
+    `.deleted`, `.cleaned` and `.tmp` files are removed. `.swap` files are the complete result of a
+    compaction: they replace the segments in their range, unless a `.cleaned` file shows that they are not
+    complete. An index without its log is removed.
     """
     if contents.leftovers:
         _finish_swaps(directory, contents)
@@ -154,19 +154,19 @@ def _finish_swaps(directory: Path, contents: DirectoryContents) -> None:
             ranges.append((base, max(base + 1, _end_of_file(directory / name, base))))
     if ranges:
         first, end = min(base for base, _ in ranges), max(end for _, end in ranges)
-        # An earlier start may have removed a log and been killed before its indexes went.
+        # An earlier start may have removed a log and been killed before it removed the indexes.
         for base in contents.logs.keys() | contents.others.keys():
             if first <= base < end:
                 for suffix in SEGMENT_SUFFIXES:
                     (directory / offset_file_name(base, suffix)).unlink(missing_ok=True)
-    # Logs first: once they have their names no later start looks for something to replace in their range.
+    # Logs first: once they have their names no later start looks for segments to replace in their range.
     for name in sorted(valid, key=lambda name: not name.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
         log.info("finished the compaction that was interrupted path=%s", directory / name)
         os.replace(directory / name, directory / name.removesuffix(SWAP_SUFFIX))
 
 
 def _end_of_file(path: Path, base_offset: int, position: int = 0) -> int:
-    """The offset after the last batch of a segment file, looked for from the one at `position` on."""
+    """The offset after the last batch of a segment file, found by a walk from the one at `position` on."""
     end = base_offset
     with path.open("rb") as file:
         while True:
@@ -187,9 +187,9 @@ def _end_of_file(path: Path, base_offset: int, position: int = 0) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """How far a segment is valid. `problem` says what is wrong at `valid_bytes`, None if nothing is.
+    """The valid part of a segment. `problem` describes the damage at `valid_bytes`, None without any.
 
-    `has_control`: there are control batches, so that transactions may end here.
+    `has_control`: there are control batches, so transactions may end here.
     """
 
     valid_bytes: int
@@ -206,7 +206,7 @@ def check_segment(
     next_offset: int,
     limit_offset: int | None = None,
 ) -> Checked:
-    """Check every batch from `position` on; hand the leader epochs to `epochs`. Changes nothing on disk.
+    """Check every batch from `position` on; add the leader epochs to `epochs`. Changes no file.
 
     No batch may reach `limit_offset`, where the next segment begins.
     """
@@ -233,7 +233,7 @@ def check_segment(
 
 
 def _check_batch(data: memoryview, position: int, next_offset: int, base_offset: int) -> BatchHeader | str:
-    """The header of a valid batch, or what is wrong with it."""
+    """The header of a valid batch, or a description of the damage."""
     try:
         header = parse_batch_header(data, position)
     except CorruptBatch as error:
@@ -250,7 +250,7 @@ def _check_batch(data: memoryview, position: int, next_offset: int, base_offset:
 
 
 def valid_batch_after(segment: Segment, checked: Checked) -> int | None:
-    """The position of a valid batch somewhere behind the first invalid byte, None if there is none."""
+    """The position of a valid batch somewhere after the first invalid byte, None if there is none."""
     limit = segment.base_offset + MAX_RELATIVE_OFFSET
     with (
         mmap.mmap(segment.file().fd, segment.size_bytes, access=mmap.ACCESS_READ) as content,
@@ -275,7 +275,7 @@ def valid_batch_after(segment: Segment, checked: Checked) -> int | None:
 
 
 def first_unflushed(segments: list[Segment], recovery_point: int) -> int:
-    """Which segment holds the recovery point: that one and those after it are to be checked."""
+    """The index of the segment that holds the recovery point, the first one to be checked."""
     return max(
         (at for at, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0
     )
@@ -284,11 +284,11 @@ def first_unflushed(segments: list[Segment], recovery_point: int) -> int:
 def recover_segments(
     segments: list[Segment], recovery_point: int, epochs: LeaderEpochs, *, compacted: bool, keeps_valid: bool
 ) -> int | None:
-    """After an unclean stop: check the segments from the recovery point on, cut what isn't whole, index them.
+    """After an unclean stop: check the segments from the recovery point on, cut at damage, index them.
 
-    Sets the segments' end offsets, and takes from `segments` what was removed. `compacted`: between segments
-    there may be holes. Returns the base offset of the first one whose transaction index is to be made again,
-    None if no transaction ended. Raises LogCorruption, and then has changed nothing.
+    Sets the segments' end offsets, and removes from `segments` the ones that were deleted. `compacted`:
+    between segments there may be holes. Returns the base offset of the first one whose transaction index has
+    to be made again, None if no transaction ended. Raises LogCorruption, and then has changed no file.
     """
     first = first_unflushed(segments, recovery_point)
     transactions_from: int | None = None
@@ -313,7 +313,9 @@ def recover_segments(
 
 
 def _missing_end(segment: Segment, end_offset: int, following: Segment, *, compacted: bool) -> str | None:
-    """What says that a closed segment has lost batches, though all that it has are valid; None if nothing."""
+    """The evidence that a closed segment has lost batches, though its remaining ones are valid; None without
+    any.
+    """
     if end_offset == following.base_offset:
         return None
     if not compacted:
@@ -325,7 +327,9 @@ def _missing_end(segment: Segment, end_offset: int, following: Segment, *, compa
 
 
 def _emptied(segment: Segment) -> str | None:
-    """What says that an empty segment was not always empty; an index does, for compaction leaves none."""
+    """The evidence that an empty segment had batches: an index, because compaction leaves none; None without
+    any.
+    """
     if segment.size_bytes == 0 and segment.has_index_entries:
         return "the segment is empty, its indexes are not"
     return None
@@ -340,7 +344,7 @@ def _cut(
     *,
     keeps_valid: bool,
 ) -> None:
-    """Cut the log in segments[at], behind what was `checked`. Raises LogCorruption where that may not be."""
+    """Cut the log in segments[at], after its valid part. Raises LogCorruption if that is not allowed."""
     segment = segments[at]
     position, offset = checked.valid_bytes, checked.next_offset
     if offset < recovery_point:
@@ -370,13 +374,13 @@ def _cut(
         for name in segments.pop().rename_for_deletion():
             (segment.path.parent / name).unlink()
     segment.cut(position, offset)
-    # What comes in the place of the lost must not meet it again after the next power loss.
+    # The records that replace the lost ones must not meet them again after the next power loss.
     segment.file().sync()
     sync_directory(segment.path.parent)
 
 
 def load_segments(segments: list[Segment], check_bytes: int) -> None:
-    """After a clean stop: believe the files, and check the last `check_bytes` only, and what is next to them.
+    """After a clean stop: trust the files, but check the last `check_bytes` and the batches next to them.
 
     Sets the segments' end offsets. Raises LogCorruption if the end is not as a clean stop leaves it.
     """
@@ -408,7 +412,9 @@ def load_segments(segments: list[Segment], check_bytes: int) -> None:
 
 
 def first_damaged_transaction_index(segments: list[Segment]) -> int | None:
-    """The base offset of the first segment whose transaction index cannot be its own. Ends must be known."""
+    """The base offset of the first segment whose transaction index is invalid, or
+    None. Ends must be known.
+    """
     for segment in segments:
         if segment.transaction_index.exists:
             try:
@@ -420,10 +426,10 @@ def first_damaged_transaction_index(segments: list[Segment]) -> int | None:
 
 
 def check_emptied(segments: list[Segment], *, compacted: bool) -> None:
-    """Of these segments, whose batches are not read now, none but the last one may be empty.
+    """Check that of these segments, whose batches are not read now, only the last one is empty.
 
-    Compaction leaves empty ones in a log that is or once was compacted: where that may be, a line is logged.
-    Raises LogCorruption where it is certain that there were batches.
+    Compaction leaves empty ones in a log that is or once was compacted: if that is possible, a line is
+    logged. Raises LogCorruption if it is certain that there were batches.
     """
     for segment, following in pairwise(segments):
         if segment.size_bytes == 0:
@@ -438,7 +444,9 @@ def check_emptied(segments: list[Segment], *, compacted: bool) -> None:
 
 
 def _near_the_end(segment: Segment, check_bytes: int) -> tuple[int, BatchPosition | None]:
-    """Where the check of a cleanly closed segment starts, by its index, and the batch there."""
+    """The position at which the check of a cleanly closed segment starts, by its
+    index, and the batch there.
+    """
     segment.check_indexes()
     position = 0
     if segment.offset_index.file.count:
@@ -453,7 +461,7 @@ def _set_ends(segments: list[Segment]) -> None:
 
 
 def restore_leader_epochs(segments: list[Segment], epochs: LeaderEpochs) -> None:
-    """Find the leader epochs in the headers of these segments: their file is damaged, empty or gone."""
+    """Add the leader epochs in the headers of these segments: their file is damaged, empty or gone."""
     for segment in segments:
         for batch in segment.walk(0):
             if batch.leader_epoch < 0:

@@ -1,15 +1,15 @@
 """One segment of a log: a file of record batches with its indexes.
 
-The file holds batches back to back and nothing else; positions are bytes from its start. Batches are
-appended verbatim, one write each time. Reads never touch a record: they find the position of the first
-batch wanted and the end of the last one, and leave the copying to whoever sends the bytes.
+The file holds only batches, back to back; positions are bytes from its start. Batches are appended verbatim,
+one write each time. Reads never decode a record: they find the position of the first batch and the end of the
+last one, and leave the copying to the sender of the bytes.
 
-Where a read starts is found, from cheap to dear: in `Tail` (the batches appended last, in memory: what
-consumers that keep up ask for), in the hints (where earlier reads ended: what consumers that catch up
-ask for next), in the offset index followed by a walk over a few batch headers.
+The start of a read is found, from cheap to expensive: in `Tail` (the last appended batches, in memory, which
+consumers that keep up read), in the hints (the ends of earlier reads, where consumers that catch up read
+next), in the offset index followed by a walk over a few batch headers.
 
-One thread appends, rolls and truncates. Others may read at the same time: what they use is replaced or
-only ever grows.
+One thread appends, rolls and truncates. Others may read at the same time: their data is replaced or only ever
+grows.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _Found = TypeVar("_Found")
 
 
 class BatchPosition(NamedTuple):
-    """Where a batch lies in its segment, and as much of its header as finding offsets needs."""
+    """The position of a batch in its segment, and the fields of its header for finding offsets."""
 
     position: int
     size_bytes: int
@@ -75,8 +75,8 @@ class BatchPosition(NamedTuple):
 class LogSlice(NamedTuple):
     """Whole batches in a segment's file, for one pread or a sendfile.
 
-    Holding the slice keeps the descriptor open. `first_batch_offset` is the base offset of the first batch
-    (-1 if the slice is empty), which may be below the offset asked for.
+    The slice keeps the descriptor open. `first_batch_offset` is the base offset of the first batch (-1 if the
+    slice is empty), which may be below the requested offset.
     """
 
     file: FileHandle
@@ -102,7 +102,9 @@ class LogSlice(NamedTuple):
 
 
 class Tail:
-    """Offsets and end positions of the batches appended last; `start` is where the first of them begins."""
+    """Offsets and end positions of the last appended batches; `start` is the
+    position of the first of them.
+    """
 
     __slots__ = ("base_offsets", "ends", "first_offset", "last_offsets", "start")
 
@@ -111,10 +113,10 @@ class Tail:
         self.start = start
         self.base_offsets = array("q")
         self.ends = array("q")
-        self.last_offsets = array("q")  # appended last: a reader that sees an entry here finds the others
+        self.last_offsets = array("q")  # appended last: an entry here is in the other lists too
 
     def trimmed(self) -> Tail:
-        """A new tail with the younger half. The old one stays as it is, for whoever reads in it."""
+        """A new tail with the younger half. The old one is unchanged, for its readers."""
         keep = len(self.last_offsets) // 2
         younger = Tail(self.base_offsets[-keep], self.ends[-keep - 1])
         younger.base_offsets = self.base_offsets[-keep:]
@@ -124,7 +126,7 @@ class Tail:
 
 
 class Segment:
-    """The batches from `base_offset` to `end_offset` (exclusive). See the module for who may call what."""
+    """The batches from `base_offset` to `end_offset` (exclusive). See the module for the threads."""
 
     __slots__ = (
         "_bytes_since_index_entry",
@@ -185,16 +187,16 @@ class Segment:
 
     @property
     def path(self) -> Path:
-        """Where the file is, for messages."""
+        """The path of the file, for messages."""
         return self._files.path / (self._name + LOG_SUFFIX)
 
     def create_file(self) -> None:
-        """Make the file of a new segment. Raises StorageError if there is one that holds anything."""
+        """Make the file of a new segment. Raises StorageError if one with content exists."""
         self.handle = self._files.create(self._name + LOG_SUFFIX)
         self._open_files.opened(self)
 
     def file(self) -> FileHandle:
-        """The open file; opens it if it is not open. Raises FileNotFoundError for a deleted segment."""
+        """The file, opened if need be. Raises FileNotFoundError for a deleted segment."""
         handle = self.handle
         if handle is None:
             handle = self.handle = self._files.open(self._name + LOG_SUFFIX)
@@ -208,7 +210,7 @@ class Segment:
 
     @property
     def has_index_entries(self) -> bool:
-        """Whether one of the index files has content that is not padding, be it damaged."""
+        """Whether one of the index files has content other than padding, even if damaged."""
         try:
             return self.offset_index.file.count > 0 or self.time_index.file.count > 0
         except CorruptIndex:
@@ -227,7 +229,7 @@ class Segment:
             file.write(data, position)
         except OSError:
             with contextlib.suppress(OSError):
-                os.ftruncate(file.fd, position)  # a full disk takes a part of the bytes
+                os.ftruncate(file.fd, position)  # a full disk may take a part of the bytes
             raise
         tail = self.tail
         largest_timestamp = self.largest()[0]
@@ -280,19 +282,19 @@ class Segment:
         return self._largest
 
     def first_timestamp(self) -> int | None:
-        """The first batch's largest timestamp, which rolling by time counts from; None without batches."""
+        """The first batch's largest timestamp, the start of rolling by time; None without batches."""
         if self._first_timestamp is None and self.size_bytes:
             first = next(self.walk(0), None)
             self._first_timestamp = None if first is None else first.max_timestamp
         return self._first_timestamp
 
     def age_ms(self, now_ms: int, timestamp_ms: int) -> int:
-        """How long the segment has waited to be rolled when a batch with this timestamp comes."""
+        """The age of the segment for rolling, when a batch with this timestamp comes."""
         first = self.first_timestamp()
         return now_ms - self.created_ms if first is None or first < 0 else timestamp_ms - first
 
     def retention_timestamp(self) -> int:
-        """The timestamp that retention goes by: the largest one, or else when the file was last written."""
+        """The timestamp for retention: the largest one, or else the time of the file's last write."""
         timestamp = self.largest()[0]
         return timestamp if timestamp >= 0 else self._modified_ms()
 
@@ -302,7 +304,7 @@ class Segment:
     # --- finding batches ------------------------------------------------------------------------------
 
     def walk(self, position: int) -> Iterator[BatchPosition]:
-        """The whole batches from the one at `position` on. Raises LogCorruption where there is no batch."""
+        """The whole batches from the one at `position` on. Raises LogCorruption at invalid bytes."""
         file = self.file()
         unpack = _HEADER_START.unpack_from
         buffer = b""
@@ -335,7 +337,7 @@ class Segment:
         return self._with_index(lambda: self._locate(offset))
 
     def _with_index(self, find: Callable[[], _Found]) -> _Found:
-        """Run `find`; if an index led it into the middle of a batch, make the indexes anew, run it again."""
+        """Run `find`; if an index led it into the middle of a batch, make the indexes again and repeat."""
         try:
             return find()
         except (CorruptIndex, LogCorruption):
@@ -430,7 +432,7 @@ class Segment:
         return None if slot == count else self.base_offset + int(unpack(entries, slot * 8)[0])
 
     def _remember(self, offset: int, position: int) -> None:
-        """The next read of a consumer that catches up will start here."""
+        """Note the start of the next read of a consumer that catches up."""
         if len(self._hints) >= _HINTS:
             self._hints = {}
         self._hints[offset] = position
@@ -440,7 +442,7 @@ class Segment:
     def rebuild_indexes(self) -> None:
         """Make both indexes again by a walk over the headers of the whole segment.
 
-        Raises LogCorruption if there is something else than batches in it; then the files stay as they were.
+        Raises LogCorruption if there are other bytes than batches in it; the files then stay as they were.
         """
         offsets, times = bytearray(), bytearray()
         largest = indexed_largest = (NO_TIMESTAMP, self.base_offset)
@@ -470,7 +472,7 @@ class Segment:
         self.time_index.check()
 
     def write_indexes(self, *, closing: bool) -> None:
-        """Put the indexes on file; on close or roll the time index ends with the largest timestamp."""
+        """Write the indexes' new entries; with `closing` the time index ends with the largest timestamp."""
         if closing and self.size_bytes:
             self.time_index.append_if_larger(*self.largest())
         self.offset_index.file.write_out()
@@ -489,7 +491,7 @@ class Segment:
     def truncate_to(self, offset: int) -> int:
         """Cut the batch with `offset` and all after it. Returns the new end offset.
 
-        A batch goes as a whole: if `offset` lies inside one, the end is that batch's base offset.
+        A batch is cut as a whole: if `offset` lies inside one, the end is that batch's base offset.
         """
         first_cut = self.locate(offset)
         self._hints = {}
@@ -510,7 +512,7 @@ class Segment:
         return self.end_offset
 
     def cut(self, position: int, end_offset: int) -> None:
-        """Shorten the file to `position`. The indexes are the caller's."""
+        """Shorten the file to `position`. The caller truncates the indexes."""
         self.size_bytes = position
         self.tail = Tail(end_offset, position)
         os.ftruncate(self.file().fd, position)
@@ -519,7 +521,7 @@ class Segment:
             self._largest = (NO_TIMESTAMP, self.base_offset)
 
     def opened_at(self, end_offset: int) -> None:
-        """The segment is known to end with `end_offset`; batches appended from now on are in the tail."""
+        """Set the known end offset; batches appended from now on are in the tail."""
         self.end_offset = end_offset
         self.tail = Tail(end_offset, self.size_bytes)
 

@@ -1,13 +1,13 @@
-"""Puts a compacted segment in the place of others so that a crash at any time is harmless, as Apache Kafka.
+"""Replaces segments by a compacted one so that a crash at any time is harmless, as in Apache Kafka.
 
     <base>.log.cleaned …   being written, or complete; a start removes them
     <base>.log.swap …      complete; a start puts them in place of every segment in their range, unless a
-                           `.cleaned` file of the same or a lower offset says that the renaming was not done
+                           `.cleaned` file of the same or a lower offset shows that the set is incomplete
     <base>.log.deleted …   replaced; a start removes them
 
-So a set of files is swapped in as soon as the last of them is renamed from `.cleaned` to `.swap`, and the
-old segments may go only then. `.log` is the first to lose `.swap`: afterwards no start looks for segments in
-the range any more, and the indexes that are still called `.swap` only get their names.
+So a set of files is swapped in as soon as the last of them is renamed from `.cleaned` to `.swap`, and the old
+segments may be removed only then. `.log` is the first to lose `.swap`: afterwards no start looks for segments
+in the range any more, and indexes that are still called `.swap` are only renamed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def cleaned_name(base_offset: int, suffix: str) -> str:
 
 
 def remove_cleaned(files: DirectoryFiles, *, but: int | None = None) -> None:
-    """Remove what cleanings left that did not come to their end; files of the base offset `but` stay.
+    """Remove the files of cleanings that were not completed; files of the base offset `but` stay.
 
     Raises PartitionDeleted.
     """
@@ -41,21 +41,21 @@ def remove_cleaned(files: DirectoryFiles, *, but: int | None = None) -> None:
 
 
 def promote_cleaned(files: DirectoryFiles, base_offset: int) -> None:
-    """`.cleaned` -> `.swap`. Raises OSError, and then nothing is swapped in."""
-    remove_cleaned(files, but=base_offset)  # or a start would take them for a sign against these
+    """Rename `.cleaned` to `.swap`. Raises OSError, and then the files are not swapped in."""
+    remove_cleaned(files, but=base_offset)  # or a start would take the new files for incomplete
     try:
         for suffix in _SUFFIXES:
             source = cleaned_name(base_offset, suffix)
-            with contextlib.suppress(FileNotFoundError):  # there may be no index of transactions
+            with contextlib.suppress(FileNotFoundError):  # there may be no transaction index
                 files.rename(source, source.removesuffix(CLEANED_SUFFIX) + SWAP_SUFFIX)
     except OSError:
-        for suffix in _SUFFIXES:  # before the `.cleaned` files, which hold a start back
+        for suffix in _SUFFIXES:  # before the `.cleaned` files, whose presence prevents the swap
             files.remove(offset_file_name(base_offset, suffix) + SWAP_SUFFIX)
         raise
 
 
 def put_swaps_in_place(files: DirectoryFiles, base_offset: int) -> None:
-    """`.swap` -> the segment's own names."""
+    """Rename `.swap` files to the segment's own names."""
     for suffix in _SUFFIXES:
         target = offset_file_name(base_offset, suffix)
         with contextlib.suppress(FileNotFoundError):

@@ -1,11 +1,11 @@
-"""Records by timestamp, exactly: time index, then offset index, then headers, then the one batch.
+"""Finds records by timestamp exactly: time index, then offset index, then headers, then one batch.
 
-Only the batch that holds the answer is decompressed. Timestamps need not grow with offsets: what is found
-is the first record, in the order of the log, that qualifies.
+Only the batch that holds the answer is decompressed. Timestamps need not grow with offsets: the result is the
+first record, in the order of the log, that qualifies.
 
-Records are not looked at when they are appended, so a batch whose CRC is right may hold none that can be
-read, or unfold beyond any bound. Such a batch counts as one record, with its newest timestamp at its first
-offset: whoever asks meets it there, as a reader does.
+Records are not decoded when they are appended, so a batch with a valid CRC may hold none that can be decoded,
+or decompress beyond any bound. Such a batch counts as one record, with its newest timestamp at its first
+offset: a reader that seeks there finds the damage.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def find_offset_by_timestamp(
 
 
 def find_max_timestamp(segments: Sequence[Segment]) -> TimestampedOffset | None:
-    """The first record that has the largest timestamp of all. None without timestamps."""
+    """The first record with the largest timestamp of all. None without timestamps."""
     segment = max(segments, key=lambda segment: segment.largest()[0])
     timestamp, offset = segment.largest()
     batch = segment.locate(offset) if timestamp >= 0 else None

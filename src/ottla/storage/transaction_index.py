@@ -1,16 +1,16 @@
 """The aborted transactions of a segment, in Kafka's `<base offset>.txnindex` files.
 
-A transaction that was aborted has an entry in the index of the segment that holds its marker. Entries are
-34 bytes, in the order of the markers:
+A transaction that was aborted has an entry in the index of the segment that holds its marker. Entries are 34
+bytes, in the order of the markers:
 
     version int16 (0) | producer id int64 | first offset int64 | last offset int64 | last stable offset int64
 
 The last offset is the marker's; the last stable offset is the log's when the marker was written: up to there
-no earlier transaction was open, so a reader need not look at later entries for what lies below it.
+no earlier transaction was open, so a reader need not look at later entries for records below it.
 
-A segment without aborted transactions has no file. An entry goes to the file after its marker is in the log
-and before anything else is; the index can always be derived from the log, so one that is damaged, or whose
-segment was not flushed, is made again (see `loading`).
+A segment without aborted transactions has no file. An entry is written after its marker and before the next
+batch; the index can always be derived from the log, so one that is damaged, or whose segment was not flushed,
+is made again (see `loading`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class AbortedTransaction(NamedTuple):
 
 
 def aborted_transaction(completed: CompletedTransaction) -> AbortedTransaction:
-    """The entry of an aborted transaction that has just ended."""
+    """The entry of a transaction that was just aborted."""
     return AbortedTransaction(
         completed.producer_id, completed.first_offset, completed.last_offset, completed.last_stable_offset
     )
@@ -54,7 +54,7 @@ def encode_entries(entries: Iterable[AbortedTransaction]) -> bytes:
 
 
 class TransactionIndex:
-    """One segment's aborted transactions. `collect` is safe in other threads than the one that appends."""
+    """One segment's aborted transactions. `collect` is safe in threads other than the appending one."""
 
     __slots__ = ("_content", "_discarded", "_files", "_lock", "_written", "base_offset", "name")
 
@@ -62,15 +62,15 @@ class TransactionIndex:
         self._files = files
         self.name = name
         self.base_offset = base_offset
-        # All entries as on file; None: the file was not read yet. Replaced, never changed.
+        # All entries; None: the file was not read yet. Replaced, never changed.
         self._content: bytes | None = None if exists else b""
-        self._written = -1 if exists else 0  # bytes that the file has, -1: as many as there are
+        self._written = -1 if exists else 0  # the entries' bytes in the file, -1: not known yet
         self._discarded = False
         self._lock = threading.Lock()
 
     @property
     def path(self) -> str:
-        """Where the file is, for messages."""
+        """The path of the file, for messages."""
         return str(self._files.path / self.name)
 
     def _load(self) -> bytes:
@@ -92,7 +92,7 @@ class TransactionIndex:
 
     @property
     def exists(self) -> bool:
-        """Whether there is anything: entries, or a file that was not read yet."""
+        """Whether there are entries, or a file that was not read yet."""
         return self._content is None or self._content != b""
 
     def __len__(self) -> int:
@@ -107,7 +107,7 @@ class TransactionIndex:
         return AbortedTransaction(*_ENTRY.unpack_from(content, at * ENTRY_BYTES)[1:])
 
     def check(self, end_offset: int) -> None:
-        """Raise CorruptIndex unless every entry can be of this segment, which ends with `end_offset`."""
+        """Raise CorruptIndex unless all entries fit this segment, which ends with `end_offset`."""
         content = self._load()
         if len(content) % ENTRY_BYTES:
             raise CorruptIndex(f"{self.path} has {len(content)} bytes, not a multiple of {ENTRY_BYTES}")
@@ -120,9 +120,9 @@ class TransactionIndex:
             raise CorruptIndex(f"{self.path} has an entry for {previous}, the segment ends at {end_offset}")
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Note a transaction whose marker is in the log. Raises ValueError if its marker is not the newest.
+        """Add a transaction whose marker is in the log. Raises ValueError if its marker is not the newest.
 
-        A disk that refuses is no error: the entry is kept, and written with the next one or on flush.
+        If the disk refuses, the entry is kept, and written with the next one or on flush.
         """
         content = self._load()
         if content and self._at(content, len(content) // ENTRY_BYTES - 1).last_offset >= entry.last_offset:
@@ -132,7 +132,7 @@ class TransactionIndex:
             self.write_out()
 
     def write_out(self) -> None:
-        """Put what is not on file there. Raises OSError."""
+        """Write the new entries to the file. Raises OSError."""
         with self._lock:
             content = self._content
             if content is None or self._discarded or len(content) == self._written:
@@ -141,20 +141,20 @@ class TransactionIndex:
                 self._files.append(self.name, content[self._written :])
             except OSError:
                 with contextlib.suppress(OSError):
-                    self._files.truncate(self.name, self._written)  # a full disk takes a part of the bytes
+                    self._files.truncate(self.name, self._written)  # a full disk may take a part of the bytes
                 raise
             self._written = len(content)
 
     def sync(self) -> None:
-        """Return when every entry is on the disk; nothing happens to a file that is being deleted."""
+        """Sync every entry to the disk; no-op for a file that is being deleted."""
         self.write_out()
         if not self._discarded and self._written:
             with contextlib.suppress(FileNotFoundError):
                 self._files.sync_file(self.name)
 
     def collect(self, start_offset: int, upper_offset: int) -> tuple[list[AbortedTransaction], bool]:
-        """The aborted transactions with records in start_offset..upper_offset (exclusive), and whether
-        that is all there are: False if the next segment's index may have more.
+        """The aborted transactions with records in start_offset..upper_offset (exclusive), and whether these
+        are all: False if the next segment's index may have more.
         """
         content = self._load()
         if not content:
@@ -184,7 +184,7 @@ class TransactionIndex:
                 self._files.truncate(self.name, self._written)
 
     def replace(self, entries: Iterable[AbortedTransaction]) -> None:
-        """Put these entries in the place of all, valid or not; without one the file goes."""
+        """Replace all entries, valid or not, by these; without any the file is removed."""
         content = encode_entries(entries)
         self._load()
         with self._lock:

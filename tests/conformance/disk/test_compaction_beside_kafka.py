@@ -185,7 +185,7 @@ def cleaned_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     clean(log)
     kept = headers(log)
     assert any(header.record_count == 0 for header in kept) and any(
-        header.has_delete_horizon for header in kept
+        header.delete_horizon_ms is not None for header in kept
     )
     assert len(contents(log)) < 200
     log.remove_deleted_files(NOW_MS + 10**9)

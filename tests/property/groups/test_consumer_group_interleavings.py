@@ -38,6 +38,7 @@ from ottla.protocol.messages.sync_group_response import SyncGroupResponse
 from ottla.protocol.records.consumer_protocol_assignment import ConsumerProtocolAssignment
 from ottla.protocol.records.consumer_protocol_assignment import TopicPartition as AssignedTopic
 from ottla.protocol.records.consumer_protocol_subscription import ConsumerProtocolSubscription, TopicPartition
+from support.core.durable_state import classic_state, consumer_groups
 from support.core.group_shard import ShardDriver
 from support.exploration import examples
 
@@ -427,8 +428,8 @@ class Conversations(RuleBasedStateMachine):
     @invariant()
     def the_log_says_the_same(self) -> None:
         copy = self.driver.reloaded_copy()
-        assert copy.durable_consumer_groups == self.driver.shard.durable_consumer_groups
-        assert copy.durable_state == self.driver.shard.durable_state
+        assert consumer_groups(copy) == consumer_groups(self.driver.shard)
+        assert classic_state(copy) == classic_state(self.driver.shard)
         assert not set(self.driver.shard._context.consumer) & set(self.driver.shard.groups)
 
     # In the end

@@ -42,6 +42,7 @@ from ottla.protocol.messages.offset_commit_request import (
 from ottla.protocol.messages.offset_commit_response import OffsetCommitResponse
 from ottla.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.protocol.messages.sync_group_response import SyncGroupResponse
+from support.core.durable_state import classic_state
 from support.core.group_shard import ShardDriver
 from support.exploration import examples
 
@@ -251,13 +252,13 @@ class Conversations(RuleBasedStateMachine):
     @invariant()
     def the_log_says_what_the_shard_believes(self) -> None:
         if hasattr(self, "driver"):
-            assert self.driver.reloaded_copy().durable_state == self.driver.shard.durable_state
+            assert classic_state(self.driver.reloaded_copy()) == classic_state(self.driver.shard)
 
     @invariant()
     def acknowledged_commits_are_there(self) -> None:
         if not hasattr(self, "driver"):
             return
-        offsets = self.driver.shard.durable_state[1]
+        offsets = classic_state(self.driver.shard)[1]
         committed = offsets.get(GROUP, {}).get("t", {}).get(0)
         if self.acknowledged >= 0:
             assert committed is not None

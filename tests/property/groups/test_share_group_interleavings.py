@@ -37,6 +37,7 @@ from ottla.protocol.messages.delete_share_group_offsets_request import (
 )
 from ottla.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from ottla.protocol.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
+from support.core.durable_state import share_groups
 from support.core.share_groups import ShareDriver
 from support.exploration import examples
 
@@ -203,7 +204,7 @@ class ShareConversations(RuleBasedStateMachine):
     def the_log_says_what_the_shard_believes(self) -> None:
         if hasattr(self, "world"):
             copy = self.driver.reloaded_copy()
-            assert copy.durable_share_groups == self.driver.shard.durable_share_groups
+            assert share_groups(copy) == share_groups(self.driver.shard)
 
     @invariant()
     def epochs_go_up(self) -> None:

@@ -44,6 +44,7 @@ from ottla.protocol.messages.streams_group_heartbeat_request import (
     Topology,
 )
 from ottla.protocol.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
+from support.core.durable_state import streams_groups
 from support.core.group_shard import ShardDriver
 from support.exploration import examples
 
@@ -308,7 +309,7 @@ class StreamsConversations(RuleBasedStateMachine):
     def the_log_says_what_the_shard_believes(self) -> None:
         if hasattr(self, "driver"):
             loaded = self.driver.reloaded_copy()
-            assert loaded.durable_streams_groups == self.driver.shard.durable_streams_groups
+            assert streams_groups(loaded) == streams_groups(self.driver.shard)
 
     @invariant()
     def a_task_is_active_at_one_member(self) -> None:

@@ -36,6 +36,7 @@ from ottla.protocol.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequestTopic,
 )
 from ottla.protocol.records.offset_commit_key import OffsetCommitKey
+from support.core.durable_state import classic_state
 from support.core.group_shard import LogEntry, LoggedRecord, ShardDriver, TransactionEnd
 from support.exploration import examples
 
@@ -197,7 +198,7 @@ class Transactions(RuleBasedStateMachine):
     def log_is_cleaned(self, upto: float) -> None:
         entries = self.driver.entries
         cleaned = WhatTheLogSays(entries).cleaned(entries, int(len(entries) * upto))
-        assert self.driver.reloaded_copy(cleaned).durable_state == self.driver.shard.durable_state
+        assert classic_state(self.driver.reloaded_copy(cleaned)) == classic_state(self.driver.shard)
         self.driver.entries = cleaned
 
     # What must be true
@@ -205,12 +206,12 @@ class Transactions(RuleBasedStateMachine):
     @invariant()
     def the_log_says_what_the_shard_believes(self) -> None:
         if hasattr(self, "driver"):
-            assert self.driver.reloaded_copy().durable_state == self.driver.shard.durable_state
+            assert classic_state(self.driver.reloaded_copy()) == classic_state(self.driver.shard)
 
     @invariant()
     def what_counts_is_committed_and_nothing_else(self) -> None:
         if hasattr(self, "driver"):
-            _, held, waiting = self.driver.shard.durable_state
+            _, held, waiting = classic_state(self.driver.shard)
             says = WhatTheLogSays(self.driver.entries)
             assert {
                 (group_id, topic, partition): offset.offset
@@ -246,7 +247,7 @@ class Transactions(RuleBasedStateMachine):
     def every_group_with_offsets_exists(self) -> None:
         """Offsets without a group would stay for ever."""
         if hasattr(self, "driver"):
-            _, held, waiting = self.driver.shard.durable_state
+            _, held, waiting = classic_state(self.driver.shard)
             wanted = set(held) | {key[0] for keys in waiting.values() for key in keys}
             assert wanted <= set(self.driver.shard.groups)
 
@@ -261,7 +262,7 @@ class Transactions(RuleBasedStateMachine):
             driver.transaction_ends(producer, committed=False)
         driver.advance(3 * RETENTION_MS)
         assert driver.waiting() == []
-        assert driver.shard.durable_state == ({}, {}, {}), "what nobody needs is gone at last"
+        assert classic_state(driver.shard) == ({}, {}, {}), "what nobody needs is gone at last"
         assert not driver.shard.groups
 
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.protocol.batch_rewriting import recompress_batch
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import CorruptBatch
 from ottla.protocol.record_batch import (
@@ -21,7 +20,7 @@ from ottla.protocol.record_batch import (
     iterate_headers,
     parse_batch_header,
 )
-from ottla.protocol.record_queries import contains_null_key, find_max_timestamp, find_offset_by_timestamp
+from ottla.protocol.record_queries import find_offset_by_timestamp
 from support.protocol.batches import codecs, new_records, sealed, with_payload
 
 MAX_BYTES = 1 << 20
@@ -103,25 +102,12 @@ def test_uncompressed_bytes_are_kafka_pythons(records: list[NewRecord]) -> None:
     assert ours == theirs
 
 
-@given(records=new_records, codec=codecs, other=codecs)
-def test_another_codec_keeps_every_record(records: list[NewRecord], codec: Codec, other: Codec) -> None:
-    batch = encode_batch(records, codec=codec, producer_id=9, producer_epoch=1, base_sequence=5)
-    header = parse_batch_header(batch)
-    changed = recompress_batch(batch, 0, header, other)
-    changed_header = parse_batch_header(changed)
-    assert changed_header.compression is other
-    assert changed_header.base_sequence == 5
-    assert decode_records(changed) == as_read(records)
-
-
 @given(records=new_records, codec=codecs)
-def test_questions_agree_with_the_records(records: list[NewRecord], codec: Codec) -> None:
+def test_a_search_by_timestamp_agrees_with_the_records(records: list[NewRecord], codec: Codec) -> None:
     batch = encode_batch(records, codec=codec)
     header = parse_batch_header(batch)
-    assert contains_null_key(batch, 0, header) == any(record.key is None for record in records)
     newest = max(record.timestamp for record in records)
     first = next(offset for offset, record in enumerate(records) if record.timestamp == newest)
-    assert find_max_timestamp(batch, 0, header) == (first, newest)
     assert find_offset_by_timestamp(batch, 0, header, newest) == (first, newest)
     assert find_offset_by_timestamp(batch, 0, header, newest + 1) is None
 
@@ -186,8 +172,7 @@ def test_random_records_end_in_corrupt_batch_only(payload: bytes, codec: Codec, 
     batch = with_payload(template, payload, count)
     for question in (
         lambda: decode_records(batch, max_bytes=MAX_BYTES),
-        lambda: contains_null_key(batch, 0, parse_batch_header(batch), max_bytes=MAX_BYTES),
-        lambda: find_max_timestamp(batch, 0, parse_batch_header(batch), max_bytes=MAX_BYTES),
+        lambda: find_offset_by_timestamp(batch, 0, parse_batch_header(batch), 0, max_bytes=MAX_BYTES),
     ):
         try:
             question()

@@ -36,6 +36,7 @@ from ottla.protocol.messages.init_producer_id_response import InitProducerIdResp
 from ottla.protocol.records.transaction_log_key import TransactionLogKey
 from ottla.protocol.records.transaction_log_value import TransactionLogValue
 from ottla.protocol.schema import Message
+from support.core.durable_state import transactions
 from support.core.transaction_shard import TransactionDriver, add_partitions, partition_errors
 from support.exploration import examples
 
@@ -409,10 +410,10 @@ class Transactions(RuleBasedStateMachine):
         if not hasattr(self, "driver"):
             return
         driver = self.driver
-        known = driver.shard.durable_state
-        assert driver.replayed(driver.log).durable_state == known
+        known = transactions(driver.shard)
+        assert transactions(driver.replayed(driver.log)) == known
         for cleaned in (len(driver.log) // 2, len(driver.log)):
-            assert driver.replayed(compacted(driver.log, cleaned, False)).durable_state == known
+            assert transactions(driver.replayed(compacted(driver.log, cleaned, False))) == known
 
     def teardown(self) -> None:
         """Nothing fails any more, and time passes: every transaction ends everywhere, nobody waits."""

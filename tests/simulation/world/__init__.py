@@ -1,1 +1,1 @@
-"""What a simulated cluster lives in: time, hosts that fail, a network that loses, disks that forget."""
+"""The simulated world of a cluster: time, hosts that fail, a network that loses, disks that forget."""

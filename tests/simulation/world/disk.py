@@ -1,8 +1,8 @@
 """A machine's disk: logs with a synced part and a tail that a power loss takes, and small files.
 
-Killing a process loses nothing that was written: the system still has it. A power loss keeps what was synced
-and, of what came after it, batches up to a random one, which may be torn: then its CRC is wrong and recovery
-cuts it off, as if it had not been written. What was cut off a log does not come back.
+Killing a process loses no written data: the system still has it. A power loss keeps the synced part and, of
+the tail, batches up to a random one, which may be torn: then its CRC is wrong and recovery cuts it, as if it
+had not been written. Batches that were cut do not come back.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class EpochsInMemory(LeaderEpochs):
     __slots__ = ()
 
     def save(self) -> None:
-        """Nothing to write."""
+        """No file is written."""
 
 
 class SimulatedLog:
@@ -57,7 +57,7 @@ class SimulatedLog:
     # -- writing --------------------------------------------------------------------------------------
 
     def append(self, data: Buffer, headers: list[BatchHeader] | None = None) -> None:
-        """Whole batches, which have their offsets and epochs."""
+        """Append whole batches, which have their offsets and epochs."""
         position = 0
         if headers is None:
             headers = [header for _, header in iterate_headers(data)]
@@ -75,9 +75,9 @@ class SimulatedLog:
             position += size
 
     def truncate(self, offset: int) -> None:
-        """Cut off the batches that hold `offset` or come after it."""
+        """Cut the batches that hold `offset` or come after it."""
         if offset >= self.log_end_offset:
-            self.epochs.truncate_from_end(offset)  # one that a leader began there and wrote nothing in
+            self.epochs.truncate_from_end(offset)  # an epoch that a leader began there without a batch
             return
         keep = bisect_right(self._bases, offset)
         while keep and self._headers[keep - 1].next_offset > offset:
@@ -93,7 +93,7 @@ class SimulatedLog:
         self.epochs.truncate_from_end(self.log_end_offset)
 
     def restart_at(self, offset: int) -> None:
-        """Drop everything and begin at `offset`: what is before is elsewhere."""
+        """Drop everything and begin at `offset`, after a snapshot."""
         self.truncate(self.log_start_offset)
         self.log_start_offset = self.log_end_offset = self.synced_to = offset
         self._syncing.clear()
@@ -113,24 +113,24 @@ class SimulatedLog:
     # -- syncing --------------------------------------------------------------------------------------
 
     def begin_sync(self) -> list[int]:
-        """A sync of everything so far; `end_sync` when the disk has done it."""
+        """Begin a sync of all batches so far; call `end_sync` when the disk has done it."""
         sync = [self.log_end_offset]
         self._syncing.append(sync)
         return sync
 
     def end_sync(self, sync: list[int]) -> int:
-        """It is done: up to where the log is durable."""
+        """A sync is done; return the offset up to which the log is durable."""
         if sync in self._syncing:
             self._syncing.remove(sync)
             self.synced_to = max(self.synced_to, min(sync[0], self.log_end_offset))
         return self.synced_to
 
     def sync_now(self) -> None:
-        """Everything so far is durable."""
+        """Sync all batches at once."""
         self.synced_to = self.log_end_offset
 
     def lose_tail(self, dice: random.Random) -> None:
-        """The power was gone: of what was not synced some batches are left."""
+        """A power loss: of the unsynced batches some are left."""
         self._syncing.clear()
         first_unsynced = bisect_right(self._bases, self.synced_to - 1) if self._bases else 0
         unsynced = len(self._bases) - first_unsynced
@@ -183,7 +183,7 @@ class SimulatedLog:
 
 
 class Disk:
-    """What a machine keeps. `host` is whose it is."""
+    """A machine's durable data. `host` is its machine."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -191,10 +191,10 @@ class Disk:
         self._files: dict[str, Any] = {}
         self._unsynced_files: dict[str, Any] = {}
         self.sync_ms = 1.0
-        """How long a sync takes, about."""
+        """The typical time of a sync."""
 
     def write(self, name: str, value: Any, *, sync: bool) -> None:
-        """Replace a small file. Not synced, a power loss may take the change."""
+        """Replace a small file. If not synced, a power loss may take the change."""
         if sync:
             self._files[name] = value
             self._unsynced_files.pop(name, None)
@@ -211,16 +211,16 @@ class Disk:
         self._unsynced_files.pop(name, None)
 
     def sync_duration_ms(self) -> float:
-        """How long the next sync takes."""
+        """The duration of the next sync."""
         return self.sync_ms * (0.5 + self._host.scheduler.random.random())
 
     def on_killed(self) -> None:
-        """The process is gone; all that was written is there, and syncs under way mean nothing."""
+        """The process was killed: written data stays, and syncs under way do not count."""
         for log in self.logs.values():
             log._syncing.clear()
 
     def on_power_loss(self) -> None:
-        """What was not synced may be gone."""
+        """Unsynced data may be lost."""
         dice = self._host.scheduler.random
         for log in self.logs.values():
             log.lose_tail(dice)

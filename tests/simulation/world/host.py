@@ -1,8 +1,8 @@
-"""A machine with a clock of its own, which is killed, stops for a while, and starts again.
+"""A machine with its own clock, which is killed, pauses, and starts again.
 
-Everything that runs on a host goes through it: timers, tasks, arriving messages, ends of disk writes. What
-belongs to an earlier life of the host is dropped; what arrives while it stands still comes when it goes on.
-`step` is called between any two things that a process does one after the other: a kill may strike there.
+All work of a host goes through it: timers, tasks, arriving messages, ends of disk writes. Events of an
+earlier life of the host are dropped; events during a pause are handled when it ends. `step` is called between
+any two actions of a process: a kill may strike there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from simulation.world.scheduler import MILLISECOND, Callback, Event, Promise, Sc
 
 
 class Killed(BaseException):
-    """The process ended in the middle of what it did."""
+    """The process was killed in the middle of an operation."""
 
 
 class Host:
@@ -25,9 +25,9 @@ class Host:
         self.name = name
         self.alive = True
         self.life = 0
-        """Counts the starts: what was begun in an earlier one means nothing any more."""
+        """Counts the starts: events of an earlier life do not count any more."""
         self.rate = 1.0
-        """How fast its clock goes."""
+        """The speed of its clock."""
         self.skew_ms = 0
         self.on_killed: Callable[[], None] = lambda: None
         self._still_until = 0
@@ -39,11 +39,11 @@ class Host:
 
     @property
     def steady_ms(self) -> int:
-        """Its steady clock."""
+        """The time of its steady clock."""
         return int(self.scheduler.now * self.rate) // MILLISECOND + self.skew_ms
 
     def after_ms(self, delay_ms: float, callback: Callback, *arguments: Any) -> Event:
-        """Call so much later by its own clock, if it still lives then."""
+        """Call after this time by its own clock, if it still lives then."""
         delay = int(delay_ms * MILLISECOND / self.rate) + 1
         return self.scheduler.at(self.scheduler.now + delay, self._deliver, self.life, callback, arguments)
 
@@ -52,19 +52,19 @@ class Host:
         return self.after_ms(max(time_ms - self.steady_ms, 0), callback, *arguments)
 
     def sleep(self, delay_ms: float) -> Promise:
-        """Await it to let time pass."""
+        """Await this to let time pass."""
         promise = Promise(self.scheduler)
         self.after_ms(delay_ms, promise.resolve)
         return promise
 
     def promise(self) -> Promise:
-        """A new one."""
+        """A new promise, bound to this host."""
         return Promise(self.scheduler)
 
     # -- running --------------------------------------------------------------------------------------
 
     def deliver_at(self, time: int, callback: Callback, *arguments: Any) -> Event:
-        """Call at the world's time, on this life of the host."""
+        """Call at the world's time, in this life of the host."""
         return self.scheduler.at(time, self._deliver, self.life, callback, arguments)
 
     def _deliver(self, life: int, callback: Callback, arguments: tuple[Any, ...]) -> None:
@@ -104,7 +104,7 @@ class Host:
         return task
 
     def step(self) -> None:
-        """Between two things: a kill that was armed may strike here."""
+        """A point between two actions: an armed kill may strike here."""
         if self._steps_left is not None:
             self._steps_left -= 1
             if self._steps_left <= 0:
@@ -118,31 +118,31 @@ class Host:
         self._steps_left = steps
 
     def arm_kill_after_promise(self, steps: int) -> None:
-        """Be killed so many steps after the next thing that must be durable before it is said."""
+        """Be killed this many steps after the next write that must be durable before it is announced."""
         self._steps_after_promise = steps
 
     def promised(self) -> None:
-        """Something was made durable, and is about to be said."""
+        """A write has become durable, and is about to be announced."""
         if self._steps_after_promise is not None:
             self._steps_left, self._steps_after_promise = self._steps_after_promise, None
 
     def stand_still(self, duration_ms: float) -> None:
-        """Nothing happens here for a while: a stopped process, a long collection, a machine that sleeps."""
+        """Pause: a stopped process, a long garbage collection, a machine that sleeps."""
         self._still_until = max(self._still_until, self.scheduler.now + int(duration_ms * MILLISECOND))
 
     @property
     def in_danger(self) -> bool:
-        """Whether it stands still, or a kill is armed."""
+        """Whether the host pauses, or a kill is armed."""
         armed = self._steps_left is not None or self._steps_after_promise is not None
         return armed or self._still_until > self.scheduler.now
 
     def be_safe(self) -> None:
-        """It goes on, and is not killed at a step."""
+        """End a pause, and disarm a kill."""
         self._steps_left = self._steps_after_promise = None
         self._still_until = 0
 
     def stop(self) -> None:
-        """The process is gone, with all that it had in memory."""
+        """The process has ended, with all its memory."""
         self.alive = False
         self.life += 1
         self.be_safe()
@@ -151,6 +151,6 @@ class Host:
             task.cancel()
 
     def start(self) -> None:
-        """A new process."""
+        """Start a new process."""
         self.life += 1
         self.alive = True

@@ -1,8 +1,9 @@
-"""The network: requests and their answers between hosts, late, lost, twice, out of order, or cut off one way.
+"""The network: requests and their answers between hosts, late, lost, duplicated, reordered, or cut off one
+way.
 
-What is asked is a message or any other object that nobody changes after it was sent. Whoever asks gets the
-answer or None: the other side refused the connection, hung up, or was not heard in time. A lost answer leaves
-the request done; a request that comes twice is answered once.
+A request is a message or any other object that is not changed after it was sent. The sender gets the answer
+or None: the other side refused the connection, hung up, or was not heard in time. After a lost answer the
+request was carried out; a duplicated request is answered once.
 """
 
 from __future__ import annotations
@@ -16,35 +17,35 @@ from simulation.world.scheduler import MILLISECOND, Event, Promise, Scheduler
 
 Reply = Callable[[Any], None]
 Handler = Callable[[Any, str, Reply], None]
-"""Takes a request, the name of who asks, and how to answer, now or later."""
+"""Takes a request, the sender's name, and the callback for the answer, now or later."""
 
 
 @dataclass(slots=True)
 class NetworkFaults:
-    """How bad the network is at the moment."""
+    """The present faults of the network."""
 
     loss: float = 0.0
     duplication: float = 0.0
     late: float = 0.0
-    """How likely a message takes up to `late_ms`, so that others overtake it."""
+    """The probability that a message takes up to `late_ms`, so that others overtake it."""
     late_ms: int = 300
 
 
 class Codec(Protocol):
-    """Lets what is sent really go through bytes."""
+    """Sends messages through real bytes."""
 
     def __call__(self, message: Any) -> Any:
-        """What comes out at the other side."""
+        """The message as the other side decodes it."""
 
 
 class Network:
-    """Everybody who can be reached, and what is between them."""
+    """All hosts that can be reached, and the connections between them."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self.faults = NetworkFaults()
         self.blocked: dict[tuple[str, str], None] = {}
-        """Pairs (from, to) between which nothing arrives."""
+        """Pairs (from, to) between which no message arrives."""
         self.slow_ms: dict[tuple[str, str], int] = {}
         self._hosts: dict[str, Host] = {}
         self._handlers: dict[tuple[str, str], Handler] = {}
@@ -57,18 +58,18 @@ class Network:
         self._handlers[host.name, service] = handler
 
     def hang_up(self, host: Host) -> None:
-        """Nobody listens there any more."""
+        """The host no longer listens."""
         for key in [each for each in self._handlers if each[0] == host.name]:
             del self._handlers[key]
 
     def heal(self) -> None:
-        """From now on everything arrives, and soon."""
+        """From now on every message arrives, and soon."""
         self.faults = NetworkFaults()
         self.blocked.clear()
         self.slow_ms.clear()
 
     def isolate(self, group: list[str], rest: list[str], *, one_way: bool = False) -> None:
-        """Nothing from `group` reaches `rest`, nor the other way unless that is open."""
+        """Cut off messages from `group` to `rest`, and, unless `one_way`, in the other direction."""
         for inside in group:
             for outside in rest:
                 self.blocked[inside, outside] = None
@@ -76,7 +77,7 @@ class Network:
                     self.blocked[outside, inside] = None
 
     def reconnect(self) -> None:
-        """No pair is cut off any more."""
+        """End all cuts."""
         self.blocked.clear()
         self.slow_ms.clear()
 
@@ -88,7 +89,7 @@ class Network:
         return question.answer
 
     def _delay(self, source: str, to: str) -> int | None:
-        """How long something takes; None if it never arrives."""
+        """The time that a message takes; None if it never arrives."""
         if (source, to) in self.blocked:
             return None
         draw = self._scheduler.random.random
@@ -140,7 +141,7 @@ class _Question:
             if answered:
                 self._come_back(None)
             return
-        handler(self._request, self._source.name, self._come_back if answered else _nobody_listens)
+        handler(self._request, self._source.name, self._come_back if answered else _ignore_answer)
 
     def _come_back(self, response: Any) -> None:
         if self.answer.done:
@@ -165,5 +166,5 @@ class _Question:
         self._finish(None)
 
 
-def _nobody_listens(response: Any) -> None:
-    """The answer to a request that came a second time."""
+def _ignore_answer(response: Any) -> None:
+    """The answer to a duplicated request."""

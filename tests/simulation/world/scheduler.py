@@ -1,8 +1,8 @@
 """Simulated time: events in the order of their time, coroutines that wait for them, one source of chance.
 
-Nothing here, or in what runs here, may depend on anything but the seed: no clock, no `hash` of a string, no
-iteration over a set of strings. Whoever waits is resumed in the turn in which it was woken, after who woke
-it.
+All code here, and all code that runs here, may depend only on the seed: no clock, no `hash` of a string, no
+iteration over a set of strings. A waiting task is resumed in the turn in which it was woken, after the one
+that woke it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
 MILLISECOND = 1000
-"""Times of the scheduler are microseconds."""
+"""The scheduler's times are microseconds."""
 
 Callback = Callable[..., Any]
 
 
 class Event:
-    """Something that is to happen; `cancel` makes it nothing."""
+    """A callback to come; `cancel` drops it."""
 
     __slots__ = ("arguments", "callback")
 
@@ -33,7 +33,7 @@ class Event:
 
 
 class Scheduler:
-    """The heap of events, and the dice."""
+    """The heap of events, and the random numbers."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -44,14 +44,14 @@ class Scheduler:
         self._sequence = 0
 
     def at(self, time: int, callback: Callback, *arguments: Any) -> Event:
-        """Call at `time`; events of one time come in the order in which they were made."""
+        """Call at `time`; events of one time are called in the order in which they were made."""
         event = Event(callback, arguments)
         self._sequence += 1
         heapq.heappush(self._heap, (max(time, self.now), self._sequence, event))
         return event
 
     def after_ms(self, delay_ms: float, callback: Callback, *arguments: Any) -> Event:
-        """Call so much later, by the world's own clock."""
+        """Call after this time, by the world's own clock."""
         return self.at(self.now + int(delay_ms * MILLISECOND), callback, *arguments)
 
     def soon(self, callback: Callback, *arguments: Any) -> None:
@@ -59,7 +59,7 @@ class Scheduler:
         self._soon.append((callback, arguments))
 
     def run(self, until: int, finished: Callable[[], bool] | None = None) -> bool:
-        """Let time pass up to `until`, or until `finished` says so, asked after each event."""
+        """Let time pass up to `until`, or until `finished` is true, which is checked after each event."""
         heap, soon = self._heap, self._soon
         while True:
             while soon:
@@ -77,12 +77,12 @@ class Scheduler:
             event.callback(*event.arguments)
 
     def chance(self, probability: float) -> bool:
-        """Whether it happens."""
+        """A random choice with this probability."""
         return probability > 0 and self.random.random() < probability
 
 
 class Promise:
-    """A value that will be there; awaited by tasks, or observed by a callback."""
+    """A future value; awaited by tasks, or observed by a callback."""
 
     __slots__ = ("_observers", "_scheduler", "done", "value")
 
@@ -93,7 +93,7 @@ class Promise:
         self.value: Any = None
 
     def resolve(self, value: Any = None) -> None:
-        """The value is there; a second one is passed over."""
+        """Set the value; a second one is ignored."""
         if self.done:
             return
         self.done, self.value = True, value
@@ -145,8 +145,8 @@ class Task:
         waits_for.observe(self._step)
 
     def cancel(self) -> None:
-        """It runs no further."""
+        """Stop the coroutine."""
         if not self.ended:
             self.ended = True
-            if not self._coroutine.cr_running:  # else its host ends in its own step
+            if not self._coroutine.cr_running:  # otherwise its host ends in its own step
                 self._coroutine.close()

@@ -27,6 +27,7 @@ from ottla.protocol.messages.offset_commit_request import (
     OffsetCommitRequestTopic,
 )
 from ottla.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
+from support.core.durable_state import share_group, share_groups
 from support.core.share_groups import ShareDriver
 
 T, U = uuid.UUID(int=1), uuid.UUID(int=2)
@@ -307,7 +308,7 @@ class TestStateOfPartitions:
         # then
         assert world.shard.replies[request_id].results[0].error_code == ErrorCode.NONE
         assert not world.states
-        assert world.shard.shard.durable_share_groups == {}
+        assert share_groups(world.shard.shard) == {}
 
     def test_what_is_to_end_has_not_begun(self) -> None:
         world = ShareDriver()
@@ -395,7 +396,7 @@ class TestAdministrators:
         world.hold_answers = False
         # then
         assert delete_group(world) == ErrorCode.NONE
-        assert world.shard.shard.durable_share_groups == {}
+        assert share_groups(world.shard.shard) == {}
 
     def test_somebody_who_joins_keeps_the_group_from_being_deleted(self) -> None:
         world = a_group_of_one()
@@ -423,7 +424,7 @@ class TestAdministrators:
         world.settle()
         # then
         assert world.shard.replies[request_id].results[0].error_code == ErrorCode.NONE
-        assert world.shard.shard.durable_share_groups == {}
+        assert share_groups(world.shard.shard) == {}
         assert not world.states
 
 
@@ -447,7 +448,7 @@ class TestRecords:
         for record in reversed(written):
             replay(turned, record, 0)
         # then
-        assert turned["g"].durable == groups["g"].durable
+        assert share_group(turned["g"]) == share_group(groups["g"])
         assert turned["g"].members == {"m": member}
         assert turned["g"].subscriptions == {"t": 1}
 

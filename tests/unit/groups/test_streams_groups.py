@@ -33,6 +33,7 @@ from ottla.protocol.messages.streams_group_heartbeat_request import (
     TopicInfo,
     Topology,
 )
+from support.core.durable_state import streams_groups
 from support.core.group_shard import ShardDriver
 
 GROUP = "app"
@@ -324,7 +325,7 @@ def test_a_classic_group_and_a_streams_group_take_turns_with_an_id() -> None:
     app.driver.advance(60_000)
     # then
     assert app.join("m1").member_epoch == answer.member_epoch
-    assert app.driver.reloaded_copy().durable_streams_groups == app.driver.shard.durable_streams_groups
+    assert streams_groups(app.driver.reloaded_copy()) == streams_groups(app.driver.shard)
 
 
 def test_a_group_that_is_being_made_is_of_one_kind() -> None:
@@ -394,7 +395,7 @@ def test_an_empty_group_goes_with_its_offsets() -> None:
     app.driver.advance(20_000)
     # then
     assert app.described().error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    assert app.driver.reloaded_copy().durable_streams_groups == {}
+    assert streams_groups(app.driver.reloaded_copy()) == {}
 
 
 def test_a_group_without_members_can_be_deleted_and_is_listed_until_then() -> None:

@@ -30,7 +30,7 @@ from ottla.protocol.record_batch import (
     patch_base_offset_and_epoch,
     patch_log_append_time,
 )
-from ottla.protocol.record_queries import contains_null_key, find_max_timestamp, find_offset_by_timestamp
+from ottla.protocol.record_queries import find_offset_by_timestamp
 from support.protocol.batches import sealed, with_field, with_payload
 
 ONE = [NewRecord(b"key", b"value", 1_700_000_000_000, (("h", b"1"), ("n", None)))]
@@ -89,12 +89,11 @@ def test_a_header_has_every_field() -> None:
     assert header.timestamp_type is TimestampType.LOG_APPEND_TIME
     assert header.is_transactional
     assert not header.is_control
-    assert not header.has_delete_horizon
+    assert header.delete_horizon_ms is None
 
 
 def test_a_batch_without_a_producer_has_no_sequence() -> None:
     header = parse_batch_header(encode_batch(ONE))
-    assert not header.has_producer_id
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (-1, -1, -1)
     assert header.last_sequence == -1
 
@@ -185,7 +184,6 @@ def test_compaction_keeps_offsets_and_sets_the_delete_horizon() -> None:
     compacted = rebuild_batch(parse_batch_header(batch), kept, codec=Codec.LZ4, delete_horizon_ms=9_000_000)
     # then
     header = parse_batch_header(compacted)
-    assert header.has_delete_horizon
     assert header.delete_horizon_ms == 9_000_000
     assert (header.base_offset, header.last_offset, header.last_sequence) == (50, 54, 11)
     assert header.max_timestamp == 1003
@@ -308,11 +306,11 @@ def test_a_record_that_lies_is_refused(payload: bytes, why: str) -> None:
             decode_records(batch)
 
 
-def test_a_record_shorter_than_its_fields_is_refused_by_questions_too() -> None:
+def test_a_record_shorter_than_its_fields_is_refused_by_searches_too() -> None:
     short = b"\x0c\x00" + b"\x80" * 8 + b"\x01\x00\x01\x01\x00"
     batch = with_payload(encode_batch(ONE), short)
     with pytest.raises(CorruptBatch, match="run past its end"):
-        find_max_timestamp(batch, 0, parse_batch_header(batch))
+        find_offset_by_timestamp(batch, 0, parse_batch_header(batch), 0)
 
 
 def test_a_timestamp_past_the_range_of_time_is_refused() -> None:
@@ -346,7 +344,7 @@ def test_a_bomb_is_refused(codec: Codec) -> None:
     assert len(decode_records(batch)) == 1
     for read in (
         lambda: decode_records(batch, max_bytes=1_000_000),
-        lambda: contains_null_key(batch, 0, parse_batch_header(batch), max_bytes=1_000_000),
+        lambda: find_offset_by_timestamp(batch, 0, parse_batch_header(batch), 1, max_bytes=1_000_000),
     ):
         with pytest.raises(CorruptBatch, match="more than 1000000 bytes"):
             read()

@@ -43,6 +43,10 @@ DEFAULTS = BatchRules()
 RECORDS = [NewRecord(b"k%d" % number, b"v", NOW_MS - number) for number in range(4)]
 
 
+def refused_indexes(error: RejectedRecords | RejectedTimestamps) -> tuple[int, ...]:
+    return tuple(each.batch_index for each in error.record_errors)
+
+
 def produced(codec: Codec = Codec.NONE, records: list[NewRecord] = RECORDS) -> bytes:
     return encode_batch(records, codec=codec)
 
@@ -140,7 +144,7 @@ def test_compacted_topics_take_no_record_without_a_key(codec: Codec) -> None:
     validate_produced(produced(codec), rules, NOW_MS)
     with pytest.raises(RejectedRecords, match="without a key") as caught:
         validate_produced(produced(codec, mixed), rules, NOW_MS)
-    assert caught.value.batch_indexes == (0, 2)
+    assert refused_indexes(caught.value) == (0, 2)
     assert caught.value.code.name == "INVALID_RECORD"
 
 
@@ -149,7 +153,7 @@ def test_the_errors_of_a_batch_of_many_bad_records_are_bounded() -> None:
     for rules in (BatchRules(compacted=True), BatchRules(timestamp_before_max_ms=1)):
         with pytest.raises((RejectedRecords, RejectedTimestamps)) as caught:
             validate_produced(many, rules, NOW_MS)
-        assert caught.value.batch_indexes == tuple(range(MAX_RECORD_ERRORS))
+        assert refused_indexes(caught.value) == tuple(range(MAX_RECORD_ERRORS))
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -162,7 +166,7 @@ def test_timestamps_outside_the_topics_range_are_refused(codec: Codec) -> None:
     validate_produced(produced(codec, inside), rules, NOW_MS)
     with pytest.raises(RejectedTimestamps) as caught:
         validate_produced(produced(codec, outside), rules, NOW_MS)
-    assert caught.value.batch_indexes == (0, 2)
+    assert refused_indexes(caught.value) == (0, 2)
     assert caught.value.code.name == "INVALID_TIMESTAMP"
 
 
@@ -194,7 +198,7 @@ def test_a_wrong_timestamp_outweighs_a_missing_key() -> None:
     mixed = [NewRecord(None, b"", NOW_MS), NewRecord(b"k", b"", 5), NewRecord(None, b"", 6)]
     with pytest.raises(RejectedTimestamps) as caught:
         validate_produced(produced(records=mixed), rules, NOW_MS)
-    assert caught.value.batch_indexes == (0, 1, 2)
+    assert refused_indexes(caught.value) == (0, 1, 2)
 
 
 COMPACTED = BatchRules(compacted=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from ottla.core.quorum.api import ElectionState, QuorumSettings, SnapshotId
-from ottla.core.quorum.control_records import LogControl, controls_in, kraft_version_control, voters_control
+from ottla.core.quorum.control_records import LogControl, controls_of, kraft_version_control, voters_control
 from ottla.core.quorum.election import Tally, backoff_ms, may_vote_for, successor_delay_ms
 from ottla.core.quorum.leader import MAX_OBSERVERS, Leader, committed_offset
 from ottla.core.quorum.positions import Divergence, check_position, truncation_offset
 from ottla.core.quorum.voters import VoterHistory
-from ottla.protocol.record_batch import encode_control_batch
+from ottla.protocol.record_batch import decode_records, encode_control_batch
 from support.core.quorum_network import Entry, SimulatedLog
 from support.core.quorum_node import key, voters
 
@@ -148,7 +148,7 @@ def test_static_voters_count_while_the_log_names_none() -> None:
     assert (history.voters, history.kraft_version) == (voters(0, 1), 0)
 
 
-def test_control_records_are_found_in_batches() -> None:
+def test_voters_and_kraft_version_are_read_from_a_control_batch() -> None:
     batch = encode_control_batch(
         [kraft_version_control(1), voters_control(voters(2, 0))],
         timestamp=0,
@@ -156,7 +156,7 @@ def test_control_records_are_found_in_batches() -> None:
         leader_epoch=3,
     )
 
-    assert controls_in(batch) == (LogControl(40, 1), LogControl(41, voters(0, 2)))
+    assert tuple(controls_of(decode_records(batch))) == (LogControl(40, 1), LogControl(41, voters(0, 2)))
 
 
 def test_observers_are_bounded() -> None:

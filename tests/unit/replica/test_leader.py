@@ -76,7 +76,7 @@ def test_a_follower_joins_when_it_has_what_is_committed_and_what_the_epoch_began
     assert (update.leader_epoch, update.partition_epoch) == (5, 3)
     assert update.isr == (InSyncMember(1, 7), InSyncMember(2, 7), InSyncMember(3, 7))
     # it counts at once, though the controller has not answered
-    assert (leader.isr, leader.maximal_isr) == ({1, 2}, {1, 2, 3})
+    assert (leader.isr, leader._maximal_isr) == ({1, 2}, {1, 2, 3})
     leader.on_append(12)
     fetch(leader, 2, 12)
     assert leader.high_watermark == 10
@@ -116,13 +116,13 @@ def test_a_refused_update() -> None:
     assert leader.on_update_refused(update, ErrorCode.REQUEST_TIMED_OUT)
     assert leader.update_under_way is update
     assert not leader.on_update_refused(update, ErrorCode.INELIGIBLE_REPLICA)
-    assert (leader.update_under_way, leader.maximal_isr) == (None, {1, 2})
+    assert (leader.update_under_way, leader._maximal_isr) == (None, {1, 2})
     update = fetch(leader, 3, 10)
     # the partition has changed: the metadata says how
     assert not leader.on_update_refused(update, ErrorCode.INVALID_UPDATE_VERSION)
-    assert leader.maximal_isr == {1, 2, 3}
+    assert leader._maximal_isr == {1, 2, 3}
     leader.on_metadata(partition_epoch=4, isr=(1, 2), replicas=(1, 2, 3))
-    assert (leader.update_under_way, leader.maximal_isr) == (None, {1, 2})
+    assert (leader.update_under_way, leader._maximal_isr) == (None, {1, 2})
 
 
 def test_old_metadata_changes_nothing() -> None:

@@ -489,10 +489,10 @@ class _Parser:
 
         return build
 
-    def _assert(self, what: str) -> Fragment:
+    def _assert(self, condition: str) -> Fragment:
         def build(following: int) -> int:
             node = self._new()
-            self._automaton.asserts[node] = what, following
+            self._automaton.asserts[node] = condition, following
             return node
 
         return build

@@ -2,8 +2,8 @@
 
 Theory of operation. A shard is loaded by replaying its partition (`replay` for each record, then a `Loaded`
 event), and from then on every durable change goes the same way: decide, append, and when the append is
-committed, replay the same records and then answer. `durable_state` is therefore a function of the log, which
-the property tests check. State that is not durable (parked requests, sessions) ends with the shard:
+committed, replay the same records and then answer. The durable state is therefore a function of the log,
+which the property tests check. State that is not durable (parked requests, sessions) ends with the shard:
 `Resigned` answers all requests NOT_COORDINATOR, and clients go on with the next coordinator.
 
 Each kind of group (classic, KIP-848 consumer, share, streams) has a package beside this module, and its cases
@@ -11,8 +11,6 @@ in `_handle`, `replay` and the timers.
 """
 
 from __future__ import annotations
-
-from typing import TypeAlias
 
 from ottla.core.coordination.api import (
     AppendDone,
@@ -32,19 +30,17 @@ from ottla.core.groups.classic.offset_rules import ClassicOffsetRules
 from ottla.core.groups.classic.rebalance import ClassicRebalance
 from ottla.core.groups.consumer.coordinator import ClassicRequest, ConsumerGroups
 from ottla.core.groups.consumer.deadlines import REASONS as CONSUMER_DEADLINES
-from ottla.core.groups.consumer.group import DurableConsumerGroup
 from ottla.core.groups.consumer.records import ConsumerKey
 from ottla.core.groups.consumer.subscriptions import REGEX_TIMER
 from ottla.core.groups.context import GroupKind, ShardContext
-from ottla.core.groups.coordinator_records import CommittedOffset
 from ottla.core.groups.deletion import GroupDeletion
 from ottla.core.groups.offset_bytes import read_offset
-from ottla.core.groups.offset_store import CommittedOffsets, OffsetKey, OffsetStore
+from ottla.core.groups.offset_store import OffsetStore
 from ottla.core.groups.offsets import Offsets
 from ottla.core.groups.settings import Settings
 from ottla.core.groups.share.api import ShareCoordinatorAnswered
 from ottla.core.groups.share.coordinator import ShareGroups
-from ottla.core.groups.share.group import DurableGroup, ShareKey
+from ottla.core.groups.share.group import ShareKey
 from ottla.core.groups.streams.api import InternalTopicsCreated
 from ottla.core.groups.streams.coordinator import STREAMS_TIMERS, StreamsGroups
 from ottla.core.groups.streams.group import StreamsKey
@@ -86,10 +82,6 @@ from ottla.protocol.records.offset_commit_value import OffsetCommitValue
 FIRST_DESCRIBE_VERSION_WITH_GROUP_ID_NOT_FOUND = 6
 CanMakeClassic = ClassicRequest | OffsetCommitRequest | TxnOffsetCommitRequest
 
-DurableState: TypeAlias = tuple[
-    dict[str, GroupMetadataValue], CommittedOffsets, dict[int, dict[OffsetKey, CommittedOffset | None]]
-]
-
 
 class Shard:
     """One partition's groups. Single-threaded; once it is loaded, all events go through `step`."""
@@ -109,28 +101,6 @@ class Shard:
         self._share = ShareGroups(context)
         self._streams = StreamsGroups(context)
         self._deletion.ways[GroupKind.SHARE] = self._share.delete_group
-
-    @property
-    def durable_state(self) -> DurableState:
-        """The state in the log: every group's last record, every committed offset, and those of open
-        transactions.
-        """
-        return self._stored, self._store.committed, self._store.transactional
-
-    @property
-    def durable_consumer_groups(self) -> dict[str, DurableConsumerGroup]:
-        """The state of consumer groups (KIP-848) in the log."""
-        return self._consumers.durable
-
-    @property
-    def durable_share_groups(self) -> dict[str, DurableGroup]:
-        """The state of share groups in the log."""
-        return self._share.durable
-
-    @property
-    def durable_streams_groups(self) -> dict[str, DurableGroup]:
-        """The state of streams groups in the log."""
-        return self._streams.durable
 
     def next_wake_ms(self) -> int | None:
         """The time of the next `Tick` at the latest; None if nothing is due."""
@@ -282,8 +252,8 @@ class Shard:
             if version >= FIRST_DESCRIBE_VERSION_WITH_GROUP_ID_NOT_FOUND:
                 missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
                 known = self._context.kind_of(group_id) is not None
-                what = "is not a classic group" if known else "not found"
-                missing.error_message = f"Group {group_id} {what}."
+                problem = "is not a classic group" if known else "not found"
+                missing.error_message = f"Group {group_id} {problem}."
             return missing
         is_stable = group.state is GroupState.STABLE
         return DescribedGroup(

@@ -126,10 +126,6 @@ def _fold(left: int, right: int) -> int:
     return (product & _MASK) ^ (product >> 64)
 
 
-def _swap32(value: int) -> int:
-    return int.from_bytes(value.to_bytes(4, "little"), "big")
-
-
 def _swap64(value: int) -> int:
     return int.from_bytes(value.to_bytes(8, "little"), "big")
 

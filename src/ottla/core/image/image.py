@@ -31,15 +31,12 @@ NO_LEADER_CHANGE = -2
 MIGRATING_DIRECTORY = UUID(int=0)
 #: The directory id of a replica that its broker has not placed yet.
 UNASSIGNED_DIRECTORY = UUID(int=1)
-#: The directory id of a replica whose directory has failed.
-LOST_DIRECTORY = UUID(int=2)
-#: Ids below this one are reserved, as the three above.
+#: Ids below this one are reserved, as the two above.
 RESERVED_DIRECTORIES = 100
 
 #: Topic id and partition.
 PartitionKey = tuple[UUID, int]
 
-UNKNOWN_RESOURCE = 0
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 BROKER_LOGGER_RESOURCE = 8

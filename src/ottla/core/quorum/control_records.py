@@ -12,19 +12,15 @@ from ottla.core.quorum.api import (
     VoterSet,
 )
 from ottla.protocol.record_batch import (
-    BatchHeader,
     ControlRecordType,
     Record,
     control_record_type,
-    decode_records,
-    iterate_headers,
 )
 from ottla.protocol.records.kraft_version_record import KRaftVersionRecord
 from ottla.protocol.records.leader_change_message import LeaderChangeMessage
 from ottla.protocol.records.leader_change_message import Voter as LeaderChangeVoter
 from ottla.protocol.records.voters_record import Endpoint, KRaftVersionFeature, VotersRecord
 from ottla.protocol.records.voters_record import Voter as VoterEntry
-from ottla.protocol.schema import Buffer
 
 MAX_VOTERS = 1000
 """The most voters that are read from a record; a real quorum has a handful."""
@@ -37,21 +33,6 @@ class LogControl(NamedTuple):
 
     offset: int
     value: VoterSet | int
-
-
-def controls_in(batches: Buffer) -> tuple[LogControl, ...]:
-    """The voters and kraft.version records in whole, checked batches. Raises ProtocolError."""
-    found: list[LogControl] = []
-    for position, header in iterate_headers(batches):
-        if header.is_control:
-            batch = memoryview(batches)[position : position + header.size_bytes]
-            found += controls_of(decode_records(batch))
-    return tuple(found)
-
-
-def controls_of_batch(header: BatchHeader, batch: Buffer) -> tuple[LogControl, ...]:
-    """The voters and kraft.version records of one batch, for a replay of the log."""
-    return tuple(controls_of(decode_records(batch))) if header.is_control else ()
 
 
 def controls_of(records: Iterable[Record], offset: int | None = None) -> Iterator[LogControl]:

@@ -173,11 +173,6 @@ class PartitionLeader:
         return self._committed_isr
 
     @property
-    def maximal_isr(self) -> frozenset[int]:
-        """All replicas that may be in the controller's in-sync set by now."""
-        return self._maximal_isr
-
-    @property
     def update_under_way(self) -> InSyncUpdate | None:
         """The update that the controller was asked for and has not answered, or None."""
         return self._update

@@ -121,14 +121,6 @@ class Shard:
     def transactions(self) -> dict[str, Transaction]:
         return self._transactions
 
-    @property
-    def durable_state(self) -> dict[str, Transaction]:
-        """The state of every transactional id in the log."""
-        return {
-            name: replace(transaction, last_producer_epoch=NO_PRODUCER_EPOCH)
-            for name, transaction in self._transactions.items()
-        }
-
     def next_wake_ms(self) -> int | None:
         """The time of the next `Tick` at the latest; None if nothing is due."""
         return self._outbox.timers.next_wake_ms()

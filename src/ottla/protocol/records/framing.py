@@ -1,12 +1,12 @@
-"""Frames metadata records and the coordinators' keys and values: the type and version in front of a message.
+"""Frames metadata records and the coordinators' keys and values: the type and version before a message.
 
 A metadata record is the value of a record in `__cluster_metadata`: frame version 1, the record's type, its
 version (unsigned varints), the message. A key of `__consumer_offsets`, `__transaction_state` or
-`__share_group_state` is its type (int16) and the message; a value its version (int16) and the message. What type
-a value has is known from its key only; the three topics number their types separately, hence `Coordinator`.
+`__share_group_state` is its type (int16) and the message; a value its version (int16) and the message. A
+value's type is that of its key; the three topics number their types separately, hence `Coordinator`.
 
-A type or version that we do not know raises UnsupportedApiVersion: a newer writer, not damage. Damage raises
-MalformedMessage.
+An unknown type or version raises UnsupportedApiVersion: it comes from a newer writer and is not damage.
+Damage raises MalformedMessage.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ METADATA_RECORDS: Final = {
 
 
 class Coordinator(enum.Enum):
-    """Whose keys and values: each coordinator has its own topic and its own numbers."""
+    """The coordinator of a key or value: each has its own topic and its own numbers."""
 
     GROUP = "__consumer_offsets"
     TRANSACTION = "__transaction_state"
@@ -176,8 +176,8 @@ def _prefix(data: Buffer) -> int:
 def _coordinator_record(coordinator: Coordinator, kind: int) -> str:
     name = COORDINATOR_RECORDS[coordinator].get(kind)
     if name is None:
-        what = f"record type {kind} in {coordinator.value}"
-        raise UnsupportedApiVersion(what, 0, f"no {what} is known")
+        name = f"record type {kind} in {coordinator.value}"
+        raise UnsupportedApiVersion(name, 0, f"no {name} is known")
     return name
 
 

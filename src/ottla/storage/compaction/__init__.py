@@ -1,19 +1,19 @@
-"""Log compaction: of every key only the last record stays, at its old offset.
+"""Log compaction: only the last record of every key stays, at its old offset.
 
 Theory of operation. A cleaning takes the closed segments of one log below its last stable offset, in four
 steps, the first and the last on the event loop, the others in a process of their own:
 
-    selection      which log is dirtiest, how far it may be cleaned, which segments become one
-    key_map        the last offset of every key in the dirty section (what was appended since the last time),
-                   as far as memory goes
-    cleaning       every segment from the log's start to where the map ends is read again and written to
-                   `.cleaned` files, without the records that the map shows to be superseded
+    selection      the dirtiest log, the end of its section to clean, the segments that become one
+    key_map        the last offset of every key in the dirty section (appended since the last cleaning),
+                   within a bound on memory
+    cleaning       every segment from the log's start to the end of the map is read again and written to
+                   `.cleaned` files, without the records that the map shows to be outdated
     Log.replace_segments   `.cleaned` -> `.swap`, the old segments -> `.deleted`, `.swap` -> in place
 
-Then `cleaner-offset-checkpoint` says where the next dirty section begins. A kill anywhere leaves the old
-segments or the new ones: see `ottla.storage.recovery` for what the next start does with the files.
+Then `cleaner-offset-checkpoint` says where the next dirty section begins. A kill at any point leaves the old
+segments or the new ones; `ottla.storage.recovery` completes or reverts the swap at the next start.
 
-What is kept beside the last record of each key, as in Apache Kafka:
+Beside the last record of each key these are kept, as in Apache Kafka:
 - a tombstone, until `delete.retention.ms` after the first cleaning that met it (the delete horizon in its
   batch's header, KIP-534),
 - a transaction's marker, until a cleaning met no record of the transaction any more and its horizon passed,

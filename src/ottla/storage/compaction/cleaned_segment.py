@@ -1,7 +1,7 @@
-"""The `.cleaned` files of a segment that is being written, with all its indexes.
+"""Writes the `.cleaned` files of a segment, with all its indexes.
 
-Written once, from front to end, synced and closed before anybody else looks at them. Index entries are those
-that a segment makes as it grows (see `ottla.storage.segment`).
+The files are written once, from front to end, then synced and closed before any other process reads them.
+Index entries are those that a segment makes as it grows (see `ottla.storage.segment`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class CleanedSegment:
         self._file: FileHandle | None = files.overwrite(cleaned_name(base_offset, LOG_SUFFIX))
 
     def append(self, batch: bytes, last_offset: int, max_timestamp: int) -> None:
-        """Add a batch. Raises OSError, or StorageError when the segment cannot grow any more."""
+        """Add a batch. Raises OSError, or StorageError if the segment cannot grow any more."""
         if self._bytes_since_entry > self._interval_bytes and self._has_index_room():
             self._offsets += OFFSET_ENTRY.pack(last_offset - self.base_offset, self.size_bytes)
             self._index_time(max_timestamp, last_offset)
@@ -83,7 +83,7 @@ class CleanedSegment:
             self._indexed = largest
 
     def _has_index_room(self) -> bool:
-        """One entry of the time index is kept free for the one on close."""
+        """Whether the indexes have room for an entry, besides the one that the time index gets at the end."""
         return (
             len(self._offsets) + OFFSET_ENTRY.size <= self._max_index_bytes
             and len(self._times) + 2 * TIME_ENTRY.size <= self._max_index_bytes
@@ -100,7 +100,7 @@ class CleanedSegment:
         self._file.append(content)
 
     def finish(self, aborted: Iterable[AbortedTransaction], modified_ns: int) -> None:
-        """Everything is on the disk when this returns. `modified_ns`: when the last source was written."""
+        """Complete and sync all files. `modified_ns` is the time of the last write to a source."""
         self._write_out()
         self._index_time(*self._largest)
         assert self._file is not None
@@ -110,7 +110,7 @@ class CleanedSegment:
         entries = encode_entries(aborted)
         if entries:
             self._write_file(TRANSACTION_INDEX_SUFFIX, entries)
-        # Retention of records without timestamps goes by this.
+        # Retention uses this time for records without timestamps.
         if os.utime in os.supports_fd:
             os.utime(self._file.fd, ns=(modified_ns, modified_ns))
         else:
@@ -124,5 +124,5 @@ class CleanedSegment:
         handle.sync_all()
 
     def abandon(self) -> None:
-        """Let go of the file; whoever ordered the cleaning removes it."""
+        """Close the file; the process that ordered the cleaning removes it."""
         self._file = None

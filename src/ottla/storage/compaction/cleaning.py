@@ -1,14 +1,14 @@
-"""One cleaning of one log: the map of its dirty section, then segments written again without what is old.
+"""One cleaning of one log: a map of its dirty section, then segments rewritten without outdated records.
 
-Runs in a process of its own and touches files only: it reads closed segments, which nobody changes, and
-writes `.cleaned` files. It never needs the log's memory: `CleaningJob` says all there is to know, as of the
-moment when the cleaning was ordered.
+It runs in a process of its own and only uses files: it reads closed segments, which no longer change, and
+writes `.cleaned` files. All it needs to know of the log is in `CleaningJob`, as of the time when the cleaning
+was ordered.
 
-Where the time goes: the dirty section is read twice. The first time every record's key is looked up
-(`KeyMap`); the second time no key is needed, since the map has become the sorted list of the offsets that
-survive. So a batch without a survivor is not unpacked, one where all survive is copied as it is, and of the
-others the survivors' bytes are copied, found by their lengths. Only batches of the clean section, which come
-first, are compared with the map key by key.
+The costs: the dirty section is read twice. The first time every record's key is looked up (`KeyMap`); the
+second time no key is needed, since the map has become the sorted list of the offsets that survive. So a batch
+without a survivor is not decompressed, one of which all records survive is copied as it is, and of the others
+the survivors' bytes are copied, found by their lengths. Only batches of the clean section, which come first,
+are compared with the map key by key.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ from ottla.storage.transaction_index import AbortedTransaction
 MIN_BUFFER_BYTES = 64 * 1024
 
 Pace = Callable[[int], None]
-"""Called with every piece of bytes read or written; may sleep, or end the process."""
+"""Called with the size of every piece read or written; may sleep, or end the process."""
 
 
 class SourceSegment(NamedTuple):
-    """A closed segment: its file's base offset and size, and where the next segment begins."""
+    """A closed segment: its base offset and size, and the base offset of the next segment."""
 
     base_offset: int
     size_bytes: int
@@ -70,7 +70,7 @@ class SourceSegment(NamedTuple):
 
 
 class LastRecord(NamedTuple):
-    """What a log knows of a producer: the offset of its last data (-1 if it has none), and its epoch."""
+    """The log's knowledge of a producer: the offset of its last data (-1 if it has none), and its epoch."""
 
     offset: int
     epoch: int
@@ -78,10 +78,10 @@ class LastRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CleaningJob:
-    """What is to be cleaned, and how. `dirty` are the segments from `start_offset` to `end_offset`.
+    """The order of a cleaning. `dirty` are the segments from `start_offset` to `end_offset`.
 
-    `identity` tells the directory from one that a new topic of the same name has (None: not compared).
-    `map_bytes` bounds the map of keys, `buffer_bytes` is for reading and writing each.
+    `identity` distinguishes the directory from one that a new topic of the same name has (None: not
+    compared). `map_bytes` bounds the map of keys, `buffer_bytes` each of the buffers for reading and writing.
     """
 
     directory: Path
@@ -101,7 +101,7 @@ class CleaningJob:
 
 @dataclass(slots=True)
 class CleaningStats:
-    """What a cleaning has done so far."""
+    """The counts of a cleaning so far."""
 
     map_bytes_read: int = 0
     map_records: int = 0
@@ -114,7 +114,7 @@ class CleaningStats:
 
 @dataclass(frozen=True, slots=True)
 class CleanedGroup:
-    """The outcome of one group of segments: `.cleaned` files of `base_offset`."""
+    """The result for one group of segments: the `.cleaned` files of `base_offset`."""
 
     base_offset: int
     size_bytes: int
@@ -123,7 +123,7 @@ class CleanedGroup:
 
 @dataclass(slots=True)
 class _Kept:
-    """Records of a batch that stay: where they lie, and their largest timestamp."""
+    """The records of a batch that stay: their positions, and their largest timestamp."""
 
     extents: list[tuple[int, int]] = field(default_factory=list)
     max_timestamp: int = NO_TIMESTAMP
@@ -135,7 +135,7 @@ def read_batches(
 ) -> Iterator[tuple[bytes, int, BatchHeader]]:
     """Every batch of a closed segment: a buffer, the batch's position in it, its header.
 
-    Raises LogCorruption where there is none; `path` is for its message.
+    Raises LogCorruption at invalid bytes; `path` is for its message.
     """
     start = 0
     wanted = buffer_bytes
@@ -163,7 +163,7 @@ def read_batches(
 class Cleaning:
     """A cleaning under way: `build_map` once, then `clean` for each group of segments in order.
 
-    Raises StorageError, OSError where the job's directory is not there any more.
+    Raises StorageError, or OSError if the job's directory is gone.
     """
 
     def __init__(self, job: CleaningJob, pace: Pace) -> None:
@@ -191,7 +191,8 @@ class Cleaning:
     # --- the map ---------------------------------------------------------------------------------------
 
     def build_map(self) -> int:
-        """Note the keys of the dirty section, as far as memory goes. Returns the offset where that ends.
+        """Map the keys of the dirty section, within the memory bound. Returns the offset at which the map
+        ends.
 
         Raises LogCorruption, CorruptBatch or OSError.
         """
@@ -231,7 +232,7 @@ class Cleaning:
                 return
         keys.latest_offset = max(keys.latest_offset, header.last_offset)
 
-    # --- writing segments again --------------------------------------------------------------------------
+    # --- rewriting segments ------------------------------------------------------------------------------
 
     def clean(self, group: Sequence[SourceSegment]) -> CleanedGroup:
         """Write the successor of these segments. Raises CorruptBatch, StorageError or OSError."""
@@ -239,7 +240,7 @@ class Cleaning:
         if self._transactions is None:
             self._transactions = self._transactions_from(group[0].base_offset)
         if group[0].base_offset >= job.start_offset:
-            self._entries = {}  # from here on the survivors tell
+            self._entries = {}  # from here on the survivors decide
             self._map.entries = {}
         self._transactions.kept = []
         cleaned = CleanedSegment(
@@ -279,7 +280,7 @@ class Cleaning:
         self._pace(len(kept))
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        """Whether the log's knowledge of a producer rests on this batch: its last sequence, or its epoch."""
+        """Whether this batch holds a producer's last sequence or epoch, which the log has to keep."""
         if header.producer_id < 0:
             return False
         last = self._job.producers.get(header.producer_id)
@@ -290,7 +291,7 @@ class Cleaning:
         return header.is_control and header.producer_epoch == last.epoch
 
     def _filter(self, data: bytes, position: int, header: BatchHeader) -> bytes | None:
-        """The batch with the records that stay, None if none does."""
+        """The batch with the records that stay, None if there are none."""
         assert self._transactions is not None
         now_ms = self._job.now_ms
         horizon = header.delete_horizon_ms
@@ -318,7 +319,7 @@ class Cleaning:
         return self._filter_by_key(data, position, header)
 
     def _filter_mapped(self, data: bytes, position: int, header: BatchHeader) -> bytes | None:
-        """A batch of the dirty section as it was produced: the list of survivors says what stays."""
+        """A batch of the dirty section without gaps: the list of survivors decides."""
         survivors = self._survivors
         first = bisect_left(survivors, header.base_offset)
         end = bisect_right(survivors, header.last_offset, first)
@@ -347,7 +348,7 @@ class Cleaning:
         return False
 
     def _filter_by_key(self, data: bytes, position: int, header: BatchHeader) -> bytes | None:
-        """Any batch: every record is looked at."""
+        """Any other batch: every record is compared with the map."""
         check_crc(data, position, header)
         payload, start, end = _payload(data, position, header)
         horizon = header.delete_horizon_ms
@@ -392,7 +393,7 @@ class Cleaning:
         return found < len(self._survivors) and self._survivors[found] == offset
 
     def _rebuild(self, payload: bytes, header: BatchHeader, kept: _Kept) -> bytes:
-        """The batch with the kept records only; gets a delete horizon if it needs one and has none."""
+        """The batch with only the kept records, and with a delete horizon if it needs one."""
         attributes, base_timestamp = header.attributes, header.base_timestamp
         if kept.has_tombstone and not attributes & DELETE_HORIZON:
             attributes |= DELETE_HORIZON
@@ -411,7 +412,7 @@ class Cleaning:
 
 
 def _payload(data: bytes, position: int, header: BatchHeader) -> tuple[bytes, int, int]:
-    """The records of a batch, uncompressed: a buffer, where they begin and end in it."""
+    """The records of a batch, uncompressed: a buffer, and their start and end in it."""
     if header.attributes & CODEC_MASK:
         payload = records_payload(data, position, header)
         return payload, 0, len(payload)
@@ -419,7 +420,7 @@ def _payload(data: bytes, position: int, header: BatchHeader) -> tuple[bytes, in
 
 
 def _control_kind(data: bytes, position: int, header: BatchHeader) -> ControlRecordType | None:
-    """The kind of a control batch's record, None if it has none; a kind that we do not know stays."""
+    """The type of a control batch's record, None if it has none; an unknown type stays."""
     if header.record_count == 0:
         return None
     kind = control_record_type(decode_records(data, position)[0])
@@ -427,13 +428,13 @@ def _control_kind(data: bytes, position: int, header: BatchHeader) -> ControlRec
 
 
 def _empty_batch(header: BatchHeader) -> bytes:
-    """The batch without records, as Apache Kafka leaves it: offsets, sequences and kind stay."""
+    """The batch without records, as Apache Kafka leaves it: with its offsets, sequences and type."""
     kind = header.attributes & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL)
     return assemble_batch(header._replace(attributes=kind, base_timestamp=NO_TIMESTAMP, record_count=0), b"")
 
 
 def _extents_of(payload: bytes, at: int, offsets: list[int], header: BatchHeader, kept: _Kept) -> None:
-    """Where the records with these offsets lie, of a batch without gaps. This loop has to be fast, too."""
+    """Find the positions of these offsets' records in a batch without gaps. This loop has to be fast, too."""
     extents = kept.extents
     largest = NO_TIMESTAMP
     current = header.base_offset

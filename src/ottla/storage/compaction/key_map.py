@@ -1,12 +1,12 @@
 """The last offset of every key in a section of a log, within a bound on its memory.
 
-A dict from key to offset: in CPython nothing of ours is faster. Where records are alike (of one size, with
-keys of one size, as numbers and fixed-width rows are), C code takes the keys out of a batch, and the time
-is that of the dict's cache misses (0.7 microseconds a record); elsewhere a loop does, in 1.2.
+It is a dict from key to offset, the fastest structure in CPython. Where all records of a batch have one size,
+with keys of one size, as numbers and fixed-width rows do, C code takes the keys out of a batch, and the time
+is that of the dict's cache misses (0.7 microseconds a record); otherwise a loop does, in 1.2.
 
-Keys of up to 63 bytes are held as they are and cannot collide; a longer one is held as the integer of its
-128-bit BLAKE2 digest, which is never equal to any bytes. The bound counts what the interpreter really takes:
-the dict's table with the older half that lives while it grows, the key objects, the offsets as integer
+Keys of up to 63 bytes are kept as they are and cannot collide; a longer one is kept as the integer of its
+128-bit BLAKE2 digest, which never equals any bytes. The bound counts the memory that the interpreter really
+uses: the dict's table with the older half that lives while it grows, the key objects, the offsets as integer
 objects, and the list of offsets that `survivors` makes of them. That is about 120 to 150 bytes a key, where
 Apache Kafka's table takes 27: with the default 128 MiB some 850,000 keys fit.
 
@@ -40,22 +40,22 @@ _NULL = b"\1"
 
 
 def digest(key: bytes) -> int:
-    """What stands for a key that is too long to be held."""
+    """The key in the map of a key that is too long to be kept."""
     return int.from_bytes(blake2b(key, digest_size=_DIGEST_BYTES).digest(), "little")
 
 
 def map_key(key: bytes) -> MapKey:
-    """How the map knows a key."""
+    """The form of a key in the map."""
     return key if len(key) <= LONGEST_VERBATIM_KEY_BYTES else digest(key)
 
 
 def _object_bytes(key_bytes: int) -> int:
-    """What a bytes object of this length takes."""
+    """The memory of a bytes object of this length."""
     return (33 + key_bytes + 15) & ~15
 
 
 class KeyMap:
-    """Filled batch by batch in the order of the log; see the module."""
+    """The map, filled batch by batch in the order of the log; see the module."""
 
     __slots__ = ("_entry_bytes", "_limit_bytes", "entries", "full", "latest_offset", "tombstones")
 
@@ -63,14 +63,14 @@ class KeyMap:
         self._limit_bytes = limit_bytes
         self._entry_bytes = 0
         self.entries: dict[MapKey, int] = {}
-        #: Offsets of records without a value, in order; not all of them are the last of their key.
+        #: Offsets of all records without a value, in order, whether they are the last of their key or not.
         self.tombstones: list[int] = []
         self.latest_offset = -1
         self.full = False
 
     @property
     def used_bytes(self) -> int:
-        """What the map takes now, with the list of survivors that it will become."""
+        """The memory of the map, and of the list of survivors that it will become."""
         return (
             sys.getsizeof(self.entries)
             + self._entry_bytes
@@ -88,21 +88,21 @@ class KeyMap:
         return sorted(self.entries.values())
 
     def _has_room(self, records: int, longest_key_bytes: int) -> bool:
-        """Whether `records` new keys fit. The first ones always do, or cleaning would not move on."""
+        """Whether `records` new keys fit. The first ones always do, or cleaning would make no progress."""
         count = len(self.entries)
         if count == 0:
             return True
         table = sys.getsizeof(self.entries)
-        # A table of 2**k slots holds 2/3 of that; it doubles, and the old one lives on while it is copied.
+        # A table of 2**k slots holds 2/3 of that; it doubles, and the old one is kept while it is copied.
         growth = 2 * table if (count + records) * 3 >= _slots(count) * 2 else 0
         new = records * (_object_bytes(longest_key_bytes) + _OFFSET_BYTES + _LIST_BYTES)
         return self.used_bytes + growth + new <= self._limit_bytes
 
     def add(self, data: bytes, position: int, end: int, header: BatchHeader, start_offset: int) -> None:
-        """Note the keys of a batch's records, which lie at data[position:end] uncompressed.
+        """Add the keys of a batch's records, which are at data[position:end] uncompressed.
 
-        Those below `start_offset` are passed over. Sets `full` when the map cannot take a part of them, and
-        `latest_offset` to the last record that was taken. Raises CorruptBatch.
+        Records below `start_offset` are ignored. Sets `full` if some of the records do not fit, and
+        `latest_offset` to the last record that was added. Raises CorruptBatch.
         """
         dense = header.record_count == header.last_offset_delta + 1
         add = self._add_dense if dense and header.base_offset >= start_offset else self._add_any
@@ -114,7 +114,7 @@ class KeyMap:
             raise CorruptBatch(f"{end - at} bytes are left after the last record")
 
     def _add_dense(self, data: bytes, at: int, end: int, header: BatchHeader, _: int) -> int:
-        """A batch whose offsets have no gap, as it was produced. Returns where its records end."""
+        """Add a batch whose offsets have no gap, as it was produced. Returns the end of its records."""
         count = header.record_count
         longest = LONGEST_VERBATIM_KEY_BYTES
         first = 0
@@ -138,7 +138,7 @@ class KeyMap:
         return at
 
     def _add_alike(self, data: bytes, at: int, offsets: range, shape: _Shape) -> int:
-        """Records of one size with keys of one size: no line of Python runs for each."""
+        """Add records of one size with keys of one size, without a loop in Python."""
         stop = at + shape.record_bytes * len(offsets)
         keys = shape.layout.iter_unpack(memoryview(data)[at:stop])
         self.entries.update(zip(chain.from_iterable(keys), offsets, strict=True))
@@ -150,7 +150,7 @@ class KeyMap:
         return stop
 
     def _add_slice(self, data: bytes, at: int, offsets: range, delta_bytes: int) -> tuple[int, int]:
-        """Any records. Where the next one begins, and the length of the longest key."""
+        """Add any records. Returns the start of the next one, and the length of the longest key."""
         keys: list[MapKey | None] = []
         add = keys.append
         longest = 32
@@ -167,13 +167,13 @@ class KeyMap:
                 length, field = read_length(data, at)
                 at = field + (length >> 1)
                 field += 1
-            while data[field] > 0x7F:  # the timestamp, then the offset delta, whose size is known
+            while data[field] > 0x7F:  # skip the timestamp, then the offset delta, whose size is known
                 field += 1
             field += skip
             length = data[field]
             if length < 0x80:
                 if length & 1:
-                    add(None)  # no key: cleaning drops the record
+                    add(None)  # a record without a key is dropped by cleaning
                     continue
                 start = field + 1
                 field = start + (length >> 1)
@@ -192,7 +192,7 @@ class KeyMap:
         return at, longest >> 1
 
     def _add_any(self, data: bytes, at: int, end: int, header: BatchHeader, start_offset: int) -> int:
-        """A batch that was compacted before, or one with records below `start_offset`."""
+        """Add a batch with gaps, or one with records below `start_offset`."""
         count = header.record_count
         for taken in range(count):
             if taken % _SLICE_RECORDS == 0 and not self._has_room(
@@ -220,7 +220,9 @@ class KeyMap:
 
 
 class _Shape(NamedTuple):
-    """Of records that are alike: their size, where keys and lengths of values lie in each."""
+    """The layout of equal records: their size, and the positions of keys and of the
+    values' lengths in each.
+    """
 
     record_bytes: int
     key_bytes: int
@@ -234,7 +236,7 @@ def _layout(key_position: int, key_bytes: int, record_bytes: int) -> Struct:
 
 
 def _shape_of(data: bytes, at: int, end: int, count: int, delta_bytes: int) -> _Shape | None:
-    """The shape of the `count` records at `at`, None if they are not alike or their keys not short."""
+    """The layout of the `count` records at `at`, None if they differ or their keys are not short."""
     length, body = read_length(data, at)
     record_bytes = body - at + (length >> 1)
     stop = at + record_bytes * count
@@ -263,7 +265,7 @@ def _shape_of(data: bytes, at: int, end: int, count: int, delta_bytes: int) -> _
 
 
 def _slots(count: int) -> int:
-    """Slots of a dict's table that has grown to hold `count` entries."""
+    """The slots of a dict's table that has grown to hold `count` entries."""
     slots = 8
     while slots * 2 < count * 3:
         slots *= 2
@@ -271,7 +273,7 @@ def _slots(count: int) -> int:
 
 
 def _next_slice(first: int) -> tuple[int, int]:
-    """Where a slice of records ends that begins with the record `first`, and the bytes of their deltas."""
+    """The end of the slice of records that begins with `first`, and the bytes of their offset deltas."""
     if first < 64:
         return 64, 1
     if first < 8192:

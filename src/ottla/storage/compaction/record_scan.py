@@ -1,8 +1,8 @@
-"""Reading the fields of records where they lie: the slow turnings of the loops in this package.
+"""Reads single fields of encoded records, for the less frequent branches of this package's loops.
 
-A record is: length, attributes (a byte), timestamp delta, offset delta, key length, key, value length,
-value, headers; lengths and deltas are zigzag varints. Lengths come back as they are coded: twice the length,
-odd for null. All raise IndexError past the end of the data, CorruptBatch for a varint that has no end.
+A record is: length, attributes (a byte), timestamp delta, offset delta, key length, key, value length, value,
+headers; lengths and deltas are zigzag varints. Lengths are returned as they are coded: twice the length, odd
+for null. All functions raise IndexError past the end of the data, CorruptBatch for a varint that is too long.
 """
 
 from __future__ import annotations

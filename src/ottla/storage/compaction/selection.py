@@ -1,4 +1,4 @@
-"""Which part of a log may be cleaned, how dirty it is, and which of its segments become one."""
+"""The part of a log that may be cleaned, its dirtiness, and the segments that become one."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ottla.storage.segment import Segment
 
 @dataclass(frozen=True, slots=True)
 class LogToClean:
-    """A log's clean and dirty section. Dirty is start_offset..end_offset (exclusive), whole segments.
+    """A log's clean and dirty sections. Dirty is start_offset..end_offset (exclusive), whole segments.
 
-    `overdue`: something in it lies there for longer than max.compaction.lag.ms. `checkpoint_invalid`: the
+    `overdue`: one of the dirty records is older than max.compaction.lag.ms. `checkpoint_invalid`: the
     checkpointed offset was not within the log.
     """
 
@@ -34,17 +34,17 @@ class LogToClean:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is dirty enough to be cleaned now, or old enough."""
+        """Whether the log is dirty enough to be cleaned now, or overdue."""
         if self.dirty_bytes == 0:
             return False
         return self.overdue or self.dirty_ratio > self.log.config.min_cleanable_dirty_ratio
 
 
 def examine(log: Log, checkpoint: int | None, last_stable_offset: int, now_ms: int) -> LogToClean:
-    """What a cleaning of `log` would have to do; `checkpoint` is where the last one ended.
+    """The sections of `log` for the next cleaning; `checkpoint` is the end of the last one.
 
-    Never the active segment, nothing at or above the last stable offset, no segment with records younger
-    than min.compaction.lag.ms, nor what follows one.
+    The active segment, offsets from the last stable offset on, and segments from the first one with records
+    younger than min.compaction.lag.ms are left out.
     """
     start = log.log_start_offset if checkpoint is None else checkpoint
     invalid = not log.log_start_offset <= start <= log.log_end_offset
@@ -57,7 +57,7 @@ def examine(log: Log, checkpoint: int | None, last_stable_offset: int, now_ms: i
     if lag_ms > 0:
         young = (segment for segment in dirty if segment.largest()[0] > now_ms - lag_ms)
         end = min(end, next((segment.base_offset for segment in young), end))
-    # A segment that reaches above the end is left for another time, as a whole.
+    # A segment that reaches above the end is left out as a whole.
     end = max((segment.end_offset for segment in closed if segment.end_offset <= end), default=start)
     end = max(start, end)
     return LogToClean(
@@ -99,7 +99,7 @@ def groups(log: Log, end_offset: int) -> Iterator[list[Segment]]:
 
 
 def _index_bytes(segments: Sequence[Segment]) -> int:
-    """The larger of the sizes that the segments' indexes would have as one."""
+    """The size of the larger of the two indexes that the segments would have together."""
     return max(
         sum(segment.offset_index.file.count for segment in segments) * OFFSET_ENTRY.size,
         sum(segment.time_index.file.count for segment in segments) * TIME_ENTRY.size,

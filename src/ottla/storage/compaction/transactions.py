@@ -1,8 +1,8 @@
-"""Which batches belong to aborted transactions, and when a transaction's marker may go.
+"""Batches of aborted transactions to drop, and markers that are no longer needed, in a pass over a log.
 
-Fed with every batch in the order of the log, from a batch that no open transaction precedes. A marker may go
-once a whole pass met no batch of its transaction any more; until then it stays, and so does the entry of an
-aborted transaction in the index that read_committed consumers live by.
+The pass begins at a batch that no open transaction precedes. A marker is dropped once a whole pass has met no
+batch of its transaction; until then it stays, and so does the entry of an aborted transaction in the index
+that read_committed consumers use.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class CleanedTransactions:
     __slots__ = ("_aborting", "_committing", "_observed", "_pending", "kept")
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
-        # The one that begins first is last, to be popped.
+        # The earliest is last, to be popped.
         self._pending = sorted(aborted, key=lambda entry: entry.first_offset, reverse=True)
         self._aborting: dict[int, AbortedTransaction] = {}
         self._observed: set[int] = set()
@@ -34,7 +34,7 @@ class CleanedTransactions:
             self._aborting.setdefault(entry.producer_id, entry)
 
     def on_batch(self, header: BatchHeader) -> bool:
-        """A batch of data: whether it goes with its aborted transaction."""
+        """Whether a batch of data belongs to an aborted transaction, and is dropped."""
         if self._pending:
             self._begin_up_to(header.last_offset)
         if not header.attributes & TRANSACTIONAL:
@@ -46,13 +46,13 @@ class CleanedTransactions:
         return False
 
     def on_control_batch(self, header: BatchHeader, kind: ControlRecordType | None) -> bool:
-        """A control batch with one record of this kind, None if it is empty: whether it is not needed."""
+        """Whether a control batch with a record of this type (None if it is empty) is dropped."""
         if self._pending:
             self._begin_up_to(header.last_offset)
         producer_id = header.producer_id
         match kind:
             case None:
-                return True  # an earlier cleaning emptied it
+                return True  # an earlier cleaning has emptied it
             case ControlRecordType.ABORT:
                 entry = self._aborting.pop(producer_id, None)
                 if entry is not None and producer_id in self._observed:

@@ -4,10 +4,10 @@ Frames on stdin and stdout: four bytes of length, then JSON. One order at a time
 
     {"map": {...a CleaningJob...}}            -> {"end_offset", "keys", "utilization", "stats"}
     {"clean": [[base, size, next offset]…]}   -> a CleanedGroup and {"stats"}
-    a problem                                 -> {"problem": what, "corrupt": bool}
+    a failure                                 -> {"problem": its text, "corrupt": bool}
 
-It ends when its stdin does, or when its broker has gone (looked at with every piece of file that it reads
-or writes). A cleaning is stopped by killing the process: what it writes nobody has looked at yet.
+It ends when its stdin does, or when its broker has ended (checked with every piece of file that it reads or
+writes). A cleaning is stopped by killing the process: its files are not in use before it is complete.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from ottla.storage.transaction_index import AbortedTransaction
 
 LENGTH_BYTES = 4
 _CHECK_SECONDS = 0.3
-#: Cleaning makes many small tuples and no cycles to speak of: no need to look for some every 700 tuples.
+#: Cleaning makes many small tuples and hardly any cycles: the collector need not run every 700 tuples.
 GARBAGE_COLLECTION_THRESHOLD = 100_000
 
 
 class Throttle:
-    """Keeps reading and writing within a rate, and ends the process when its broker has ended."""
+    """Keeps reading and writing within a rate, and ends the process if its broker has ended."""
 
     def __init__(self, parent: int, bytes_per_second: float) -> None:
         self._parent = parent
@@ -56,7 +56,7 @@ class Throttle:
             time.sleep(min(ahead, _CHECK_SECONDS))
             self._check_parent()
             ahead = self._bytes / self.bytes_per_second - (time.monotonic() - self._since)
-        if ahead < -_CHECK_SECONDS:  # time without work is not saved up
+        if ahead < -_CHECK_SECONDS:  # idle time is not saved up
             self._since, self._bytes = time.monotonic(), 0
 
     def _check_parent(self) -> None:
@@ -65,7 +65,7 @@ class Throttle:
 
 
 def decode_job(order: dict[str, Any]) -> CleaningJob:
-    """The job of an order; raises TypeError for one that is not."""
+    """The job in an order. Raises TypeError for an invalid one."""
     order["directory"] = Path(order["directory"])
     order["identity"] = None if order["identity"] is None else tuple(order["identity"])
     order["dirty"] = [SourceSegment(*each) for each in order["dirty"]]
@@ -75,7 +75,7 @@ def decode_job(order: dict[str, Any]) -> CleaningJob:
 
 
 def _answer(order: dict[str, Any], cleaning: Cleaning | None, throttle: Throttle) -> tuple[Any, Any]:
-    """The cleaning that goes on, and the answer."""
+    """The cleaning after an order, and the answer."""
     if "map" in order:
         throttle.bytes_per_second = order["bytes_per_second"]
         cleaning = Cleaning(decode_job(order["map"]), throttle)
@@ -92,7 +92,7 @@ def _answer(order: dict[str, Any], cleaning: Cleaning | None, throttle: Throttle
 
 
 def serve(orders: BinaryIO, answers: BinaryIO, parent: int) -> None:
-    """Work until `orders` ends."""
+    """Serve orders until the stream ends."""
     throttle = Throttle(parent, float("inf"))
     cleaning: Cleaning | None = None
     while True:
@@ -114,14 +114,14 @@ def serve(orders: BinaryIO, answers: BinaryIO, parent: int) -> None:
 def main() -> None:
     gc.freeze()
     gc.set_threshold(GARBAGE_COLLECTION_THRESHOLD)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the broker, which ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the broker's to handle, which ends this process
     niceness = int(sys.argv[2])
     if niceness and hasattr(os, "nice"):
         with contextlib.suppress(OSError):
             os.nice(niceness)
     with contextlib.suppress(BrokenPipeError):
         serve(sys.stdin.buffer, sys.stdout.buffer, int(sys.argv[1]))
-    os._exit(0)  # the interpreter would try to write to the broken pipe once more, and complain
+    os._exit(0)  # the interpreter would write to the broken pipe once more, and report the error
 
 
 if __name__ == "__main__":

@@ -160,11 +160,11 @@ class ClassicMembership:
         else:
             # The leader asks for a rebalance by joining again after a change outside of the group, such as
             # the number of a topic's partitions.
-            what = "leader" if is_leader else "member"
+            role = "leader" if is_leader else "member"
             group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
             self._rebalance.park_join(group, member_id, event.request_id)
             self._rebalance.rebalance_or_complete(
-                group, f"{what} {member_id} joins again{_reason(request.reason)}"
+                group, f"{role} {member_id} joins again{_reason(request.reason)}"
             )
 
     def _add_member(

@@ -14,7 +14,7 @@ from ottla.core.groups.consumer.classic_members import ClassicMembers
 from ottla.core.groups.consumer.deadlines import REASONS, Deadlines
 from ottla.core.groups.consumer.describe import Descriptions
 from ottla.core.groups.consumer.epochs import Epochs
-from ottla.core.groups.consumer.group import ConsumerGroup, DurableConsumerGroup
+from ottla.core.groups.consumer.group import ConsumerGroup
 from ottla.core.groups.consumer.membership import ConsumerMembership
 from ottla.core.groups.consumer.migration import Migration
 from ottla.core.groups.consumer.offset_rules import ConsumerOffsetRules
@@ -57,11 +57,6 @@ class ConsumerGroups:
         self._classic_members = ClassicMembers(*parts)
         self._descriptions = Descriptions(context)
         context.rules[GroupKind.CONSUMER] = ConsumerOffsetRules(self._groups)
-
-    @property
-    def durable(self) -> dict[str, DurableConsumerGroup]:
-        """The state of every group in the log."""
-        return {group_id: group.durable for group_id, group in self._groups.items()}
 
     # Requests
 

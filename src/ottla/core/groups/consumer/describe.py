@@ -55,11 +55,11 @@ class Descriptions:
         group = self._groups.get(group_id)
         if group is None:
             known = self._context.kind_of(group_id) is not None
-            what = "is not a consumer group" if known else "not found"
+            problem = "is not a consumer group" if known else "not found"
             return DescribedGroup(
                 group_id=group_id,
                 error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-                error_message=f"Group {group_id} {what}.",
+                error_message=f"Group {group_id} {problem}.",
             )
         offered = self._context.broker_settings.consumer_assignors
         return DescribedGroup(

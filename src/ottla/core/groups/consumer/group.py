@@ -19,7 +19,6 @@ import enum
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 from ottla.core.coordination.records import CoordinatorRecord
 from ottla.core.groups.consumer import records
@@ -80,9 +79,6 @@ class ResolvedRegex:
     timestamp_ms: int
 
 
-DurableConsumerGroup: TypeAlias = tuple[object, ...]
-
-
 class ConsumerGroup:
     """One group. Decisions look at it; only records change it."""
 
@@ -105,20 +101,6 @@ class ConsumerGroup:
         # Not in the log.
         self.must_look_at_topics = True
         """Whether the topics may have changed since `metadata_hash` was computed."""
-
-    @property
-    def durable(self) -> DurableConsumerGroup:
-        """All of the group's state that is in the log."""
-        return (
-            self.epoch,
-            self.metadata_hash,
-            self.members,
-            self.target_epoch,
-            self.target_timestamp_ms,
-            self.targets,
-            self.resolved,
-            self.has_partition_metadata,
-        )
 
     # Derived facts
 

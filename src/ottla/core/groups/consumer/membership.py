@@ -277,8 +277,8 @@ class ConsumerMembership:
         group = self._groups.get(group_id)
         if group is None:
             known = self._context.kind_of(group_id) is not None
-            what = "is not a consumer group" if known else "not found"
-            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+            problem = "is not a consumer group" if known else "not found"
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {problem}.")
         answer = ConsumerGroupHeartbeatResponse(member_id=member_id, member_epoch=request.member_epoch)
         if request.instance_id is None:
             member = group.members.get(member_id)

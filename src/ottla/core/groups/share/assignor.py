@@ -109,11 +109,12 @@ def _take_back(
             for partition in fullest[:surplus]:
                 mine.remove(partition)
                 holders[partition].remove(member_id)
-    for partition, who in holders.items():
-        if len(who) > sharing:
-            for member_id in sorted(who, key=lambda member_id: (-len(given[member_id]), member_id))[sharing:]:
+    for partition, shared_by in holders.items():
+        if len(shared_by) > sharing:
+            fullest_first = sorted(shared_by, key=lambda member_id: (-len(given[member_id]), member_id))
+            for member_id in fullest_first[sharing:]:
                 given[member_id].remove(partition)
-                who.remove(member_id)
+                shared_by.remove(member_id)
 
 
 def _fill(
@@ -124,13 +125,13 @@ def _fill(
 ) -> None:
     """Give free places to members that are due some, in turns."""
     short = deque(member_id for member_id in given if len(given[member_id]) < due[member_id])
-    for partition, who in holders.items():
+    for partition, shared_by in holders.items():
         tries = len(short)
-        while len(who) < sharing and tries:
+        while len(shared_by) < sharing and tries:
             tries -= 1
             member_id = short.popleft()
-            if member_id not in who:
-                who.add(member_id)
+            if member_id not in shared_by:
+                shared_by.add(member_id)
                 given[member_id].add(partition)
             if len(given[member_id]) < due[member_id]:
                 short.append(member_id)
@@ -147,19 +148,19 @@ def _swap(
     A member that holds another partition moves over from it, and makes room there.
     """
     short = [member_id for member_id in given if len(given[member_id]) < due[member_id]]
-    for partition, who in holders.items():
-        while len(who) < sharing:
+    for partition, shared_by in holders.items():
+        while len(shared_by) < sharing:
             member_id = short[-1]
             mover, other = next(
                 (mover, other)
                 for other, others in holders.items()
                 if member_id not in others
-                for mover in sorted(others - who)
+                for mover in sorted(others - shared_by)
             )
             given[mover].remove(other)
             holders[other].remove(mover)
             given[mover].add(partition)
-            who.add(mover)
+            shared_by.add(mover)
             given[member_id].add(other)
             holders[other].add(member_id)
             if len(given[member_id]) == due[member_id]:

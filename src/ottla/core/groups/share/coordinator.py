@@ -11,7 +11,6 @@ from ottla.core.groups.api import TopicsChanged, TopicsDeleted
 from ottla.core.groups.context import GroupKind, ShardContext
 from ottla.core.groups.share import group
 from ottla.core.groups.share.api import ShareCoordinatorAnswered
-from ottla.core.groups.share.group import DurableGroup
 from ottla.core.groups.share.membership import ShareMembership
 from ottla.core.groups.share.offset_rules import ShareOffsetRules
 from ottla.core.groups.share.offsets import ShareOffsets
@@ -44,11 +43,6 @@ class ShareGroups:
         self._membership = ShareMembership(context, self._states)
         self._offsets = ShareOffsets(context, self._states)
         context.rules[GroupKind.SHARE] = ShareOffsetRules(context.share)
-
-    @property
-    def durable(self) -> dict[str, DurableGroup]:
-        """The state of each group in the log."""
-        return {group_id: each.durable for group_id, each in self._context.share.items()}
 
     def handle(self, event: RequestReceived, request: ShareGroupRequest) -> None:
         match request:

@@ -102,9 +102,6 @@ class StatePartitions:
     """Topic id -> name."""
 
 
-DurableGroup: TypeAlias = tuple[object, ...]
-
-
 class ShareGroup:
     """One group. Changed by `replay` only, but for the fields marked at the end of `__init__`."""
 
@@ -139,19 +136,6 @@ class ShareGroup:
         if self.states is None:
             return NO_PARTITIONS
         return {topic_id: topic.partitions for topic_id, topic in self.states.initialized.items()}
-
-    @property
-    def durable(self) -> DurableGroup:
-        """All state that is in the log, for comparison."""
-        return (
-            self.epoch,
-            self.metadata_hash,
-            dict(self.members),
-            self.target_epoch,
-            self.target_timestamp_ms,
-            dict(self.targets),
-            self.states,
-        )
 
     def put(self, member: ShareMember) -> None:
         """Add or replace a member."""

@@ -406,7 +406,7 @@ def _check(request: ShareGroupHeartbeatRequest) -> None:
         raise Refused(ErrorCode.INVALID_REQUEST, "RackId must not be empty")
     if request.member_epoch == JOIN_EPOCH:
         if not request.subscribed_topic_names:
-            raise Refused(ErrorCode.INVALID_REQUEST, "who joins must name topics")
+            raise Refused(ErrorCode.INVALID_REQUEST, "a member that joins must name topics")
     elif request.member_epoch < LEAVE_EPOCH:
         raise Refused(ErrorCode.INVALID_REQUEST, f"{request.member_epoch} is no member epoch")
 

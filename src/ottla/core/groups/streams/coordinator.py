@@ -14,7 +14,6 @@ from ottla.core.groups.streams import group, records
 from ottla.core.groups.streams.api import InternalTopicsCreated
 from ottla.core.groups.streams.departures import REBALANCE_TIMER, SESSION_TIMER
 from ottla.core.groups.streams.description import describe, listed
-from ottla.core.groups.streams.group import DurableGroup
 from ottla.core.groups.streams.membership import INITIAL_DELAY_TIMER, StreamsMembership
 from ottla.core.groups.streams.offset_rules import StreamsOffsetRules
 from ottla.protocol.errors import ErrorCode
@@ -39,12 +38,6 @@ class StreamsGroups:
         self._membership = StreamsMembership(context)
         self._departures = self._membership.departures
         context.rules[GroupKind.STREAMS] = StreamsOffsetRules(context.streams)
-
-    @property
-    def durable(self) -> dict[str, DurableGroup]:
-        """The state of each group in the log."""
-        groups = self._context.streams
-        return {group_id: each.durable for group_id, each in groups.items() if each.is_in_log}
 
     def handle(self, event: RequestReceived, request: StreamsGroupRequest) -> None:
         match request:

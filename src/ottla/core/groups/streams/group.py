@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from ottla.core.coordination.records import CoordinatorRecord
 from ottla.core.groups.streams.configured import ConfiguredTopology
@@ -114,9 +114,6 @@ class StreamsMember:
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
 
-DurableGroup: TypeAlias = tuple[object, ...]
-
-
 class StreamsGroup:
     """One group. Changed by `replay` only, but for the fields marked at the end of `__init__`."""
 
@@ -161,21 +158,6 @@ class StreamsGroup:
         if all(member.is_reconciled_to(self.target_epoch) for member in self.members.values()):
             return StreamsGroupState.STABLE
         return StreamsGroupState.RECONCILING
-
-    @property
-    def durable(self) -> DurableGroup:
-        """All state that is in the log, for comparison."""
-        return (
-            self.epoch,
-            self.metadata_hash,
-            self.validated_topology_epoch,
-            dict(self.assignment_configs),
-            self.topology,
-            dict(self.members),
-            self.target_epoch,
-            self.target_timestamp_ms,
-            dict(self.targets),
-        )
 
     def target_of(self, member_id: str) -> TargetTasks:
         return self.targets.get(member_id, NO_TARGET)

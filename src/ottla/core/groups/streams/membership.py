@@ -263,7 +263,7 @@ class StreamsMembership:
         """The group's topology; the first member's becomes the group's."""
         known = decision.group.topology
         if request.topology is None:
-            assert known is not None, "who does not join is a member of a group with a topology"
+            assert known is not None, "the member is new or its group has a topology"
         else:
             given = topology_from(request.topology)
             if known is None:

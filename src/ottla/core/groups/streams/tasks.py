@@ -27,8 +27,6 @@ Tasks: TypeAlias = Mapping[str, frozenset[int]]
 ActiveTasks: TypeAlias = Mapping[str, Mapping[int, int]]
 """Subtopology id -> partition -> the epoch in which the member got the task."""
 
-NO_TASKS: Tasks = {}
-
 
 @dataclass(frozen=True, slots=True)
 class TargetTasks:
