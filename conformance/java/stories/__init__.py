@@ -12,8 +12,8 @@ import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from conformance.java.tool_driver import TOOL_TIMEOUT_S, ToolDriver, ToolRun
 from conformance.suite import Target, TestResult, Verdict
+from support.java.tool_driver import TOOL_TIMEOUT_S, ToolDriver, ToolRun
 
 TOOLS = "org.apache.kafka.tools"
 SOON_S = 10.0

@@ -1,4 +1,4 @@
-"""How well VADER agrees with people: same sign, and Pearson's correlation, over a stream of score pairs."""
+"""How well VADER agrees with people, over a stream of pairs of scores: same sign, Pearson's correlation."""
 
 from __future__ import annotations
 

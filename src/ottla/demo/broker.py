@@ -1,11 +1,11 @@
-"""The broker that the demo starts for itself, and the child process that it runs in.
+"""The broker that the demo starts for itself, and the child process in which it runs.
 
 The demo reaches the broker only by its command line (`python -m ottla broker …`) and Kafka's protocol. The
 child is this module run as `python -m ottla.demo.broker LOCK broker …`: it takes LOCK, starts a
 thread that waits for the end of its standard input, and becomes the `ottla` command in the same process. The
 demo holds the other end of that pipe and never writes: when the demo dies, even by SIGKILL, the pipe ends and
 the thread sends its own process SIGTERM, which stops the broker cleanly. So no broker outlives its demo, on
-any platform, and the lock tells the next demo on the same directory that the last one's broker is gone.
+any platform, and the lock shows the next demo on the same directory that the former broker has ended.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ PREDECESSOR_TIMEOUT_SECONDS = 30.0
 
 
 class BrokerError(UserError):
-    """The demo's own broker cannot be started; the message says why and what to do."""
+    """The demo's own broker can't be started; the message says why, and what to do."""
 
 
 class OwnBroker:
-    """A running broker process, owned by the demo."""
+    """A running broker process that the demo owns."""
 
     def __init__(self, process: subprocess.Popen[bytes], listen: str, log: Path) -> None:
         self.listen = listen
@@ -44,7 +44,7 @@ class OwnBroker:
 
     @classmethod
     def start(cls, directory: Path, listen: str) -> OwnBroker:
-        """Start it on `listen` (HOST:PORT) with its files under `directory`; returns when it answers.
+        """Start a broker on `listen` (HOST:PORT) with its files under `directory`; returns once it answers.
 
         Raises BrokerError, with one line that says what to do.
         """
@@ -66,7 +66,7 @@ class OwnBroker:
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                # A Ctrl-C in the terminal is the demo's to handle: it stops the broker last.
+                # Ctrl-C in the terminal is for the demo alone, which stops the broker last.
                 start_new_session=True,
             )
         broker = cls(process, listen, log)
@@ -82,7 +82,7 @@ class OwnBroker:
         return self._process.pid
 
     def ended(self) -> str | None:
-        """None while it runs, else how it ended."""
+        """How the broker ended, as a text; None while it runs."""
         code = self._process.poll()
         if code is None:
             return None
@@ -90,7 +90,7 @@ class OwnBroker:
         return f"the broker ended {how} (log: {self._log})"
 
     def stop(self, timeout_seconds: float = STOP_TIMEOUT_SECONDS) -> None:
-        """Stop it cleanly and wait for it; kill it when it does not. Safe to call twice."""
+        """Stop the broker cleanly and wait for it; kill it if it does not end. Safe to call twice."""
         if self._process.poll() is None:
             self._process.terminate()
             try:
@@ -111,7 +111,7 @@ class OwnBroker:
                 raise BrokerError(
                     f"the broker is not ready after {START_TIMEOUT_SECONDS:.0f} s (log: {self._log})"
                 )
-        if self._process.poll() is not None:  # somebody else answered
+        if self._process.poll() is not None:  # another process answered
             raise BrokerError(f"the broker did not start: {self._last_words()}")
 
     def _last_words(self) -> str:
@@ -128,7 +128,7 @@ def parse_listen(listen: str) -> tuple[str, int]:
 
 
 def _check_port(host: str, port: int) -> None:
-    """Find out here, for a better message than a child's log, that a port is taken."""
+    """Raise BrokerError if a port is in use; a better message than one in the broker's log."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, socket.SOCK_STREAM) as probe:

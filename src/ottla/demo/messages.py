@@ -1,4 +1,4 @@
-"""What the demo's topics hold: JSON values, keyed by tweet id or by window and sentiment."""
+"""The records of the demo's topics: JSON values, keyed by tweet id or by window and sentiment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COUNTS = "tweets.sentiment.counts"
 
 SENTIMENTS = ("positive", "neutral", "negative")
 SIDE_THRESHOLD = 0.05
-"""VADER's own: a compound score of at least this is positive, of at most its negative negative."""
+"""VADER's own threshold: a compound score of at least this is positive, of at most its negative negative."""
 
 TWEET_COLUMNS = "id STRING, text STRING, human_score DOUBLE, posted_at_ms LONG"
 SCORED_COLUMNS = TWEET_COLUMNS + ", compound DOUBLE, sentiment STRING"
@@ -50,7 +50,7 @@ def tweet_to_json(tweet_id: str, text: str, human_score: float, posted_at_ms: in
 
 
 def scored_from_json(value: bytes | None) -> ScoredTweet | None:
-    """The value of a record in `tweets.scored`; None when it is not one."""
+    """The tweet in a value of `tweets.scored`; None if the value is not a scored tweet."""
     try:
         fields = json.loads(value or b"")
         tweet = ScoredTweet(
@@ -68,7 +68,7 @@ def scored_from_json(value: bytes | None) -> ScoredTweet | None:
 
 @dataclass(frozen=True, slots=True)
 class WindowCount:
-    """How many tweets of a sentiment were posted in a window of event time."""
+    """The number of tweets of a sentiment that were posted in a window of event time."""
 
     window_start_ms: int
     sentiment: str
@@ -76,7 +76,7 @@ class WindowCount:
 
 
 def count_from_json(value: bytes | None) -> WindowCount | None:
-    """The value of a record in `tweets.sentiment.counts`; None when it is not one."""
+    """The count in a value of `tweets.sentiment.counts`; None if the value is not a count."""
     try:
         fields = json.loads(value or b"")
         return WindowCount(int(fields["window_start_ms"]), str(fields["sentiment"]), int(fields["count"]))

@@ -1,8 +1,8 @@
-"""What the page shows, read from outside as any user could: the output topics, and the groups' lag.
+"""Reads the page's figures as any user could: from the output topics, and from the groups' lag.
 
 Two threads. One follows `tweets.scored` and `tweets.sentiment.counts` from their start and keeps sums, the
-last few tweets and windows; the other asks for the groups' lag once a second. Nothing here decides anything:
-when the broker is away they try again.
+last few tweets and windows; the other asks for the groups' lag once a second. The figures are only shown: no
+decision depends on them, and while the broker is away the threads try again.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ STOP_TIMEOUT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What has been seen so far. windows: a window's start (Unix ms) and its counts, the latest last.
+    """The figures so far. windows: each window's start (Unix ms) and its counts, the latest last.
 
-    The lags are None until first known.
+    The lags are None until they are known.
     """
 
     scored: int
@@ -79,7 +79,7 @@ class Monitor:
                 thread.join(STOP_TIMEOUT_SECONDS)
 
     def seen(self) -> Seen:
-        """A consistent copy of what has been seen."""
+        """A consistent copy of the figures so far."""
         with self._lock:
             return Seen(
                 self._sentiments.total(),

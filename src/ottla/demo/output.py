@@ -1,4 +1,4 @@
-"""What the demo says on its way up: steps with their progress on a terminal, plain lines elsewhere."""
+"""The demo's messages while it starts: steps with their progress on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Output:
 
     @contextlib.contextmanager
     def step(self, label: str, doing: str) -> Iterator[Callable[[str], None]]:
-        """Say what is going on until the block ends; it says by the function it gets what came of it."""
+        """Show a running step until the block ends; the block reports its result through the function."""
         started = time.monotonic()
         results: list[str] = []
         if self.live:
@@ -50,7 +50,7 @@ class Output:
 
     @contextlib.contextmanager
     def downloads(self) -> Iterator[Callable[[JarProgress], None]]:
-        """Show jars as they come in; what is on this machine already is not mentioned."""
+        """Show the downloads of jars; jars that are on this machine already are not mentioned."""
         if not self.live:
             yield self._plain_download
             return

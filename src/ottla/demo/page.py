@@ -1,4 +1,4 @@
-"""The demo's page: one picture of the pipeline, as a page of the terminal or as a plain line."""
+"""The demo's page: the pipeline's figures as a page of the terminal, or as a plain line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WINDOW_ROWS = 6
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Everything the page shows at one moment. produced: tweets in the topic; total: tweets there will be."""
+    """The figures of the page. produced: tweets in the topic; total: tweets that there will be."""
 
     elapsed_seconds: float
     bootstrap: str
@@ -42,7 +42,7 @@ class Picture:
 
 @dataclass(slots=True)
 class Rate:
-    """Items a second over the last few seconds, from a counter that is looked at now and then."""
+    """Items a second over the last few seconds, from a counter that is read now and then."""
 
     _points: deque[tuple[float, int]] = field(default_factory=deque)
 
@@ -56,7 +56,7 @@ class Rate:
 
 
 def plain_line(picture: Picture) -> str:
-    """The picture as one line, for where no terminal is."""
+    """The picture as one line, for output without a terminal."""
     seen = picture.seen
     shares = " ".join(f"{name} {_share(seen, name):.0f}%" for name in SENTIMENTS)
     return (

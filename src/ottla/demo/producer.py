@@ -1,8 +1,8 @@
-"""Put the tweets into the topic `tweets`, each one exactly once, even over restarts.
+"""Produces the tweets to the topic `tweets`, each exactly once, even over restarts.
 
-Within a run the producer is idempotent: librdkafka repeats what was not acknowledged and the broker drops
-what it has already. Over runs the topic itself is the memory: a start reads which tweets are in it and
-produces the others. A killed producer leaves nothing in flight by then: its sockets are closed long before
+Within a run the producer is idempotent: librdkafka sends unacknowledged records again, and the broker drops
+those that it has already. Over runs the topic itself is the memory: each start reads which tweets are in it
+and produces the others. By then a killed producer has no record in flight: its sockets are closed long before
 the next run has started Spark and reads the topic.
 """
 
@@ -28,7 +28,7 @@ TICK_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class TopicTweets:
-    """What the topic `tweets` holds: its ids, records that repeat one of them, records that are no tweets."""
+    """The contents of the topic `tweets`: the ids, the number of repeated ids, and of other records."""
 
     ids: frozenset[str]
     duplicates: int
@@ -51,7 +51,7 @@ def tweets_in_topic(cluster: KafkaCluster) -> TopicTweets:
 
 
 def _tweet_id(value: bytes | str | None) -> str | None:
-    """The id of a record that the scoring query takes for a tweet: one with all four fields."""
+    """The id of a record with all four fields, which the scoring query takes for a tweet; else None."""
     try:
         fields = json.loads(value or b"")
         float(fields["human_score"]), int(fields["posted_at_ms"])
@@ -63,8 +63,8 @@ def _tweet_id(value: bytes | str | None) -> str | None:
 class TweetProducer:
     """A thread that produces tweets at a rate until it is done or stopped.
 
-    rate: tweets a second, None for as fast as they go. `failure` holds what ended it early. Counters may be
-    read from any thread.
+    rate: tweets a second, None for as fast as possible. failure: why it ended early, if it did. Counters may
+    be read from any thread.
     """
 
     def __init__(
@@ -95,14 +95,14 @@ class TweetProducer:
 
     @property
     def done(self) -> bool:
-        """Every tweet is acknowledged."""
+        """Whether every tweet is acknowledged."""
         return self.acknowledged == self.total
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self, timeout_seconds: float) -> None:
-        """Produce no more, wait for what is on its way, and for the thread. Safe to call twice."""
+        """Produce no more, and wait for the records in flight and for the thread. Safe to call twice."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(timeout_seconds)

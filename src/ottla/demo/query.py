@@ -5,14 +5,14 @@
 
 Scoring runs VADER in a pandas UDF: Arrow batches go to Python workers and come back with a score each. A
 batch then lands by `LandBatch`, in this order: topic, document store, search index. Spark writes the batch
-into its checkpoint after that, so whatever is killed, the batch comes again with the same tweets and ends up
-in every place once: the topic by `TopicOutput`, the document store by one transaction that holds the
-documents and the batch's row, the index by replacing documents of the same id. All of it happens in this
-process: when it dies, nothing of the batch goes on in Spark.
+into its checkpoint after that, so after any kill the batch is repeated with the same tweets and ends up in
+every place once: the topic by `TopicOutput`, the document store by one transaction with the documents and the
+batch's row, the index by replacing documents of the same id. All of this happens in this process: when it
+dies, no part of the batch goes on in Spark.
 
-Counting is Spark's own: a watermark, a tumbling window, state in RocksDB, update mode. Its sink is
-at-least-once, which is enough because the last record of a key (window and sentiment) is the count and a
-repeated batch writes the same counts. Exactness under restarts needs that no tweet comes later than the
+Counting is Spark's own: a watermark, a tumbling window, state in RocksDB, update mode. Its sink writes at
+least once, which is enough because the last record of a key (window and sentiment) is the count, and a
+repeated batch writes the same counts. For exact counts over restarts, no tweet may come later than the
 watermark allows: a run produces new tweets only when those of earlier runs are counted (run), and within a
 run WATERMARK is far longer than any batch.
 """
@@ -55,7 +55,7 @@ MAX_TWEETS_PER_BATCH = 5000
 
 
 def scored(tweets: DataFrame) -> DataFrame:
-    """Spark's Kafka columns of `tweets` -> a scored tweet's columns. What is no tweet is left out."""
+    """Spark's Kafka columns of `tweets` -> a scored tweet's columns, without records that are not tweets."""
     from pyspark.sql import functions as F
 
     from ottla.demo.scoring import vader
@@ -97,14 +97,14 @@ def _side(compound: Column) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """What this process has landed so far."""
+    """The numbers of tweets that this process has landed so far."""
 
     tweets: int
     batches: int
 
 
 class LandBatch:
-    """What `foreachBatch` calls: puts one batch of scored tweets into the topic and both stores."""
+    """The function for `foreachBatch`: puts one batch of scored tweets into the topic and both stores."""
 
     def __init__(
         self,
@@ -151,9 +151,9 @@ def _query_id(checkpoint: Path) -> str:
 def checkpoint_name(parts: Mapping[str, str]) -> str:
     """A directory name for the checkpoints of exactly these sources and sinks.
 
-    A checkpoint says what has been read and implies that it is in the sinks. With another cluster, another
-    topic of the same name or another store that is no longer so, and a new checkpoint starts from the
-    beginning; what is in its sinks already is not written twice.
+    A checkpoint says how far the source was read, and implies that this is in the sinks. With another
+    cluster, another topic of the same name or another store that is no longer true. A new checkpoint then
+    starts from the beginning, and tweets that are in its sinks already are not written twice.
     """
     text = json.dumps(dict(sorted(parts.items())))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -168,7 +168,7 @@ class Queries:
     landing: LandBatch
 
     def failure(self) -> str | None:
-        """Why one of them has ended, or None while both run."""
+        """Why one of the queries has ended; None while both run."""
         for query in (self.scoring, self.counting):
             if not query.isActive:
                 error = query.exception()
@@ -176,7 +176,7 @@ class Queries:
         return None
 
     def stop(self) -> None:
-        """Stop both."""
+        """Stop both queries."""
         for query in (self.scoring, self.counting):
             query.stop()
 
@@ -191,7 +191,7 @@ def start_queries(
 ) -> Queries:
     """Start both queries under `checkpoints`; SCORING_GROUP and COUNTING_GROUP show their progress.
 
-    trigger_seconds: how often a batch may start, None for as soon as there is something to read.
+    trigger_seconds: the time between the starts of batches, None for a batch as soon as there are records.
     """
     publisher = ProgressPublisher(cluster)
     scoring_checkpoint, counting_checkpoint = checkpoints / "scoring", checkpoints / "counting"
@@ -222,7 +222,7 @@ def start_queries(
 
 
 def _reason(text: str) -> str:
-    """The line of a Spark error that a person wants to read: the last Python one, else the first of all."""
+    """The most useful line of a Spark error: the last line of a Python error, else the first line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("ottla.") or "Error: " in line]
     return (ours[-1:] or lines[:1] or ["no reason given"])[0]

@@ -1,13 +1,13 @@
-"""The demo from start to end: what is started, in which order, watched, and stopped again.
+"""The demo from start to end: starts its parts in order, watches them, and stops them.
 
 Order of the start: the tweets, the broker, the topics, Spark, the stores, the queries, then the producer.
-Queries first finish what earlier runs have left in the topics (query says why), only then are new tweets
-produced.
+The queries first finish the tweets that earlier runs have left in the topics (query.py says why); only then
+are new tweets produced.
 
-`--once` ends when every tweet is acknowledged and neither group has a lag; then everything is read back. It
-gives up when nothing has moved for `stall_seconds`, and says what is missing. Without it the pipeline runs
-until Ctrl-C or SIGTERM: no more tweets, both groups drained, queries stopped, Spark's JVM and the broker
-waited for.
+With `--once` the demo ends when every tweet is acknowledged and neither group has a lag; then all topics and
+stores are read back. If no figure changes for `stall_seconds`, it gives up and says what is missing. Without
+`--once` it runs until Ctrl-C or SIGTERM: then it produces no more tweets, drains both groups, stops the
+queries, and waits for Spark's JVM and the broker.
 
 Every file of a run is under its directory: `broker/`, `spark/`, `documents.sqlite`, `search/`, `logs/`.
 """
@@ -48,7 +48,7 @@ from ottla.pipeline.stores.sqlite import SqliteDocuments
 from ottla.pipeline.stores.tantivy_index import TantivyIndex
 
 LIVE_RATE = 25.0
-"""Tweets a second when somebody watches: all of them in a little under three minutes."""
+"""Tweets a second without `--once`: all of them take a little under three minutes."""
 TOPICS = (
     Topic(TWEETS, partitions=3),
     Topic(SCORED, partitions=3),
@@ -63,19 +63,19 @@ log = logging.getLogger("ottla.pipeline")
 
 
 class DemoError(UserError):
-    """The demo cannot go on; the message says why and what to do."""
+    """The demo can't go on; the message says why, and what to do."""
 
 
 class Stopped(Exception):
-    """Somebody asked for the end before everything was up."""
+    """The user has asked for the end before all parts were started."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """What `ottla demo` was asked for. data: None is a directory that is removed at the end.
+    """The options of `ottla demo`. data: None for a directory that is removed at the end.
 
-    rate: tweets a second, None for the default (LIVE_RATE; as fast as possible with `once`). limit: only
-    the first so many tweets. stall_seconds: how long `once` waits while nothing moves.
+    rate: tweets a second, None for the default (LIVE_RATE; as fast as possible with `once`). limit: use only
+    the first tweets. stall_seconds: how long `once` waits while no figure changes.
     """
 
     data: Path | None = None
@@ -91,8 +91,8 @@ class DemoOptions:
 
 
 def run_demo(options: DemoOptions) -> int:
-    """Run the demo; the exit code: 0 when it did what it was asked for. Raises UserError."""
-    # With --once the standard output is for the one line of JSON.
+    """Run the demo and return its exit code: 0 for success. Raises UserError."""
+    # With --once the standard output is for the one line of JSON alone.
     output = Output(sys.stderr if options.once else sys.stdout)
     with StopSignals() as signals, contextlib.ExitStack() as stack:
         try:
@@ -104,7 +104,7 @@ def run_demo(options: DemoOptions) -> int:
 
 
 def _directory(options: DemoOptions, stack: contextlib.ExitStack) -> Path:
-    """The run's directory, made and locked, with the log of this process in it."""
+    """The run's directory, created and locked, with the log of this process in it."""
     if options.data is None:
         directory = Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-demo-", ignore_cleanup_errors=True))
@@ -133,7 +133,7 @@ def _directory(options: DemoOptions, stack: contextlib.ExitStack) -> Path:
 
 
 class Demo:
-    """One run. Each part that is made is handed to `stack` at once, which stops them in reverse order."""
+    """One run. Each part is handed to `stack` as soon as it is made, which stops them in reverse order."""
 
     def __init__(
         self,
@@ -179,12 +179,12 @@ class Demo:
             watch.drain()
             queries.stop()
         except BaseException:
-            session.close(kill=True)  # first of all: nothing must go on writing while the rest is closed
+            session.close(kill=True)  # first: Spark must not go on writing while the other parts are closed
             raise
         return self._result(pipeline, tweets)
 
     def _result(self, pipeline: Pipeline, tweets: list[Tweet]) -> int:
-        """With --once: read everything back, say it as JSON, and the exit code of that."""
+        """The exit code; with --once, after all topics and stores are read back and reported as JSON."""
         if not self._options.once:
             self._output.line("stopped; every tweet produced so far is in every store")
             return 0
@@ -300,7 +300,7 @@ class Demo:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The running parts, for whoever watches them."""
+    """The running parts, for `Watch`."""
 
     cluster: KafkaCluster
     session: SparkPipelineSession
@@ -311,7 +311,7 @@ class Pipeline:
     broker: OwnBroker | None
 
     def failure(self) -> str | None:
-        """Why it cannot go on, or None."""
+        """Why the pipeline can't go on; None if it can."""
         if self.broker is not None and (ended := self.broker.ended()) is not None:
             return f"{ended}. Run the same command again: it goes on where this one stopped."
         if not self.session.alive:
@@ -321,10 +321,10 @@ class Pipeline:
         return self.queries.failure()
 
     def drained(self) -> bool:
-        """Whether the queries have finished all that is in the topics.
+        """Whether the queries have finished all records of the topics.
 
-        The order of the questions matters: what is scored is in the second topic before the first lag is 0.
-        A broker that does not answer leaves it open; whoever asks has a bound and asks again.
+        The order of the requests matters: scored tweets are in the second topic before the first lag is 0.
+        False if the broker does not answer; the caller asks again, for a bounded time.
         """
         try:
             scoring_lag = self.cluster.lag(SCORING_GROUP, TWEETS)
@@ -335,7 +335,7 @@ class Pipeline:
 
 
 class Watch:
-    """Produces the tweets, shows what happens, and notices when it is over."""
+    """Produces the tweets, shows the pipeline's figures, and notices the end."""
 
     def __init__(
         self,
@@ -360,7 +360,7 @@ class Watch:
         self._moved_at = time.monotonic()
 
     def run(self, started: float) -> None:
-        """Return when it is over: asked to stop, or with --once when everything has arrived."""
+        """Return when the user asks for a stop, or with --once when all tweets have arrived."""
         picture = self._picture(started)
         if not self._output.live:
             self._loop(started, lambda shown: self._output.line(plain_line(shown)), LINE_SECONDS)
@@ -383,7 +383,7 @@ class Watch:
             self._signals.wait(PAGE_SECONDS)
 
     def _go_on(self) -> None:
-        """Start to produce when nothing of earlier runs is left; fail when a part has failed."""
+        """Start to produce once the tweets of earlier runs are finished; raise DemoError if a part failed."""
         failure = self._pipeline.failure()
         if failure is None and self._producer is not None:
             failure = self._producer.failure
@@ -415,7 +415,7 @@ class Watch:
         return False
 
     def _check_movement(self, picture: Picture) -> None:
-        """With --once: give up when nothing has moved for too long."""
+        """With --once: give up if no figure has changed for too long."""
         seen = picture.seen
         moved = (
             picture.produced,
@@ -433,7 +433,7 @@ class Watch:
             )
 
     def drain(self) -> None:
-        """Produce no more and let the queries finish what is in the topics, within a bound."""
+        """Produce no more and wait, for a bounded time, until the queries have read the topics to the end."""
         self.close()
         deadline = time.monotonic() + DRAIN_TIMEOUT_SECONDS
         while not self._pipeline.drained():

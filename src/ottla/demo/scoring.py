@@ -1,6 +1,6 @@
 """VADER as a pandas UDF: texts in, compound scores out, a whole Arrow batch at a time, in Spark's workers.
 
-Spark reads the annotations to learn what kind of function it has, so here they are real ones, not texts.
+Spark reads the annotations to learn the kind of function, so here they are types and not texts.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import pandas as pd
 
 
 def score_texts(batches: Iterator[pd.Series]) -> Iterator[pd.Series]:
-    """The compound score, -1 to 1, of each text. The lexicon is read once a task."""
+    """The compound score, -1 to 1, of each text. The lexicon is read once for each task."""
     from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer  # type: ignore[import-untyped]
 
     analyzer = SentimentIntensityAnalyzer()

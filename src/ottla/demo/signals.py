@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a question that a loop asks, so that everything ends in order."""
+"""Ctrl-C and SIGTERM as a flag that a loop checks, so that all parts end in order."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ EXIT_INTERRUPTED = 130
 
 
 class StopSignals:
-    """While it is entered, the first signal asks for an orderly stop and a second Ctrl-C ends the process.
+    """Within the block, the first signal requests an orderly stop, and a second Ctrl-C ends the process.
 
-    A process ended that way leaves nothing behind: Spark's JVM and the demo's broker notice it by their
-    pipes.
+    Even then no process is left behind: Spark's JVM and the demo's broker notice the end by their pipes.
     """
 
     def __init__(self) -> None:
@@ -28,7 +27,7 @@ class StopSignals:
         return self._requested.is_set()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for a signal; whether one has come."""
+        """Wait for a signal; returns whether one has come."""
         return self._requested.wait(seconds)
 
     def __enter__(self) -> StopSignals:

@@ -1,8 +1,8 @@
 """The demo's tweets: real ones, each with the mean sentiment score that twenty people gave it.
 
-The set is C.J. Hutto's and E. Gilbert's (ICWSM 2014). The source package of `vaderSentiment` carries it; pip
-fetches that package, with its hash pinned, from whatever index pip is configured for, and it stays in the
-cache. Nothing of it is in this repository.
+The set is C.J. Hutto's and E. Gilbert's (ICWSM 2014). It is part of the source package of `vaderSentiment`.
+pip fetches that package, with its hash pinned, from the index for which pip is configured, and it stays in
+the cache. No part of the set is in this repository.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_MEMBER_BYTES = 16 << 20
 
 
 class TweetsError(UserError):
-    """The tweets could not be had; the message says why and what to do."""
+    """The tweets could not be fetched; the message says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,10 @@ class Tweet:
 
 
 def load_tweets(progress: Callable[[str], None] | None = None) -> list[Tweet]:
-    """Every tweet of the set, mixed, in the same order each time. Raises TweetsError.
+    """Every tweet of the set, shuffled, in the same order each time. Raises TweetsError.
 
-    (In the set's own order the first quarter has nearly all of the neutral ones.)
-    `progress` is told in a sentence what is fetched, when something has to be.
+    (In the set's own order the first quarter has nearly all of the neutral ones.) `progress` is called with a
+    sentence if the set has to be fetched.
     """
     path = cache_directory() / "packages" / PACKAGE_FILE
     if not path.is_file() or _sha256(path.read_bytes()) != PACKAGE_SHA256:
@@ -63,7 +63,7 @@ def load_tweets(progress: Callable[[str], None] | None = None) -> list[Tweet]:
 def parse_tweets(text: str) -> list[Tweet]:
     """Tweets from the set's own format: a line each with id, score and text (HTML entities) between tabs.
 
-    Raises TweetsError for a line that is not so.
+    Raises TweetsError for any other line.
     """
     tweets = []
     for number, line in enumerate(text.splitlines(), start=1):
@@ -77,7 +77,7 @@ def parse_tweets(text: str) -> list[Tweet]:
 
 
 def _fetch(path: Path) -> None:
-    """Have pip fetch the package; its file gets its final name only when its hash is right."""
+    """Have pip fetch the package; its file gets its final name only if its hash is right."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=path.parent) as directory:

@@ -1,4 +1,4 @@
-"""Whether every tweet arrived in every place exactly once, read back from the places themselves."""
+"""Checks that every tweet arrived in every topic and store exactly once, by reading them back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.pipeline.stores import DocumentStore, SearchIndex
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What was found. problems: a sentence for each place that is not as it should be; empty is good.
+    """The result. problems: a sentence for each topic or store that is wrong; empty if all are right.
 
     read: records of `tweets` that the scoring group has committed. counted: tweets in the last count of every
     window and sentiment.
@@ -41,9 +41,9 @@ class Verification:
 def verify(
     cluster: KafkaCluster, documents: DocumentStore, index: SearchIndex, expected: Iterable[str]
 ) -> Verification:
-    """Read everything back and compare. `expected`: ids that must be there, besides any that `tweets` holds.
+    """Read all topics and stores back and compare them with `expected` and with the ids in `tweets`.
 
-    Raises ClusterError or StoreError when a place cannot be read.
+    Raises ClusterError or StoreError if one of them can't be read.
     """
     topic = tweets_in_topic(cluster)
     wanted = set(expected) | topic.ids
@@ -97,7 +97,7 @@ def _compare(place: str, found: Counter[str], wanted: set[str], more_duplicates:
 
 
 def _counted(cluster: KafkaCluster) -> Counter[str]:
-    """Tweets by sentiment in the counts topic: the last record of each window and sentiment counts."""
+    """Tweets by sentiment in the counts topic, from the last record of each window and sentiment."""
     last = {}
     for message in cluster.read(COUNTS):
         count = count_from_json(message.value())

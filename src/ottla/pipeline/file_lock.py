@@ -1,4 +1,4 @@
-"""A lock between processes that the system gives back when its holder dies, however it dies."""
+"""A lock between processes that the operating system releases when its holder dies, however it dies."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ POLL_SECONDS = 0.05
 
 
 class FileLock:
-    """An exclusive lock named by a file; the file stays, the lock goes with the process."""
+    """An exclusive lock named by a file. The file stays; the lock ends with the process."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._handle: int | None = None
 
     def acquire(self, timeout_seconds: float = 0.0) -> bool:
-        """Take the lock, waiting up to `timeout_seconds` for another holder. False when it still has it.
+        """Take the lock, waiting up to `timeout_seconds` for another holder. False if that one still has it.
 
         Raises OSError when the file cannot be made.
         """
@@ -33,7 +33,7 @@ class FileLock:
         return True
 
     def release(self) -> None:
-        """Give it back. Safe to call twice."""
+        """Release the lock. Safe to call twice."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None

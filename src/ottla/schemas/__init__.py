@@ -1,1 +1,1 @@
-"""Schemas without a registry: Avro, JSON Schema and Protobuf parsed, normalized, compared."""
+"""Schemas without a registry: parses, normalizes and compares Avro, JSON Schema and Protobuf."""

@@ -1,4 +1,4 @@
-"""The seven compatibility levels: against which older versions a schema is held, and in which direction."""
+"""The seven compatibility levels: with which older versions a schema is compared, in which direction."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def first_incompatible(
     newest_first: Iterable[tuple[T, ParsedSchema]],
     policy: CompatibilityPolicy = CompatibilityPolicy.STRICT,
 ) -> tuple[T, Sequence[Incompatibility]] | None:
-    """The newest of the older versions that the level does not allow `new` to follow, and why; or None.
+    """The newest older version that `new` can't follow at this level, with the reasons; or None.
 
-    Versions come with whatever names them. No more of them are taken than the level asks for.
+    Each version comes with an identifier of any type. Only as many are taken as the level requires.
     """
     found = first_with_problems(level, newest_first, lambda each: compared(level, new, each[1], policy))
     return None if found is None else (found[0][0], found[1])
@@ -65,9 +65,9 @@ def first_with_problems(
     newest_first: Iterable[T],
     problems_with: Callable[[T], Sequence[Incompatibility]],
 ) -> tuple[T, Sequence[Incompatibility]] | None:
-    """The first of the versions that a schema can't follow at this level, and why; or None.
+    """The first of the versions that a schema can't follow at this level, with the reasons; or None.
 
-    No more of them are looked at than the level asks for.
+    Only as many versions are taken as the level requires.
     """
     if level is CompatibilityLevel.NONE:
         return None
@@ -87,9 +87,9 @@ def compared(
     policy: CompatibilityPolicy = CompatibilityPolicy.STRICT,
     effort: Effort | None = None,
 ) -> Sequence[Incompatibility]:
-    """Why `new` can't follow `old`: backward, it must read old data; forward, the old one must read its.
+    """Why `new` can't follow `old`. Backward, `new` must read data of `old`; forward, `old` data of `new`.
 
-    Raises what `ParsedSchema.incompatibilities` raises.
+    Raises the exceptions of `ParsedSchema.incompatibilities`.
     """
     if new.schema_type is not old.schema_type:
         description = f"a schema of type {new.schema_type} can't follow one of type {old.schema_type}"
@@ -103,6 +103,6 @@ def compared(
 
 
 def _swapped(problem: Incompatibility) -> Incompatibility:
-    """The formats call whoever reads the new schema; forward it is the old one that reads."""
+    """The problem with old and new swapped: the formats call the reader new; forward, it is the old one."""
     swapped = _SIDES.sub(lambda found: _OTHER_SIDE[found.group()], problem.description)
     return replace(problem, description=swapped)

@@ -1,7 +1,7 @@
-"""What answering a question about schemas may cost: steps are counted, and each looks whether to go on.
+"""Bounds the work on a question about schemas: steps are counted, up to a limit or until it is abandoned.
 
-A small text can ask for any amount of work (definitions that refer twice to the one before double it each
-time), so nothing that walks over schemas does so without an Effort. A step is some two microseconds.
+A small text can cause any amount of work (each definition that refers twice to the one before doubles it), so
+every walk over schemas spends an Effort. A step takes about two microseconds.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ import threading
 from typing import Final
 
 MAX_STEPS: Final = 1_000_000
-"""Of one comparison of two schemas: one or two seconds."""
+"""The steps for one comparison of two schemas: one or two seconds."""
 
 
 class TooMuchWork(Exception):
-    """The steps that were allowed are spent."""
+    """The allowed steps are spent."""
 
 
 class Abandoned(Exception):
-    """Nobody waits for the answer any more."""
+    """The caller no longer waits for the answer."""
 
 
 class Effort:
-    """Steps that may be made, until they are spent or `abandoned` is set. For one thread at a time."""
+    """A number of allowed steps; work stops when they are spent or `abandoned` is set. For one thread."""
 
     __slots__ = ("_abandoned", "limit", "spent")
 
@@ -33,11 +33,11 @@ class Effort:
 
     @property
     def is_whole(self) -> bool:
-        """Whether no more is allowed elsewhere: who runs out of it may give up."""
+        """Whether no caller allows more: a comparison that exceeds such an effort has failed for good."""
         return self.limit >= MAX_STEPS
 
     def spend(self, steps: int = 1) -> None:
-        """Count steps that come next. Raises TooMuchWork and Abandoned."""
+        """Count the next steps. Raises TooMuchWork and Abandoned."""
         self.spent += steps
         if self.spent > self.limit:
             raise TooMuchWork

@@ -1,4 +1,4 @@
-"""The formats by their types. Each is imported when it is first needed: start-up time counts."""
+"""The schema formats by their types. Each is imported when it is first needed, for a fast start."""
 
 from __future__ import annotations
 

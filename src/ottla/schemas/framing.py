@@ -1,7 +1,7 @@
-"""How a payload names its schema: Confluent's wire format, a zero byte and the id before the data.
+"""Confluent's wire format, by which a payload names its schema: a zero byte and the id before the data.
 
-For Protobuf the index path of the message within its file follows the id: a count and the indexes, each a
-zig-zag varint; the path [0] is the single byte 0.
+For Protobuf the index path of the message within its file follows the id: a count, then the indexes, each a
+zig-zag varint. The path [0] is the single byte 0.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ MAGIC_BYTE: Final = 0
 _HEADER: Final = struct.Struct(">bi")
 PREFIX_BYTES: Final = _HEADER.size
 MAX_INDEX_PATH: Final = 64
-"""Nested messages of a path; protoc nests at most 31 deep."""
+"""The most nested messages of a path; protoc nests at most 31 deep."""
 
 
 class UnframedPayload(ValueError):
-    """Bytes that no serializer of a Schema Registry wrote."""
+    """Bytes that were not written by a serializer of a Schema Registry."""
 
 
 def frame(schema_id: int, data: bytes, message_index: Sequence[int] | None = None) -> bytes:
-    """`data` behind its schema's id; `message_index` for Protobuf."""
+    """`data` after the frame with its schema's id, and for Protobuf with `message_index`."""
     index = b"" if message_index is None else encode_message_index(message_index)
     return _HEADER.pack(MAGIC_BYTE, schema_id) + index + data
 
 
 def split_frame(payload: bytes) -> tuple[int, memoryview]:
-    """The schema's id and what follows it. Raises UnframedPayload."""
+    """The schema's id, and the bytes after it. Raises UnframedPayload."""
     if len(payload) < PREFIX_BYTES:
         raise UnframedPayload(f"a payload of {len(payload)} bytes is too short to name a schema")
     magic, schema_id = _HEADER.unpack_from(payload)

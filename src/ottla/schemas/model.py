@@ -1,7 +1,7 @@
-"""A schema as the registry knows it, whatever its format: text, references, metadata and rules.
+"""A schema of any format as the registry stores it: text, references, metadata and rules.
 
-The JSON names are Confluent's; `as_json` leaves out what is absent. `from_json` leaves out what it does not
-know and raises ValueError with what is wrong.
+The JSON names are Confluent's. `as_json` leaves out absent fields; `from_json` ignores unknown fields, and
+raises ValueError for a wrong value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LATEST: Final = -1
 
 
 class SchemaType(enum.StrEnum):
-    """The formats."""
+    """The formats of schemas."""
 
     AVRO = "AVRO"
     JSON = "JSON"
@@ -29,7 +29,7 @@ class SchemaType(enum.StrEnum):
 
 
 class CompatibilityLevel(enum.StrEnum):
-    """What a new version of a subject must be able to read or be read by."""
+    """Which versions of a subject a new one must be able to read, or be readable by."""
 
     NONE = "NONE"
     BACKWARD = "BACKWARD"
@@ -50,7 +50,7 @@ class CompatibilityPolicy(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A schema of another subject, under the name by which this schema speaks of it.
+    """A schema of another subject, with the name by which this schema refers to it.
 
     Avro: a full name; JSON Schema: the URI of a `$ref`; Protobuf: the path of an `import`.
     """
@@ -76,7 +76,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What its owners say about a schema. Kept in the order of their keys, as Confluent does."""
+    """A schema's tags and properties. Kept in the order of their keys, as Confluent does."""
 
     tags: Mapping[str, tuple[str, ...]] | None = None
     properties: Mapping[str, str] | None = None
@@ -105,7 +105,7 @@ class Metadata:
         )
 
     def over(self, lower: Metadata | None) -> Metadata:
-        """This laid over `lower`: of a path's tags or a property, what is said here wins."""
+        """This metadata merged over `lower`: for equal paths of tags and equal properties, this one wins."""
         if lower is None:
             return self
         return Metadata(
@@ -173,7 +173,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """The rules of a schema, by what they are for."""
+    """The rules of a schema, by their purpose."""
 
     migration_rules: tuple[Rule, ...] | None = None
     domain_rules: tuple[Rule, ...] | None = None
@@ -204,12 +204,12 @@ class RuleSet:
         )
 
     def hashed(self) -> list[list[Any]]:
-        """What a digest takes of it: the fields of its rules without their names."""
+        """The rule set's part of a digest: the fields of its rules, without the fields' names."""
         rules = (*(self.migration_rules or ()), *(self.domain_rules or ()), *(self.encoding_rules or ()))
         return [list(rule.as_json().values()) for rule in rules]
 
     def over(self, lower: RuleSet | None) -> RuleSet:
-        """This laid over `lower`: of rules of the same name and use, the one here wins."""
+        """This rule set merged over `lower`: of rules of the same name and purpose, this one's wins."""
         if lower is None:
             return self
         return RuleSet(
@@ -231,7 +231,7 @@ class Schema:
     rule_set: RuleSet | None = None
 
     def digest(self) -> bytes:
-        """MD5 of all that makes a schema itself; its `guid` is the same 16 bytes."""
+        """The MD5 of all fields that identify a schema; its `guid` has the same 16 bytes."""
         found = hashlib.md5(self.text.encode(), usedforsecurity=False)
         for reference in self.references:
             found.update(reference.name.encode())
@@ -251,7 +251,7 @@ class Schema:
         return str(uuid.UUID(bytes=self.digest()))
 
     def as_json(self) -> dict[str, Any]:
-        """`schemaType`, `references`, `metadata`, `ruleSet`, `schema`, as answers and records have them."""
+        """`schemaType`, `references`, `metadata`, `ruleSet` and `schema`, as in answers and records."""
         found: dict[str, Any] = {"schemaType": self.schema_type.value}
         if self.references:
             found["references"] = [reference.as_json() for reference in self.references]
@@ -264,7 +264,7 @@ class Schema:
 
     @classmethod
     def from_json(cls, value: Any) -> Schema:
-        """From the fields that `as_json` writes; without `schemaType` it is Avro."""
+        """The schema of the fields that `as_json` writes; without `schemaType` it is Avro."""
         found = _object(value, "a schema")
         text, references = found.get("schema"), found.get("references")
         if not isinstance(text, str):
@@ -286,9 +286,9 @@ class Schema:
         )
 
 
-def _object(value: Any, what: str) -> dict[str, Any]:
+def _object(value: Any, name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"{what} must be an object")
+        raise ValueError(f"{name} must be an object")
     return value
 
 
@@ -299,35 +299,35 @@ def _optional_text(found: Mapping[str, Any], name: str) -> str | None:
     return value
 
 
-def _texts(value: Any, what: str) -> tuple[str, ...]:
+def _texts(value: Any, name: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise ValueError(f"{what} must be an array of texts")
+        raise ValueError(f"{name} must be an array of texts")
     return tuple(dict.fromkeys(value))
 
 
-def _text_map(value: Any, what: str) -> dict[str, str] | None:
-    """Numbers and truth values are taken as their texts, as Confluent's registry does."""
+def _text_map(value: Any, name: str) -> dict[str, str] | None:
+    """A map of texts; numbers and booleans are turned into texts, as in Confluent's registry."""
     if value is None:
         return None
     found: dict[str, str] = {}
-    for name, one in _object(value, what).items():
+    for key, one in _object(value, name).items():
         match one:
             case str():
-                found[name] = one
+                found[key] = one
             case bool():
-                found[name] = "true" if one else "false"
+                found[key] = "true" if one else "false"
             case int() | float():
-                found[name] = str(one)
+                found[key] = str(one)
             case _:
-                raise ValueError(f"{what}: {name} must be a text")
+                raise ValueError(f"{name}: {key} must be a text")
     return found
 
 
-def _rules(value: Any, what: str) -> tuple[Rule, ...] | None:
+def _rules(value: Any, name: str) -> tuple[Rule, ...] | None:
     if value is None:
         return None
     if not isinstance(value, list):
-        raise ValueError(f"{what} must be an array")
+        raise ValueError(f"{name} must be an array")
     return tuple(Rule.from_json(rule) for rule in value)
 
 
@@ -345,7 +345,7 @@ def _rules_over(upper: tuple[Rule, ...] | None, lower: tuple[Rule, ...] | None) 
 
 
 def _hashed(value: Any) -> bytes:
-    """The bytes of metadata or rules that a digest is made of: all texts, in the order of `as_json`."""
+    """The bytes of metadata or rules for a digest: all texts, in the order of `as_json`."""
     match value:
         case bool():
             return b"\1" if value else b"\0"

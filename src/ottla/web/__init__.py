@@ -1,1 +1,1 @@
-"""What all services share: settings, bodies and answers over HTTP, errors, and the server they run in."""
+"""The parts that all services share: settings, bodies and answers over HTTP, errors, and the server."""

@@ -1,4 +1,4 @@
-"""Makes a Starlette application whose every answer, errors too, is JSON of the service's media type."""
+"""Makes a Starlette application all of whose answers, errors included, are JSON of one media type."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ log = logging.getLogger("ottla.web")
 
 
 def json_answer(content: Any, status: int = 200, media_type: str = "application/json") -> Response:
-    """`content` as JSON. Keys keep their order; a key that is no str is an error of ours."""
+    """`content` as JSON. Keys keep their order; a key that is not a str is a bug."""
     return Response(orjson.dumps(content), status, media_type=media_type)
 
 
 def json_application(routes: Sequence[BaseRoute], media_type: str = "application/json") -> Starlette:
-    """The application of these routes; an unknown path or method, and a fault of ours, are JSON too.
+    """The application of these routes; unknown paths and methods, and internal errors, give JSON too.
 
     `media_type` is that of errors.
     """
@@ -52,5 +52,5 @@ def json_application(routes: Sequence[BaseRoute], media_type: str = "application
 
 
 def error_answer(status: int, error_code: int, message: str, media_type: str) -> Response:
-    """An error as all of Confluent's services tell it."""
+    """An error in the form of all of Confluent's services."""
     return json_answer({"error_code": error_code, "message": message}, status, media_type)

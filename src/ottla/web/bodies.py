@@ -10,11 +10,11 @@ from starlette.requests import ClientDisconnect, Request
 from ottla.web.errors import ApiError
 
 MAX_BODY_BYTES: Final = 16 << 20
-"""What one request may hold in memory unless its service says otherwise."""
+"""The most bytes of a request's body, unless its service sets another limit."""
 
 
 async def read_body(request: Request, limit_bytes: int = MAX_BODY_BYTES) -> bytes:
-    """The whole body. Raises ApiError 413 when it is longer than `limit_bytes`."""
+    """The whole body. Raises ApiError 413 if it is longer than `limit_bytes`."""
     claimed = request.headers.get("content-length", "")
     if claimed.isdecimal() and int(claimed) > limit_bytes:
         raise _too_large(limit_bytes)
@@ -32,13 +32,13 @@ async def read_body(request: Request, limit_bytes: int = MAX_BODY_BYTES) -> byte
 
 
 async def hung_up(request: Request) -> None:
-    """Wait until the client has gone. Only once the body was read: else this would eat it."""
+    """Wait until the client has closed the connection. Call it after the body was read, or it is lost."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 def parse_json(body: bytes, error: ApiError) -> Any:
-    """What the JSON text `body` says; raises `error`, with the parser's reason, where it is none."""
+    """The value of the JSON text `body`; raises `error`, with the parser's reason, if it is not JSON."""
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as problem:

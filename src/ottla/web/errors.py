@@ -1,4 +1,4 @@
-"""The one exception that a request may end with: a status, a code and a message for the caller."""
+"""The errors of requests and of services."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from ottla.config.errors import UserError
 
 
 class ApiError(Exception):
-    """Answered as `{"error_code": …, "message": …}` with `status`.
+    """A request's error, answered as `{"error_code": …, "message": …}` with `status`.
 
-    `error_code` is the status with two digits more where the API numbers its errors (404 and 40401).
+    `error_code` is the status, with two more digits if the API numbers its errors (404 and 40401).
     """
 
     def __init__(self, status: int, error_code: int, message: str) -> None:
@@ -19,4 +19,4 @@ class ApiError(Exception):
 
 
 class ServiceError(UserError):
-    """A service can't start or go on; one line that says why and what to do."""
+    """A service can't start or go on; one line that says why, and what to do."""

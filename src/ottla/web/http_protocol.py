@@ -1,7 +1,7 @@
-"""uvicorn's HTTP protocol with bounds on what a client may send without getting on, and on its silence.
+"""uvicorn's HTTP protocol with bounds for clients that make no progress: on bytes, and on silence.
 
-uvicorn leaves both to a proxy before it: endless headers would fill the memory, and connections on which
-nothing comes would take every slot. A bound here is on a lack of progress, so no request that goes on meets
+uvicorn leaves both to a proxy in front of it: endless headers would fill the memory, and silent connections
+would take every slot. The bounds are on a lack of progress, so a request that makes progress never reaches
 one.
 """
 
@@ -14,17 +14,17 @@ import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 HEAD_BYTES: Final = 64 * 1024
-"""A request's line and headers; and whatever else comes without being a body's."""
+"""The most bytes of a request's line and headers, and of any other bytes outside of a body."""
 HEAD_SECONDS: Final = 30.0
 BODY_SECONDS: Final = 300.0
-"""Without a byte of a body that is not whole. A producer that streams may pause."""
+"""The longest time without a byte of an unfinished body. A producer that streams may pause."""
 UNREAD_SECONDS: Final = 300.0
-"""Without the client's taking a byte of an answer."""
+"""The longest time in which the client takes no byte of an answer."""
 LOOK_SECONDS: Final = 5.0
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
-    """One connection. Inherits because uvicorn has no other way to be extended."""
+    """One connection. It inherits, as uvicorn can't be extended in any other way."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:  # uvicorn's own, passed through
         super().__init__(*arguments, **options)
@@ -69,7 +69,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """What comes is no HTTP."""
+        """Refuse bytes that are not HTTP."""
         self._refuse(400, b"Bad Request", msg)
 
     def _refuse(self, status: int, phrase: bytes, message: str) -> None:
@@ -91,15 +91,15 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._look = self.loop.call_later(LOOK_SECONDS, self._look_at_silence)
 
     def _is_silent(self, now: float) -> bool:
-        """Whether the client has owed us bytes for too long."""
+        """Whether the client has failed for too long to send bytes that it still has to send."""
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         if cycle is None or cycle.response_complete:
             return now - self._heard_at > HEAD_SECONDS and self.timeout_keep_alive_task is None
-        # Bytes that we did not take (reading is paused) it does not owe.
+        # While reading is paused, the missing bytes are not the client's fault.
         return cycle.more_body and not self.flow.read_paused and now - self._heard_at > BODY_SECONDS
 
     def _is_deaf(self, now: float) -> bool:
-        """Whether the client has taken nothing of an answer for too long."""
+        """Whether the client has taken no byte of an answer for too long."""
         unread_bytes = self.transport.get_write_buffer_size()
         if unread_bytes == 0 or unread_bytes != self._unread_bytes:
             self._unread_bytes, self._unread_since = unread_bytes, now

@@ -1,8 +1,8 @@
-"""Runs services in this process until SIGTERM or Ctrl-C: one alone, or several of which each ends alone.
+"""Runs services in this process until SIGTERM or Ctrl-C: one alone, or several that fail independently.
 
-A service alone takes the process along when it dies: whoever started it sees that, not a port that answers
-errors for ever. Of several, one that can't start or dies is told of in a line, and started again after a
-pause that grows; the others don't notice. All end with what they can't do without.
+When a single service dies, the process ends: its supervisor notices that, but not a port that answers errors
+for ever. Of several services, one that can't start or dies is reported in a line and started again after a
+growing pause; the others go on. All end together with the broker that they need.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ log = logging.getLogger("ottla.web")
 
 FIRST_PAUSE_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 60.0
-"""Between two attempts to start a service; one that has run for as long begins with the first pause again."""
+"""Pauses between attempts to start a service. After a run as long as the last, they begin anew."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a service listens: an address without port 0, bound until the service is first started."""
+    """A service's address, with its real port; bound until the service is first started."""
 
     name: str
     address: HttpAddress
@@ -37,7 +37,7 @@ class Place:
 
     @classmethod
     def take(cls, name: str, wanted: HttpAddress) -> Place:
-        """Raises ServiceError for an address that can't be had."""
+        """Bind the address. Raises ServiceError if that fails."""
         bound = bind(name, wanted)
         return cls(name, HttpAddress(wanted.host, bound.getsockname()[1]), bound)
 
@@ -48,14 +48,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A service that is started as often as it ends: each time by what `make` returns."""
+    """A service that is started again whenever it ends, each time as a new one by `make`."""
 
     place: Place
     make: Callable[[], Service]
 
 
 async def run_alone(service: Service, wanted: HttpAddress, ready: Callable[[str], None]) -> int:
-    """Run until a signal (0) or the service's death (1). Raises ServiceError when it can't start."""
+    """Run until a signal (returns 0) or the service's death (1). Raises ServiceError if it can't start."""
     with _signals() as stopped:
         place = Place.take(service.name, wanted)
         serving = asyncio.create_task(serve(service, place.bound, place.address, ready))
@@ -74,9 +74,9 @@ async def run_together(
     ready: Callable[[str], None],
     needed: Callable[[], Coroutine[Any, Any, str]],
 ) -> int:
-    """Run until a signal (0) or the end of what `needed` waits for (1).
+    """Run until a signal (returns 0) or until `needed` returns the reason for an end (1).
 
-    They start in this order, each when the one before it runs or has failed once, and stop in the other.
+    They start in this order, each once the one before it runs or has failed, and stop in the reverse order.
     """
     with _signals() as stopped:
         async with AsyncExitStack() as stack:
@@ -95,7 +95,7 @@ async def run_together(
                     break
             done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
             for task in done - {stopped, missing}:
-                task.result()  # it ends by a fault of ours alone
+                task.result()  # it only ends by a bug
             if missing in done:
                 log.error("%s", missing.result())
                 return 1
@@ -103,7 +103,7 @@ async def run_together(
 
 
 async def _keep(kept: Kept, ready: Callable[[str], None], tried: asyncio.Event) -> None:
-    """Start a service for ever. Sets `tried` when it is ready or has failed."""
+    """Start a service again and again. Sets `tried` once it is ready or has failed."""
     name = kept.place.name
     told = ""
     pause = FIRST_PAUSE_SECONDS
@@ -139,14 +139,14 @@ async def _served(kept: Kept, ready: Callable[[str], None]) -> str:
 
 
 def _unseen(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """An exception that no code of ours met: one line, as aiokafka leaves some behind when it is fenced."""
+    """Log an unhandled exception in one line; aiokafka leaves some behind when it is fenced."""
     log.warning("%s: %r", context["message"], context.get("exception"))
     log.debug("unseen", exc_info=context.get("exception"))
 
 
 @contextlib.contextmanager
 def _signals() -> Iterator[asyncio.Task[bool]]:
-    """A task that ends with SIGTERM or SIGINT, for the length of the block."""
+    """A task that ends at SIGTERM or SIGINT, for the length of the block."""
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_unseen)
     stop = asyncio.Event()

@@ -1,8 +1,8 @@
 """The life of one service: it starts, listens over HTTP, says that it is ready, and stops cleanly.
 
-Theory of operation. A service's address is bound first, for it may have to tell others where it will be
-found; it listens only when the service has started, so who can connect is served. When stopping, requests
-under way are finished (for STOP_REQUESTS_SECONDS at most) before the service itself stops.
+Theory of operation. A service's address is bound first, as the service may have to announce it to other
+instances. The socket listens only once the service has started, so every client that can connect is served.
+At a stop, running requests are finished (for STOP_REQUESTS_SECONDS at most) before the service itself stops.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from ottla.web.http_protocol import BoundedHttpProtocol
 STOP_REQUESTS_SECONDS: Final = 5
 IDLE_CONNECTION_SECONDS: Final = 60
 CONNECTIONS: Final = 4_096
-"""Of one service; above that a request is answered with 503."""
+"""The most concurrent requests of a service; a further one is answered with 503."""
 BACKLOG: Final = 1_024
 
 
 @dataclass(frozen=True, slots=True)
 class HttpAddress:
-    """Where a service listens."""
+    """The address on which a service listens."""
 
     host: str
     port: int
 
     @property
     def url(self) -> str:
-        """Where clients on this machine reach it."""
+        """The URL for clients on this machine."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
     @classmethod
     def parse(cls, text: str) -> HttpAddress:
-        """`HOST:PORT`, `[HOST]:PORT` or either behind `http://`. Raises ServiceError."""
+        """Parse `HOST:PORT` or `[HOST]:PORT`, with or without `http://` before it. Raises ServiceError."""
         host, separator, port = text.removeprefix("http://").rstrip("/").rpartition(":")
         if not separator or not port.isdecimal() or not int(port) <= 65_535 or "/" in host:
             raise ServiceError(f"{text!r} is not HOST:PORT")
@@ -51,33 +51,33 @@ class HttpAddress:
 
 
 class Service(Protocol):
-    """One service: an ASGI application, and what it does beside answering."""
+    """One service: an ASGI application, and its work besides answering requests."""
 
     @property
     def name(self) -> str:
-        """The word of the `ottla` command that runs it alone."""
+        """The name of its `ottla` command."""
 
     @property
     def app(self) -> ASGIApp:
-        """What answers requests, once started."""
+        """The application, which may be called once the service is started."""
 
     async def start(self, address: HttpAddress) -> None:
-        """Become able to answer at `address`, which is bound already. Raises ServiceError."""
+        """Get ready to answer at `address`, which is bound already. Raises ServiceError."""
 
     async def failed(self) -> str:
-        """Wait for as long as all is well; return what is not, when it can't go on."""
+        """Wait until the service can't go on; returns the reason."""
 
     async def stop(self) -> None:
-        """Leave nothing behind; also after a `start` that raised."""
+        """Release all resources; also after a `start` that raised."""
 
 
 async def serve(
     service: Service, bound: socket.socket, address: HttpAddress, ready: Callable[[str], None]
 ) -> str:
-    """Start a service and answer at `bound` until it can't go on, which it says; cancelling stops it cleanly.
+    """Start a service and answer at `bound` until it can't go on; returns the reason.
 
-    `address` is what `bound` was bound to, with the port that it got. `ready` gets a line once it answers.
-    Closes `bound`. Raises ServiceError when the service can't start.
+    Cancelling stops it cleanly. `address`: the address of `bound`, with its real port. `ready` is called with
+    a line once the service answers. Closes `bound`. Raises ServiceError if the service can't start.
     """
     async with AsyncExitStack() as stack:
         stack.callback(bound.close)
@@ -92,7 +92,7 @@ async def serve(
 
 
 def bind(name: str, address: HttpAddress) -> socket.socket:
-    """A socket at this address that does not listen yet, for the service `name`. Raises ServiceError."""
+    """A socket bound to this address, not listening yet, for the service `name`. Raises ServiceError."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -108,13 +108,13 @@ def bind(name: str, address: HttpAddress) -> socket.socket:
 
 
 async def cancel(task: asyncio.Future[Any]) -> None:
-    """Cancel a task and wait for its end, whatever that is."""
+    """Cancel a task and wait for its end, with any result."""
     task.cancel()
     await asyncio.wait([task])
 
 
 class _Uvicorn(uvicorn.Server):
-    """Leaves signals to the process, which runs several."""
+    """A uvicorn server that leaves signals to the process, which may run several."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -130,7 +130,7 @@ class _Uvicorn(uvicorn.Server):
 
 
 async def _listen(stack: AsyncExitStack, service: Service, bound: socket.socket) -> asyncio.Task[str]:
-    """Answer requests at this socket until the stack ends; the task ends when the server does."""
+    """Answer requests at this socket until the stack is closed; the task ends when the server does."""
     config = uvicorn.Config(
         service.app,
         http=BoundedHttpProtocol,

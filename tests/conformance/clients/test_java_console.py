@@ -22,10 +22,10 @@ GROUP_COMMAND = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
 CONSOLE_CONSUMER = f"{TOOLS}.consumer.ConsoleConsumer"
 
 
-def tool(cluster: Cluster, name: str, *arguments: str, input: str | None = None) -> str:
+def tool(cluster: Cluster, name: str, *arguments: str, input: str = "", alone: bool = False) -> str:
     """Run a tool against the cluster and return what it printed; it must succeed."""
     main_class = name if "." in name else f"{TOOLS}.{name}"
-    done = run_java(main_class, "--bootstrap-server", cluster.bootstrap, *arguments, input=input)
+    done = run_java(main_class, "--bootstrap-server", cluster.bootstrap, *arguments, input=input, alone=alone)
     assert done.returncode == 0, f"{name} {arguments}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -257,7 +257,8 @@ def test_end_to_end_latency(cluster: Cluster, unique_name: str) -> None:
 
 def test_verifiable_producer_and_consumer(cluster: Cluster, unique_name: str) -> None:
     topic = create_topic(cluster.bootstrap, unique_name, partitions=3)
-    printed = tool(cluster, "VerifiableProducer", "--topic", topic, "--max-messages", "1000", "--acks", "-1")
+    arguments = ("--topic", topic, "--max-messages", "1000", "--acks", "-1")
+    printed = tool(cluster, "VerifiableProducer", *arguments, alone=True)
     assert json.loads(printed.splitlines()[-1])["acked"] == 1000
     printed = tool(
         cluster,

@@ -1,4 +1,4 @@
-"""Apache Kafka 4.3.1's Java programs on a machine that has Python alone.
+"""Apache Kafka 4.3.1's Java programs on a machine that has only Python.
 
 The jars are named with their hashes in `kafka-4.3.1.jars.lock`, fetched once by `ottla.pipeline.spark.maven`
 into the user's cache, and run by the Java that `ottla.pipeline.spark.java_runtime` finds (the machine's own,
@@ -7,18 +7,29 @@ else the bundled one; OTTLA_JAVA=bundled forces that).
 
 from __future__ import annotations
 
+import atexit
 import functools
+import hashlib
 import os
+import shutil
 import subprocess
+import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from ottla.pipeline.spark.cache import cache_directory
 from ottla.pipeline.spark.java_runtime import find_java
 from ottla.pipeline.spark.maven import Jar, fetch_jars
+from support.java.tool_driver import ToolDriver, ToolRun
 
 KAFKA_VERSION = "4.3.1"
 JAR_LOCK = Path(__file__).with_name(f"kafka-{KAFKA_VERSION}.jars.lock")
+TOOL_DRIVER = Path(__file__).with_name("ToolDriver.java")
+COMPILER_LOCK = Path(__file__).with_name("compiler.jars.lock")
+COMPILER = "org.eclipse.jdt.internal.compiler.batch.Main"
+COMPILE_TIMEOUT_S = 120
 
 # Short-lived programs: start fast, take little memory. Two cores are shared with the broker under test.
 TOOL_FLAGS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
@@ -60,22 +71,80 @@ def java_command(
     return [str(java_executable()), *flags, *LOG_FLAGS, "-cp", path, main_class, *arguments]
 
 
+class CompileError(Exception):
+    """The Java compiler refuses a program; the message has its words."""
+
+
+def compile_java(sources: Sequence[Path], jars: str, directory: Path) -> str:
+    """Compile programs into `directory`; the class path to run them with. Raises CompileError, OSError.
+
+    The Eclipse compiler does it, one jar that runs on a Java runtime without a compiler of its own.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    options = ("-17", "-nowarn", "-proc:none", "-encoding", "UTF-8", "-d", str(directory), "-classpath", jars)
+    compiler = os.pathsep.join(str(path) for path in fetch_jars(jars_of(COMPILER_LOCK)))
+    command = java_command(COMPILER, *options, *map(str, sources), class_path=compiler)
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired as slow:
+        raise CompileError(str(slow)) from slow
+    if run.returncode != 0:
+        raise CompileError(f"{run.stdout}{run.stderr}")
+    return os.pathsep.join((str(directory), jars))
+
+
+_tools_turn = threading.Lock()
+
+
 def run_java(
-    main_class: str,
-    *arguments: str,
-    input: str | None = None,
-    timeout_s: float = 60,
-    flags: Sequence[str] = TOOL_FLAGS,
+    main_class: str, *arguments: str, input: str = "", timeout_s: float = 60, alone: bool = False
 ) -> subprocess.CompletedProcess[str]:
-    """Run a Java program to its end. Never raises for its exit code: the caller looks at `returncode`."""
-    return subprocess.run(
-        java_command(main_class, *arguments, flags=flags),
-        input=input if input is not None else "",
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-    )
+    """Run one of Kafka's tools to its end, in the Java virtual machine that this process keeps for them.
+
+    alone: in a virtual machine of its own, as a tool needs that prints when its virtual machine ends; a tool
+    gets one as well while another thread runs a tool. Never raises for an exit code: the caller looks at
+    `returncode`. Raises subprocess.TimeoutExpired.
+    """
+    driver = _tool_driver()
+    if not alone and _tools_turn.acquire(blocking=False):
+        try:
+            run = driver.run(main_class, *arguments, stdin=input, timeout_s=timeout_s)
+            if run.code is None:
+                driver.close()  # the tool still runs in it
+        finally:
+            _tools_turn.release()
+    else:
+        run = driver.run_alone(main_class, *arguments, stdin=input, timeout_s=timeout_s)
+    return _completed(run, [main_class, *arguments], timeout_s)
+
+
+def _completed(run: ToolRun, command: list[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
+    if run.code is None:
+        raise subprocess.TimeoutExpired(command, timeout_s, run.out, run.err)
+    return subprocess.CompletedProcess(command, run.code, run.out, run.err)
+
+
+@functools.cache
+def _tool_driver() -> ToolDriver:
+    class_path = os.pathsep.join((str(_driver_classes()), kafka_classpath()))
+    driver = ToolDriver(lambda main_class, words: java_command(main_class, *words, class_path=class_path))
+    atexit.register(driver.close)
+    return driver
+
+
+def _driver_classes() -> Path:
+    """The directory with the driver's class, compiled once for each version of its source."""
+    version = hashlib.sha256(TOOL_DRIVER.read_bytes()).hexdigest()[:16]
+    directory = cache_directory() / "tests" / f"tool-driver-{version}"
+    if not directory.is_dir():
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(dir=directory.parent))
+        compile_java([TOOL_DRIVER], kafka_classpath(), fresh)
+        try:
+            fresh.rename(directory)
+        except OSError:  # another process was first
+            shutil.rmtree(fresh)
+    return directory
 
 
 @contextmanager

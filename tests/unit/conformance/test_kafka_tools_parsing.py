@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from conformance.java import CLIENTS_39_LOCK, COMPILER_LOCK, SOURCES, jars_of
+from conformance.java import CLIENTS_39_LOCK, SOURCES
 from conformance.java.stories import Story, StoryError, complaint, log_file, tell
-from conformance.java.tool_driver import ToolDriver, ToolRun
 from conformance.suite import Target, TestResult, Verdict
 from conformance.suites import java_clients
+
+from support.java.java_tools import COMPILER_LOCK, TOOL_DRIVER, jars_of
+from support.java.tool_driver import ToolDriver, ToolRun
 
 DESCRIBED = ToolRun(0, "Topic: t\tPartitionCount: 2\n\nTopic: u\tPartitionCount: 1\n", "a warning\n")
 
@@ -95,5 +97,6 @@ def test_the_first_segment_of_a_partition(tmp_path: Path) -> None:
 def test_the_locks_and_programs_are_there() -> None:
     assert [jar.artifact for jar in jars_of(COMPILER_LOCK)] == ["ecj"]
     assert "kafka-clients" in {jar.artifact for jar in jars_of(CLIENTS_39_LOCK)}
-    programs = (*java_clients.SOURCES, f"{java_clients.NEW_STEPS}.java", "ToolDriver.java")
+    programs = (*java_clients.SOURCES, f"{java_clients.NEW_STEPS}.java")
     assert all((SOURCES / program).is_file() for program in programs)
+    assert TOOL_DRIVER.is_file()

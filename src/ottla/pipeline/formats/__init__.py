@@ -1,6 +1,6 @@
-"""Formats of keys and values: what `key=` and `value=` of sources and sinks take.
+"""Formats of keys and values: the arguments `key=` and `value=` of sources and sinks.
 
-Plain ones are values (`TEXT`, `INT64`, …), the others are made by a function:
+Formats without a schema are constants (`TEXT`, `INT64`, …); the others are made by a function:
 
     json(Order)                        avro(registry)
     json("id BIGINT, item STRING")     avro(registry, schema=Order)
@@ -38,9 +38,9 @@ VOID: Final = PrimitiveFormat(Primitive.VOID)
 
 
 def json(schema: TypeLike | None = None) -> Format:
-    """JSON of a type; without one any JSON, as its text. Raises FormatError.
+    """JSON of a type; without a type, any JSON as its text. Raises FormatError.
 
-    Fields that are not nullable must be there. `json("VARIANT")` keeps any JSON as a VARIANT.
+    Fields that are not nullable must be present. `json("VARIANT")` keeps any JSON as a VARIANT.
     """
     return JsonFormat.of(schema)
 
@@ -59,10 +59,10 @@ def avro(
     auto_register: bool = True,
     name: str = "Record",
 ) -> Format:
-    """Avro through the registry, an address or settings.
+    """Avro through the Schema Registry, given as its address or as settings.
 
-    schema: an Avro schema's text, or a type that one is made for, its record called `name`; without one the
-    subject's latest when the query starts. Raises FormatError.
+    schema: the text of an Avro schema, or a type from which one is made, whose record is called `name`;
+    without it, the subject's latest schema when the query starts. Raises FormatError.
     """
     return AvroFormat.of(_registry(registry), schema, subject, strategy, auto_register, name)
 
@@ -76,10 +76,10 @@ def protobuf(
     strategy: SubjectStrategy = SubjectStrategy.TOPIC,
     auto_register: bool = True,
 ) -> Format:
-    """Protobuf through the registry.
+    """Protobuf through the Schema Registry.
 
-    schema: a .proto text; without one the subject's latest when the query starts. message: a full name, the
-    schema's first message by default. Raises FormatError.
+    schema: the text of a .proto file; without it, the subject's latest schema when the query starts.
+    message: a message's full name; by default the schema's first message. Raises FormatError.
     """
     return ProtobufFormat.of(_registry(registry), schema, message, subject, strategy, auto_register)
 
@@ -94,11 +94,11 @@ def json_schema(
     validate: bool = False,
     title: str = "Record",
 ) -> Format:
-    """JSON with a JSON Schema of the registry.
+    """JSON with a JSON Schema of the Schema Registry.
 
-    schema: a JSON Schema's text, or a type that one is made for, called `title`; without one the subject's
-    latest when the query starts. validate: check each payload against the schema that it names (slow: in
-    Python). Raises FormatError.
+    schema: the text of a JSON Schema, or a type from which one is made, called `title`; without it, the
+    subject's latest schema when the query starts. validate: check each payload against the schema that it
+    names (slow, as it is done in Python). Raises FormatError.
     """
     return JsonSchemaFormat.of(_registry(registry), schema, subject, strategy, auto_register, validate, title)
 

@@ -1,4 +1,4 @@
-"""pandas objects that hand Arrow arrays through PySpark 4.0's pandas UDFs as they are."""
+"""pandas objects that carry Arrow arrays through PySpark 4.0's pandas UDFs unchanged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ArrowSeries(pd.Series):
         return cls(pd.arrays.ArrowExtensionArray(array), copy=False)
 
     def apply(self, *arguments: Any, **options: Any) -> Any:
-        """Nothing: PySpark would turn each value from pandas' form into Arrow's, and it has that form."""
+        """Return the series itself. PySpark calls this to convert values to Arrow, which they already are."""
         return self
 
     def rename(self, *arguments: Any, **options: Any) -> Any:
@@ -27,7 +27,7 @@ class ArrowSeries(pd.Series):
 
 
 class ArrowFrame(pd.DataFrame):
-    """A frame that gives its columns out as `ArrowSeries`."""
+    """A frame whose columns are `ArrowSeries`."""
 
     def __init__(self, arrays: Mapping[str, pa.Array]) -> None:
         length = len(next(iter(arrays.values())))

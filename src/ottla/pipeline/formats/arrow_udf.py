@@ -1,12 +1,12 @@
 """Functions over whole Arrow batches as column expressions, on every Spark 4.
 
-Spark 4.1 has `arrow_udf`. Spark 4.0 has pandas UDFs alone, which rebuild nested values one by one. There
-the result goes out as pandas objects that carry the Arrow array through untouched: PySpark asks a column
-for `apply` to convert each value, and then for Arrow's own protocol; these answer the first with themselves
-and the second with the array.
+Spark 4.1 has `arrow_udf`. Spark 4.0 has only pandas UDFs, which rebuild nested values one by one. There the
+result is returned as pandas objects that carry the Arrow array through untouched: PySpark calls a column's
+`apply` to convert each value, then Arrow's own protocol; these objects answer the first with themselves and
+the second with the array.
 
-The collector of cycles is switched off while a batch is worked on: a hundred thousand new dicts would have it
-look at all of them again and again, and they hold no cycles.
+The cyclic garbage collector is off during a batch: a hundred thousand new dicts would make it scan all of
+them again and again, and they hold no cycles.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 DecodeBatch: TypeAlias = "Callable[[Sequence[bytes | None]], tuple[pa.Array, list[str | None]]]"
-"""Payloads to an array of values of the wanted Arrow type, and an error or None for each."""
+"""Turns payloads into an array of values of the wanted Arrow type, and an error or None for each payload."""
 EncodeBatch: TypeAlias = "Callable[[Sequence[str | None]], list[bytes | None]]"
 _HELD: Final = "held"
 
 
 def decode_column(decode: DecodeBatch, value_type: DataType, column: Column) -> Column:
-    """STRUCT<value: value_type, error: STRING> of a BINARY column. `decode` is pickled to the workers."""
+    """STRUCT<value: value_type, error: STRING> from a BINARY column. `decode` is pickled for the workers."""
     # A struct around the value: PySpark 4.0 converts a bare TIMESTAMP before it asks for Arrow's protocol.
     holder = StructType([StructField(_HELD, nullable_throughout(value_type))])
     result_type = StructType([StructField(VALUE, holder), StructField(ERROR, StringType())])
@@ -58,7 +58,7 @@ def decode_column(decode: DecodeBatch, value_type: DataType, column: Column) -> 
 
 
 def encode_column(encode: EncodeBatch, column: Column) -> Column:
-    """BINARY of a STRING column, batch by batch."""
+    """BINARY from a STRING column, batch by batch."""
     import pandas as pd
     from pyspark.sql.pandas.functions import pandas_udf
 
@@ -68,13 +68,13 @@ def encode_column(encode: EncodeBatch, column: Column) -> Column:
         with collector_of_cycles_off():
             return pd.Series(encode(texts.tolist()), dtype=object)
 
-    # PySpark tells the kind of a function by its annotations, and wants them as types
+    # PySpark derives the kind of a function from its annotations, which must be types and not texts
     run.__annotations__.update({"texts": pd.Series, "return": pd.Series})
     return pandas_udf(run, BinaryType())(column)  # type: ignore[call-overload,no-any-return]
 
 
 def nullable_throughout(wanted: DataType) -> DataType:
-    """The type with null allowed throughout: Arrow and the optimizer take NOT NULL at its word."""
+    """The type with null allowed at every level: Arrow and Spark's optimizer rely on NOT NULL."""
     match wanted:
         case StructType():
             return StructType(

@@ -1,12 +1,12 @@
 """Avro through the Schema Registry: typed columns of any writer's schema, resolved to one reader's schema.
 
-The reader's schema is the one that was given, or the subject's latest at the start. A payload names its
-writer's schema by id; where that is another one, fastavro resolves it (defaults, promotions, aliases).
+The reader's schema is the given one, or the subject's latest when the query starts. A payload names its
+writer's schema by id; if the two differ, fastavro resolves them (defaults, promotions, aliases).
 
-Payloads of one writer's schema are decoded in one call: their bodies stand behind one another as the items of
-an Avro array, with eight random bytes after each. A body that is too long or too short moves what follows
-it, and then a mark is not where it should be: that every mark is right proves that each body was read to its
-last byte. If one is not, or anything raises, each is decoded on its own to find who is to blame.
+Payloads of one writer's schema are decoded in one call: their bodies are joined as the items of an Avro
+array, with a mark of eight random bytes after each. A body that is too long or too short shifts the bytes
+behind it, so that a mark is no longer where it should be: if every mark is right, each body was read to its
+last byte. If a mark is wrong, or anything raises, each body is decoded on its own to find the bad ones.
 (Measured, records of seven values: 4 to 5 µs of processor time each in one call, 6 to 8 one by one.)
 """
 
@@ -62,7 +62,7 @@ class AvroFormat:
         auto_register: bool,
         name: str,
     ) -> AvroFormat:
-        """`schema` is an Avro schema's text, or a type that one is made for. Raises FormatError."""
+        """`schema` is the text of an Avro schema, or a type from which one is made. Raises FormatError."""
         text: str | None = None
         if isinstance(schema, str) and schema.lstrip().startswith(("{", "[", '"')):
             text = schema
@@ -106,10 +106,10 @@ class AvroFormat:
         bound = self.choice.registered(self.choice.found(topic, is_key), topic, is_key)
         text, schema_id = bound.text, bound.schema_id
         assert schema_id is not None
-        what = bound.describe("avro")
+        format_name = bound.describe("avro")
 
         def encode(texts: Sequence[str | None]) -> list[bytes | None]:
-            return _write(text, schema_id, texts, what)
+            return _write(text, schema_id, texts, format_name)
 
         return encode_column(encode, transport_text(column, _shape(text).spark))
 
@@ -120,7 +120,7 @@ class AvroFormat:
 
 
 def reader(writer_text: str, reader_text: str) -> DecodeBodies:
-    """Decodes bodies of a writer's schema to values of the reader's Arrow type."""
+    """A decoder from bodies of a writer's schema to values of the reader's Arrow type."""
     from fastavro import parse_schema
 
     reader_shape = _shape(reader_text)
@@ -137,7 +137,7 @@ def reader(writer_text: str, reader_text: str) -> DecodeBodies:
 
 
 class _Reader:
-    """One writer's schema and how to read it."""
+    """Decodes bodies of one writer's schema."""
 
     def __init__(self, parsed: Any, writer: Any, resolved: Any, convert: Convert | None) -> None:
         from fastavro import parse_schema
@@ -149,7 +149,7 @@ class _Reader:
         self._marked_resolved = None if resolved is None else parse_schema(_marked(resolved))
 
     def all(self, bodies: Sequence[bytes]) -> list[Any]:
-        """All of them at once. Raises whatever there is to raise if one of them is not right."""
+        """The values of all bodies at once. Raises Poison, or an exception of fastavro's, if any is bad."""
         mark = os.urandom(_MARK_BYTES)
         data = _long(len(bodies)) + mark.join(bodies) + mark + b"\0"
         stream = io.BytesIO(data)
@@ -199,7 +199,7 @@ def _marked(schema: Any) -> dict[str, Any]:
 
 
 def _long(value: int) -> bytes:
-    """A number that is not negative, as Avro writes it."""
+    """A number that is not negative, encoded as an Avro long."""
     left, written = value << 1, bytearray()
     while left > 0x7F:
         written.append(left & 0x7F | 0x80)
@@ -213,11 +213,11 @@ def _shape(text: str) -> AvroShape:
     return shape_of(text)
 
 
-# -- resolved values: logical types as fastavro makes them, unions without their branches' names
+# -- resolved values: logical types as fastavro's Python values, unions without the names of their branches
 
 
 def _from_resolved(shape: AvroShape) -> Convert | None:
-    """None where the values are as Arrow takes them."""
+    """A converter from fastavro's values to Arrow's; None where they are the same."""
     match shape.kind:
         case "record":
             fields = {name: _from_resolved(child) for name, child in shape.children}
@@ -292,7 +292,7 @@ _PYTHON_KINDS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def _union_from_resolved(shape: AvroShape) -> Convert:
-    """The branch is told by a named type's name, else by the kind of Python value."""
+    """A converter for a union; the branch follows from a named type's name, else from the Python type."""
     branches = {name: (child.kind, _from_resolved(child)) for name, child in shape.children}
 
     def union(value: Any) -> Any:
@@ -314,7 +314,7 @@ def _union_from_resolved(shape: AvroShape) -> Convert:
 # -- writing
 
 
-def _write(text: str, schema_id: int, rows: Sequence[str | None], what: str) -> list[bytes | None]:
+def _write(text: str, schema_id: int, rows: Sequence[str | None], format_name: str) -> list[bytes | None]:
     from fastavro import schemaless_writer
 
     shape = _shape(text)
@@ -334,7 +334,7 @@ def _write(text: str, schema_id: int, rows: Sequence[str | None], what: str) -> 
             schemaless_writer(stream, parsed, convert(value) if convert is not None else value)
         except Exception as problem:
             reason = in_one_line(f"{type(problem).__name__}: {problem}")
-            raise FormatError(f"a value can't be written as {what}: {reason}") from None
+            raise FormatError(f"a value can't be written as {format_name}: {reason}") from None
         written.append(stream.getvalue())
     return written
 
@@ -348,7 +348,7 @@ def _writer(text: str) -> tuple[Any, Convert | None]:
 
 
 def _to_avro(shape: AvroShape) -> Convert | None:
-    """From the transport's JSON; None where it is the value itself."""
+    """A converter from the transport's JSON to fastavro's values; None where they are the same."""
     match shape.kind:
         case "record":
             changed = {
@@ -371,7 +371,7 @@ def _to_avro(shape: AvroShape) -> Convert | None:
         case "union":
             return _union_to_avro(shape)
         case "float" | "double":
-            return float  # NaN and the infinities come as texts
+            return float  # NaN and the infinities arrive as texts
         case "bytes":
             return base64.b64decode
         case "decimal":

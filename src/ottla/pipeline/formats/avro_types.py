@@ -1,4 +1,4 @@
-"""Avro schemas -> Spark types, and the forms in which fastavro reads and writes them fastest.
+"""Avro schemas -> Spark types, and the schemas with which fastavro reads and writes them fastest.
 
 | Avro | Spark | | Avro | Spark |
 |---|---|---|---|---|
@@ -9,9 +9,10 @@
 | record, array, map | STRUCT, ARRAY, MAP | | decimal | DECIMAL(precision, scale) |
 | [null, T], [T] | T | | another union | STRUCT with one field a branch, by its type's name |
 
-`plain` is the schema with the same bytes that gives Python values which Arrow takes as they are: logical
-types but decimal are left out (Arrow reads their numbers itself), and a union's branch T is a record with T
-as its one field, named after the branch. A record is nothing but its fields in Avro, so not a byte differs.
+`plain` is a schema of the same encoding for which fastavro gives Python values that Arrow takes unchanged:
+logical types except decimal are left out (Arrow reads their numbers itself), and a union's branch T becomes a
+record with T as its one field, named after the branch. Avro encodes a record as nothing but its fields, so
+the bytes are the same.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from ottla.schemas.format import InvalidSchema
 
 MAX_PRECISION: Final = 38
 Convert: TypeAlias = Callable[[Any], Any]
-"""A value as fastavro gives it -> as Arrow takes it, or the other way; None stays None."""
+"""Converts a value from fastavro's form to Arrow's, or the other way; None stays None."""
 
 _PRIMITIVES: Final[dict[str, tuple[DataType, pa.DataType]]] = {
     "null": (NullType(), pa.null()),
@@ -74,11 +75,12 @@ _LOGICAL: Final[dict[tuple[str, str], tuple[DataType, pa.DataType]]] = {
 
 @dataclass(frozen=True, slots=True)
 class AvroShape:
-    """A schema in all of its forms.
+    """A schema as Spark, Arrow and fastavro see it.
 
-    spark: the type of its columns. arrow: that of the values that fastavro gives with `plain`; a cast leads
-    from it to Spark's. nullable: null is one of its values. kind: what it is in Avro's words, a logical type
-    where it counts. children: a record's fields, a union's branches, the one type within arrays and maps.
+    spark: the type of its columns. arrow: the type of the values that fastavro gives with `plain`, which can
+    be cast to Spark's. nullable: whether null is one of its values. kind: Avro's name of the type, or of the
+    logical type where that matters. children: a record's fields, a union's branches, the one type within an
+    array or a map.
     """
 
     spark: DataType
@@ -90,7 +92,7 @@ class AvroShape:
 
 
 def shape_of(text: str) -> AvroShape:
-    """Of a complete schema text. Raises FormatError for what has no Spark type."""
+    """The shape of a complete schema's text. Raises FormatError for a type that Spark does not have."""
     try:
         root = AvroParser().parse(text, {}).root
     except InvalidSchema as problem:
@@ -99,7 +101,7 @@ def shape_of(text: str) -> AvroShape:
 
 
 class _Shapes:
-    """One walk through a schema. Names once defined are named, as Avro wants it."""
+    """One walk through a schema. A named type is defined once and then referred to, as Avro requires."""
 
     def __init__(self) -> None:
         self._open: set[str] = set()
@@ -216,7 +218,7 @@ class _Shapes:
 
 
 def _branch_names(node: model.Union) -> list[str]:
-    """Short names where they tell the branches apart, full ones where they do not."""
+    """A name for each branch: the short ones if they differ, else the full ones."""
     short = [each.full_name.rpartition(".")[2] for each in node.branches]
     full = [each.full_name.replace(".", "_") for each in node.branches]
     return [name if short.count(name) == 1 else longer for name, longer in zip(short, full, strict=True)]
@@ -247,7 +249,7 @@ def _fixed(node: model.Fixed, path: str) -> AvroShape:
 
 
 def _decimal(properties: model.Properties, plain: dict[str, Any], path: str) -> AvroShape | None:
-    """None where the logical type is not valid: Avro says to leave it out then."""
+    """The shape of a decimal; None if the logical type is not valid, which Avro says to ignore."""
     precision, scale = properties.get("precision"), properties.get("scale", 0)
     if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or not precision:
         return None
@@ -268,7 +270,7 @@ def _takes_no_bytes(shape: AvroShape) -> bool:
 
 
 def _flat(full_name: str) -> str:
-    """Without a namespace, which would be looked up in ways of its own."""
+    """The name without a namespace, for which fastavro has lookup rules of its own."""
     return full_name.replace(".", "__")
 
 
@@ -276,7 +278,7 @@ def _place(path: str) -> str:
     return path or "the root"
 
 
-# -- from Spark to Avro--
+# -- from Spark to Avro
 
 _AVRO_OF: Final[dict[type[DataType], Any]] = {
     BooleanType: "boolean",
@@ -295,7 +297,7 @@ _AVRO_OF: Final[dict[type[DataType], Any]] = {
 
 
 def avro_schema_of(spark_type: DataType, name: str) -> str:
-    """A schema for a Spark type; what is nullable is a union with null, its default. Raises FormatError."""
+    """An Avro schema for a Spark type; a nullable one is a union with null as default. Raises FormatError."""
     return json.dumps(_avro_of(spark_type, name))
 
 

@@ -1,8 +1,8 @@
 """JSON with its schema in each record, as Connect's JsonConverter writes it: `{"schema": …, "payload": …}`.
 
-The payload is read strictly as the type that the reader asks for; the schema within the record is what the
-writer says of it and is not needed for that. Dates are days and timestamps milliseconds in it, as Connect
-has them: what is written is cut to milliseconds. Connect's decimals are refused.
+The payload is read strictly as the type that the reader asks for; the schema within the record is not used
+for that. As in Connect, dates are days and timestamps milliseconds: written timestamps are cut to
+milliseconds. Connect's decimals are refused.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ConnectJsonFormat:
 
     @classmethod
     def of(cls, wanted: TypeLike) -> ConnectJsonFormat:
-        """From a Spark type, a DDL text or a Python annotation. Raises FormatError."""
+        """The format of a Spark type, a DDL text or a Python annotation. Raises FormatError."""
         found = spark_type(wanted)
         check_json_can_say(found)
         connect_schema(found, nullable=True)
@@ -105,7 +105,7 @@ class ConnectJsonFormat:
 
 
 def connect_schema(spark: DataType, *, nullable: bool) -> dict[str, Any]:
-    """The schema as Connect writes it. Raises FormatError."""
+    """Connect's schema of a Spark type, as its JSON. Raises FormatError."""
     match spark:
         case StructType():
             fields = [

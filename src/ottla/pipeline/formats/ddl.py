@@ -1,4 +1,4 @@
-"""Spark's DDL texts of types -> Spark types, before there is a Spark: PySpark asks the JVM for that.
+"""Spark's DDL texts of types -> Spark types without a JVM, which PySpark's own parser needs.
 
 type    := name | DECIMAL(p, s) | ARRAY<type> | MAP<type, type> | STRUCT<field, …>
 field   := name [:] type [NOT NULL] [COMMENT 'text']          a text of fields alone is a STRUCT
@@ -64,7 +64,7 @@ _NAMES: Final[dict[str, DataType]] = {
 
 
 class DdlError(ValueError):
-    """A text that is no type; says what was found where something else had to be."""
+    """A text that is not a type; the message names the token that was found and the expected one."""
 
 
 def parse_ddl(text: str) -> DataType:
@@ -78,7 +78,7 @@ def parse_ddl(text: str) -> DataType:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    """Kind and text of each: `quoted` names, `text` in quotes, `word`s, and marks by themselves."""
+    """Kind and text of each token: `quoted` names, `text` in quotes, `word`s; a mark is its own kind."""
     at, end = 0, len(text.rstrip())
     while at < end:
         match = _TOKEN.match(text, at, end)
@@ -102,7 +102,7 @@ class _Parser:
         self._at = 0
 
     def is_one_type(self) -> bool:
-        """Whether it is a type and not fields: a name alone, or one with `<` or `(` behind it."""
+        """Whether the text is a type rather than fields: a lone name, or a name followed by `<` or `(`."""
         return len(self.tokens) == 1 or self.tokens[1][0] in ("<", "(")
 
     def whole_type(self) -> DataType:

@@ -1,16 +1,16 @@
-"""How the bytes of a topic become typed columns and columns become bytes: the interface of all formats.
+"""The interface of all formats: how a topic's bytes become typed columns and columns become bytes.
 
-A format is a small frozen value that is known before Spark is: it can be pickled, compared and described.
-What it makes are plain column expressions, so that it fits anywhere in a query:
+A format is a small frozen value that exists before Spark is started: it can be pickled, compared and
+described. It makes plain column expressions, so that it fits anywhere in a query:
 
     decode: BINARY -> STRUCT<value: T, error: STRING>     encode: T -> BINARY
 
-Of each decoded column at most one of `value` and `error` is set. Null bytes are a null value and no error
-(a tombstone); so is what the format itself calls null (JSON's `null`). Everything else that is not of the
-format is an error, told in one line that ends up in the dead letter. An exception is left to what is no
-record's fault: a registry that does not answer ends the batch, it never makes a dead letter.
+At most one of `value` and `error` is set in a decoded row. Null bytes (a tombstone) are a null value and no
+error, as is the format's own null (JSON's `null`). Any other bytes that are not of the format give an error:
+one line that goes into the dead letter. Exceptions are for failures that no record has caused: a registry
+that does not answer ends the batch and never makes a dead letter.
 
-Formats of the Schema Registry learn their schema when they are bound to a topic, once, before the query
+Formats of the Schema Registry look up their schema once, when they are bound to a topic, before the query
 starts.
 """
 
@@ -30,26 +30,26 @@ MAX_ERROR_CHARACTERS: Final = 500
 
 
 class FormatError(UserError):
-    """A format that can't be used as asked; one line that says what to do. It stops the start of a query."""
+    """A format that can't be used as it is given: one line that says what to do. The query does not start."""
 
 
 @runtime_checkable
 class Format(Protocol):
-    """What `key=` and `value=` of a source or a sink take."""
+    """The value of `key=` and `value=` of a source or a sink."""
 
     @property
     def native(self) -> bool:
-        """Whether it runs within the JVM alone: real-time mode asks for it."""
+        """Whether the format runs entirely within the JVM, as real-time mode requires."""
 
     def bind(self, topic: str | None, is_key: bool) -> Self:
-        """The same format with all that it has to know before a start: registry formats look up their schema.
+        """The same format, ready for a topic: formats of the registry look up their schema.
 
-        `topic` is None where there are many (a pattern); a registry format then needs a subject or a schema
-        of its own. Binding what is bound changes nothing. Raises FormatError.
+        `topic` is None if there may be several (a pattern); a format of the registry then needs a subject or
+        a schema of its own. Binding a bound format changes nothing. Raises FormatError.
         """
 
     def data_type(self) -> DataType:
-        """The Spark type of values. Raises FormatError where only `bind` would tell."""
+        """The Spark type of the values. Raises FormatError if it is unknown until `bind`."""
 
     def decode(self, column: Column, topic: Column | str, is_key: bool) -> Column:
         """BINARY to STRUCT<value: data_type(), error: STRING>. Raises FormatError."""
@@ -58,16 +58,16 @@ class Format(Protocol):
         """Values to BINARY; null stays null. Raises FormatError."""
 
     def describe(self) -> str:
-        """A few words for people: `json`, `avro (orders-value, version 3)`."""
+        """The format in a few words, for messages: `json`, `avro (orders-value, version 3)`."""
 
 
 def decoded(value: Column, error: Column) -> Column:
-    """The struct that every `decode` makes: no value where there is an error."""
+    """The struct that every `decode` makes; its value is null if there is an error."""
     from pyspark.sql import functions as F
 
     return F.struct(F.when(error.isNull(), value).alias(VALUE), error.alias(ERROR))
 
 
 def in_one_line(text: str) -> str:
-    """An error's text as it goes into a dead letter: one line, bounded."""
+    """An error's text as one line of bounded length, for a dead letter."""
     return " ".join(text[: 2 * MAX_ERROR_CHARACTERS].split())[:MAX_ERROR_CHARACTERS]

@@ -1,4 +1,4 @@
-"""Payloads in the registry's framing -> Arrow; a failure is its record's alone."""
+"""Payloads in the registry's framing -> Arrow arrays; a bad payload fails only its own record."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ KEPT_READERS: Final = 500
 
 
 class Poison(Exception):
-    """A payload that is not what its schema says; one line."""
+    """A payload that does not match its schema; the message is one line."""
 
 
 class DecodeBodies(Protocol):
-    """How bodies of one writer's schema become values that Arrow takes."""
+    """A decoder from bodies of one writer's schema to values that Arrow takes."""
 
     def all(self, bodies: Sequence[bytes]) -> list[Any]:
-        """Values of many bodies, fast. Raises anything at all if one of them is not right."""
+        """The values of many bodies, fast. Raises any exception if one of the bodies is bad."""
 
     def one(self, body: bytes) -> Any:
-        """The value of one body. Raises what says why there is none."""
+        """The value of one body. Raises an exception that says why it is bad."""
 
 
 _readers: Cache[DecodeBodies] = Cache(KEPT_READERS)
@@ -45,10 +45,10 @@ def decode_framed(
     reader_of: Callable[[RegisteredSchema], DecodeBodies],
     columns: Callable[[list[Any], list[str | None]], pa.Array],
 ) -> tuple[pa.Array, list[str | None]]:
-    """Values (in the Arrow type that Spark wants) and errors of payloads. Raises RegistryError.
+    """Values (in the Arrow type that Spark expects) and errors of payloads. Raises RegistryError.
 
-    `reader_of` makes a reader for a writer's schema, once; `reader_key` tells readers apart. `columns` makes
-    an array of what readers gave and may find more errors.
+    `reader_of` makes the reader for a writer's schema, once; `reader_key` tells readers apart. `columns`
+    makes the array of the readers' values and may find more errors.
     """
     errors: list[str | None] = [None] * len(payloads)
     values: list[Any] = [None] * len(payloads)
@@ -99,11 +99,11 @@ def _decode_group(
     bodies = [payloads[at][framing.PREFIX_BYTES :] for at in found_at]  # type: ignore[index]
     try:
         decoded = reader.all(bodies)
-    except Exception:  # somebody's fault: asked one by one
+    except Exception:  # one of the bodies is bad: decoded one by one to find which
         for at, body in zip(found_at, bodies, strict=True):
             try:
                 values[at] = reader.one(body)
-            except Exception as problem:  # the libraries raise many kinds for bytes that are not theirs
+            except Exception as problem:  # the libraries raise many kinds for bytes that they can't read
                 errors[at] = reason_of(problem)
         return
     for at, value in zip(found_at, decoded, strict=True):
@@ -113,7 +113,7 @@ def _decode_group(
 def to_arrow(
     values: list[Any], errors: list[str | None], arrow_type: pa.DataType, spark_type: DataType
 ) -> pa.Array:
-    """An array of Spark's Arrow type; a value that does not fit becomes null and its error is told."""
+    """An array of Spark's Arrow type; a value that does not fit becomes null, with its reason in `errors`."""
     wanted = spark_arrow_type(spark_type)
     try:
         return _array(values, arrow_type, wanted)
@@ -134,14 +134,14 @@ def _array(values: list[Any], arrow_type: pa.DataType, wanted: pa.DataType) -> p
 
 @lru_cache(maxsize=KEPT_READERS)
 def spark_arrow_type(spark_type: DataType) -> pa.DataType:
-    """The Arrow type in which Spark's columns come and go."""
+    """The Arrow type that Spark uses for columns of this type."""
     from pyspark.sql.pandas.types import to_arrow_type
 
     return to_arrow_type(nullable_throughout(spark_type))
 
 
 def reason_of(problem: Exception) -> str:
-    """One line for a dead letter."""
+    """The reason in one line, for a dead letter."""
     if isinstance(problem, Poison):
         return in_one_line(str(problem))
     if isinstance(problem, EOFError):

@@ -1,20 +1,20 @@
 """JSON as typed columns, within the JVM: `from_json` made strict, `to_json` made faithful.
 
-`from_json` alone reads the first value of a text and ignores what follows, takes an array for an object,
-makes an empty text a null, and never misses a field. Here each text stands as the one element of a list
-within an object of ours, with a mark behind it:
+`from_json` alone reads the first value of a text and ignores the rest, takes an array for an object, makes
+an empty text a null, and does not notice a missing field. Here each text becomes the one element of a list
+within an object of ours, followed by a mark:
 
     {"v": [TEXT], "end of ottla": 1}
 
-If the mark was read, the whole text was, and as one value; if the list is not one long or the parser keeps
-the corrupt record, it is no JSON of this type. Then fields that are NOT NULL must be there, and a number
-must fit its type: a DOUBLE of 1e400 is an error and not an infinity. (Made for it, a text that closes our
-list and opens another one, `1],"w":[2`, still passes as its first value.)
+If the mark was read, the whole text was read, as one value; if the list does not have one element or the
+parser reports a corrupt record, the text is not JSON of this type. Then fields that are NOT NULL must be
+present, and a number must fit its type: a DOUBLE of 1e400 is an error and not an infinity. (A text written
+to deceive, which closes our list and opens another one, `1],"w":[2`, still passes as its first value.)
 
-What is taken: a STRING takes any JSON value, as its JSON text; a TIMESTAMP an ISO 8601 text or a number of
-seconds; BINARY is base64; NaN and the infinities are the bare words or texts of that name; of equal names in
-an object the last one counts; names that the type does not have are left out; decimals are rounded to their
-scale.
+Accepted: for a STRING any JSON value, as its JSON text; for a TIMESTAMP an ISO 8601 text or a number of
+seconds; for BINARY base64; for NaN and the infinities the bare words or texts of that name. Of equal names
+in an object the last one counts; names that the type does not have are left out; decimals are rounded to
+their scale.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ MAX_TYPE_CHARACTERS: Final = 120
 
 @dataclass(frozen=True, slots=True)
 class JsonFormat:
-    """JSON of one Spark type; without a type any JSON, as its text."""
+    """JSON of one Spark type; without a type, any JSON as its text."""
 
     type: DataType | None = None
 
     @classmethod
     def of(cls, wanted: TypeLike | None) -> JsonFormat:
-        """From a Spark type, a DDL text or a Python annotation. Raises FormatError."""
+        """The format of a Spark type, a DDL text or a Python annotation. Raises FormatError."""
         if wanted is None:
             return cls()
         found = spark_type(wanted)
@@ -90,7 +90,7 @@ class JsonFormat:
 
     def decode(self, column: Column, topic: Column | str, is_key: bool) -> Column:
         text = column.cast("string")
-        # Bytes that are no UTF-8 are not given to the parser: it would replace them.
+        # Bytes that are not UTF-8 are kept from the parser, which would replace them.
         valid = F.when(F.is_valid_utf8(column), text)
         parsed = parse_json(valid, self.data_type())
         broken = invalid_utf8(column)
@@ -109,7 +109,7 @@ class JsonFormat:
 
 
 def parse_json(text: Column, wanted: DataType) -> Column:
-    """STRUCT<value, error> of a JSON text; both null for a null text. Beside an error it means nothing."""
+    """STRUCT<value, error> of a JSON text; both null for a null text. Ignore a value beside an error."""
     holder = StructType(
         [
             StructField(_LIST, ArrayType(wanted)),
@@ -119,8 +119,8 @@ def parse_json(text: Column, wanted: DataType) -> Column:
     )
     wrapped = F.concat(F.lit(f'{{"{_LIST}":['), text, F.lit(f'],"{_MARK}":1}}'))
     parsed = F.from_json(wrapped, holder, _READ)
-    # Bound to a name: each mention of `parsed` would parse again, Spark's sharing of subexpressions
-    # stops at conditions (measured on a busy machine: a third of the rate).
+    # Bound to a name, because each mention of `parsed` would parse again: Spark does not share
+    # subexpressions across conditions (measured on a busy machine: a third of the rate).
     bound = F.transform(F.array(parsed), lambda each: _judged(each, text, wanted))
     return F.get(bound, 0)
 
@@ -129,7 +129,7 @@ def _judged(parsed: Column, text: Column, wanted: DataType) -> Column:
     one_value = F.coalesce(F.size(parsed.getField(_LIST)) == 1, F.lit(False))
     whole = parsed.getField(_CORRUPT).isNull() & parsed.getField(_MARK).isNotNull() & one_value
     value = F.get(parsed.getField(_LIST), 0)
-    # Told apart only where there is an error: parsing twice is for the few.
+    # The kinds of error are told apart only in case of an error, as that parses a second time.
     other_type = F.lit(f"the text is not one JSON value of the type {_type_text(wanted)}")
     reason = F.when(F.try_parse_json(text).isNull(), F.lit("the text is not valid JSON")).otherwise(
         other_type
@@ -140,7 +140,7 @@ def _judged(parsed: Column, text: Column, wanted: DataType) -> Column:
         errors.append(F.when(value.isNotNull(), F.coalesce(*missing)))
     infinite = list(_infinities(value, wanted))
     if infinite:
-        # an infinity that the text does not name is a number that was too large
+        # an infinity that the text does not spell out comes from a number that was too large
         some = infinite[0]
         for each in infinite[1:]:
             some = some | each
@@ -150,7 +150,7 @@ def _judged(parsed: Column, text: Column, wanted: DataType) -> Column:
 
 
 def json_text(column: Column, its_type: DataType) -> Column:
-    """A value as JSON, nulls and microseconds included; null stays null."""
+    """A value as JSON text, with nulls and microseconds kept; a null value stays null."""
     if isinstance(its_type, StructType | ArrayType | MapType | VariantType):
         return F.to_json(column, _WRITE)
     # {"v":…} without its first five characters and its last
@@ -159,7 +159,7 @@ def json_text(column: Column, its_type: DataType) -> Column:
 
 
 def check_json_can_say(wanted: DataType, path: str = "") -> None:
-    """Raises FormatError for types that `from_json` does not read."""
+    """Raise FormatError for a type that `from_json` does not read."""
     match wanted:
         case StructType():
             for field in wanted.fields:
@@ -177,7 +177,7 @@ def check_json_can_say(wanted: DataType, path: str = "") -> None:
 
 
 def _missing(value: Column, wanted: DataType, path: str) -> list[Column]:
-    """For each NOT NULL within: a column that names it where it is null."""
+    """One column for each NOT NULL field within: the field's path in rows where it is null."""
     found: list[Column] = []
     match wanted:
         case StructType():

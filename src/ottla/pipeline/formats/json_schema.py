@@ -1,9 +1,9 @@
 """JSON Schema through the Schema Registry: JSON behind the registry's framing.
 
-JSON needs no writer's schema to be read, so reading stays in the JVM: the frame comes off, and the rest is
-read strictly as the type that the reader's schema (the given one or the subject's latest at the start)
-stands for. With `validate` a Python function checks each payload against the schema that it names as well,
-as Confluent's deserializers do when they are told to.
+JSON can be read without its writer's schema, so reading stays in the JVM: the frame is removed, and the rest
+is read strictly as the type of the reader's schema (the given one, or the subject's latest when the query
+starts). With `validate`, a Python function also checks each payload against the schema that it names, as
+Confluent's deserializers do with `json.fail.invalid.schema`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ KEPT_TYPES: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class JsonSchemaFormat:
-    """JSON in the registry's framing. type: in place of the one that the schema stands for."""
+    """JSON in the registry's framing. type: overrides the Spark type of the schema."""
 
     choice: SchemaChoice
     type: DataType | None = None
@@ -57,7 +57,7 @@ class JsonSchemaFormat:
         validate: bool,
         title: str,
     ) -> JsonSchemaFormat:
-        """`schema` is a JSON Schema's text, or a type that one is made for. Raises FormatError."""
+        """`schema` is the text of a JSON Schema, or a type from which one is made. Raises FormatError."""
         text, wanted = None, None
         if isinstance(schema, str) and schema.lstrip().startswith("{"):
             text = schema
@@ -99,7 +99,7 @@ class JsonSchemaFormat:
             read = found.getField("read")
             return decoded(read.getField(VALUE), F.coalesce(found.getField("wrong"), read.getField(ERROR)))
 
-        # The check is Python, which Spark takes beside a lambda, not in one.
+        # The check is a Python function, which Spark does not allow inside a lambda.
         both = F.struct(inner.alias("read"), F.coalesce(*errors).alias("wrong"))
         return F.get(F.transform(F.array(both), result), 0)
 
@@ -128,7 +128,7 @@ def _validated(registry: SchemaRegistry, column: Column) -> Column:
 
 
 class _Validator:
-    """Checks bodies against the schema that they name."""
+    """Checks bodies against the schema that their payloads name."""
 
     def __init__(self, schema: JsonSchema) -> None:
         self._schema = schema

@@ -1,9 +1,9 @@
 """JSON Schemas <-> Spark types.
 
-An object with properties is a STRUCT (what is `required` is NOT NULL unless null is one of its types), one
-with `additionalProperties` alone a MAP; an array an ARRAY; integer BIGINT; number DOUBLE; string STRING, by
-its format a DATE or a TIMESTAMP, BINARY with `contentEncoding: base64`. `T or null` (by `type`, `anyOf` or
-`oneOf`) is a nullable T. Whatever says less, or several types, is taken as it is: a STRING of JSON.
+An object with properties is a STRUCT (a `required` property is NOT NULL unless null is one of its types); an
+object with only `additionalProperties` a MAP; an array an ARRAY; integer BIGINT; number DOUBLE; string
+STRING, or by its format a DATE or a TIMESTAMP, or BINARY with `contentEncoding: base64`. `T or null` (by
+`type`, `anyOf` or `oneOf`) is a nullable T. A schema without a type, or with several, is a STRING of JSON.
 References within the schema are followed; a schema that contains itself is refused.
 """
 
@@ -36,7 +36,7 @@ from ottla.pipeline.formats.format import FormatError
 
 
 def spark_type_of_json_schema(text: str) -> DataType:
-    """Raises FormatError."""
+    """The Spark type of a JSON Schema's text. Raises FormatError."""
     try:
         root = json.loads(text)
     except ValueError as problem:
@@ -47,7 +47,7 @@ def spark_type_of_json_schema(text: str) -> DataType:
 
 
 def _type(schema: Any, root: Any, followed: tuple[str, ...], path: str) -> tuple[DataType, bool]:
-    """The type and whether null is one of the values."""
+    """The Spark type, and whether null is one of the values."""
     if not isinstance(schema, dict):
         return StringType(), True
     reference = schema.get("$ref")
@@ -131,7 +131,7 @@ def _at(root: Any, reference: str, path: str) -> Any:
 
 
 def json_schema_of(spark_type: DataType, title: str) -> str:
-    """A schema for a Spark type. Raises FormatError."""
+    """The text of a JSON Schema for a Spark type. Raises FormatError."""
     schema = {"$schema": "http://json-schema.org/draft-07/schema#", "title": title}
     return json.dumps(schema | _schema_of(spark_type))
 

@@ -1,7 +1,7 @@
-"""Formats without a schema: bytes, text, and what Kafka's own serializers write. All of them native.
+"""Formats without a schema: bytes, text, and the numbers of Kafka's own serializers. All of them are native.
 
-Numbers are big-endian, as Java's serializers write them: hex digits carry them in and out of Spark, which
-has no cast between BINARY and numbers. What is not exactly as long as its type is an error.
+Numbers are big-endian, as Java's serializers write them. They are converted by way of hex digits, as Spark
+has no cast between BINARY and numbers. A payload that is not exactly as long as its type is an error.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _UUID_PATTERN = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 
 
 class Primitive(enum.Enum):
-    """Kafka's serializers, each with the Spark type of its values and its length in bytes, 0 for any."""
+    """Kafka's serializers, each with the Spark type of its values and its length in bytes (0: any length)."""
 
     BYTES = ("bytes", BinaryType(), 0)
     TEXT = ("text", StringType(), 0)
@@ -97,18 +97,18 @@ class PrimitiveFormat:
                 )
                 return F.when(column.isNotNull(), number_bytes(bits.cast("bigint"), 8))
             case _:
-                # the cast says what does not fit: a number is never cut
+                # the cast fails for a number that does not fit: none is ever cut
                 return number_bytes(column.cast(self.kind.spark_type).cast("bigint"), self.kind.size_bytes)
 
 
 def number_bytes(number: Column, size_bytes: int) -> Column:
-    """A BIGINT as `size_bytes` big-endian bytes in two's complement; it must fit."""
+    """A BIGINT as `size_bytes` big-endian bytes in two's complement. The number must fit."""
     digits = F.lpad(F.hex(number), 16, "0")
     return F.unhex(digits if size_bytes == 8 else F.substring(digits, 17 - 2 * size_bytes, 2 * size_bytes))
 
 
 def number_from(column: Column, size_bytes: int) -> Column:
-    """Big-endian bytes in two's complement as a BIGINT; the column must be that long."""
+    """Big-endian bytes in two's complement as a BIGINT. The bytes must be exactly `size_bytes` long."""
     if size_bytes == 8:
         return F.conv(F.hex(column), 16, -10).cast("bigint")
     unsigned = F.conv(F.hex(column), 16, 10).cast("bigint")
@@ -117,7 +117,7 @@ def number_from(column: Column, size_bytes: int) -> Column:
 
 
 def invalid_utf8(column: Column) -> Column:
-    """An error where the bytes are no UTF-8."""
+    """An error for bytes that are not UTF-8, else null."""
     return F.when(~F.is_valid_utf8(column), F.lit("the bytes are not valid UTF-8"))
 
 
@@ -176,7 +176,7 @@ def _float_from(column: Column, *, size_bytes: int, fraction_bits: int, exponent
     smallest_power = 1 - bias - fraction_bits
     mantissa = F.when(exponent == 0, fraction).otherwise(fraction + (1 << fraction_bits)).cast("double")
     power = F.greatest(exponent, F.lit(1)).cast("double") + float(smallest_power - 1)
-    # 2^-1074 is exact, and so is what it multiplies: no step rounds
+    # 2^-1074 is exact, and so is the number that it multiplies: no step rounds
     finite = mantissa * F.pow(F.lit(2.0), power)
     special = F.when(fraction == 0, F.lit(float("inf"))).otherwise(F.lit(float("nan")))
     size = F.when(exponent == largest, special).otherwise(finite)

@@ -1,12 +1,12 @@
 """Protobuf through the Schema Registry: messages of any writer's schema as columns of one reader's message.
 
-The reader's message is the given one (the schema's first by default) of the given schema or of the
-subject's latest at the start. Protobuf resolves by field numbers, so a payload is parsed with the reader's
-class, whatever schema it names; the name still has to be a Protobuf schema of the registry. What the
-reader's schema does not know is left out, as every Protobuf reader does.
+The reader's message is the given one (by default the schema's first) of the given schema, or of the
+subject's latest schema when the query starts. Protobuf resolves by field numbers, so a payload is parsed with
+the reader's class, whichever schema it names; that id must still be a Protobuf schema of the registry.
+Fields that the reader's schema does not have are left out, as in every Protobuf reader.
 
-Columns are built field by field over a whole batch: an attribute of all messages is a list for Arrow, and no
-message becomes a dict on its way.
+Columns are built field by field over a whole batch: one attribute of all messages is a list for Arrow, and
+no message becomes a dict.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ KEPT_SHAPES: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class ProtobufFormat:
-    """Protobuf in the registry's framing. message: a full name; None for the schema's first message."""
+    """Protobuf in the registry's framing. message: its full name; None for the schema's first message."""
 
     choice: SchemaChoice
     message: str | None = None
@@ -58,7 +58,7 @@ class ProtobufFormat:
         strategy: SubjectStrategy,
         auto_register: bool,
     ) -> ProtobufFormat:
-        """`schema` is a .proto text. Raises FormatError."""
+        """`schema` is the text of a .proto file. Raises FormatError."""
         if schema is not None:
             _message(schema, message)
         return cls(
@@ -113,7 +113,7 @@ class ProtobufFormat:
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """The message that columns are made of."""
+    """The reader's message: its class, and how its columns are built."""
 
     schema: ProtobufSchema
     path: tuple[int, ...]
@@ -123,7 +123,7 @@ class _Message:
     def columns(self, messages: list[Any], errors: list[str | None]) -> pa.Array:
         try:
             return self._array(messages)
-        except Exception:  # a time or a text that Arrow has no place for: asked one by one
+        except Exception:  # a time or a text that Arrow can't hold: tried one by one to find which
             for at, message in enumerate(messages):
                 try:
                     self._array([message])
@@ -137,7 +137,7 @@ class _Message:
 
 @lru_cache(maxsize=KEPT_SHAPES)
 def _message(text: str, name: str | None) -> _Message:
-    """Raises FormatError."""
+    """The message of that name in a schema, by default its first. Raises FormatError."""
     schema = parse_schema(SchemaType.PROTOBUF, text)
     assert isinstance(schema, ProtobufSchema)
     wanted = schema.name if name is None else name
@@ -151,7 +151,7 @@ def _message(text: str, name: str | None) -> _Message:
 
 
 class _Reader:
-    """Reads bodies that one writer's schema names."""
+    """Decodes bodies of one writer's schema."""
 
     def __init__(self, message: _Message, writer: ProtobufSchema) -> None:
         self._class = message.message_class
@@ -182,7 +182,9 @@ class _Reader:
             raise Poison(f"the payload is a {written}, not a {self._name}")
 
 
-def _write(message: _Message, schema_id: int, rows: Sequence[str | None], what: str) -> list[bytes | None]:
+def _write(
+    message: _Message, schema_id: int, rows: Sequence[str | None], format_name: str
+) -> list[bytes | None]:
     prefix = framing.frame(schema_id, b"", message.path)
     written: list[bytes | None] = []
     for row in rows:
@@ -195,5 +197,5 @@ def _write(message: _Message, schema_id: int, rows: Sequence[str | None], what: 
             written.append(prefix + made.SerializeToString())
         except Exception as problem:
             reason = in_one_line(f"{type(problem).__name__}: {problem}")
-            raise FormatError(f"a value can't be written as {what}: {reason}") from None
+            raise FormatError(f"a value can't be written as {format_name}: {reason}") from None
     return written

@@ -8,8 +8,8 @@
 | uint64, fixed64 | DECIMAL(20, 0) | | google.protobuf wrappers | nullable T |
 | float, double | FLOAT, DOUBLE | | Timestamp | TIMESTAMP (nanoseconds are cut) |
 
-A field without presence is never null; one with presence (message, optional, member of a oneof) is null
-where it is not set. Messages that contain themselves are refused.
+A field without presence is never null; one with presence (message, optional, member of a oneof) is null if it
+is not set. Messages that contain themselves are refused.
 """
 
 from __future__ import annotations
@@ -57,12 +57,15 @@ _SCALARS: Final[dict[int, tuple[DataType, pa.DataType]]] = {
     FieldDescriptor.CPPTYPE_DOUBLE: (DoubleType(), pa.float64()),
 }
 Build: TypeAlias = Callable[[Sequence[Any]], pa.Array]
-"""Values of one field, None where it is not set -> a column."""
+"""Builds a column from the values of one field, None where it is not set."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageShape:
-    """A message as columns. array: of messages, None for null. fill: a message from the transport's JSON."""
+    """A message as columns.
+
+    array: builds an array of messages, None for null. fill: sets a message's fields from transported JSON.
+    """
 
     spark: DataType
     array: Build
@@ -71,9 +74,10 @@ class MessageShape:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """One value. spark and arrow: its types; build: a column of them; plain: from JSON to Protobuf.
+    """How one kind of value is converted.
 
-    fill: sets a message from JSON, for messages alone.
+    spark: its type. build: makes a column of such values. plain: turns a value of the transport's JSON into
+    Protobuf's. fill: sets a message's fields from JSON; None if the value is not a message.
     """
 
     spark: DataType
@@ -83,7 +87,7 @@ class _Kind:
 
 
 def shape_of(descriptor: Descriptor) -> MessageShape:
-    """Raises FormatError for what has no Spark type."""
+    """The shape of a message. Raises FormatError for a type that Spark does not have."""
     kind = _message(descriptor, (), descriptor.name)
     assert kind.fill is not None
     return MessageShape(kind.spark, kind.build, kind.fill)
@@ -99,7 +103,7 @@ def _message(descriptor: Descriptor, within: tuple[str, ...], path: str) -> _Kin
     inner = (*within, descriptor.full_name)
     fields = [(each, _field(each, inner, f"{path}.{each.name}")) for each in descriptor.fields]
     if not fields:
-        # a struct without fields does not survive the way to Spark: such a message is there or not
+        # Spark drops a struct without fields: such a message becomes a BOOLEAN, whether it is set
         return _Kind(BooleanType(), _presence, _identity, _fill_empty)
     names = [each.name for each, _ in fields]
     spark = StructType([StructField(each.name, kind.spark, each.has_presence) for each, kind in fields])
@@ -269,7 +273,7 @@ def _identity(value: Any) -> Any:
 
 
 def _flattened(lists: Sequence[Any]) -> tuple[pa.Array, list[Any]]:
-    """Offsets and items; a missing list is an empty one here, for its message is null as a whole."""
+    """The offsets and the items of lists; a missing list counts as empty, as its whole message is null."""
     offsets, flat = [0], []
     for each in lists:
         if each:

@@ -10,8 +10,8 @@
 | `Decimal` | DECIMAL(38, 18) | | `date` | DATE |
 | `timedelta` | INTERVAL DAY TO SECOND | | `Annotated[T, DataType()]` | that Spark type |
 
-Whoever wants another width says it: `Annotated[int, IntegerType()]`. A field that is not optional is NOT
-NULL, unless it has a default, for then it may be left out.
+For another width, annotate it: `Annotated[int, IntegerType()]`. A field that is not optional is NOT NULL,
+unless it has a default, as it may then be left out.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ _ABSENT: Final = dataclasses.MISSING
 
 
 def spark_type(wanted: TypeLike) -> DataType:
-    """The Spark type that is meant: as a DataType, a DDL text (`a INT, b STRING`) or a Python annotation.
+    """The Spark type of a DataType, a DDL text (`a INT, b STRING`) or a Python annotation.
 
-    Raises FormatError. Whether the root may be null is not told.
+    Raises FormatError. The result does not say whether the root may be null.
     """
     if isinstance(wanted, DataType):
         return wanted
@@ -83,7 +83,7 @@ def spark_type(wanted: TypeLike) -> DataType:
 
 
 def spark_type_of(annotation: Any) -> DataType:
-    """The Spark type of a Python annotation. Raises FormatError for what Spark has no type for."""
+    """The Spark type of a Python annotation. Raises FormatError if Spark has no such type."""
     return _type_and_nullable(annotation, ())[0]
 
 
@@ -158,14 +158,14 @@ def _enum(annotation: type[enum.Enum]) -> DataType:
 
 
 def _fields(annotation: type) -> dict[str, bool] | None:
-    """Field names and whether each may be left out; None for what has no fields."""
+    """The names of a class's fields, and whether each may be left out; None for a class without fields."""
     if dataclasses.is_dataclass(annotation):
         return {
             field.name: field.default is not _ABSENT or field.default_factory is not _ABSENT
             for field in dataclasses.fields(annotation)
         }
     if typing.is_typeddict(annotation):
-        # not from __optional_keys__, which does not see into annotations that are texts
+        # not by __optional_keys__, which misses annotations that are texts
         hints = typing.get_type_hints(annotation, include_extras=True)
         total = getattr(annotation, "__total__", True)
         return {

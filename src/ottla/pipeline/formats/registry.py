@@ -1,8 +1,8 @@
-"""The Schema Registry as formats use it: what fails there is told as a fault of a record, or of nobody's.
+"""The Schema Registry for formats: tells a record that names an unknown schema from a registry that fails.
 
-A schema that does not exist is a fault of the record that names it (`UnknownSchema`); a registry that does
-not answer, or refuses us, is nobody's record's fault (`RegistryError`): asked a bounded number of times, then
-the batch fails, and its query with it. What never changes is kept in each Python worker.
+A schema that does not exist is the fault of the record that names it (`UnknownSchema`). A registry that does
+not answer, or refuses the request, is not the fault of any record (`RegistryError`): after a bounded number
+of attempts the batch fails, and its query with it. Each Python worker keeps the answers that never change.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from ottla.schemas.model import SchemaType
 
 
 class RegistryError(FormatError):
-    """The registry does not answer, or not as asked; one line. Never a reason for a dead letter."""
+    """The registry does not answer, refuses, or gives no usable answer; one line. Never a dead letter."""
 
 
 class UnknownSchema(Exception):
-    """There is no such id, subject or version."""
+    """The registry has no such id, subject or version, or the schema is of another format."""
 
 
 SchemaRegistry: TypeAlias = RegistryAccess
-"""Where a registry is and as whom it is asked, by the name that users of formats know."""
+"""The address of a registry and the credentials for it, under the name that users of formats know."""
 
 
 def schema_by_id(registry: SchemaRegistry, schema_id: int, schema_type: SchemaType) -> RegisteredSchema:
-    """The schema of an id. UnknownSchema where there is none, or one of another format."""
-    found = _told(registry, f"schema {schema_id}", lambda client: client.by_id(schema_id))
+    """The schema of an id. Raises RegistryError; UnknownSchema if there is none, or one of another format."""
+    found = _asked(registry, f"schema {schema_id}", lambda client: client.by_id(schema_id))
     if found.parsed.schema_type is not schema_type:
         raise UnknownSchema(
             f"schema {schema_id} is of the type {found.parsed.schema_type}, not {schema_type}"
@@ -49,7 +49,7 @@ def schema_by_id(registry: SchemaRegistry, schema_id: int, schema_type: SchemaTy
 
 def latest_schema(registry: SchemaRegistry, subject: str, schema_type: SchemaType) -> RegisteredSchema:
     """A subject's newest version. Raises RegistryError, UnknownSchema."""
-    found = _told(registry, f"the latest version of {subject}", lambda client: client.latest(subject))
+    found = _asked(registry, f"the latest version of {subject}", lambda client: client.latest(subject))
     if found.parsed.schema_type is not schema_type:
         raise RegistryError(
             f"subject {subject} has a schema of the type {found.parsed.schema_type}, not {schema_type}"
@@ -60,29 +60,29 @@ def latest_schema(registry: SchemaRegistry, subject: str, schema_type: SchemaTyp
 def registered_schema(
     registry: SchemaRegistry, subject: str, schema_type: SchemaType, text: str, *, register: bool
 ) -> RegisteredSchema:
-    """A text's schema under a subject: looked up, or registered where it is not and `register` is set.
+    """The registered schema of a text under a subject: looked up or, with `register`, registered if missing.
 
     Raises RegistryError, UnknownSchema.
     """
     if register:
-        return _told(registry, subject, lambda client: client.register(subject, schema_type, text))
-    return _told(registry, subject, lambda client: client.registered(subject, schema_type, text))
+        return _asked(registry, subject, lambda client: client.register(subject, schema_type, text))
+    return _asked(registry, subject, lambda client: client.registered(subject, schema_type, text))
 
 
-def _told(
-    registry: SchemaRegistry, what: str, ask: Callable[[RegistryClient], RegisteredSchema]
+def _asked(
+    registry: SchemaRegistry, wanted: str, ask: Callable[[RegistryClient], RegisteredSchema]
 ) -> RegisteredSchema:
     where = f"the schema registry at {registry.shown}"
     try:
         return ask(_client_of(registry))
     except UnusableSchema as problem:
         if problem.is_text:
-            raise FormatError(f"{what} can't be read: {in_one_line(problem.message)}") from None
+            raise FormatError(f"{wanted} can't be read: {in_one_line(problem.message)}") from None
         raise UnknownSchema(in_one_line(problem.message)) from None
     except RegistryRefusal as refusal:
         raise _fault(registry, refusal) from None
     except UnusableAnswer as problem:
-        raise RegistryError(f"{where} gives no usable answer for {what}: {_line(problem)}") from None
+        raise RegistryError(f"{where} gives no usable answer for {wanted}: {_line(problem)}") from None
     except RegistryUnreachable as problem:
         raise RegistryError(
             f"{where} does not answer ({registry.attempts} attempts, the last: {_line(problem)})"

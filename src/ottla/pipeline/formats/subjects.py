@@ -1,6 +1,6 @@
-"""Which schema of the registry a format means: a given text, a given subject, or the one of a topic.
+"""Which schema of the registry a format uses: a given text, a given subject, or the subject of a topic.
 
-`bind` happens once before a query starts, so that a missing subject stops the start and a new version in
+`bind` happens once, before a query starts, so that a missing subject prevents the start and a new version in
 the registry never changes a running query.
 """
 
@@ -18,7 +18,7 @@ from ottla.schemas.model import SchemaType
 
 
 class SubjectStrategy(enum.StrEnum):
-    """How a subject is named, as Confluent's strategies do."""
+    """How a subject is named: Confluent's three subject name strategies."""
 
     TOPIC = "topic"
     RECORD = "record"
@@ -27,10 +27,10 @@ class SubjectStrategy(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SchemaChoice:
-    """What the user said about the schema.
+    """The user's choice of a schema.
 
-    text: the schema itself; else the latest of `subject`, or of the subject that the topic and the strategy
-    name. auto_register: whether writing registers a text that is not registered yet.
+    text: the schema itself; without it, the latest schema of `subject`, or of the subject that follows from
+    the topic and the strategy. auto_register: whether writing registers a text that is not registered yet.
     """
 
     registry: SchemaRegistry
@@ -41,7 +41,7 @@ class SchemaChoice:
     auto_register: bool = True
 
     def found(self, topic: str | None, is_key: bool) -> BoundSchema:
-        """The schema to read with. Raises FormatError, RegistryError among them."""
+        """The schema to read with. Raises FormatError, of which RegistryError is a kind."""
         if self.text is not None:
             parsed = parse_schema(self.schema_type, self.text)
             return BoundSchema(self_contained(parsed), None, None)
@@ -56,7 +56,7 @@ class SchemaChoice:
         return _bound(latest, subject)
 
     def registered(self, bound: BoundSchema, topic: str, is_key: bool) -> BoundSchema:
-        """The schema to write with, which has an id. Raises FormatError."""
+        """The schema to write with, with its id in the registry. Raises FormatError."""
         if bound.schema_id is not None:
             return bound
         assert self.text is not None
@@ -74,7 +74,7 @@ class SchemaChoice:
         return _bound(found, subject)
 
     def subject_for(self, topic: str | None, is_key: bool, record_name: str | None) -> str:
-        """The subject's name. Raises FormatError where something to name it by is missing."""
+        """The subject's name. Raises FormatError if the schema or the topic that would name it is missing."""
         if self.subject is not None:
             return self.subject
         if self.strategy is not SubjectStrategy.TOPIC and record_name is None:
@@ -93,7 +93,7 @@ class SchemaChoice:
 
 @dataclass(frozen=True, slots=True)
 class BoundSchema:
-    """A schema that needs no registry any more: `text` is in itself complete."""
+    """A schema that can be used without the registry: `text` is complete, with its references inlined."""
 
     text: str
     subject: str | None
@@ -108,7 +108,7 @@ class BoundSchema:
 
 
 def parse_schema(schema_type: SchemaType, text: str) -> ParsedSchema:
-    """A schema that the user gave. Raises FormatError."""
+    """Parse a schema that the user gave. Raises FormatError."""
     try:
         return format_of(schema_type).parse(text, {}, new=True)
     except InvalidSchema as problem:
@@ -116,7 +116,7 @@ def parse_schema(schema_type: SchemaType, text: str) -> ParsedSchema:
 
 
 def self_contained(parsed: ParsedSchema) -> str:
-    """The text with what it refers to inlined, where the format can (Avro)."""
+    """The schema's text, with its references inlined where the format allows it (Avro)."""
     return parsed.formatted("resolved") if parsed.schema_type is SchemaType.AVRO else parsed.canonical_text
 
 

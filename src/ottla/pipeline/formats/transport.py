@@ -1,9 +1,9 @@
-"""Typed columns on their way to Python writers: JSON made in the JVM, in forms that lose nothing.
+"""Carries typed columns to Python writers: as JSON made in the JVM, in forms that lose nothing.
 
-One column of texts goes over to Python in place of many of many types: `to_json` is compiled code, orjson
-gives dicts, and no value passes through pandas, whose integers with nulls are floats and whose times end in
-2262. Moments go as numbers of microseconds, wall clocks and decimals as texts, dates as days, binary as
-base64.
+One column of texts goes to Python instead of many columns of many types: `to_json` is compiled code, orjson
+makes dicts of it, and no value passes through pandas, whose integers with nulls are floats and whose times
+end in 2262. A TIMESTAMP travels as a number of microseconds, a TIMESTAMP_NTZ and a decimal as a text, a date
+as a number of days, binary as base64.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def transport_text(column: Column, wanted: DataType) -> Column:
-    """JSON of a value cast to `wanted`; one that is no struct stands as `{"v": …}`; null stays null."""
+    """JSON of a value cast to `wanted`; a value that is not a struct becomes `{"v": …}`; null stays null."""
     cast = column if isinstance(wanted, StructType) else column.cast(wanted)
     carried = _carried(cast, wanted)
     if not isinstance(wanted, StructType):

@@ -1,7 +1,7 @@
-"""Windowed keys as Kafka Streams writes them: the inner key's bytes with the window's times behind.
+"""Windowed keys as Kafka Streams writes them: the inner key's bytes, then the window's times.
 
-A time window is the inner key and 8 bytes of its start; its end is the start plus the size, which the
-reader has to know. A session is the inner key, 8 bytes of its end and 8 of its start; in Kafka Streams a
+A time window is the inner key and 8 bytes for its start; its end is the start plus the size, which the
+reader has to know. A session is the inner key, 8 bytes for its end and 8 for its start; in Kafka Streams a
 session's end is the time of its last record, not the moment after.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _TIME_BYTES: Final = 8
 MAX_TIME_MS: Final = 253_402_300_799_999
-"""The last millisecond of the year 9999, which Spark's timestamps still print."""
+"""The last millisecond of the year 9999, the latest time that Spark can print."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class WindowedFormat:
         if self.window_size_ms is None:
             end = number_from(F.substring(long_enough, -2 * _TIME_BYTES, _TIME_BYTES), 8)
         else:
-            # bounded before it is added to: an overflow would be an exception
+            # bounded before the addition: an overflow would raise an exception
             end = F.when(start <= MAX_TIME_MS, start + self.window_size_ms)
         out_of_range = (start < 0) | (start > MAX_TIME_MS) | (end < start) | (end > MAX_TIME_MS)
         error = F.coalesce(

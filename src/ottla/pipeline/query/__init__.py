@@ -1,1 +1,1 @@
-"""A query's life: source, modes, admission, progress, metrics, end."""
+"""A query's life: its source, mode, admission, progress, metrics and end."""

@@ -1,8 +1,8 @@
-"""What a query's checkpoint on a local disk says: read only, and whatever state a crash has left it in.
+"""Reads a query's checkpoint on a local disk, in any state that a crash may have left it in.
 
 Spark's layout: `metadata` holds the query's id and is written once, before anything else. `offsets/N` is
-written before batch N runs, `commits/N` after it; both are written beside their place and renamed. `state/I`
-is the state of operator I, with what it is in `_metadata`. A file that cannot be read counts as not there.
+written before batch N runs, `commits/N` after it; both are written as temporary files and renamed. `state/I`
+is the state of operator I, which its `_metadata` describes. A file that cannot be read counts as missing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Offsets = dict[str, dict[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class StateOperator:
-    """One operator with state: its number in the plan, Spark's name for it, and in how many partitions."""
+    """One operator with state: its number in the plan, Spark's name for it, its number of partitions."""
 
     operator_id: int
     name: str
@@ -28,13 +28,13 @@ class StateOperator:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint directory, which need not exist."""
+    """A checkpoint's directory, which need not exist."""
 
     path: Path
 
     @property
     def query_id(self) -> str | None:
-        """The id that Spark gave the query when it made the checkpoint; None where there is none."""
+        """The id that Spark gave the query when it made the checkpoint; None if there is no checkpoint."""
         found = _json(_text(self.path / "metadata").strip())
         identifier = found.get("id") if isinstance(found, dict) else None
         return str(identifier) if identifier else None
@@ -51,17 +51,17 @@ class Checkpoint:
 
     @property
     def finished_batches(self) -> list[int]:
-        """The batches that are done, in order; Spark keeps the last hundred."""
+        """The finished batches, in order; Spark keeps the last hundred."""
         return _numbered(self.path / "commits")
 
     @property
     def last_finished_batch(self) -> int | None:
-        """The batch behind which the query goes on; None when no batch is done."""
+        """The batch after which the query goes on; None if no batch is finished."""
         return max(self.finished_batches, default=None)
 
     @property
     def unfinished_batch_ms(self) -> int | None:
-        """When the batch was planned that is not done, by the driver's clock; None where all are done."""
+        """When the unfinished batch was planned, by the driver's clock; None if there is no such batch."""
         planned = self.planned_batches
         if not planned or planned[-1] == self.last_finished_batch:
             return None
@@ -74,7 +74,7 @@ class Checkpoint:
         return found if isinstance(found, dict) else {}
 
     def batch_positions(self, batch_id: int) -> Offsets:
-        """Up to where a batch has read its Kafka sources, over all of them; empty where it is not known.
+        """The positions up to which a batch has read all of its Kafka sources; empty if they are unknown.
 
         The file has a version line, a line of metadata, then a line for each source.
         """
@@ -85,13 +85,13 @@ class Checkpoint:
 
     @property
     def positions(self) -> Offsets:
-        """Up to where the finished batches have read; empty where none is done."""
+        """The positions up to which the finished batches have read; empty if there is no finished batch."""
         last = self.last_finished_batch
         return {} if last is None else self.batch_positions(last)
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """The Spark properties that the query keeps for good, like its number of shuffle partitions."""
+        """The Spark properties that the query keeps for good, such as its number of shuffle partitions."""
         planned = self.planned_batches
         conf = self._batch_metadata(planned[-1]).get("conf") if planned else None
         return {str(key): str(value) for key, value in conf.items()} if isinstance(conf, dict) else {}
@@ -107,7 +107,7 @@ class Checkpoint:
 
 
 def parse_source_offset(text: str | None) -> Offsets:
-    """The Kafka source's offset JSON, `{"topic": {"0": 12}}`; anything else is no positions at all."""
+    """The positions in a Kafka source's offset JSON, `{"topic": {"0": 12}}`; empty for any other text."""
     value = _json(text or "")
     try:
         return {
@@ -119,7 +119,7 @@ def parse_source_offset(text: str | None) -> Offsets:
 
 
 def _state_operator(metadata: Path) -> StateOperator | None:
-    versions = _numbered(metadata / "v2")  # what Spark's newer metadata is, one file a change
+    versions = _numbered(metadata / "v2")  # Spark's newer form of the metadata: one file for each change
     path = metadata / "v2" / str(versions[-1]) if versions else metadata / "metadata"
     found = _json(_text(path).partition("\n")[2])
     try:

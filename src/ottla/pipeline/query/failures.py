@@ -1,6 +1,6 @@
-"""Why a Spark query ended, in one line: the first cause behind Spark's stack traces, and what to do about it.
+"""Why a Spark query failed, in one line: the root cause behind Spark's stack traces, with advice if known.
 
-A traceback of the user's own Python function is kept whole beside the line.
+The traceback of a user's own Python function is kept whole beside the line.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _ADVICE: tuple[tuple[re.Pattern[str], str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The cause in one line; what to do, where that is known; the Python traceback of a user's function."""
+    """The cause in one line; advice, if known; the Python traceback of a user's function, if it raised."""
 
     line: str
     advice: str | None = None
@@ -65,7 +65,7 @@ class Failure:
 
 
 def failure_of(error: BaseException) -> Failure:
-    """What to tell of an exception that PySpark raised or a query ended with."""
+    """The failure behind an exception that PySpark raised or a query ended with."""
     texts = _texts(error)
     everything = "\n".join(texts)
     advice = next((advice for pattern, advice in _ADVICE if pattern.search(everything)), None)
@@ -77,11 +77,11 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def _texts(error: BaseException) -> list[str]:
-    """The texts of the exception and of what caused it, outermost first, the JVM's frames left out."""
+    """The texts of the exception and its causes, outermost first, without the JVM's stack frames."""
     texts: list[str] = []
     current: Any = error
     while current is not None and len(texts) < MAX_CAUSES:
-        # PySpark's own text of an exception has the JVM's frames in it.
+        # PySpark's own text of an exception includes the JVM's stack frames.
         description = getattr(current, "_desc", None)
         texts.append(str(current) or type(current).__name__ if description is None else str(description))
         current = getattr(current, "_cause", None) or getattr(current, "__cause__", None)
@@ -101,7 +101,7 @@ def _python_traceback(text: str) -> str | None:
 
 
 def _last_line(traceback: str) -> str:
-    """The line with the exception's type; what stands behind it belongs to its message."""
+    """The line with the exception's type and message, and the further lines of that message."""
     lines = traceback.splitlines()
     own = [line for line in lines[1:] if line and not line[0].isspace() and not line.startswith(_TRACEBACK)]
     raised: list[str] = [line for line in own if re.match(r"[\w.]+(: |$)", line)]
@@ -109,7 +109,7 @@ def _last_line(traceback: str) -> str:
 
 
 def _first_cause(texts: list[str]) -> str:
-    """The innermost cause that says something."""
+    """The innermost cause that has a message."""
     for text in reversed(texts):
         caused_by: list[str] = _CAUSED_BY.findall(text)  # Spark Connect gives the causes as text alone
         for candidate in (*reversed(caused_by), text):

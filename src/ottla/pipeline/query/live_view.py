@@ -1,4 +1,4 @@
-"""Queries as they run, in the terminal: a table that stays in place, or a line a query where nobody watches.
+"""Shows running queries: a table that stays in place on a terminal, a line for each query elsewhere.
 
 with LiveView(runner):           # a table on a terminal, lines into a file or a pipe
     query.await_termination()
@@ -29,7 +29,7 @@ _STYLES = {QueryState.RUNNING: "green", QueryState.STOPPED: "dim", QueryState.FA
 
 @dataclass(frozen=True, slots=True)
 class QueryLine:
-    """What is shown of a query, as text."""
+    """A query's figures as texts, as they are shown."""
 
     name: str
     state: QueryState
@@ -54,7 +54,7 @@ class QueryLine:
 
 
 def query_line(query: PipelineQuery) -> QueryLine:
-    """What to show of a query now."""
+    """The query's figures now."""
     progress = query.progress
     batches = [seen for seen in query.recent_progress if seen.is_batch]
     last = batches[-1] if batches else None
@@ -73,7 +73,7 @@ def query_line(query: PipelineQuery) -> QueryLine:
 
 
 def queries_table(lines: list[QueryLine]) -> Table:
-    """The lines as a table of rich."""
+    """The lines as a table of the library rich."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("query", "state"):
         table.add_column(title, no_wrap=True)
@@ -95,7 +95,7 @@ class LiveView:
         console: Console | None = None,
         seconds: float | None = None,
     ) -> None:
-        """seconds: between two looks; by default TABLE_SECONDS on a terminal and LINES_SECONDS elsewhere."""
+        """seconds: between two updates; by default TABLE_SECONDS on a terminal, LINES_SECONDS elsewhere."""
         self._runner = runner
         self._console = console or Console(stderr=True)
         self._seconds = seconds or (TABLE_SECONDS if self._console.is_terminal else LINES_SECONDS)
@@ -136,7 +136,7 @@ class LiveView:
         return [query_line(query) for query in self._runner.queries]
 
     def print_changes(self) -> None:
-        """A plain line for each query of which there is something new to say."""
+        """Print a plain line for each query whose figures have changed."""
         for line in self._lines():
             text = line.plain()
             if self._shown.get(line.name) != text:
@@ -145,7 +145,7 @@ class LiveView:
 
 
 def _state_size(progress: QueryProgress) -> str:
-    """Rows where Spark counts them, else what its stores take."""
+    """The size of the state: in rows if Spark counts them, else in bytes of its stores."""
     if progress.state_rows is not None:
         return f"{progress.state_rows:,} rows"
     taken = progress.state_disk_bytes + progress.state_memory_bytes

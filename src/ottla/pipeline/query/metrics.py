@@ -1,11 +1,12 @@
-"""What queries do, as Prometheus metrics in a registry of their own; over HTTP when asked for.
+"""Queries as Prometheus metrics, in a registry of their own; `serve` offers them over HTTP.
 
     metrics = QueryMetrics()
     runner = QueryRunner(spark, metrics=metrics)
     with metrics.serve(9400):        # http://127.0.0.1:9400/metrics
 
-Gauges show the last batch of each query. Counters count since this process has begun. What a query that was
-stopped has shown stays, with `ottla_query_running` at 0, so that an alert can tell stopped from never there.
+Gauges show the last batch of each query. Counters count from the start of this process. The metrics of a
+stopped query stay, with `ottla_query_running` at 0, so that an alert can tell a query that was stopped from
+one that never ran.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ _PARTITION = ("query", "topic", "partition")
 
 
 class MetricsError(UserError):
-    """The metrics cannot be served; the message says why."""
+    """The metrics can't be served; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsServer:
-    """Where the metrics are served."""
+    """The address at which the metrics are served."""
 
     host: str
     port: int
@@ -91,7 +92,7 @@ class QueryMetrics:
         return Counter(name, help_text, labels, registry=self.registry)
 
     def started(self, query: str) -> None:
-        """A query has started; its counters are there from now on."""
+        """Note that a query has started; its counters exist from now on."""
         self._running.labels(query).set(1)
         for counter in (
             self._input_rows,
@@ -104,7 +105,7 @@ class QueryMetrics:
             counter.labels(query)
 
     def ended(self, query: str, *, failed: bool) -> None:
-        """A query has ended."""
+        """Note that a query has ended."""
         self._running.labels(query).set(0)
         for rate in (self._input_rate, self._processed_rate):
             rate.labels(query).set(0)
@@ -112,7 +113,7 @@ class QueryMetrics:
             self._failures.labels(query).inc()
 
     def observe(self, progress: QueryProgress) -> None:
-        """A batch of a query is done, or Spark looked and found nothing to do."""
+        """Note a batch of a query, or that Spark found nothing to read for one."""
         query = progress.name
         self._input_rate.labels(query).set(progress.input_rows_per_second)
         self._processed_rate.labels(query).set(progress.processed_rows_per_second)
@@ -143,7 +144,7 @@ class QueryMetrics:
 
     @contextmanager
     def serve(self, port: int, host: str = "127.0.0.1") -> Iterator[MetricsServer]:
-        """Serve them over HTTP while the block runs; port 0 takes a free one. Raises MetricsError."""
+        """Serve the metrics over HTTP while the block runs; port 0 takes a free one. Raises MetricsError."""
         try:
             server, thread = start_http_server(port, addr=host, registry=self.registry)
         except OSError as error:

@@ -1,17 +1,17 @@
 """A query's progress, published as the offsets of a consumer group.
 
-Spark neither joins a group nor commits offsets, so lag tools see nothing of a query. `ProgressPublisher`
-listens to a session's queries and commits what each batch has read as the offsets of a group. Order: Spark's
-own checkpoint is first and alone decides where a query goes on; the group follows it and never runs ahead. A
-kill between the two leaves the group behind by a batch, and `follow` catches it up from the checkpoint at the
-next start.
+Spark neither joins a group nor commits offsets, so lag tools do not see a query. `ProgressPublisher` listens
+to a session's queries and commits the positions that each batch has reached as the offsets of a group. Order:
+Spark's own checkpoint is written first and alone decides where a query goes on; the group follows it and
+never runs ahead. A kill between the two leaves the group one batch behind, and `follow` brings it up to date
+from the checkpoint at the next start.
 
 Each offset carries a mark in its metadata that names the Spark query, so that a later start can tell that a
-group was written by a query whose checkpoint is gone (query.py). Offsets of a query that has finished no
-batch yet have no mark: nothing was done that could be lost.
+group was written by a query whose checkpoint is gone (query_spec.py). Offsets of a query that has not yet
+finished a batch have no mark: it has done no work that could be lost.
 
-What a batch has read is committed by a thread of the publisher, which keeps the newest position of each query
-only: a broker that is slow or away holds up no query, and nothing piles up.
+A thread of the publisher commits the positions and keeps only the newest ones of each query: a broker that is
+slow or away holds up no query, and nothing piles up.
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ __all__ = ["ProgressPublisher", "checkpointed_positions", "mark", "marked_query"
 
 FLUSH_TIMEOUT_SECONDS = 20.0
 ANY_QUERY = "*"
-"""In a mark: the offsets are a query's, and whichever checkpoint is there may go on from them."""
+"""In a mark: the offsets are a query's, and a query with any checkpoint may go on from them."""
 _MARK = "ottla query "
 
 log = logging.getLogger("ottla.pipeline")
 
 
 def mark(query_id: str) -> str:
-    """The metadata that goes with an offset which the query of that id has reached."""
+    """The metadata of an offset that the query of that id has reached."""
     return _MARK + query_id
 
 
 def marked_query(metadata: str) -> str | None:
-    """The query id in an offset's metadata, or None when no query of ours has committed it."""
+    """The query id in an offset's metadata, or None if no query of ottla has committed the offset."""
     return metadata.removeprefix(_MARK) if metadata.startswith(_MARK) else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Followed:
     group: str
-    topics: frozenset[str] | None  # None: every topic that the query reads, as with a pattern
+    topics: frozenset[str] | None  # None: all topics that the query reads, as with a pattern
 
 
 class ProgressPublisher:
-    """Commits what a session's queries have read as the offsets of consumer groups."""
+    """Commits the positions of a session's queries as the offsets of consumer groups."""
 
     def __init__(self, cluster: KafkaCluster) -> None:
         self._cluster = cluster
@@ -83,11 +83,11 @@ class ProgressPublisher:
     ) -> None:
         """Publish the progress of the query of that name; call it before the query starts.
 
-        Where the query will go on is committed at once: what its checkpoint holds or, without one, `begin`
-        with `begin_mark`, else the start of the topics, whatever was committed before. `checkpoint` is
-        a directory that need not exist yet; of one that is not on a local disk nothing is known, and nothing
-        is committed before the first batch. `new_topics`: topics that are not named here count as well.
-        Raises ClusterError.
+        The positions from which the query will go on are committed at once, in place of any earlier ones:
+        those of its checkpoint or, without one, `begin` with `begin_mark`, else the start of the topics.
+        `checkpoint` is a directory that need not exist yet; if it is not on a local disk it can't be read,
+        and nothing is committed before the first batch. `new_topics`: publish topics that are not in
+        `topics`, too. Raises ClusterError.
         """
         with self._changed:
             self._followed[query_name] = _Followed(group, None if new_topics else frozenset(topics))
@@ -103,13 +103,13 @@ class ProgressPublisher:
             self._cluster.commit(group, topic, positions, metadata)
 
     def forget(self, query_name: str) -> None:
-        """Publish nothing more of a query, after what is still to be published of it."""
+        """Publish the query's waiting positions, and no more after that."""
         self.flush()
         with self._changed:
             self._followed.pop(query_name, None)
 
     def listener(self) -> StreamingQueryListener:
-        """What `spark.streams.addListener` takes."""
+        """A listener for `spark.streams.addListener` that publishes each batch."""
         from pyspark.sql.streaming.listener import StreamingQueryListener
 
         enqueue = self.enqueue
@@ -133,7 +133,7 @@ class ProgressPublisher:
         return Listener()
 
     def enqueue(self, query_name: str | None, positions: Offsets, query_id: str) -> None:
-        """Have positions committed soon, by the publisher's thread; older ones that wait are dropped."""
+        """Have the publisher's thread commit positions soon; older ones that still wait are dropped."""
         with self._changed:
             if query_name not in self._followed or not positions or self._closed:
                 return
@@ -144,7 +144,7 @@ class ProgressPublisher:
             self._changed.notify_all()
 
     def publish(self, query_name: str | None, positions: Offsets, query_id: str = ANY_QUERY) -> None:
-        """Commit positions now. A failure is only logged: the next batch's commit makes up for it."""
+        """Commit positions now. A failure is only logged: the next batch's commit replaces this one."""
         with self._changed:
             followed = self._followed.get(query_name or "")
         if followed is None:
@@ -157,7 +157,7 @@ class ProgressPublisher:
                     log.warning("progress not published group=%s topic=%s: %s", followed.group, topic, error)
 
     def flush(self, timeout_seconds: float = FLUSH_TIMEOUT_SECONDS) -> bool:
-        """Wait until everything that was enqueued is committed or has failed. False when time was short."""
+        """Wait until all enqueued positions are committed or have failed. False if the time ran out."""
         deadline = time.monotonic() + timeout_seconds
         with self._changed:
             while self._pending or self._working:
@@ -166,7 +166,7 @@ class ProgressPublisher:
         return True
 
     def close(self) -> None:
-        """Commit what waits, and end the thread. Safe to call twice."""
+        """Commit the waiting positions and end the thread. Safe to call twice."""
         self.flush()
         with self._changed:
             self._closed = True
@@ -192,5 +192,5 @@ class ProgressPublisher:
 
 
 def checkpointed_positions(checkpoint: Path) -> Offsets:
-    """What the last finished batch of a query had read, by topic, from its checkpoint on a local disk."""
+    """The positions after a query's last finished batch, from its checkpoint on a local disk."""
     return Checkpoint(checkpoint).positions

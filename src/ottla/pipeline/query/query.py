@@ -3,21 +3,21 @@
     spec --admit--> admission (the sources to read, and from where) --start--> query --stop--> stopped
                                                                                  \\---------> failed
 
-What holds over restarts. The checkpoint alone decides where a query goes on. Its consumer group (named after
-the query) follows, with a mark on every offset that names the Spark query (progress.py), and so tells when a
-checkpoint is gone that should be there: then nothing starts until somebody says from where to go on. A new
-checkpoint begins where the sources say, or at `start_from_timestamp_ms`.
+Restarts. The checkpoint alone decides where a query goes on. Its consumer group (named after the query)
+follows, with a mark on every offset that names the Spark query (progress.py); so the group shows that a query
+has worked whose checkpoint is missing, and then the query does not start until the user says from where to go
+on. A new checkpoint begins where the sources say, or at `start_from_timestamp_ms`.
 
-What changed code may do to a query that has a checkpoint: without state (maps, filters, another output topic)
-everything but its sources; with state, what keeps the stateful operators and the columns of their keys and
-values. Spark finds the rest out in the first batch; `start` waits for that and says it in one line.
+Changes of code. A query without state may change everything but its sources (maps, filters, the output
+topic); a query with state must keep its stateful operators and the columns of their keys and values. Spark
+checks this in the first batch; `start` waits for it and reports a conflict in one line.
 
-Stopping is graceful: the batch that runs is finished first, for as long as the caller allows. A kill instead
-costs nothing but the repetition of that batch.
+Stopping is graceful: the running batch is finished first, for as long as the caller allows. A kill instead
+only costs the repetition of that batch.
 
 One thread of the runner looks at all queries every POLL_SECONDS. It hands every batch's progress to the
-group's publisher, the metrics and whoever watches. (A listener in Python would do it too, at 5-10 ms of
-processor a batch, which a query with ten batches a second feels.)
+group's publisher, to the metrics and to the watcher. (A listener in Python would do it too, at 5-10 ms of
+processor time a batch, which matters to a query with ten batches a second.)
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ log = logging.getLogger("ottla.pipeline")
 
 
 class QueryState(Enum):
-    """Where in its life a query is."""
+    """The states of a query's life."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -108,26 +108,26 @@ class PipelineQuery:
 
     @property
     def failure(self) -> Failure | None:
-        """Why it failed; None while it runs and when it was stopped."""
+        """Why the query failed; None while it runs and after it was stopped."""
         return self._failure
 
     @property
     def progress(self) -> QueryProgress | None:
-        """Its last batch, or last look at the sources; None before the first."""
+        """The last batch, or the last look at the sources that found nothing; None before the first."""
         return self._recent[-1] if self._recent else None
 
     @property
     def recent_progress(self) -> list[QueryProgress]:
-        """The last RECENT_PROGRESS of them, oldest first."""
+        """The last RECENT_PROGRESS reports of progress, oldest first."""
         return list(self._recent)
 
     @property
     def dead_letters(self) -> int:
-        """Records sent to dead letters since it was started."""
+        """The number of records sent to dead letters since the query was started."""
         return self._dead_letters
 
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
-        """Wait for its end: False when time was short. Raises QueryError if it failed."""
+        """Wait for the query's end; False if the time ran out. Raises QueryError if the query failed."""
         if not self._ended.wait(timeout_seconds):
             return False
         if self._failure is not None:
@@ -135,9 +135,9 @@ class PipelineQuery:
         return True
 
     def stop(self, timeout_seconds: float = STOP_TIMEOUT_SECONDS) -> bool:
-        """Finish the batch that runs, then stop. False when it took too long and was cut short.
+        """Finish the running batch, then stop. False if the batch took too long and was cut short.
 
-        A batch that is cut short comes again at the next start. Safe to call twice, and when it has failed.
+        A batch that is cut short is repeated at the next start. Safe to call twice, and on a failed query.
         """
         finished = self._finish_batch(time.monotonic() + timeout_seconds)
         with contextlib.suppress(Exception):  # a Spark that is gone cannot be asked to stop
@@ -146,7 +146,7 @@ class PipelineQuery:
         return finished and self.state is not QueryState.RUNNING
 
     def _finish_batch(self, deadline: float) -> bool:
-        """Wait until no batch runs, or until the one that ran at first is done and another runs."""
+        """Wait until no batch runs, or until the one that was running is done and another runs."""
         try:
             last = _last_key(self.query)
             while self.query.isActive and self.query.status["isTriggerActive"]:
@@ -172,7 +172,7 @@ Watcher = Callable[[PipelineQuery, QueryProgress], None]
 
 
 class QueryRunner:
-    """Runs the queries of one session. Close it before the session is closed."""
+    """Runs the queries of one session. Close the runner before the session."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class QueryRunner:
         on_progress: Watcher | None = None,
         on_end: Callable[[PipelineQuery], None] | None = None,
     ) -> None:
-        """on_progress and on_end are called from the thread that found out; what they raise is logged."""
+        """on_progress and on_end are called from the thread that noticed; their exceptions are logged."""
         self._spark = spark
         self._metrics = metrics
         self._on_progress = on_progress
@@ -195,14 +195,14 @@ class QueryRunner:
 
     @property
     def queries(self) -> list[PipelineQuery]:
-        """All that were started here, by name the last one."""
+        """The queries that this runner has started; of several with one name, the last."""
         with self._lock:
             return list(self._queries.values())
 
     def admit(self, spec: QuerySpec) -> Admission:
         """Check that a query can start, and from where. Raises SourceError, QueryError or ClusterError.
 
-        Build the query's frames from the admission's sources.
+        Build the query's frames from the sources of the admission.
         """
         with self._lock:
             running = self._queries.get(spec.name)
@@ -216,10 +216,10 @@ class QueryRunner:
         writer: DataStreamWriter,
         settle_timeout_seconds: float = SETTLE_TIMEOUT_SECONDS,
     ) -> PipelineQuery:
-        """Start a query from its writer, which has its sink, its output mode and options, but not the rest.
+        """Start a query from its writer, which has its sink, output mode and options.
 
-        Returns when Spark has planned the first batch or waits for data, at the latest after
-        `settle_timeout_seconds`. Raises QueryError when the query failed by then.
+        Its name, checkpoint and trigger are set here. Returns when Spark has planned the first batch or waits
+        for data, at the latest after `settle_timeout_seconds`. Raises QueryError if the query failed by then.
         """
         spec = admission.spec
         self._follow(admission)
@@ -242,7 +242,7 @@ class QueryRunner:
         return started
 
     def stop(self, timeout_seconds: float = STOP_TIMEOUT_SECONDS) -> bool:
-        """Stop all queries gracefully, at once. False when a batch had to be cut short."""
+        """Stop all queries gracefully, in parallel. False if a batch had to be cut short."""
         deadline = time.monotonic() + timeout_seconds
         running = [query for query in self.queries if query.state is QueryState.RUNNING]
         finished: list[bool] = []
@@ -258,7 +258,7 @@ class QueryRunner:
         return all(finished)
 
     def close(self, timeout_seconds: float = STOP_TIMEOUT_SECONDS) -> None:
-        """Stop all queries, publish what they have read, end the threads. Safe to call twice."""
+        """Stop all queries, publish their positions, end the threads. Safe to call twice."""
         self.stop(timeout_seconds)
         self._closed.set()
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -267,7 +267,7 @@ class QueryRunner:
             publisher.close()
 
     def _publisher(self, source: KafkaSource) -> tuple[KafkaCluster, ProgressPublisher]:
-        """A client and a publisher for each cluster."""
+        """The client and the publisher for a source's cluster."""
         key = (source.bootstrap, tuple(sorted(source.client_options.items())))
         with self._lock:
             if key not in self._publishers:
@@ -297,12 +297,12 @@ class QueryRunner:
             self._publisher(source)[1].forget(admission.spec.name)
 
     def _settle(self, query: PipelineQuery, deadline: float) -> None:
-        """Wait for the first sign that Spark can run the query as it stands over its checkpoint."""
+        """Wait for the first sign that Spark can run the query with its checkpoint."""
         while time.monotonic() < deadline:
             try:
                 active = query.query.isActive
                 planned = _has_planned(query.query)
-            except Exception:  # Spark went away meanwhile; the next look says so
+            except Exception:  # Spark is gone; the next look reports it
                 active = planned = False
             if not active:
                 self._collect_all()
@@ -318,7 +318,7 @@ class QueryRunner:
             self._collect_all()
 
     def _collect_all(self) -> None:
-        """Take over what is new of every query. From the runner's thread and from those that stop one."""
+        """Take over every query's new progress; called by the runner's thread and when a query is stopped."""
         told: list[Callable[[], None]] = []
         with self._lock:
             for query in list(self._queries.values()):
@@ -331,14 +331,14 @@ class QueryRunner:
                         else:
                             log.debug("query %s: Spark is gone: %s", query.name, error)
                             self._ended(query, Failure("Spark is gone"), told)
-        for tell in told:  # without the lock: who is told may stop queries, or close the runner
+        for tell in told:  # without the lock: a callback may stop queries, or close the runner
             try:
                 tell()
             except Exception:
                 log.exception("a query's watcher failed")
 
     def _collect(self, query: PipelineQuery, told: list[Callable[[], None]]) -> None:
-        active = query.query.isActive  # asked first: what comes behind an end is then all there
+        active = query.query.isActive  # asked first: if the query has ended, all of its progress is there
         for raw in _new_progress(query):
             progress = parse_progress(raw)
             query._add(progress)
@@ -356,7 +356,7 @@ class QueryRunner:
             self._ended(query, None if error is None else failure_of(error), told)
 
     def _ended(self, query: PipelineQuery, failure: Failure | None, told: list[Callable[[], None]]) -> None:
-        """Publish where the checkpoint is: a batch that was cut short must not show, a last one must."""
+        """Publish the checkpoint's positions: with the last finished batch, without one cut short."""
         path = local_path(query.admission.spec.checkpoint)
         checkpoint = Checkpoint(path) if path is not None else None
         for source in query.admission.sources:
@@ -395,7 +395,7 @@ def _spark_answers(query: StreamingQuery) -> bool:
 
 
 def _last_key(query: StreamingQuery) -> tuple[Any, Any] | None:
-    """What tells a progress from the one before it: a batch without data keeps its number."""
+    """A key that tells a progress from the one before it: batches without data all have the same number."""
     java_query = getattr(query, "_jsq", None)
     if java_query is None:
         last = query.lastProgress
@@ -405,13 +405,13 @@ def _last_key(query: StreamingQuery) -> tuple[Any, Any] | None:
 
 
 def _has_planned(query: StreamingQuery) -> bool:
-    """Whether Spark has found the plan fit for the checkpoint: it runs the first batch, or waits for data."""
+    """Whether Spark has accepted the plan for the checkpoint: it runs the first batch or waits for data."""
     if _last_key(query) is not None or query.status["message"].startswith("Waiting"):
         return True
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context
-    if context is None:  # Spark Connect does not tell of jobs
+    if context is None:  # Spark Connect does not report jobs
         return False
     # A batch's jobs are in a group named after the run.
     return bool(context.statusTracker().getJobIdsForGroup(str(query.runId)))

@@ -1,4 +1,4 @@
-"""What Spark reports of a query after each batch, as plain values: for metrics, screens and lag tools."""
+"""Spark's report after each batch of a query, as plain values for metrics, screens and lag tools."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 from ottla.pipeline.query.checkpoints import Offsets, parse_source_offset
 
 OBSERVATION_PREFIX = "ottla_"
-"""Our observations (`DataFrame.observe`) begin so; they count in fields `dead_letters`, `late`, `dropped`."""
+"""How ottla's observations (`DataFrame.observe`) are named; fields: `dead_letters`, `late`, `dropped`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceProgress:
-    """One Kafka source in one batch. end: the next offset to read. latest: the topics' ends, where known."""
+    """One Kafka source in one batch. end: the next offsets to read. latest: the topics' ends, if known."""
 
     description: str
     input_rows: int
@@ -26,7 +26,7 @@ class SourceProgress:
 
     @property
     def behind_latest(self) -> Offsets:
-        """How many offsets of each partition were there and not read when the batch was planned."""
+        """The number of offsets of each partition that were unread when the batch was planned."""
         return {
             topic: {
                 partition: max(0, self.latest.get(topic, {}).get(partition, offset) - offset)
@@ -37,7 +37,7 @@ class SourceProgress:
 
     @property
     def read(self) -> Offsets:
-        """How far the batch went in each partition, in offsets."""
+        """The number of offsets of each partition that the batch has read."""
         return {
             topic: {
                 partition: max(0, offset - self.start.get(topic, {}).get(partition, offset))
@@ -51,8 +51,8 @@ class SourceProgress:
 class QueryProgress:
     """One batch of a query, or a look at the sources that found nothing (then `input_rows` is 0).
 
-    Durations in ms by Spark's names for the phases; `batch_ms` is the whole. watermark_ms: since 1970, None
-    when the query has no watermark yet. state_memory_bytes: what the state stores hold in memory.
+    Durations are in ms, by Spark's names for the phases; `batch_ms` is the whole. watermark_ms: since 1970,
+    None if the query has no watermark yet. state_memory_bytes: the memory that the state stores take.
     """
 
     query_id: str
@@ -67,7 +67,7 @@ class QueryProgress:
     watermark_ms: int | None
     sources: tuple[SourceProgress, ...]
     state_rows: int | None
-    """None where Spark does not say: it counts 0 for an empty state and for one that it does not count."""
+    """None if unknown: Spark reports 0 for an empty state, and for one whose rows it does not count."""
     state_disk_bytes: int
     state_memory_bytes: int
     late_rows_of_spark: int
@@ -79,7 +79,7 @@ class QueryProgress:
 
     @property
     def is_batch(self) -> bool:
-        """Whether a batch was run, rather than found to have nothing to do."""
+        """Whether a batch was run, rather than nothing found to read."""
         return "addBatch" in self.durations_ms
 
     @property
@@ -99,12 +99,12 @@ class QueryProgress:
 
     @property
     def late_rows(self) -> int:
-        """Rows of this batch that came too late: Spark's operators dropped them, or ours."""
+        """Rows of this batch that came too late and were dropped, by Spark's operators or by ottla's."""
         return self.late_rows_of_spark + self._observed("late")
 
     @property
     def dropped_rows(self) -> int:
-        """Records of this batch that an operator of ours could not use, like one without a key."""
+        """Records of this batch that an operator of ottla could not use, such as one without a key."""
         return self._observed("dropped")
 
     def _observed(self, field_name: str) -> int:
@@ -116,9 +116,9 @@ class QueryProgress:
 
 
 def parse_progress(text: str | Mapping[str, Any]) -> QueryProgress:
-    """Spark's progress JSON (`StreamingQueryProgress.json`). What is not in it is zero or empty.
+    """Parse Spark's progress JSON (`StreamingQueryProgress.json`). Missing figures are zero or empty.
 
-    Spark Connect leaves out the figures of the whole batch: they are those of its sources.
+    Spark Connect leaves out the figures of the whole batch: they are then summed up from its sources.
     """
     raw: Mapping[str, Any] = json.loads(text) if isinstance(text, str) else text
     operators, sources = raw.get("stateOperators") or [], raw.get("sources") or []
@@ -161,12 +161,12 @@ def _source(raw: Mapping[str, Any]) -> SourceProgress:
 
 
 def _offsets(value: Any) -> Offsets:
-    """In a progress's JSON an offset is JSON itself, or a string of it."""
+    """The offsets in a progress's JSON, which are an object or a string of JSON."""
     return parse_source_offset(value if isinstance(value, str) else json.dumps(value))
 
 
 def _rate(value: Any) -> float:
-    """Spark says NaN or Infinity, as a string or a number, for a rate over no time."""
+    """A rate; Spark writes NaN or Infinity, as a string or a number, for one over no time."""
     try:
         rate = float(value or 0.0)
     except (TypeError, ValueError):

@@ -1,11 +1,11 @@
-"""What a query is, whether it may start, from where, and how it is forgotten.
+"""Describes a query, decides whether and from where it may start, and forgets it on request.
 
-`admit_query` decides by two witnesses: the checkpoint, which alone says where a query goes on, and the marks
-on the offsets of the query's group, which say that a query of ours has worked.
+`admit_query` decides by two sources: the checkpoint, which alone says where a query goes on, and the marks on
+the offsets of the query's group, which show that a query has worked.
 
     batches in the checkpoint   marks in the group      decision
     yes                         its own, or none        goes on
-    yes                         another query's         refused: not the checkpoint that belongs here
+    yes                         another query's         refused: the checkpoint belongs to another query
     none                        none                    a new query
     none                        some                    refused, unless on_lost_checkpoint says from where
 """
@@ -36,7 +36,7 @@ log = logging.getLogger("ottla.pipeline")
 class QueryError(UserError):
     """A query that cannot start, or has failed: one line that says why and what to do.
 
-    failure: what Spark said, where Spark said something; it has the Python traceback of a user's function.
+    failure: Spark's report, if there is one; it has the Python traceback of a user's function.
     """
 
     def __init__(self, message: str, failure: Failure | None = None) -> None:
@@ -45,29 +45,29 @@ class QueryError(UserError):
 
 
 class LostCheckpointError(QueryError):
-    """The query has done work that its checkpoint does not know."""
+    """The query's group shows work that its checkpoint does not have."""
 
 
 class LostCheckpoint(Enum):
-    """What to do when a query's group says that it has worked and its checkpoint is gone."""
+    """How to start a query whose group shows that it has worked, but whose checkpoint is gone."""
 
     REFUSE = "refuse"
     FROM_GROUP = "group"
-    """Go on from the group's offsets: the last batch may be read twice, and state begins empty."""
+    """Go on from the group's offsets: the last batch may be read twice, and the state begins empty."""
     FROM_BEGINNING = "beginning"
     """Begin as a new query does."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessingTime:
-    """A batch every so often, or as soon as the one before is done (0)."""
+    """A batch in every interval, or (with 0) as soon as the one before is done."""
 
     interval_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class AvailableNow:
-    """Read what is there now, in batches of the sources' size, then end."""
+    """Read the records that are there now, in batches of the sources' size, then end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +84,10 @@ Trigger = ProcessingTime | AvailableNow | RealTime
 class QuerySpec:
     """A query to run.
 
-    name: names the query, its consumer group and its metrics. checkpoint: a directory (path or URI) for
-    this query alone; of one that is not on a local disk it cannot be told whether it was lost. sources: all
-    Kafka sources of its plan. group: another name for the group. start_from_timestamp_ms: where a new query
-    begins, in place of what its sources say; one with a checkpoint goes on there. on_lost_checkpoint: see
-    LostCheckpoint.
+    name: of the query, its consumer group and its metrics. checkpoint: a directory (path or URI) for this
+    query alone; the loss of one that is not on a local disk can't be noticed. sources: all Kafka sources of
+    its plan. group: another name for the group. start_from_timestamp_ms: where a new query begins, instead of
+    at the start of its sources; a query with a checkpoint ignores it. on_lost_checkpoint: see LostCheckpoint.
     """
 
     name: str
@@ -110,7 +109,7 @@ class QuerySpec:
 
 
 class Beginning(Enum):
-    """Where an admitted query goes on."""
+    """Where an admitted query begins or goes on."""
 
     NEW = "new"
     CHECKPOINT = "from its checkpoint"
@@ -150,7 +149,7 @@ def admit_query(spec: QuerySpec, cluster_of: Callable[[KafkaSource], KafkaCluste
 def _beginning(spec: QuerySpec, marked: Offsets, writers: set[str]) -> Beginning:
     path = local_path(spec.checkpoint)
     if path is None:
-        return Beginning.CHECKPOINT  # whether there is one, only Spark's file systems know
+        return Beginning.CHECKPOINT  # only Spark's file systems can tell whether there is one
     checkpoint = Checkpoint(path)
     if checkpoint.planned_batches:
         if writers - {checkpoint.query_id} and spec.on_lost_checkpoint is LostCheckpoint.REFUSE:
@@ -190,7 +189,7 @@ def _sources(
 
 
 def begin_positions(source: KafkaSource, topics: Sequence[str], cluster: KafkaCluster) -> Offsets:
-    """Where a new query begins in each partition, for its group; what is not named begins at the start."""
+    """The offsets at which a new query begins, for its group; partitions not named begin at their start."""
     match source.start:
         case FromOffsets(offsets):
             return {topic: dict(by_partition) for topic, by_partition in offsets.items()}
@@ -212,10 +211,10 @@ def _brief(offsets: Offsets) -> str:
 
 
 def reset_query(spec: QuerySpec) -> list[str]:
-    """Forget a query that does not run: its checkpoint and its group's offsets. Returns what was removed.
+    """Forget a query that is not running: its checkpoint and its group's offsets. Returns a line for each.
 
-    The next start begins as a new query does. Killed at any line, the next call does the rest: the checkpoint
-    is first renamed away, then the group deleted, then the files. Raises QueryError or ClusterError.
+    The next start begins as a new query does. After a kill at any line, the next call does the rest: first
+    the checkpoint is renamed away, then the group deleted, then the files. Raises QueryError or ClusterError.
     """
     removed: list[str] = []
     path = local_path(spec.checkpoint)
@@ -239,9 +238,9 @@ def reset_query(spec: QuerySpec) -> list[str]:
 
 
 def _check_not_in_use(checkpoint: Path, name: str) -> None:
-    """The JVM of a session holds a lock two directories up (session.py)."""
+    """Raise QueryError if a session's JVM has its lock, two directories above the checkpoint (session.py)."""
     lock = checkpoint.parent.parent / "spark.lock"
-    if sys.platform == "win32":  # there the rename fails while the JVM has files open
+    if sys.platform == "win32":  # the rename fails there while the JVM has files open
         return
     try:
         handle = os.open(lock, os.O_RDWR)

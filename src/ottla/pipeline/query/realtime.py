@@ -1,12 +1,13 @@
-"""Which of Spark's two ways a query runs, and why; and the settings that make batches short.
+"""Chooses whether a query runs in Spark's real-time mode or in micro-batches, and says why.
 
-*Real-time mode* (Spark 4.1 and newer, `trigger(realTime=…)`): each source partition has a task that runs as
-long as a long batch, and a record flows through as it comes. Only for plans without state and without Python
-functions, from Kafka to Spark's own Kafka sink, which writes at least once: after a failure the records since
-the last batch's begin come again. *Micro-batches*: everything else, exactly once where the sink is.
+*Real-time mode* (Spark 4.1 and newer, `trigger(realTime=…)`): each source partition has a task that runs for
+the length of a long batch, and records flow through as they come. It is only for plans without state and
+without Python functions, from Kafka to Spark's own Kafka sink, which writes at least once: after a failure
+the records since the begin of the last batch come again. *Micro-batches*: all other plans, exactly once if
+the sink is.
 
-`choose_mode` takes real-time mode only where the caller has said that records may come twice. It never
-trades a guarantee for speed by itself.
+`choose_mode` takes real-time mode only if the caller has said that records may come twice. It never trades a
+guarantee for speed by itself.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ REAL_TIME_OUTPUT_MODE = "update"
 
 
 class ModeError(UserError):
-    """Real-time mode was asked for by name and the query cannot have it; the message says why."""
+    """The caller requires real-time mode and the query can't run in it; the message says why."""
 
 
 class ModeKind(Enum):
@@ -34,7 +35,7 @@ class ModeKind(Enum):
 
 
 class Wanted(Enum):
-    """What a caller asks for. AUTO: real-time mode wherever the query allows it."""
+    """The mode that the caller wants. AUTO: real-time mode if the query allows it."""
 
     AUTO = "auto"
     REAL_TIME = "real-time"
@@ -43,13 +44,13 @@ class Wanted(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PlanFacts:
-    """What decides over a query's mode.
+    """The facts about a plan that decide on its mode.
 
-    stateful: has aggregations, joins of streams, deduplication, timers. python_functions: runs Python for
-    its records, formats included. exactly_once: every output record must be there once. kafka_to_kafka: all
-    sources and the sink are Kafka topics. shuffles: records change tasks. repeated_source: reads a topic
-    more than once. source_partitions: partitions of all sources, None when not known. cores: tasks that run
-    at the same time, None when not known.
+    stateful: has aggregations, joins of streams, deduplication or timers. python_functions: runs Python for
+    its records, formats included. exactly_once: every output record must be written exactly once.
+    kafka_to_kafka: all sources and the sink are Kafka topics. shuffles: records change tasks.
+    repeated_source: reads a topic more than once. source_partitions: the partitions of all sources, None if
+    unknown. cores: the number of tasks that can run at the same time, None if unknown.
     """
 
     stateful: bool = False
@@ -64,7 +65,7 @@ class PlanFacts:
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """What a query gets, and why in a few words."""
+    """The mode of a query, and the reason in a few words."""
 
     kind: ModeKind
     reason: str
@@ -73,7 +74,7 @@ class Mode:
         return f"{self.kind.value}: {self.reason}"
 
     def trigger(self, interval_ms: int = 0, real_time_batch_ms: int = RealTime().batch_ms) -> Trigger:
-        """The trigger for it. interval_ms: between micro-batches, 0 for none."""
+        """The trigger for this mode. interval_ms: between micro-batches, 0 for none."""
         match self.kind:
             case ModeKind.REAL_TIME:
                 return RealTime(real_time_batch_ms)
@@ -82,7 +83,7 @@ class Mode:
 
 
 def choose_mode(facts: PlanFacts, spark_version: str, wanted: Wanted = Wanted.AUTO) -> Mode:
-    """The mode of a query. Raises ModeError for REAL_TIME where the query cannot have it."""
+    """The mode of a query. Raises ModeError for REAL_TIME if the query can't run in it."""
     if wanted is Wanted.MICRO_BATCH:
         return Mode(ModeKind.MICRO_BATCH, "asked for")
     obstacle = _obstacle(facts, spark_version)
@@ -95,7 +96,7 @@ def choose_mode(facts: PlanFacts, spark_version: str, wanted: Wanted = Wanted.AU
 
 
 def _obstacle(facts: PlanFacts, spark_version: str) -> str | None:
-    """The first thing that stands against real-time mode."""
+    """The first reason against real-time mode; None if there is none."""
     if version_tuple(spark_version) < REAL_TIME_SINCE:
         return f"Spark {spark_version} has no real-time mode, 4.1 and newer have it"
     if facts.exactly_once:

@@ -1,11 +1,11 @@
-"""Where a pipeline reads: topics of a cluster as a streaming or a batch DataFrame.
+"""A pipeline's input: topics of a cluster as a streaming or a batch DataFrame.
 
-`KafkaSource` says what and from where; `read_stream` and `read_batch` give a DataFrame of exactly
-RECORD_COLUMNS. Before anything starts the topics are looked up, so that a wrong name is one line and not a
-stack trace in a running query.
+`KafkaSource` describes the topics and where reading starts; `read_stream` and `read_batch` give a DataFrame
+of exactly RECORD_COLUMNS. The topics are looked up before the query starts, so that a wrong name gives one
+line and not a stack trace of a running query.
 
-`start` counts for a query without a checkpoint; a query that has one goes on where it is. Partitions (and,
-for a pattern, topics) that appear later are read from their beginning.
+`start` applies to a query without a checkpoint; a query with one goes on from there. Partitions (and, for a
+pattern, topics) that appear later are read from their beginning.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ RECORD_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "
 REACH_TIMEOUT_SECONDS = 15.0
 MAX_POLL_RECORDS = "10000"
 _TOPIC_NAME = re.compile(r"(?!\.\.?$)[A-Za-z0-9._-]{1,249}")
-_EARLIEST = -2  # what Spark's JSON of offsets calls a partition's start
+_EARLIEST = -2  # a partition's start in Spark's JSON of offsets
 
 
 class SourceError(UserError):
-    """A source that cannot be read as it is described; the message says what to do."""
+    """A source that can't be read as it is described; the message says what to do."""
 
 
 class Boundary(Enum):
@@ -46,14 +46,14 @@ class Boundary(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FromTimestamp:
-    """The first record of each partition at or after this time; the end where there is none."""
+    """The first record of each partition at or after this time; the partition's end if there is none."""
 
     timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class FromOffsets:
-    """The next offset to read by topic and partition; partitions that are not named: from their start."""
+    """The next offset to read by topic and partition; partitions that are not named begin at their start."""
 
     offsets: Mapping[str, Mapping[int, int]]
 
@@ -67,12 +67,12 @@ LATEST = Boundary.LATEST
 class KafkaSource:
     """Topics to read. Exactly one of `topics` and `pattern` (a Java regular expression for whole names).
 
-    start: where a new query begins. max_offsets_per_trigger: at most so many records a batch, over all
-    partitions. min_partitions: at least so many tasks, where there are fewer partitions. read_committed:
-    leave out what aborted transactions wrote. fail_on_data_loss: end the query when records are gone
-    (retention, a deleted topic) rather than go on behind the gap. client_options: librdkafka's names, for our
-    clients and, translated, for Spark's. spark_options: further ones of Spark's source.
-    Raises SourceError when made with values that contradict each other.
+    start: where a new query begins. max_offsets_per_trigger: the most records of a batch, over all
+    partitions. min_partitions: the least number of tasks, if there are fewer partitions. read_committed:
+    leave out the records of aborted transactions. fail_on_data_loss: end the query if records are gone
+    (retention, a deleted topic) rather than go on after the gap. client_options: by librdkafka's names, for
+    ottla's clients and, translated, for Spark's. spark_options: further options of Spark's source.
+    Raises SourceError if the values contradict each other.
     """
 
     bootstrap: str
@@ -113,7 +113,7 @@ class KafkaSource:
         return KafkaCluster(self.bootstrap, self.client_options)
 
     def describe(self) -> str:
-        """The source in a few words, for messages."""
+        """The source in a few words, for messages to users."""
         what = ", ".join(self.topics) if self.pattern is None else f"topics like {self.pattern}"
         return f"{what} on {self.bootstrap}"
 
@@ -121,7 +121,7 @@ class KafkaSource:
 def check_source(source: KafkaSource, cluster: KafkaCluster | None = None) -> list[str]:
     """The topics that the source reads now. Raises SourceError when one does not exist or no broker answers.
 
-    `cluster` is for callers that have a client of the source's cluster already.
+    `cluster`: a client of the source's cluster, if the caller already has one.
     """
     known = cluster or source.cluster
     try:
@@ -194,7 +194,7 @@ def read_batch(
 
 
 def spark_source_options(source: KafkaSource, topics: Sequence[str], cluster: KafkaCluster) -> dict[str, str]:
-    """What Spark's Kafka source is told of a source, but for where it starts and ends."""
+    """The options of Spark's Kafka source, except where it starts and ends."""
     try:
         options = ClusterAccess(source.bootstrap, source.client_options).spark()
     except ClientOptionError as error:
@@ -210,7 +210,7 @@ def spark_source_options(source: KafkaSource, topics: Sequence[str], cluster: Ka
     if source.pattern is None:
         options["subscribe"] = ",".join(source.topics)
     else:
-        # A query that also reads what its sink keeps books in would feed itself.
+        # A query that also reads the ledger topic of its own sink would feed itself.
         options["subscribePattern"] = f"(?!.*{LEDGER_SUFFIX}$)(?:{source.pattern})"
     if source.min_partitions is not None:
         options["minPartitions"] = str(source.min_partitions)
@@ -222,7 +222,7 @@ def _start_options(source: KafkaSource, topics: Sequence[str], cluster: KafkaClu
         case FromTimestamp(timestamp_ms):
             return {
                 "startingTimestamp": str(timestamp_ms),
-                # A time behind the last record is the end of the partition, not an error.
+                # A time after the last record is the end of the partition, not an error.
                 "startingOffsetsByTimestampStrategy": "latest",
             }
         case FromOffsets(offsets):
@@ -239,7 +239,7 @@ def _start_options(source: KafkaSource, topics: Sequence[str], cluster: KafkaClu
 def _every_partition(
     topics: Sequence[str], offsets: Mapping[str, Mapping[int, int]], cluster: KafkaCluster
 ) -> dict[str, dict[int, int]]:
-    """Spark wants every partition named."""
+    """The offsets with every partition named, as Spark requires."""
     try:
         starts = {topic: dict.fromkeys(cluster.partitions(topic), _EARLIEST) for topic in topics}
     except ClusterError as error:

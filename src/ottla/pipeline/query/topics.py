@@ -1,7 +1,7 @@
 """Topics as Spark's own source and sink see them: DataFrames in Spark's Kafka columns.
 
-The options are those that every query of ours wants: from the earliest offset, committed records only, and a
-failure rather than a silent gap when records are gone.
+The defaults are those for every query of ottla: from the earliest offset, committed records only, and a
+failure rather than a silent gap if records are gone.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def stream_from(
 def table_from(
     spark: SparkSession, bootstrap: str, topic: str, options: Mapping[str, str] | None = None
 ) -> DataFrame:
-    """A batch DataFrame of everything that is in a topic now, in Spark's Kafka columns."""
+    """A batch DataFrame of all records that a topic has now, in Spark's Kafka columns."""
     return spark.read.format("kafka").options(**_reader_options(bootstrap, topic), **(options or {})).load()
 
 
@@ -43,8 +43,8 @@ def stream_to(
 ) -> DataStreamWriter:
     """A writer of `frame` (columns key, value and optionally headers) into a topic.
 
-    Spark's sink is at-least-once: a batch that is repeated after a crash is written again. That is enough
-    where the last record of a key is the one that counts.
+    Spark's sink writes at least once: a batch that is repeated after a crash is written again. That is enough
+    if only the last record of each key counts.
     """
     writer = frame.writeStream.format("kafka").options(**ClusterAccess(bootstrap).spark())
     return writer.option("topic", topic).options(**(options or {}))

@@ -1,1 +1,1 @@
-"""Write what a batch gives: exactly once, keyed and repeatable, or as dead letters."""
+"""Write a batch's output: exactly once, repeatably by key, or as dead letters."""

@@ -1,7 +1,7 @@
-"""What a record that can't be worked on becomes in the dead-letter topic: its own bytes, and why.
+"""Dead letters: a record that can't be processed, with its own bytes and headers that say why.
 
-Headers are named as Connect's DeadLetterQueueReporter names them (KIP-298), so that its users and tools know
-them, and their values are texts; `__ottla.node` is ours, the name of the topology's node.
+The headers are named as Connect's DeadLetterQueueReporter names them (KIP-298), so that its users and tools
+know them, and their values are texts. `__ottla.node` is an addition: the name of the topology's node.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 CONNECT: Final = "__connect.errors."
-"""What the names of Kafka Connect's headers begin with."""
+"""The prefix of the names of Kafka Connect's headers."""
 NODE_HEADER: Final = "__ottla.node"
 KEY_STAGE: Final = "KEY_CONVERTER"
 VALUE_STAGE: Final = "VALUE_CONVERTER"
 FUNCTION_STAGE: Final = "TRANSFORMATION"
 DECODE_ERROR: Final = "ottla.DecodeError"
-"""Stands for an exception's class where a record's bytes are not of its format."""
+"""Stands for the class of an exception if a record's bytes are not of its format."""
 ERROR_FIELDS: Final = ("stage", "exception", "message", "trace")
 ERROR_TYPE: Final = "STRUCT<node: STRING, stage: STRING, exception: STRING, message: STRING, trace: STRING>"
-"""The type of what befell a record: a node's name, then ERROR_FIELDS."""
+"""The type of a record's error: the name of the node, then ERROR_FIELDS."""
 MAX_MESSAGE_CHARACTERS: Final = 1_000
 MAX_TRACE_CHARACTERS: Final = 8_000
 _HEADERS_TYPE: Final = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
@@ -32,7 +32,7 @@ _HEADERS_TYPE: Final = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An exception of a user's function, in texts that fit in headers."""
+    """An exception of a user's function, as texts that fit into headers."""
 
     class_name: str
     message: str
@@ -40,7 +40,7 @@ class Failure:
 
 
 def failure_of(problem: BaseException, skip_frames: int = 1) -> Failure:
-    """What a dead letter tells of an exception; `skip_frames` of ours at the traceback's top are left out."""
+    """An exception as a dead letter tells it, without the first `skip_frames` frames, which are ottla's."""
     kind = type(problem)
     module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
     entry = problem.__traceback__
@@ -54,9 +54,9 @@ def failure_of(problem: BaseException, skip_frames: int = 1) -> Failure:
 
 
 def dead_letter_columns(origin: str, error: str, topic: str) -> Mapping[str, Column]:
-    """The sink's columns for a record that the column `origin` describes and `error` (ERROR_TYPE) befell.
+    """The sink's columns for a dead letter, from the columns `origin` (its record) and `error` (ERROR_TYPE).
 
-    The record's own headers come first; what is null is not told.
+    The record's own headers come first; null values get no header.
     """
     from pyspark.sql import functions as F
 
@@ -70,7 +70,7 @@ def dead_letter_columns(origin: str, error: str, topic: str) -> Mapping[str, Col
         f"{CONNECT}exception.stacktrace": f"{error}.trace",
         NODE_HEADER: f"{error}.node",
     }
-    # As SQL: built by functions, each of its hundred parts would be a call of the JVM, 0.1 s in all.
+    # As SQL text: built by functions, each of its hundred parts would be a call of the JVM, 0.1 s in all.
     told = ", ".join(
         f"named_struct('key', '{name}', 'value', encode(CAST({field} AS STRING), 'utf-8'))"
         for name, field in said.items()

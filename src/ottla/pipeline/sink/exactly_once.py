@@ -1,4 +1,4 @@
-"""Streams out of Spark into Kafka with every row exactly once: the sink `ottla-kafka` and what goes with it.
+"""Streams from Spark into Kafka with every row exactly once: the sink `ottla-kafka`.
 
 `write_exactly_once` makes the writer of a streaming query whose batches reach Kafka in transactions, each
 of them holding the number of its batch (exactly_once_writer says how). A consumer with
@@ -9,26 +9,26 @@ one transaction writes. Spark's offset log gives the batch the same offsets agai
 the Kafka source numbers its tasks in the order of a map that is filled from the brokers' answer the first
 time and from the checkpoint's JSON the second, and with two to four partitions that is not the same order
 (tried: topic `orders` with two partitions, tasks 0 and 1 swap their partitions on the replay). So a task's
-number tells nothing, and a sink that went by it would lose one partition's rows and write the other's
-twice. Hence two ways:
+number identifies nothing, and a sink that relied on it would lose one partition's rows and write the other's
+twice. Hence there are two ways:
 
 - `Identity.SOURCE`: rows carry the column `source`, and the unit is their source partition. For plans in
   which rows stay in the task that read them: select, where, withColumn, explode, Python functions,
-  broadcast joins. Results may differ on the replay (a clock, random numbers): what was committed stands.
+  broadcast joins. Results may differ on the replay (a clock, random numbers): the committed rows stand.
 - `Identity.TASK`: the unit is the task's number. For plans that end in a shuffle by key into as many
   partitions as the checkpoint fixes: native aggregations, deduplication, stream-stream joins, state.
 
-What would break it is refused, with one line: a stateless plan without `source`; rows of several source
-partitions in one task (coalesce, repartition); two tasks of a batch with rows of one source partition (a
-union of a topic with itself, minPartitions); another number of shuffle partitions in the replay; a
+A plan that would break this is refused with one line: a stateless plan without `source`; rows of several
+source partitions in one task (coalesce, repartition); two tasks of a batch with rows of one source partition
+(a union of a topic with itself, minPartitions); another number of shuffle partitions in the replay; a
 checkpoint that is older than the output, or another query's; asynchronous progress tracking, which repeats
 several batches at once with other bounds.
 
-What a unit has committed is remembered for good, in the compacted topic `<query>-sink-ledger`, which the
-first task makes: a query that died in the middle of a batch may come back after any time.
+The last committed batch of each unit is kept for good in the compacted topic `<query>-sink-ledger`, which the
+first task creates: a query that died in the middle of a batch may be started again after any time.
 
-Nothing is left for Spark's driver to commit or to abort: a batch is in Kafka when its last task is, and a
-batch that failed half-way is completed by its replay, which finds the finished units and writes the others.
+Spark's driver has nothing to commit or to abort: a batch is in Kafka when its last task is, and a batch that
+failed half-way is completed by its replay, which finds the finished units and writes the others.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ __all__ = [
     "write_exactly_once",
 ]
 
-# Plans with one of these spread their rows by key over a number of partitions that the checkpoint fixes.
+# Plans with one of these nodes spread rows by key over a number of partitions that the checkpoint fixes.
 _SHUFFLED = frozenset(
     {
         "Aggregate",
@@ -126,15 +126,16 @@ def write_exactly_once(
     a null partition is chosen by key as Java's producers do.
     query_name: also the name of the query, and of its units in Kafka (`<name>-sink-<unit>`); no other query
     on the cluster may use it.
-    topic: where rows go that name no other; the units' marks are kept beside it, so it stays the same.
-    output_mode: `update` for results that go on changing, as those of an aggregation without a watermark do.
+    topic: for rows that name no other topic. The units' offsets are committed for this topic, so it must stay
+    the same.
+    output_mode: `update` for results that keep changing, such as those of an aggregation without a watermark.
     identity: by default `SOURCE` with a column `source`, else `TASK` where the plan allows it.
-    transaction_timeout_ms: how long a batch may take, and how long consumers may have to wait for a query
+    transaction_timeout_ms: the longest time for a batch, and for which consumers may have to wait for a query
     that was killed and not started again.
     client_options: librdkafka properties.
-    source_topic: the topic that most rows are from: its name need not travel with each of them.
-    as_data_source: as Spark's data source `ottla-kafka`; half a second a batch slower.
-    Raises SinkError for a frame that cannot be written exactly once.
+    source_topic: the topic that most rows are from, whose name then need not travel with each of them.
+    as_data_source: write through Spark's data source `ottla-kafka`; half a second a batch slower.
+    Raises SinkError for a frame that can't be written exactly once.
     """
     if output_mode not in ("append", "update"):
         raise SinkError(f"the exactly-once sink has no output mode {output_mode}: append or update")
@@ -149,7 +150,7 @@ def write_exactly_once(
         _register(frame)
         writer = frame.writeStream.format(FORMAT).options(**options_of(settings))
     else:
-        # The tasks write, and nothing is left for a sink. So a batch is planned once and its workers stay:
+        # The tasks write, and Spark's own sink discards. So a batch is planned once and its workers stay:
         # foreachBatch would plan it a second time, a Python data source start three processes for it.
         write = functools.partial(_write_rows, settings, source_topic)
         rows = flattened(frame, topic, source_topic).mapInArrow(write, "written BIGINT")
@@ -158,7 +159,7 @@ def write_exactly_once(
 
 
 def _in_step(writer: DataStreamWriter) -> DataStreamWriter:
-    """The writer, refusing the option by which Spark would run batches ahead of their logs."""
+    """The writer, made to refuse the option by which Spark would run batches ahead of their logs."""
     option, options = writer.option, writer.options
 
     def checked_option(key: str, value: Any) -> DataStreamWriter:
@@ -197,8 +198,8 @@ def write_batch_exactly_once(
 ) -> None:
     """Write one batch inside `foreachBatch`, exactly once; the arguments are `write_exactly_once`'s.
 
-    batch_id: what foreachBatch gives. query_id: the query's id, the same over restarts. One call a batch and
-    query_name.
+    batch_id: the number that foreachBatch gives. query_id: the query's id, which restarts do not change. Call
+    it once for each batch and query_name.
     """
     settings = _settings(
         frame, bootstrap, query_name, topic, identity, transaction_timeout_ms, client_options or {}
@@ -220,10 +221,10 @@ def check_sink(
     """Raise SinkError if a query must not write under this name; call it before the query starts.
 
     query_id: from the checkpoint's `metadata`, None for a new checkpoint. A ledger in Kafka that another
-    query wrote means that the checkpoint was lost or replaced. identity: given, a ledger of the other
+    query wrote means that the checkpoint was lost or replaced. identity: if given, a ledger of the other
     kind is refused: a batch that was half written under one would be written again under the other.
-    begun_ms: when the batch was planned that the checkpoint does not call done. Without a ledger topic, as
-    after a former version of this sink, nobody knows what became of it once Kafka forgets groups.
+    begun_ms: when the checkpoint's unfinished batch was planned, if there is one. Without a ledger topic, as
+    after a former version of this sink, its outcome is unknown once Kafka has forgotten the units' groups.
     """
     with _naming_cluster(bootstrap, query_name, "read the ledger of"):
         cluster = KafkaCluster(bootstrap, client_options)
@@ -249,10 +250,10 @@ def check_sink(
 
 
 def reset_sink(bootstrap: str, query_name: str, client_options: Mapping[str, str] | None = None) -> list[str]:
-    """Forget what a query has written under this name; returns the groups that it has forgotten.
+    """Forget which batches a query has written under this name; returns the deleted groups.
 
-    The query must not be running. A batch that was half written is written in whole when it comes again.
-    Raises SinkError if the cluster does not answer or a group cannot be deleted; call it again then.
+    The query must not be running. A batch that was half written is written as a whole when it is repeated.
+    Raises SinkError if the cluster does not answer or a group can't be deleted; call it again then.
     """
     groups, _ = _forget(bootstrap, query_name, client_options)
     with _naming_cluster(bootstrap, query_name, "begin the ledger of"):
@@ -264,7 +265,7 @@ def reset_sink(bootstrap: str, query_name: str, client_options: Mapping[str, str
 def remove_sink(
     bootstrap: str, query_name: str, client_options: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Remove what `reset_sink` forgets with nothing left; returns a line for each thing that was removed."""
+    """Remove a query's ledger altogether, its topic included; returns a line for each thing removed."""
     groups, had_topic = _forget(bootstrap, query_name, client_options)
     return [f"group {group}" for group in groups] + [f"topic {ledger_topic(query_name)}"] * had_topic
 
@@ -272,20 +273,20 @@ def remove_sink(
 def _forget(
     bootstrap: str, query_name: str, client_options: Mapping[str, str] | None
 ) -> tuple[list[str], bool]:
-    """Delete a query's ledger: its groups, and whether there was a topic."""
+    """Delete a query's ledger; returns its groups, and whether there was a topic."""
     with _naming_cluster(bootstrap, query_name, "remove the ledger of"):
         cluster = KafkaCluster(bootstrap, client_options)
         groups = sorted(_entries(cluster, query_name, client_options))
         for group in groups:
             cluster.delete_group(group)
-        # The topic last: what is left when this breaks off is found again.
+        # The topic last: if this breaks off, the next call still finds the remaining groups.
         return groups, cluster.remove_topic(ledger_topic(query_name))
 
 
 def _entries(
     cluster: KafkaCluster, query_name: str, options: Mapping[str, str] | None
 ) -> dict[str, LedgerEntry]:
-    """The ledgers of all of a query's units, by group; groups of other names with the same start are left."""
+    """The ledgers of all of a query's units, by group; not those of other queries with the same prefix."""
     topic = ledger_topic(query_name)
     found: dict[str, LedgerEntry] = {}
     if cluster.topic_id(topic) is not None:
@@ -307,13 +308,13 @@ def _access(bootstrap: str, query_name: str, options: Mapping[str, str] | None) 
 
 
 @contextlib.contextmanager
-def _naming_cluster(bootstrap: str, query_name: str, what: str) -> Iterator[None]:
+def _naming_cluster(bootstrap: str, query_name: str, action: str) -> Iterator[None]:
     try:
         yield
     except (ClusterError, KafkaException) as error:
         reason = error.args[0].str() if isinstance(error, KafkaException) else error
         raise SinkError(
-            f"cannot {what} the exactly-once sink {query_name} at {bootstrap}: {reason}"
+            f"cannot {action} the exactly-once sink {query_name} at {bootstrap}: {reason}"
         ) from error
 
 
@@ -369,7 +370,7 @@ def _is_shuffled(plan: Any) -> bool:
         return _is_shuffled(inputs[0])
     if plan.nodeName() == "Join" and all(child.isStreaming() for child in inputs):
         return True
-    # A table beside the stream may be broadcast: then the stream's own partitions are the tasks.
+    # A table joined with the stream may be broadcast: then the tasks are the stream's own partitions.
     streams = [child for child in inputs if child.isStreaming()]
     return bool(streams) and all(_is_shuffled(child) for child in streams)
 

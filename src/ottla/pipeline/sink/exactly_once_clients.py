@@ -18,7 +18,7 @@ def client_access(settings: SinkSettings) -> ClusterAccess:
     """How every client of the sink reaches the cluster."""
     properties = {
         "allow.auto.create.topics": "false",
-        # librdkafka's own lines go past Spark's logs; what matters comes back as errors.
+        # librdkafka's own log lines bypass Spark's logs; anything that matters is returned as an error.
         "log_level": "2",
         **{name: value for name, value in settings.client_options.items() if name not in _PRODUCER_ONLY},
     }
@@ -43,7 +43,7 @@ _PRODUCER_ONLY = frozenset(_PRODUCER_DEFAULTS) - {"message.max.bytes"}
 
 
 def producer_options(settings: SinkSettings) -> dict[str, Any]:
-    """A unit's producer, apart from its transactional id."""
+    """The properties of a unit's producer, without its transactional id."""
     return client_access(settings).librdkafka(
         {
             **_PRODUCER_DEFAULTS,
@@ -56,8 +56,8 @@ def producer_options(settings: SinkSettings) -> dict[str, Any]:
 class UnitProducer:
     """A transactional producer of one unit, which may serve its batches one after the other.
 
-    next_batch: what the unit's ledger said when this producer had committed last; None before that. topics:
-    those known to exist. failure: the first error of a record that is not another error's consequence.
+    next_batch: the unit's next batch after this producer's last commit, None before that. topics: the topics
+    known to exist. failure: the first error of a record that is not a consequence of another error.
     """
 
     def __init__(self, settings: SinkSettings, group: str, consequences: frozenset[int]) -> None:
@@ -78,7 +78,7 @@ class UnitProducer:
 class UnitProducers:
     """Producers that have committed, kept for their units' next batch: making one takes 15 to 30 ms.
 
-    A producer is taken out to be used and put back when it has committed, so that one that failed is gone.
+    A producer is taken out for use and put back once it has committed, so that a failed one is dropped.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -86,11 +86,11 @@ class UnitProducers:
         self._kept: OrderedDict[tuple[object, ...], UnitProducer] = OrderedDict()
 
     def take(self, settings: SinkSettings, group: str) -> UnitProducer | None:
-        """The unit's producer in this process, if there is one."""
+        """Take out the unit's producer; None if this process has none."""
         return self._kept.pop(_key(settings, group), None)
 
     def put(self, settings: SinkSettings, group: str, producer: UnitProducer) -> None:
-        """Keep a producer whose transaction is committed; the one that was used longest ago makes room."""
+        """Keep a producer whose transaction is committed; the least recently used one makes room."""
         self._kept[_key(settings, group)] = producer
         if len(self._kept) > self._capacity:
             self._kept.popitem(last=False)
@@ -104,7 +104,7 @@ UNIT_PRODUCERS = UnitProducers(MAX_PRODUCERS)
 
 
 class LedgerReaders:
-    """This process's consumers for reading ledgers: one a group, because a consumer is of one group.
+    """This process's consumers for reading ledgers: one for each group, as a consumer has one group.
 
     An AdminClient could read them all, but librdkafka 2.16 crashes in it when a broker answers that a
     transaction is about to change the offset, as Apache Kafka does.

@@ -1,16 +1,16 @@
-"""The exactly-once sink's ledger: which batch each unit of a query writes next, and where that is kept.
+"""The exactly-once sink's ledger: which batch each unit of a query writes next, kept in Kafka.
 
-A unit commits an entry in the transaction of its rows, in two places that so always say the same:
+A unit commits an entry in the transaction of its rows, in two places that therefore always agree:
 
-- as the offset of a group of the unit's own. One request reads it, so that is what every batch asks. Kafka
-  forgets it `offsets.retention.minutes` after the unit's last batch, and lets anybody delete it.
-- as a record of the query's ledger topic, by the name of that group. The topic is compacted, so the last
-  record of every unit stays for good. It is read where the group knows nothing: for a unit's first batch, and
-  when an application comes back after a long time.
+- as the offset of a group of the unit's own. A single request reads it, so every batch asks here. Kafka
+  forgets it `offsets.retention.minutes` after the unit's last batch, and lets any user delete it.
+- as a record of the query's ledger topic, with the name of that group as its key. The topic is compacted, so
+  the last record of every unit stays for good. It is read if the group has no offset: for a unit's first
+  batch, and when an application comes back after a long time.
 
-What is read there must be behind the unit's own last transaction, which has ended then, while those of other
-units may be open. So it is read up to where the topic ended at first, as soon as these have ended too. Units
-write their record last, right before they commit: that is soon.
+Such a read must include the unit's own last transaction, which has ended by then, while transactions of other
+units may still be open. So it goes up to the end that the topic had at first, as soon as the open ones have
+ended too. Units write their record last, right before they commit, so that is soon.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ REQUEST_TIMEOUT_SECONDS: Final = 15.0
 POLL_SECONDS: Final = 0.1
 FORMAT_VERSION: Final = 1
 LEDGER_SUFFIX: Final = "-sink-ledger"
-"""What the names of topics end with in which exactly-once sinks keep their books; a pattern reads none."""
+"""The suffix of ledger topics' names. A source with a pattern reads no such topic."""
 
-# What a group's coordinator says while it moves, starts, or completes a transaction.
+# The errors of a group's coordinator while it moves, starts, or completes a transaction.
 _PASSING_CODES: Final = frozenset(
     {
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -66,7 +66,7 @@ _MAX_TOPIC_NAME: Final = 249
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """A unit's ledger: the next batch to write, and who wrote the last one."""
+    """A unit's ledger: the next batch to write, and the query, run and task that wrote the last one."""
 
     next_batch: int
     query_name: str
@@ -77,7 +77,7 @@ class LedgerEntry:
     shuffle_partitions: str
 
     def metadata(self) -> str:
-        """What is committed beside the offset."""
+        """The metadata that is committed with the offset."""
         return json.dumps(self._fields(), separators=(",", ":"))
 
     def record(self) -> bytes:
@@ -140,7 +140,7 @@ def unit_group(query_name: str, unit: str) -> str:
 
 
 def ledger_topic(query_name: str) -> str:
-    """The ledger topic of a query, also of one whose name no topic can have."""
+    """The ledger topic of a query, even if the query's name is not a valid name of a topic."""
     topic = query_name + LEDGER_SUFFIX
     if _TOPIC_NAME.fullmatch(query_name) and len(topic) <= _MAX_TOPIC_NAME:
         return topic
@@ -151,7 +151,7 @@ def ledger_topic(query_name: str) -> str:
 def read_ledger(access: ClusterAccess, group: str, topic: str) -> LedgerEntry | None:
     """What a unit's group says, after waiting for what a transaction still does to it. Raises KafkaException.
 
-    topic: of whose partition 0 the ledger is the offset.
+    topic: the ledger is the group's offset of partition 0 of this topic.
     """
     consumer = LEDGER_READERS.consumer(access, group)
     deadline = time.monotonic() + REQUEST_TIMEOUT_SECONDS
@@ -173,11 +173,11 @@ def read_ledger(access: ClusterAccess, group: str, topic: str) -> LedgerEntry | 
 def read_ledger_topic(
     access: ClusterAccess, group: str, topic: str, open_transactions_seconds: float | None = None
 ) -> dict[str, LedgerEntry]:
-    """What a ledger topic says of all units, by the names of their groups.
+    """The entries of all units in a ledger topic, by the names of their groups.
 
-    group: one that the client may name; it is not joined. open_transactions_seconds: for how long to wait for
-    the end of transactions that are open now; None: what they and what is behind them will say is not wanted.
-    Raises KafkaException, SinkError.
+    group: a group that the client may use; it is not joined. open_transactions_seconds: how long to wait for
+    the end of transactions that are open now; None: do not wait, and leave out their records and any after
+    them. Raises KafkaException, SinkError.
     """
     consumer = Consumer(
         access.librdkafka(
@@ -195,8 +195,8 @@ def read_ledger_topic(
         )
     )
     try:
-        # Asked twice, as by a unit's producer: the leader is connected then. An assignment that has to find
-        # it, or the first offset, waits 500 ms for a timer of librdkafka's.
+        # Asked twice, as by a unit's producer: then the leader is connected. An assignment that still has to
+        # find it, or the first offset, waits 500 ms for a timer of librdkafka's.
         consumer.list_topics(topic, timeout=REQUEST_TIMEOUT_SECONDS)
         consumer.list_topics(topic, timeout=REQUEST_TIMEOUT_SECONDS)
         consumer.assign([TopicPartition(topic, 0, 0)])
@@ -223,7 +223,7 @@ def _read_to_end(
                 entries[key.decode(errors="replace")] = LedgerEntry.parse_record(topic, value)
         elif error.code() == KafkaError._PARTITION_EOF:
             if end is None:
-                # As the fetch found it that got here: with all that is in open transactions.
+                # The end that the fetch found that led here, records of open transactions included.
                 end = consumer.get_watermark_offsets(TopicPartition(topic, 0), cached=True)[1]
             if not behind_open or (message.offset() or 0) >= end:
                 return entries
@@ -235,10 +235,10 @@ def _read_to_end(
 
 
 def is_forgotten(begun_ms: int, now_ms: int, retention_ms: int | None) -> bool:
-    """Whether Kafka may have forgotten what was committed to a group after `begun_ms`.
+    """Whether Kafka may have forgotten offsets that were committed to a group after `begun_ms`.
 
-    Both clocks may be wrong a little, and that of the brokers another one: a tenth of the retention, an hour
-    at most, counts as over. retention_ms: None where the cluster does not say.
+    This clock and the brokers' clocks may differ: the last tenth of the retention, an hour at most, counts as
+    over. retention_ms: None if the cluster does not say.
     """
     if retention_ms is None:
         return True

@@ -1,8 +1,8 @@
-"""How the sink's rows travel from Spark's JVM to the tasks that write them.
+"""The form in which the sink's rows travel from Spark's JVM to the tasks that write them.
 
-Arrow's writer in Spark pays for each nested value, and again for each row's size: lists of headers cost 7 us
-a row, a struct of topic and partition 0.4 us. So rows travel flat, and what most of them have in common
-travels as null: no headers, the sink's own topic, the topic that is read.
+Spark's Arrow writer takes time for each nested value: 7 us a row for a list of headers, 0.4 us for a struct
+of topic and partition. So rows travel flat, and values that most rows share travel as null: no headers, the
+sink's own topic, the topic that is read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SOURCE_PARTITION = "source_partition"
 
 
 def flattened(frame: DataFrame, topic: str, source_topic: str | None) -> DataFrame:
-    """The rows as they travel. topic: where rows go that name no other; source_topic: where most are from."""
+    """The rows in that form. topic: of rows that name no other; source_topic: the topic of most rows."""
     from pyspark.sql import functions as F
 
     columns = []
@@ -40,7 +40,7 @@ def flattened(frame: DataFrame, topic: str, source_topic: str | None) -> DataFra
 
 
 def restored(batch: pa.RecordBatch, source_topic: str | None) -> pa.RecordBatch:
-    """The rows as the writer takes them; `source_topic` as it was given to `flattened`."""
+    """The rows as the writer takes them; `source_topic` is the one that was given to `flattened`."""
     import pyarrow as pa
 
     names = batch.schema.names

@@ -1,4 +1,4 @@
-"""What every task of an exactly-once query is told: the sink's settings, its options and its columns."""
+"""The settings, options and columns of the exactly-once sink, as every task of a query gets them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ COLUMNS += " partition INT, timestamp TIMESTAMP, source STRUCT<topic STRING, par
 
 
 class SinkError(UserError):
-    """The exactly-once sink cannot go on; the message says what failed, for which batch and what to do."""
+    """The exactly-once sink can't go on; the message says what failed, for which batch, and what to do."""
 
 
 class Identity(enum.Enum):
-    """What a unit is, and so what tells that a batch's rows are the ones that are written already."""
+    """What a unit is, by which the sink recognizes rows of a batch that are written already."""
 
     SOURCE = "source"
     """The source partition, from the column `source`: for plans in which rows stay where they were read."""
@@ -35,10 +35,10 @@ class Identity(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class SinkSettings:
-    """What every task of a query gets.
+    """The sink's settings for every task of a query.
 
-    topic: where rows go that name no other; its partition 0 is also what the units' groups have offsets of.
-    client_options: librdkafka properties; they have the last word.
+    topic: for rows that name no other topic; the units' groups have their offsets for its partition 0.
+    client_options: librdkafka properties; they override the sink's own.
     """
 
     bootstrap: str
@@ -102,12 +102,12 @@ def options_of(settings: SinkSettings) -> dict[str, str]:
         "topic": settings.topic,
         "transaction_timeout_ms": str(settings.transaction_timeout_ms),
     }
-    # One option each and under their own names, so that Spark's redaction finds the passwords among them.
+    # Each is an option under its own name, so that Spark's redaction finds the passwords among them.
     return options | {CLIENT_OPTION_PREFIX + name: value for name, value in settings.client_options.items()}
 
 
 def settings_from_options(options: Mapping[str, str]) -> SinkSettings:
-    """What `options_of` wrote, or a user of the plain data source. Raises SinkError."""
+    """The settings in options of `options_of`, or of a user of the plain data source. Raises SinkError."""
     try:
         return SinkSettings(
             options["bootstrap"],

@@ -1,6 +1,6 @@
 """The sink as a Python Data Source, `ottla-kafka`: the classes that Spark makes and sends to its workers.
 
-Apart from exactly_once because it imports pyspark: `write_exactly_once` imports it when it is called.
+A module of its own because it imports pyspark: `write_exactly_once` imports it when it is called.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class _BatchWriter(DataSourceArrowWriter):
-    """The tasks of one batch, for foreachBatch."""
+    """Writes the tasks of one batch, for foreachBatch."""
 
     def __init__(self, settings: SinkSettings) -> None:
         self._settings = settings
@@ -42,13 +42,13 @@ class _BatchWriter(DataSourceArrowWriter):
 
 
 def _stream_writer_bases() -> tuple[type, ...]:
-    """Arrow batches for a streaming sink: a class of its own from Spark 4.1, before that the two in one."""
+    """The base classes of a streaming writer of Arrow batches: one class since Spark 4.1, before that two."""
     own = getattr(pyspark.sql.datasource, "DataSourceStreamArrowWriter", None)
     return (own,) if own is not None else (DataSourceStreamWriter, DataSourceArrowWriter)
 
 
 class ExactlyOnceKafka(DataSource):
-    """Rows into Kafka, each once."""
+    """The data source that writes rows into Kafka, each exactly once."""
 
     @classmethod
     def name(cls) -> str:
@@ -68,7 +68,7 @@ class ExactlyOnceKafka(DataSource):
 
 
 class _StreamWriterBody:
-    """What the stream writer does, whatever its bases are. The driver has nothing to commit or abort."""
+    """The methods of the stream writer, for any base classes. The driver has nothing to commit or abort."""
 
     def __init__(self, settings: SinkSettings) -> None:
         self._settings = settings

@@ -1,13 +1,13 @@
-"""Write what one Spark task has of one batch into Kafka, exactly once: the part that runs in Python workers.
+"""Write one Spark task's rows of a batch into Kafka exactly once: the part that runs in Python workers.
 
 A task's rows are a *unit*: all rows of a batch that come from one source partition (`Identity.SOURCE`), or
 all rows of the task with that number (`Identity.TASK`). A unit has a transactional id, and a ledger that says
-the number of its next batch (exactly_once_ledger tells where that is). Writing a unit:
+the number of its next batch (see exactly_once_ledger for where that is). Writing a unit:
 
-1. `init_transactions`. From its answer on, every older producer of the unit is fenced and its transaction
-   has ended, one way or the other. So what the ledger says now stays true until this producer commits.
+1. `init_transactions`. Once it is answered, every older producer of the unit is fenced and its transaction
+   has ended, one way or the other. So the ledger does not change any more until this producer commits.
    A process that wrote the unit's last batch goes on with that batch's producer.
-2. Read the ledger. Batch b is written already if it says b + 1: read the rows to their end and leave.
+2. Read the ledger. Batch b is written already if the ledger says b + 1: read the rows to their end and leave.
 3. Produce the rows, add b + 1 to the ledger inside the same transaction, commit.
 
 A producer that commits has held the unit alone since its own step 1, so no batch of a unit gets in twice,
@@ -63,13 +63,13 @@ if TYPE_CHECKING:
 MAX_TOPICS_A_TASK = 10_000
 
 _FENCED_CODES = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
-# What befalls records because of something else, which is the one to name.
+# Errors of records that are consequences of another error, which is the one to report.
 _CONSEQUENCES = _FENCED_CODES | {KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 
 
 @dataclass(frozen=True, slots=True)
 class TaskPlace:
-    """Where a task is: the batch of which query, in which run of it, as which task of how many."""
+    """A task's place: its batch, query and run, its number, and the number of shuffle partitions."""
 
     batch_id: int
     query_id: str
@@ -79,7 +79,7 @@ class TaskPlace:
 
     @classmethod
     def here(cls, settings: SinkSettings) -> TaskPlace:
-        """Of the Spark task in which this is called."""
+        """The place of the Spark task in which this is called. Raises SinkError."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -108,7 +108,7 @@ class TaskPlace:
 
 @dataclass(frozen=True, slots=True)
 class UnitResult:
-    """What became of a task's rows."""
+    """The outcome of a task: its unit, its rows, and whether they were skipped as already written."""
 
     unit: str
     rows: int
@@ -121,9 +121,9 @@ def write_task(
     batches: Iterator[pa.RecordBatch],
     require_end: Callable[[], None],
 ) -> UnitResult | None:
-    """Write a task's rows unless they are written; None for a task without rows, which leaves no trace.
+    """Write a task's rows unless they are written already; None for a task without rows, which does nothing.
 
-    `require_end` raises when the rows came to an end that is not theirs.
+    `require_end` raises if the stream of rows broke off before the last one.
     """
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
@@ -187,7 +187,7 @@ class _UnitWriter:
 
     @property
     def failure(self) -> str | None:
-        """What befell a record, in one line."""
+        """The error of a record, in one line; None if there is none."""
         error = self._unit_producer.failure
         return (
             None
@@ -196,11 +196,11 @@ class _UnitWriter:
         )
 
     def open(self) -> LedgerEntry | None:
-        """Steps 1 and 2: what the ledger says, which stays true until this producer commits."""
+        """Steps 1 and 2: the ledger's entry, which does not change until this producer commits."""
         if self._held is not None:
             entry = self._read_group()
-            # Nobody has committed since. Somebody may have fenced this producer: then nothing that it does
-            # from here on is committed, and the task's next attempt makes a new one.
+            # No other producer has committed since. One may have fenced this producer: then nothing that it
+            # does from here on is committed, and the task's next attempt makes a new one.
             if entry is not None and entry.next_batch == self._held.next_batch:
                 return entry
             self._unit_producer = self._new_producer()
@@ -227,7 +227,7 @@ class _UnitWriter:
         LEDGER_TOPICS.require(
             self._access,
             self._ledger_topic,
-            # As safe as the rows: they are worth as much as what is known of them.
+            # As many as the rows have: without their ledger, they can't be told from repeated rows.
             replicas=lambda: len(self._described(self._settings.topic).partitions[0].replicas),
             exists=found.error is None,
         )
@@ -239,7 +239,7 @@ class _UnitWriter:
         return found
 
     def is_written(self, entry: LedgerEntry | None) -> bool:
-        """Whether the batch is in Kafka. Raises SinkError for a ledger of somebody else or ahead of it."""
+        """Whether the batch is in Kafka. Raises SinkError for another query's ledger, or one ahead of it."""
         place = self._place
         if entry is None or entry.next_batch < place.batch_id + 1:
             _require_same_query(entry, place, self._settings)
@@ -268,14 +268,14 @@ class _UnitWriter:
         return True
 
     def check_unit(self, batch: pa.RecordBatch) -> None:
-        """Raises SinkError if rows of another source partition are in the task."""
+        """Raise SinkError if the task has rows of another source partition."""
         if self._settings.identity is Identity.SOURCE and batch.num_rows:
             source = batch.column("source")
             for name in ("topic", "partition"):
                 _require_constant(source.field(name), self._where)
 
     def produce(self, batch: pa.RecordBatch) -> int:
-        """Step 3, a part of it. Returns the number of rows."""
+        """The first part of step 3: produce the rows of an Arrow batch. Returns their number."""
         if not self._began:
             self._producer.begin_transaction()
             self._began = time.monotonic()
@@ -290,7 +290,7 @@ class _UnitWriter:
         return int(batch.num_rows)
 
     def commit(self) -> None:
-        """Step 3, its end: all rows and the ledger's entry, or nothing."""
+        """The end of step 3: commit all rows and the ledger's entry, or nothing."""
         settings, place = self._settings, self._place
         entry = LedgerEntry(
             place.batch_id + 1,
@@ -353,7 +353,7 @@ class _UnitWriter:
             raise SinkError(self.failure)
 
     def cause_of(self, error: KafkaError) -> KafkaError:
-        """What made a producer unusable, rather than that it is: a poll raises it, or reports the record."""
+        """The error that made a producer unusable, if `error` only says that it is unusable; else `error`."""
         try:
             self._producer.poll(POLL_SECONDS)
         except KafkaException as fatal:
@@ -363,7 +363,7 @@ class _UnitWriter:
 
     @staticmethod
     def _retried(call: Callable[[float], object], timeout_seconds: float) -> None:
-        """Call until it is done or fails for good; what librdkafka calls retriable may be called again."""
+        """Call until it succeeds or fails for good; after an error that librdkafka calls retriable, again."""
         deadline = time.monotonic() + timeout_seconds
         while True:
             try:
@@ -413,7 +413,7 @@ class _Rows:
         return set(self.topic_column) if self.topic_column is not None else {self.topic}
 
     def produce(self, producer: Producer, queue_full: Callable[[], None]) -> None:
-        """Hand every row to the client. The two loops are one, apart from what a plain row can leave out."""
+        """Hand every row to the client. The first loop is the second without the columns that are empty."""
         produce = producer.produce
         count = len(self.values)
         plain = (self.headers, self.partitions, self.timestamps, self.topic_column) == (None,) * 4
@@ -460,7 +460,7 @@ def _python_column(column: pa.Array, name: str) -> Sequence[Any]:
 
     match name:
         case "timestamp":
-            return list((_microseconds(column)).to_pylist())
+            return list(_milliseconds(column).to_pylist())
         case "headers":
             rows = column.to_pylist()
             return [
@@ -472,7 +472,7 @@ def _python_column(column: pa.Array, name: str) -> Sequence[Any]:
             return list(column.to_pylist())
 
 
-def _microseconds(column: pa.Array) -> pa.Array:
+def _milliseconds(column: pa.Array) -> pa.Array:
     """Milliseconds since the epoch, from Spark's microseconds."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -512,7 +512,7 @@ def _require_same_query(entry: LedgerEntry | None, place: TaskPlace, settings: S
 
 
 def other_query(query_name: str, written_by: str, query_id: str | None) -> str:
-    """The line for a sink whose ledger names another checkpoint's query."""
+    """The error line for a sink whose ledger names the query of another checkpoint."""
     now = f"query {query_id}" if query_id else "a new checkpoint"
     return (
         f"the exactly-once sink {query_name} was written by query {written_by} and now {now} comes under its"
@@ -523,7 +523,7 @@ def other_query(query_name: str, written_by: str, query_id: str | None) -> str:
 
 @contextlib.contextmanager
 def _naming_failures(where: str, bootstrap: str, writer: _UnitWriter) -> Iterator[None]:
-    """Abort what failed, and say in one line what it was."""
+    """Abort the transaction if the block fails, and raise SinkError with the cause in one line."""
     try:
         yield
     except KafkaException as error:
@@ -545,7 +545,7 @@ def _reason(error: KafkaError, writer: _UnitWriter) -> str:
             )
         return "another attempt of the task has taken over"
     if error.code() in (KafkaError.INVALID_TRANSACTION_TIMEOUT, KafkaError._TIMED_OUT) and not writer.began:
-        # librdkafka says of a timeout that the broker refuses only that it timed out.
+        # If the broker refuses the transaction timeout, librdkafka only reports that the request timed out.
         return (
             f"no answer to the start of transactions; is transaction_timeout_ms={writer.timeout_ms} more"
             " than the broker's transaction.max.timeout.ms, or a broker away?"
@@ -554,13 +554,13 @@ def _reason(error: KafkaError, writer: _UnitWriter) -> str:
 
 
 def require_end_of_input() -> None:
-    """Raise SinkError unless the JVM has said that the rows of the running task are complete."""
+    """Raise SinkError unless the JVM has marked the rows of the running task as complete."""
     stream = _worker_input()
     if stream is None:
         raise SinkError(
             "the exactly-once sink does not know this PySpark's worker: no end of rows can be proven"
         )
-    # A negative number follows the last row (pyspark.serializers.SpecialLengths); nothing follows a lost one.
+    # A negative number follows the last row (pyspark.serializers.SpecialLengths), unless the JVM was lost.
     if not stream.peek(1)[:1] >= b"\x80":
         raise SinkError("the rows of the task broke off: Spark ended it, or lost it, before its last row")
 

@@ -8,11 +8,11 @@ it finds.
 
     write N to the topic  ->  store N and its positions in one transaction  ->  Spark commits N
 
-Killed at either arrow or in the middle of the write, batch N comes again, and the reading, which starts at
-the positions of the batch before N also when N has some of its own, finds what N has written. Keys must be
+After a kill at either arrow or in the middle of the write, batch N is repeated. The reading, which starts at
+the positions of the batch before N even if N has its own, finds the records that N has written. Keys must be
 unique over the batches. The records are visible to read_committed readers as soon as they are acknowledged.
-What a killed process had in flight reaches the log or is lost when its socket closes, seconds before the next
-process reads. (A transaction would make that wait unnecessary.)
+Records that a killed process had in flight reach the log or are lost when its socket closes, seconds before
+the next process reads. (A transaction would make that wait unnecessary.)
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DELIVERY_TIMEOUT_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class KeyedRecord:
-    """One record to write; its key names it for good."""
+    """One record to write; its key identifies it for good."""
 
     key: bytes
     value: bytes
@@ -39,7 +39,7 @@ class KeyedRecord:
 
 
 class TopicOutput:
-    """Writes batches to one topic. One thread at a time."""
+    """Writes batches to one topic. For one thread at a time."""
 
     def __init__(self, cluster: KafkaCluster, topic: str) -> None:
         self._cluster = cluster
@@ -49,10 +49,10 @@ class TopicOutput:
         self._positions: dict[int, int] = {}
 
     def write(self, records: Sequence[KeyedRecord], before: Positions) -> dict[int, int]:
-        """Have every record in the topic once; returns the positions to keep with the batch.
+        """Write the records that are not in the topic yet; returns the positions to keep with the batch.
 
-        `before` are the positions kept with the batch before this one, empty when there is none. Raises
-        ClusterError when not every record was acknowledged; the next call sorts out which were.
+        `before` are the positions kept with the batch before this one, empty if there is none. Raises
+        ClusterError if not every record was acknowledged; the next call finds out which were.
         """
         positions = {**before, **self._positions}
         present: set[bytes] = set()
@@ -100,7 +100,7 @@ class TopicOutput:
         while len(producer) and not failures and time.monotonic() < deadline:
             producer.flush(0.5)
         if failures or len(producer):
-            # What is left in this producer must not arrive behind the next call's back.
+            # Records left in this producer must not arrive unnoticed during the next call.
             producer.purge(in_queue=True, in_flight=True)
             self._producer = None
             raise ClusterError(f"cannot write to {self._topic}: {(failures or ['no answer'])[0]}")

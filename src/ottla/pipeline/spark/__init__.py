@@ -1,1 +1,1 @@
-"""Start Spark: Java, jars, the session, the process that its Python workers come from."""
+"""Starts Spark: the Java runtime, the jars, the session, and the process that forks Python workers."""

@@ -1,4 +1,4 @@
-"""Where downloaded things are kept between runs: one directory a user, overridden by OTTLA_CACHE."""
+"""The directory in which downloads are kept between runs: one for each user, or OTTLA_CACHE."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CACHE_ENVIRONMENT = "OTTLA_CACHE"
 
 
 def cache_directory() -> Path:
-    """The user's cache directory of ottla; not created here.
+    """The user's cache directory of ottla. It is not created here.
 
     OTTLA_CACHE wins; otherwise the platform's place: XDG_CACHE_HOME or ~/.cache on Linux,
     ~/Library/Caches on macOS, %LOCALAPPDATA% on Windows. Everything in it can be deleted at any time.

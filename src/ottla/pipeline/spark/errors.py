@@ -1,4 +1,4 @@
-"""The error that a start of Spark ends with."""
+"""The error of a start of Spark that fails."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from ottla.config.errors import UserError
 
 
 class SparkError(UserError):
-    """Spark could not be started; the message says why and where its log is."""
+    """Spark could not be started; the message says why, and where the log is."""

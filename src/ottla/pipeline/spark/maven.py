@@ -1,16 +1,16 @@
-"""Fetch pinned jars from a repository in Maven's layout, by Python, once.
+"""Fetches pinned jars from a repository in Maven's layout, once, without Java.
 
-A `Jar` is a coordinate and the sha256 its bytes must have. `fetch_jars` returns a path for each: from the
-cache (see `ottla.pipeline.spark.cache`), from the user's own Maven repository (~/.m2) when the bytes there
+A `Jar` is a coordinate and the sha256 that its bytes must have. `fetch_jars` returns a path for each: from
+the cache (see `ottla.pipeline.spark.cache`), from the user's own Maven repository (~/.m2) if the bytes there
 have the pinned hash, otherwise by download.
 
-What is on disk when: a download goes to a temporary file beside its place, is hashed on arrival, synced
-and renamed to the final name only when the hash is right. So a file with the final name is always whole, a
-kill at any line leaves at most a temporary file (removed by a later fetch once it is a day old), and two
-processes may fetch the same jar at the same time. A cached file is hashed again each time it is asked for:
+Order of writes: a download goes to a temporary file beside its place, is hashed on arrival, synced, and
+renamed to the final name only if the hash is right. So a file with the final name is always whole, a kill at
+any line leaves at most a temporary file (removed by a later fetch once it is a day old), and two processes
+may fetch the same jar at the same time. A cached file is hashed again for each fetch: that takes
 milliseconds, and a damaged disk is noticed here rather than as a ClassNotFoundException.
 
-OTTLA_MAVEN_BASE names a mirror's base address. The default is the one the `maven-artifact` package knows.
+OTTLA_MAVEN_BASE names a mirror's base address. The default is that of the package `maven-artifact`.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class MavenError(UserError):
-    """A jar could not be had; the message says which, why, and what to do."""
+    """A jar could not be fetched; the message says which, why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One file of a Maven repository: its coordinate and the sha256 (64 hex digits) its bytes must have."""
+    """One file of a Maven repository: its coordinate, and the sha256 (64 hex digits) of its bytes."""
 
     group: str
     artifact: str
@@ -79,13 +79,13 @@ class Jar:
 
     @property
     def relative_path(self) -> str:
-        """The path inside any repository of Maven's layout, with forward slashes."""
+        """The path inside a repository of Maven's layout, with forward slashes."""
         return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.file_name}"
 
 
 @dataclass(frozen=True, slots=True)
 class JarProgress:
-    """How far one jar is. `total_bytes` is None while the server has not said; `cached` means no download."""
+    """The state of one jar's download. total_bytes: None if unknown yet. cached: no download was needed."""
 
     jar: Jar
     received_bytes: int
@@ -95,14 +95,14 @@ class JarProgress:
 
 
 def default_base() -> str:
-    """The address of the public Maven repository, as the installed `maven-artifact` package has it."""
+    """The address of the public Maven repository, from the installed package `maven-artifact`."""
     from maven_artifact.downloader import Downloader  # type: ignore[import-untyped]
 
     return str(inspect.signature(Downloader.__init__).parameters["base"].default)
 
 
 def base_address() -> str:
-    """The repository that jars come from: OTTLA_MAVEN_BASE or the default, without a trailing slash."""
+    """The address of the repository for jars: OTTLA_MAVEN_BASE or the default, without a trailing slash."""
     return (os.environ.get(BASE_ENVIRONMENT) or default_base()).rstrip("/")
 
 
@@ -112,10 +112,10 @@ def fetch_jars(
     *,
     retry_delays_seconds: Sequence[float] = RETRY_DELAYS_SECONDS,
 ) -> list[Path]:
-    """A path for each jar, in the order given; downloads what is not on this machine yet.
+    """A path for each jar, in the order given; jars that are not on this machine yet are downloaded.
 
-    `progress` is called from worker threads, never two calls at once; an exception it raises ends the fetch.
-    Raises MavenError when a jar cannot be had; the others may be in the cache by then.
+    `progress` is called from worker threads, never two calls at once; an exception of it ends the fetch.
+    Raises MavenError if a jar can't be fetched; the others may be in the cache by then.
     """
     report = _Reporter(progress)
     found = {jar: _local_copy(jar, report) for jar in dict.fromkeys(jars)}
@@ -137,7 +137,7 @@ def fetch_jars(
 
 
 class _Reporter:
-    """Hands progress to the caller's function one call at a time, and carries the word to stop."""
+    """Hands progress to the caller's function one call at a time, and tells the workers to stop."""
 
     def __init__(self, progress: Callable[[JarProgress], None] | None) -> None:
         self.cancelled = threading.Event()
@@ -169,7 +169,7 @@ def _sha256_of(path: Path) -> str:
 
 
 class _Retriable(Exception):
-    """One attempt failed in a way that another attempt may not."""
+    """An attempt failed in a way in which another attempt may succeed."""
 
 
 def _download(jar: Jar, base: str, report: _Reporter, retry_delays_seconds: Sequence[float]) -> Path:
@@ -215,7 +215,7 @@ def _attempt(jar: Jar, url: str, target: Path, report: _Reporter) -> Path:
             return _receive(jar, url, target, response, report)
     except requests.RequestException as error:
         raise _Retriable(f"{type(error).__name__}: {error}") from error
-    except OSError as error:  # after RequestException, which is one too
+    except OSError as error:  # after RequestException, which is an OSError too
         raise MavenError(_not_kept(jar, error)) from error
 
 
@@ -255,7 +255,7 @@ def _receive(jar: Jar, url: str, target: Path, response: requests.Response, repo
 
 
 def _remove_stale_temporaries(target: Path) -> None:
-    """Remove what a killed download left behind; a younger file may belong to a live process."""
+    """Remove the old temporary files of killed downloads; a young one may belong to a live process."""
     oldest = time.time() - STALE_TEMPORARY_SECONDS
     for path in target.parent.glob(f".{target.name}.*.part"):
         try:

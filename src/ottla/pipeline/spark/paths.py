@@ -1,4 +1,4 @@
-"""Where Spark keeps checkpoints, as a place on the local disk."""
+"""The place on the local disk of a location for Spark's checkpoints."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 
 def local_path(location: str | Path) -> Path | None:
-    """The directory that a checkpoint location names; None when it is not on a local disk."""
+    """The directory of a checkpoint location; None if it is not on a local disk."""
     if isinstance(location, Path):
         return location
     parts = urlsplit(location)

@@ -1,18 +1,18 @@
-"""Start Spark, and end it with everything it started.
+"""Starts Spark, and ends it with all the processes that it started.
 
 `start_session` makes the one Spark session of a process, on the master that `SparkSettings` resolves to: this
 machine by default, any master of spark-submit (a standalone cluster, YARN, Kubernetes), or a Spark Connect
-server (`sc://host:port`, spark_connect). But for Connect it finds a Java (java_runtime), the connector's jars
-(spark_jars), launches the JVM with its error stream in a file, and connects PySpark to it. The JVM reads from
-a pipe that this process holds: when this process dies, even by SIGKILL, the pipe closes and the JVM leaves,
-and with the JVM go Spark's Python workers. `SparkPipelineSession.close` waits for that.
+server (`sc://host:port`, spark_connect). Except for Connect, it finds a Java (java_runtime) and the
+connector's jars (spark_jars), launches the JVM with its standard error in a file, and connects PySpark to it.
+The JVM reads from a pipe that this process holds: when this process dies, even by SIGKILL, the pipe closes
+and the JVM exits, and with it Spark's Python workers. `SparkPipelineSession.close` waits for that.
 
-Under `directory` live: `checkpoints/` (kept: a query's progress), `warehouse/`, `logs/` (Spark's own log and
-the JVM's last words), `scratch/` (shuffle files, emptied at each start) and `spark.lock`. The lock is taken
-by the JVM itself, because a JVM may outlive a killed Python by a moment and still write to the checkpoints:
-the next start waits for it to be gone, so that two JVMs never write to one checkpoint.
+`directory` holds `checkpoints/` (kept: the progress of queries), `warehouse/`, `logs/` (Spark's own log and
+the JVM's standard error), `scratch/` (shuffle files, emptied at each start) and `spark.lock`. The JVM itself
+takes the lock, because it may outlive a killed Python process for a moment and still write to the
+checkpoints: the next start waits for it to exit, so that two JVMs never write to one checkpoint.
 
-Where a setting comes from, the last one wins: the defaults of this module; the properties file
+Settings come from these places, of which the last one wins: the defaults of this module; the properties file
 (`SparkSettings.properties_file`, else OTTLA_SPARK_PROPERTIES; the format of spark-defaults.conf);
 OTTLA_SPARK_MASTER for the master; the fields of `SparkSettings`; its `properties`.
 
@@ -79,16 +79,17 @@ appender.file.strategy.max = 3
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """What a session is made from.
+    """The settings of a session.
 
-    application: Spark's application name. directory: where all of its files go. master: any master that
+    application: Spark's application name. directory: for all of the session's files. master: any master that
     spark-submit takes, or a Spark Connect server as sc://host:port; None for OTTLA_SPARK_MASTER, else
-    `spark.master` of the properties, else all cores of this machine. shuffle_partitions: tasks a shuffle
-    (and state stores a stateful query) has. driver_memory: the JVM's heap in Spark's notation. quick_start:
-    let the JVM compile quickly rather than well, for runs of minutes (measured: half the processor time of a
-    short run). jars: jars in place of the ones for the installed PySpark. properties: any further Spark
-    properties; they have the last word. properties_file: a file of them, as spark-defaults.conf.
-    checkpoint_location: the URI under which queries keep their checkpoints, None for `directory`.
+    `spark.master` of the properties, else all cores of this machine. shuffle_partitions: the number of tasks
+    of a shuffle (and of state stores of a stateful query). driver_memory: the JVM's heap in Spark's notation.
+    quick_start: let the JVM compile quickly rather than well, for runs of minutes (measured: half the
+    processor time of a short run). jars: replace the jars for the installed PySpark. properties: further
+    Spark properties, which override all others. properties_file: a file of properties, as
+    spark-defaults.conf. checkpoint_location: the URI under which queries keep their checkpoints, None for
+    `directory`.
     """
 
     application: str
@@ -107,7 +108,7 @@ class SparkSettings:
 class SparkPipelineSession:
     """A running Spark and the JVM process behind it.
 
-    java: what the JVM runs on; None on Spark Connect, where no JVM is ours. master: what it was made for.
+    java: the JVM's runtime; None on Spark Connect, whose server has its own. master: the resolved master.
     """
 
     spark: SparkSession
@@ -120,17 +121,17 @@ class SparkPipelineSession:
 
     @property
     def checkpoints(self) -> Path:
-        """The local directory for checkpoints; where `checkpoint_location` was given, nothing is in it."""
+        """The local directory for checkpoints; it is not used if `checkpoint_location` is given."""
         return self.directory / "checkpoints"
 
     @property
     def is_connect(self) -> bool:
-        """Whether this is a Spark Connect session: no JVM of ours, no `SparkContext`, no py4j."""
+        """Whether this is a Spark Connect session: without an own JVM, a `SparkContext` or py4j."""
         return is_connect_master(self.master)
 
     @property
     def runtime(self) -> str:
-        """What it runs on, in a few words."""
+        """The runtime in a few words: the Java, or the address of the Spark Connect server."""
         if self.java is None:
             return f"Spark Connect at {self.master}"
         return f"Java {self.java.version} ({self.java.source})"
@@ -142,13 +143,13 @@ class SparkPipelineSession:
 
     @property
     def alive(self) -> bool:
-        """Whether the JVM still runs."""
+        """Whether the JVM is still running."""
         return self._process is None or self._process.poll() is None
 
     def close(self, timeout_seconds: float = CLOSE_TIMEOUT_SECONDS, *, kill: bool = False) -> None:
-        """Stop Spark and wait for its JVM to leave; kill it when it does not. Safe to call twice.
+        """Stop Spark and wait for its JVM to exit; kill it if it does not. Safe to call twice.
 
-        `kill` ends the JVM without asking, for when what it waits for will not come.
+        `kill` ends the JVM at once, for a JVM that would wait for a broker in vain.
         """
         from pyspark import SparkContext
 
@@ -163,7 +164,7 @@ class SparkPipelineSession:
         if kill:
             process.kill()
             process.wait()
-        with contextlib.suppress(Exception):  # a JVM that is gone cannot be asked to stop
+        with contextlib.suppress(Exception):  # a JVM that has exited can't be asked to stop
             self.spark.stop()
         with contextlib.suppress(Exception):
             SparkContext._gateway.shutdown()  # type: ignore[union-attr]
@@ -240,7 +241,7 @@ def _check_no_other_session() -> None:
 
 
 def requested_properties(settings: SparkSettings) -> dict[str, str]:
-    """What the user asked for, without our defaults: the file, the environment, the settings' properties."""
+    """The user's properties, without defaults: from the file, the environment, the settings' properties."""
     properties = {"spark.master": DEFAULT_MASTER}
     name = os.environ.get(PROPERTIES_ENVIRONMENT)
     path = settings.properties_file or (Path(name).expanduser() if name else None)
@@ -258,7 +259,7 @@ def requested_properties(settings: SparkSettings) -> dict[str, str]:
 
 
 def with_local_files(wanted: Mapping[str, str], jar: Path) -> dict[str, str]:
-    """The properties with local files written by this jar's class; what is on the class path stays there."""
+    """The properties by which this jar's class writes local files; the jar is added to the class path."""
     properties = {"spark.hadoop.fs.file.impl": LOCAL_FILES_CLASS, **wanted}
     for name in ("spark.driver.extraClassPath", "spark.executor.extraClassPath"):
         properties[name] = os.pathsep.join(filter(None, (str(jar), wanted.get(name))))
@@ -266,7 +267,7 @@ def with_local_files(wanted: Mapping[str, str], jar: Path) -> dict[str, str]:
 
 
 def _with_retries(master: str) -> str:
-    """Spark tries a task of `local[n]` once, so a killed Python worker would end the query."""
+    """The master with retries of tasks: without them, in `local[n]`, a killed worker would end the query."""
     match = _LOCAL_THREADS.fullmatch(master)
     return f"local[{match[1] or 1},{LOCAL_TASK_ATTEMPTS}]" if match else master
 
@@ -308,7 +309,7 @@ def _launch(directory: Path, java: JavaRuntime, properties: Mapping[str, str]) -
         _empty(directory / "scratch")
         _drop_checksums(directory / "checkpoints")
         context = SparkContext(conf=conf, gateway=gateway)
-        # Its server of accumulators prints a traceback to standard error when the JVM goes away.
+        # PySpark's accumulator server prints a traceback to standard error when the JVM exits.
         context._accumulatorServer.handle_error = _log_lost_connection  # type: ignore[method-assign]
         spark = SparkSession(context)
     except BaseException as error:
@@ -362,23 +363,23 @@ def _properties(
         "spark.driver.extraJavaOptions": " ".join(jvm_options),
     }
     if _on_one_machine(wanted["spark.master"]):
-        # A laptop's host name need not resolve, and nobody else has to reach a local driver.
+        # A laptop's host name may not resolve, and no other machine has to reach a local driver.
         properties |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     given = wanted.get("spark.driver.extraJavaOptions")
     properties |= wanted
     local = local_path(properties["spark.sql.streaming.checkpointLocation"]) is not None
     properties = {**low_latency_properties(pyspark.__version__, local), **properties}
-    if given:  # added to, not replaced: without the first of ours Spark's log would go to the terminal
+    if given:  # the user's are added: without the option for log4j2, Spark's log would go to the terminal
         properties["spark.driver.extraJavaOptions"] = " ".join((jvm_options[0], given))
     return properties
 
 
 @contextlib.contextmanager
 def _environment(java: JavaRuntime, properties: Mapping[str, str]) -> Iterator[None]:
-    """The environment that Spark's launcher and PySpark read, put back afterwards except PYSPARK_PYTHON."""
+    """Set the environment for Spark's launcher and PySpark, and restore it, except PYSPARK_PYTHON."""
     import pyspark
 
-    # SparkContext reads it later. Workers need our packages; other machines have them somewhere else.
+    # SparkContext reads it later. Workers need our packages, which other machines have at other paths.
     given = properties.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
     if _on_one_machine(properties["spark.master"]) or not given:
         given = properties.get("spark.pyspark.python", sys.executable)
@@ -397,7 +398,7 @@ def _environment(java: JavaRuntime, properties: Mapping[str, str]) -> Iterator[N
 
 
 def _lock_directory(gateway: Any, path: Path) -> Any:
-    """Have the JVM lock `path`, waiting for the JVM of a killed run to leave. Returns what keeps the lock."""
+    """Have the JVM lock `path`, after the JVM of a killed run has exited. Returns the JVM's lock object."""
     channel = gateway.jvm.java.io.RandomAccessFile(str(path), "rw").getChannel()
     deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
     while (lock := channel.tryLock()) is None:
@@ -412,9 +413,10 @@ def _log_lost_connection(request: object, client_address: object) -> None:
 
 
 def _drop_checksums(checkpoints: Path) -> None:
-    """Remove Hadoop's .crc files; a file without one is read all the same.
+    """Remove Hadoop's .crc files; Spark reads a file without one all the same.
 
-    A kill between the two renames over an older file of state leaves a sum that does not fit, and no restart.
+    A kill between the two renames over an older file of state leaves a checksum that does not fit, with which
+    the query would not start again.
     """
     for path in checkpoints.rglob(".*.crc"):
         path.unlink(missing_ok=True)

@@ -1,13 +1,13 @@
-"""A session on a Spark Connect server: `sc://host:port`, with no JVM of ours.
+"""A session on a Spark Connect server, `sc://host:port`, without a JVM in this process's care.
 
-The server keeps its master, its memory and its log; what of our properties a running Spark takes (the
-`spark.sql` ones) is set on the session, the rest must be set where the server is started, and a property
-that the user gave and the server refuses is an error. A server that has no Kafka connector gets our jars as
-artifacts of the session.
+The server has its own master, memory and log. Properties that a running Spark takes (those of `spark.sql`)
+are set on the session; the others must be set where the server is started, and a property that the user gave
+and the server refuses is an error. A server without a Kafka connector gets the jars as artifacts of the
+session.
 
-What a Connect session has not: `SparkContext`, RDDs and py4j, so nothing that calls the JVM by name.
-DataFrames, streaming queries, their listeners, UDFs and Python data sources work; Python functions need the
-same Python minor version and packages on the server's workers as here.
+A Connect session has no `SparkContext`, RDDs or py4j, so no code may call the JVM by name. DataFrames,
+streaming queries, their listeners, UDFs and Python data sources work; Python functions need the same Python
+minor version and packages on the server's workers as here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DEFAULT_PORT = 15002
 REACH_TIMEOUT_SECONDS = 10.0
 _CONNECT_MODE = "SPARK_CONNECT_MODE_ENABLED"
 _REMOTE = "SPARK_REMOTE"
-# What a query of ours counts on, as session.py sets it for a Spark of our own.
+# The properties that ottla's queries rely on, as session.py sets them for its own Spark.
 _DEFAULTS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -54,7 +54,7 @@ def connect(
     """A new session on the server at `address`. Raises SparkError with one line for the user."""
     host, port = _host_and_port(address)
     try:
-        # Spark's client tries for ten minutes to reach a server that is not there.
+        # Spark's client tries for ten minutes to reach a server that does not answer.
         socket.create_connection((host, port), REACH_TIMEOUT_SECONDS).close()
     except OSError as error:
         raise SparkError(f"no Spark Connect server answers at {host}:{port}: {error}") from error
@@ -83,14 +83,14 @@ def connect(
 
 
 def disconnect(spark: SparkSession) -> None:
-    """Give the session back to the server, which stays. Safe to call twice."""
-    with contextlib.suppress(Exception):  # a server that is gone cannot be told
+    """Release the session; the server goes on. Safe to call twice."""
+    with contextlib.suppress(Exception):  # the server may be gone
         spark.stop()
     _forget()
 
 
 def _forget() -> None:
-    """PySpark's functions build Connect's expressions for as long as the environment says so."""
+    """Clear the environment variables by which PySpark's functions build Connect's expressions."""
     os.environ.pop(_CONNECT_MODE, None)
     os.environ.pop(_REMOTE, None)
 
@@ -135,7 +135,7 @@ def _ensure_kafka_connector(
 
 
 def _has_kafka_connector(spark: SparkSession) -> bool:
-    """Whether the server knows the source; asking for a schema opens no connection to a broker."""
+    """Whether the server has the Kafka source; asking for its schema opens no connection to a broker."""
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", "127.0.0.1:1")
     try:
         return bool(reader.option("subscribe", "any").load().columns)

@@ -1,20 +1,20 @@
-"""The process that Spark forks its Python workers from: PySpark's own, without what makes short tasks slow.
+"""The process that forks Spark's Python workers: PySpark's own, with three changes that make tasks shorter.
 
 **Archives on the path.** A worker calls `importlib.invalidate_caches()` before each task, and since Python
 3.10 that reads the table of contents of every archive on the path again. Spark puts three there: its core
 jar, which has no Python in it, and PySpark and Py4J as zip files, which an environment with PySpark installed
-does not need. They cost each task 0.25 s of processor time (Python 3.11, Spark 4.0): most of what a small
-batch took.
+does not need. They cost each task 0.25 s of processor time (Python 3.11, Spark 4.0): most of the time of a
+small batch.
 
-**Acknowledgements.** The JVM sends a task in small writes, the later ones of which wait (Nagle's algorithm)
-until the first is acknowledged, which Linux puts off by 40 ms on a connection that answers now and then. So a
-worker acknowledges what it reads at once, and does not wait with what it writes.
+**Acknowledgements.** The JVM sends a task in several small writes. The later ones wait (Nagle's algorithm)
+until the first is acknowledged, which Linux delays by 40 ms on a connection that answers now and then. So a
+worker acknowledges received bytes at once, and sends its own without delay.
 
-**Garbage.** After each task a worker collects its garbage, among everything that its modules are made of.
-What is there after the first task is left out from then on.
+**Garbage.** After each task a worker runs the garbage collector over all objects of its modules. Objects that
+exist after the first task are left out from then on.
 
-`spark.python.daemon.module` names this module. Apart from it nothing is changed: what a user adds by
-`spark.submit.pyFiles` stays where it is.
+`spark.python.daemon.module` names this module. Nothing else is changed: archives that a user adds by
+`spark.submit.pyFiles` stay where they are.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PACKAGES = {"pyspark": re.compile(r"pyspark\.zip"), "py4j": re.compile(r"py4j-.
 
 
 def without_archives(path: Sequence[str]) -> list[str]:
-    """A module path without Spark's archives; one of them stays where its package is not installed."""
+    """A module path without Spark's archives; an archive stays if its package is not installed."""
     kept = [entry for entry in path if not _CORE_JAR.fullmatch(PurePath(entry).name)]
     for package, archive in _PACKAGES.items():
         others = [entry for entry in kept if not archive.fullmatch(PurePath(entry).name)]
@@ -45,17 +45,17 @@ def without_archives(path: Sequence[str]) -> list[str]:
 
 
 class _Worker:
-    """Serves one task after the other on a worker's socket, which a forked process has one of."""
+    """Serves one task after the other on a worker's socket; each forked process has one."""
 
     def __init__(self, serve: Callable[[socket.socket, bool], int]) -> None:
         self._serve = serve
 
     def __call__(self, connection: socket.socket, authenticated: bool) -> int:
-        """One task, as `pyspark.daemon.worker` does it. `authenticated`: it is not the first."""
+        """Run one task as `pyspark.daemon.worker` does. `authenticated`: not the first on this socket."""
         if connection.family is not socket.AF_UNIX:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if sys.platform == "linux":
-                # Holds until something is sent, so for what comes in at the beginning of this task.
+                # Holds until bytes are sent, so for the bytes that arrive at the beginning of this task.
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         code = self._serve(connection, authenticated)
         if not authenticated:
@@ -64,10 +64,10 @@ class _Worker:
 
 
 def main() -> None:
-    """Serve Spark until it closes its end, as `python -m pyspark.daemon` does."""
+    """Serve Spark until it closes its end of the connection, as `python -m pyspark.daemon` does."""
     sys.path[:] = without_archives(sys.path)
     sys.path_importer_cache.clear()
-    # What the daemon's module does when it is imported depends on the path, so it comes after.
+    # Importing the daemon's module depends on the module path, so it comes after.
     from pyspark import daemon
 
     daemon.worker = _Worker(daemon.worker)

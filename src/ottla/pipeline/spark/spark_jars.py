@@ -1,10 +1,10 @@
-"""Which jars make the installed PySpark speak Kafka: one small table, with an override.
+"""The jars with which the installed PySpark can use Kafka: a small table, with an override.
 
-PySpark carries no Kafka connector. Four jars are enough (the rest is in PySpark already): the connector, its
-token provider, the Java Kafka client and its object pool. Not every Spark release has all of them published:
-the table holds the sets that were seen to work, with the hash of each file.
+PySpark comes without a Kafka connector. Four jars are enough (the others are in PySpark already): the
+connector, its token provider, the Java Kafka client and its object pool. Not every Spark release has all of
+them published: the table holds the sets that were tried and work, with the hash of each file.
 
-Beside them one that is no connector: the files of a session on one machine are written through it.
+A fifth jar is not part of the connector: a session on one machine writes its files through it.
 
 OTTLA_SPARK_JARS overrides the table for any other Spark 4.x: a comma-separated list of paths to jars on this
 machine and of `group:artifact:version:sha256` coordinates to fetch.
@@ -54,7 +54,7 @@ KAFKA_CONNECTOR_JARS: Mapping[str, tuple[Jar, ...]] = MappingProxyType(
                 "6d3bd18df8410f3e31b031aca582cc109342358a62a2759ebd0c4cdf30d06f8b",
             ),
         ),
-        # The token provider of 4.2.0 is not published; the preview's differs in two log fields only.
+        # The token provider of 4.2.0 is not published; that of the preview differs only in two log fields.
         "4.2.0": (
             Jar(
                 _SPARK,
@@ -94,7 +94,7 @@ LOCAL_FILES_CLASS = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
 
 
 class SparkJarsError(UserError):
-    """No set of connector jars for this Spark, or an override that cannot be read."""
+    """There is no set of connector jars for this Spark, or the override can't be read."""
 
 
 def kafka_connector_jars(
@@ -118,10 +118,10 @@ def kafka_connector_jars(
 
 
 def local_files_jar(progress: Callable[[JarProgress], None] | None = None) -> Path | None:
-    """The jar of LOCAL_FILES_CLASS, Hadoop's local files by Java alone; None where it cannot be had.
+    """The jar of LOCAL_FILES_CLASS, Hadoop's local files in pure Java; None if it can't be fetched.
 
-    Hadoop without its native library, as PySpark has it, starts a process for the permissions of each file
-    and directory that it makes: 15 ms, twice a batch, and more often for state.
+    Hadoop without its native library, as it is in PySpark, starts a process to set the permissions of each
+    file and directory that it makes: 15 ms, twice a batch, and more often for state.
     """
     try:
         return fetch_jars([LOCAL_FILES_JAR], progress)[0]

@@ -1,8 +1,8 @@
 """The search index on Elasticsearch's HTTP API: versions 6.8, 7 and 8, and OpenSearch.
 
-A batch is one `_bulk` request a thousand documents with explicit ids, so repeating it replaces the same
-documents. Version 6 wants a type in the path (`_doc`) and a typeless mapping to be asked for; later ones do
-not take it.
+A batch is one `_bulk` request for every thousand documents, with explicit ids, so that repeating it replaces
+the same documents. Version 6 requires a type in the path (`_doc`) and a parameter for mappings without types;
+later versions refuse both.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ANALYZERS = ("english", "standard")
 
 
 class ElasticsearchIndex:
-    """A `SearchIndex` behind an Elasticsearch URL, `http://[user:password@]host:port`."""
+    """A `SearchIndex` at an Elasticsearch URL, `http://[user:password@]host:port`."""
 
     name = "elasticsearch"
 
@@ -155,7 +155,7 @@ def _index_settings(analyzer: str) -> dict[str, Any]:
 
 
 class _Refused(StoreError):
-    """An answer that is an error; `kind` is Elasticsearch's own name for it."""
+    """An error as an answer; `kind` is Elasticsearch's own name for it."""
 
     def __init__(self, base: str, response: requests.Response) -> None:
         try:

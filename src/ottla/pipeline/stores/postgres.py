@@ -42,7 +42,7 @@ DO UPDATE SET documents = excluded.documents, outputs = excluded.outputs
 class PostgresDocuments:
     """A `DocumentStore` in PostgreSQL. Usable from any thread; calls take turns.
 
-    `url` is anything libpq takes: `postgresql://user:password@host:port/database`.
+    `url` is any connection string of libpq: `postgresql://user:password@host:port/database`.
     """
 
     name = "postgresql"
@@ -52,7 +52,7 @@ class PostgresDocuments:
         self._lock = threading.Lock()
         self._connection = self._connect()
         with self._lock, self._errors("prepare"), self._connection.transaction():
-            # Two that create a table at once collide even with IF NOT EXISTS.
+            # Two processes that create a table at once collide even with IF NOT EXISTS.
             self._connection.execute("SELECT pg_advisory_xact_lock(hashtext('ottla_documents'))")
             self._connection.execute(_SCHEMA)
             self._connection.execute(_INSERT_STORE, (str(uuid.uuid4()),))
@@ -93,7 +93,7 @@ class PostgresDocuments:
             return self._open().execute(statement.encode(), parameters).fetchall()
 
     def _open(self) -> psycopg.Connection[tuple[object, ...]]:
-        """The connection, made again when the server had closed it."""
+        """The connection, opened again if the server has closed it."""
         if self._connection.closed:
             self._connection = self._connect()
         return self._connection
@@ -129,7 +129,7 @@ class _PostgresErrors:
 
 
 def _storable(value: object) -> object:
-    """JSONB holds no NUL character: leave it out of every text."""
+    """The value without NUL characters, which JSONB can't hold."""
     match value:
         case str():
             return value.replace("\0", "")

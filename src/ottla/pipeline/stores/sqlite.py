@@ -1,7 +1,7 @@
 """The embedded document store: one SQLite file.
 
-A batch is one transaction with its row in `batches`; WAL with full synchronisation, so a committed batch is
-on disk and a kill at any line leaves either all of a batch or nothing of it.
+A batch is one transaction together with its row in `batches`. The write-ahead log is synced in full, so a
+committed batch is on disk, and a kill at any line leaves either the whole batch or nothing of it.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class SqliteDocuments:
         return (str(row[0]) for row in self._query("SELECT id FROM documents"))
 
     def get(self, document_id: str) -> Document | None:
-        """The document of that id."""
+        """The document with that id; None if there is none."""
         rows = self._query("SELECT document FROM documents WHERE id = ?", (document_id,))
         return Document(document_id, json.loads(rows[0][0])) if rows else None
 
@@ -102,7 +102,7 @@ class SqliteDocuments:
 
 
 def parse_outputs(text: str) -> dict[str, dict[int, int]]:
-    """Outputs from the JSON they are recorded in, where partitions have become texts."""
+    """The outputs in a recorded JSON text, in which partitions are texts."""
     return {
         topic: {int(partition): int(offset) for partition, offset in positions.items()}
         for topic, positions in json.loads(text).items()

@@ -1,7 +1,7 @@
 """The embedded search index: a tantivy index in a directory.
 
 A batch deletes each id and adds its document in one commit. Tantivy publishes a commit by renaming
-`meta.json`, so a kill at any line leaves the index at the commit before or after; a batch repeated after that
+`meta.json`, so a kill at any line leaves the index at the commit before or after the batch; a repeated batch
 replaces its own documents.
 """
 
@@ -22,7 +22,7 @@ PAGE_DOCUMENTS = 10_000
 
 
 class TantivyIndex:
-    """A `SearchIndex` in a directory. Usable from any thread; calls take turns. One process at a time."""
+    """A `SearchIndex` in a directory, for one process at a time. Any thread may use it; calls take turns."""
 
     name = "tantivy"
 
@@ -88,7 +88,7 @@ class TantivyIndex:
 
 
 def _identity(path: Path) -> str:
-    """The index's own id, made when there is none; the file appears whole or not at all."""
+    """The index's own id, made if there is none. Its file appears whole or not at all."""
     if not path.exists():
         temporary = path.with_suffix(".new")
         temporary.write_text(str(uuid.uuid4()), encoding="ascii")

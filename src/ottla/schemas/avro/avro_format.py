@@ -18,7 +18,7 @@ from ottla.schemas.model import CompatibilityPolicy, SchemaType
 
 @dataclass(frozen=True, slots=True)
 class AvroSchema:
-    """A valid Avro schema. `referenced` has the full names of the types that its references define."""
+    """A valid Avro schema. `referenced`: the full names of the types that its references define."""
 
     root: AvroType
     referenced: frozenset[str]
@@ -43,7 +43,7 @@ class AvroSchema:
             return self.canonical_text
         try:
             return canonical_text(self.root)
-        except InvalidSchema:  # nested too deep once all is in one text
+        except InvalidSchema:  # nested too deep once all references are in one text
             return self.canonical_text
 
     def incompatibilities(

@@ -1,8 +1,8 @@
 """Avro's schema resolution: why data written with one schema can't be read with another.
 
-The rules, their order and their places are those of Java's SchemaCompatibility, whose words the registry's
-clients see. Places are paths into the reader's JSON; inside a union's branch they begin anew, because Java
-reports only that no branch fits.
+The rules, their order and their places are those of Java's SchemaCompatibility, whose messages the registry's
+clients see. Places are paths into the reader's JSON. Inside a union's branch they begin at the branch,
+because Java reports only that no branch fits.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from ottla.schemas.effort import Effort, TooMuchWork
 from ottla.schemas.format import Incompatibility
 
 MAX_FINDINGS: Final = 500
-"""A type that is used in many places is reported in each; without a bound that doubles with every level."""
+"""A type is reported in every place that uses it; without a bound, findings could double with every level."""
 PART_STEPS: Final = 3
-"""What looking at a type, a field or a symbol costs. Unions of thousands of records multiply."""
+"""The steps for comparing a type, a field or a symbol. Unions of thousands of records multiply."""
 FINDINGS_OF_A_STEP: Final = 4
-"""Findings that a pair takes over from others in the time of a step: bounds the memory too."""
+"""The number of findings that a pair takes over from others in the time of a step. Bounds the memory too."""
 PROMOTIONS: Final = {
     "long": frozenset(("int",)),
     "float": frozenset(("int", "long")),
@@ -39,7 +39,7 @@ PROMOTIONS: Final = {
     "bytes": frozenset(("string",)),
     "string": frozenset(("bytes",)),
 }
-"""What each primitive type reads beside itself."""
+"""The writer's types that each primitive type can read, besides its own."""
 
 _SENTENCES: Final[dict[str, Callable[[str, str], str]]] = {
     "NAME_MISMATCH": lambda place, about: f"The name of the schema has changed (path '{place}')",
@@ -64,26 +64,26 @@ _SENTENCES: Final[dict[str, Callable[[str, str], str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An incompatibility as Java tells it: its kind, the path in the reader's schema, what it is about."""
+    """An incompatibility as Java reports it: its kind, the path in the reader's schema, and a message."""
 
     type: str
     location: str
     message: str
 
     def as_incompatibility(self) -> Incompatibility:
-        """In Confluent's words: the reader is called the new schema, the writer the old one."""
+        """The finding in Confluent's words, where the reader is the new schema and the writer the old one."""
         return Incompatibility(self.type, _SENTENCES[self.type](self.location, self.message), self.message)
 
 
 class NotComparable(Exception):
-    """There is no saying whether one schema reads the other; says why."""
+    """It can't be decided whether one schema reads the other; the message says why."""
 
 
 def compare(reader: AvroType, writer: AvroType, effort: Effort | None = None) -> list[Finding]:
     """Reasons in Java's order, at most MAX_FINDINGS; none if all data of `writer` can be read with `reader`.
 
-    Raises NotComparable for a reader's field that means several of the writer's, and for schemas that take
-    more than a whole effort; else what a smaller one raises.
+    Raises NotComparable for a reader's field that matches several of the writer's, and for schemas that take
+    more than a whole effort. With a smaller effort, TooMuchWork is raised instead; Abandoned in either case.
     """
     effort = effort or Effort()
     try:
@@ -101,7 +101,7 @@ def _compare(reader: AvroType, writer: AvroType, effort: Effort) -> list[Finding
     seen[root.pair] = []
     effort.spend(root.weight)
     answer: list[Finding] | None = None
-    # A stack of its own: recursive schemas of many types nest deeper than Python's calls may.
+    # A stack in a list: recursive schemas of many types nest deeper than Python's calls may.
     while under_way:
         pair, deciding = under_way[-1]
         try:
@@ -123,7 +123,7 @@ def _compare(reader: AvroType, writer: AvroType, effort: Effort) -> list[Finding
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A comparison that another one needs. `path` leads to the reader's part from where the whole began."""
+    """A comparison on which another one depends. `path`: from the root to this part of the reader."""
 
     reader: AvroType
     writer: AvroType
@@ -135,7 +135,7 @@ class _Asked:
 
     @property
     def weight(self) -> int:
-        """How much there is to look at, but for what is asked on."""
+        """The number of steps of this comparison, without those of the comparisons it depends on."""
         return PART_STEPS * (1 + _size(self.reader) + _size(self.writer))
 
 
@@ -178,7 +178,7 @@ def _decide(asked: _Asked) -> _Deciding:
 
 
 def _written_union(reader: AvroType, writer: Union, path: tuple[str, ...]) -> _Deciding:
-    """Each branch that may have been written must be readable."""
+    """The findings for a writer's union, each of whose branches must be readable."""
     findings: list[Finding] = []
     for index, branch in enumerate(writer.branches):
         if not isinstance(reader, Union):
@@ -199,7 +199,7 @@ def _fields(reader: Record, writer: Record, path: tuple[str, ...]) -> _Deciding:
         elif field.has_default:
             continue
         elif isinstance(field.type, Enum) and field.type.default is not None:
-            # Java compares the enum with the whole record here: a mismatch all the same.
+            # Java compares the enum with the whole record here, which is a mismatch too.
             findings += yield _Asked(field.type, writer, (*place, "type"))
         else:
             findings.append(Finding("READER_FIELD_MISSING_DEFAULT_VALUE", _location(place), field.name))
@@ -217,7 +217,7 @@ def _written_field(field: Field, by_name: dict[str, Field], writer: Record) -> F
 
 
 def _names(reader: NamedType, writer: NamedType, path: tuple[str, ...]) -> list[Finding]:
-    """Names match without their namespaces, or by an alias of the reader in full."""
+    """The finding if two names differ; they match without namespaces, or by a full alias of the reader."""
     if reader.name.name == writer.name.name:
         return []
     if any(_full_alias(alias, reader.name) == writer.full_name for alias in reader.aliases):

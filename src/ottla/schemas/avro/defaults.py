@@ -1,4 +1,4 @@
-"""Whether the defaults of fields fit their types: asked of new schemas only."""
+"""Checks that the defaults of fields fit their types, for new schemas only."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ottla.schemas.avro.model import Array, AvroType, Enum, Fixed, Map, Primitiv
 from ottla.schemas.format import InvalidSchema
 
 MAX_STEPS: Final = 1_000_000
-"""Types looked at for all defaults of a schema: defaults within defaults multiply."""
+"""The most types to check for all defaults of a schema: defaults within defaults multiply."""
 _INT: Final = 1 << 31
 _LONG: Final = 1 << 63
 
 
 def check_defaults(root: AvroType) -> None:
-    """Raises InvalidSchema for the first default that doesn't fit."""
+    """Raise InvalidSchema for the first default that does not fit."""
     checker = _Checker()
     waiting: list[AvroType] = [root]
     seen: set[int] = set()

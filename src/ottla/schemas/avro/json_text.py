@@ -1,7 +1,7 @@
-"""JSON as Java's Avro library reads and writes it (Jackson), where that differs from Python's.
+"""Reads and writes JSON as Java's Avro library (Jackson) does, where that differs from Python.
 
-Comments are allowed, NaN is not, the last of equal keys counts, numbers are bounded; floats are written as
-Java's Double.toString does, control characters with upper-case hex digits.
+Comments are allowed, NaN is not, the last of equal keys counts, numbers are bounded. Floats are written as by
+Java's Double.toString, control characters with upper-case hex digits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.schemas.format import InvalidSchema
 
 MAX_TEXT_CHARS: Final = 4 << 20
 MAX_DEPTH: Final = 200
-"""Of nested JSON values. Java allows 1,000; a few frames of ours go with each."""
+"""The most levels of nested JSON values. Java allows 1,000; here each level takes several stack frames."""
 MAX_NUMBER_CHARS: Final = 1000
 _STRING_OR_COMMENT: Final = re.compile(r'"|/\*|//')
 _REST_OF_STRING: Final = re.compile(r'(?:[^"\\]|\\.)*+"', re.DOTALL)
@@ -61,8 +61,9 @@ def _read_commented(text: str, first: ValueError) -> Any:
 
 
 def _without_comments(text: str) -> str:
-    """The text with its comments left out, but for one at its end, where Java takes none; and as it is from
-    where a string or comment has no end."""
+    """The text without comments, except for one at its end, which Java does not accept.
+
+    From a string or comment without an end, the text is left as it is."""
     kept = []
     start = position = 0
     while (found := _STRING_OR_COMMENT.search(text, position)) is not None:
@@ -104,7 +105,7 @@ _DECODER: Final = json.JSONDecoder(
 
 
 def _check(value: Any) -> None:
-    """Bounded depth, and no half of a surrogate pair: such a text could not be stored."""
+    """Raise InvalidSchema for too deep nesting, or for half a surrogate pair, which could not be stored."""
     waiting = [(value, 1)]
     while waiting:
         node, depth = waiting.pop()
@@ -149,7 +150,7 @@ def write_json(value: Any, *, sort_keys: bool = False) -> str:
 
 
 def write_string(text: str) -> str:
-    """A JSON string; all but quotes, backslashes and control characters stays as it is."""
+    """A JSON string, in which only quotes, backslashes and control characters are escaped."""
     if _ESCAPED.search(text) is None:
         return f'"{text}"'
     return '"' + _ESCAPED.sub(_escape, text) + '"'
@@ -161,7 +162,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def write_double(value: float) -> str:
-    """A double as Java's Double.toString has it; what is no number in quotes, as Jackson does."""
+    """A double as Java's Double.toString writes it; NaN and the infinities in quotes, as of Jackson."""
     if math.isnan(value):
         return '"NaN"'
     if math.isinf(value):
@@ -170,7 +171,7 @@ def write_double(value: float) -> str:
         return "-0.0" if math.copysign(1, value) < 0 else "0.0"
     shortest = repr(abs(value))
     if len(shortest.partition("e")[0].replace(".", "").strip("0")) == 1:
-        shortest = f"{abs(value):.1e}"  # Java writes two digits, the closest ones: 4.9E-324
+        shortest = f"{abs(value):.1e}"  # Java writes the two closest digits: 4.9E-324
     mantissa, _, exponent = shortest.partition("e")
     whole, _, fraction = mantissa.partition(".")
     digits = (whole + fraction).lstrip("0")

@@ -1,7 +1,7 @@
-"""What an Avro schema is made of, as Java's `Schema` knows it.
+"""The types of an Avro schema, with the same contents as Java's `Schema`.
 
-Nodes are compared by identity: a record may contain itself. They are complete once `parsing` returns them,
-and nobody changes them after that.
+Types are compared by identity, as a record may contain itself. They are complete once `parsing` returns them,
+and are not changed after that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PRIMITIVES: Final = frozenset(("null", "boolean", "int", "long", "float", "doubl
 TYPE_NAMES: Final = PRIMITIVES | {"record", "enum", "array", "map", "union", "fixed"}
 
 Properties: TypeAlias = Mapping[str, Any]
-"""Attributes that Avro gives no meaning, logical types among them, in the order of the text."""
+"""Attributes without a meaning in Avro's grammar, including logical types, in the order of the text."""
 
 AvroType: TypeAlias = "Primitive | Array | Map | Union | Record | Enum | Fixed"
 NamedType: TypeAlias = "Record | Enum | Fixed"
@@ -22,7 +22,7 @@ NamedType: TypeAlias = "Record | Enum | Fixed"
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """The name of a record, enum or fixed. An empty namespace is none."""
+    """The name of a record, enum or fixed. An empty namespace means none."""
 
     name: str
     namespace: str
@@ -32,7 +32,7 @@ class Name:
         return f"{self.namespace}.{self.name}" if self.namespace else self.name
 
     def within(self, namespace: str) -> str:
-        """How a schema refers to this name where `namespace` is the enclosing one."""
+        """The text by which a schema refers to this name inside of `namespace`."""
         if self.namespace and self.namespace == namespace and self.name not in TYPE_NAMES:
             return self.name
         return self.full

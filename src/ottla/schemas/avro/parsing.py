@@ -1,7 +1,8 @@
-"""An Avro schema's JSON made into types, with the rules of Java's Schema.Parser (1.12).
+"""Parses an Avro schema's JSON into types, by the rules of Java's Schema.Parser (1.12).
 
-A name may be used before its type is defined, as there: such places are filled when all is read. What Java
-ignores is ignored (an order of attributes, a `doc` that is no string, a logical type that doesn't fit).
+As in Java, a name may be used before its type is defined: such places are filled in when all is read.
+Attributes that Java ignores are ignored (an order, a `doc` that is not a string, a logical type that does not
+fit).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _SHOWN_CHARS: Final = 120
 
 
 class _Unresolved:
-    """Stands where a name is used before its definition."""
+    """The place of a name that is used before its definition."""
 
     kind = "unresolved"
 
@@ -52,7 +53,7 @@ class _Unresolved:
 
 
 class Parser:
-    """Parses texts that share names: first those that others refer to, then the one that refers to them."""
+    """Parses texts that share names: first the referenced texts, then the text that refers to them."""
 
     def __init__(self) -> None:
         self._known: dict[str, NamedType] = {}
@@ -226,7 +227,7 @@ class Parser:
     # -- names that were used before their definition --------------------------------------------
 
     def _fill(self, kind: AvroType, place: str, done: set[int]) -> AvroType:
-        """`kind` with all names in it resolved; changes it in place where that is possible."""
+        """`kind` with all names in it resolved; changed in place if possible."""
         if isinstance(kind, _Unresolved):
             found = self._known.get(kind.full_name)
             if found is None:
@@ -254,7 +255,7 @@ class Parser:
 
 
 def check_name(name: str, place: str) -> str:
-    """A simple name: letters of any script, digits and underscores, as Java's parser takes them."""
+    """Check a simple name: letters of any script, digits, underscores, as in Java. Raises InvalidSchema."""
     if not name:
         _refuse("an empty name", place)
     first, rest = name[0], name[1:]
@@ -318,7 +319,7 @@ def _union(branches: tuple[AvroType, ...], place: str) -> Union:
 
 
 def _same_leaf(one: NamedType, other: NamedType) -> bool:
-    """Enums and fixed types may be defined again if nothing that counts in Java differs."""
+    """Whether two definitions of an enum or a fixed type count as the same in Java, and may both be given."""
     match one, other:
         case Enum(), Enum():
             return one.symbols == other.symbols and not one.properties
@@ -352,5 +353,5 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "…"
 
 
-def _refuse(what: str, place: str) -> NoReturn:
-    raise InvalidSchema(f"{what} (at {place})")
+def _refuse(reason: str, place: str) -> NoReturn:
+    raise InvalidSchema(f"{reason} (at {place})")

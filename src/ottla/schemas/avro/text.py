@@ -1,4 +1,4 @@
-"""A schema's texts: canonical (what Java's Schema.toString writes), normalized, with references inlined."""
+"""A schema's texts: canonical (as of Java's Schema.toString), normalized, or with references inlined."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from ottla.schemas.format import InvalidSchema
 
 
 def canonical_text(root: AvroType, known: Iterable[str] = ()) -> str:
-    """The schema without spaces; types that are `known` by their full names are named, others defined.
+    """The schema without spaces; types whose full names are in `known` are named, others defined.
 
-    Raises InvalidSchema when that is nested deeper than a schema may be, as `normalized_text` does.
+    Raises InvalidSchema if the text is nested deeper than a schema may be, as `normalized_text` does.
     """
     return _Writer(set(known), normal=False).write(root, "")
 
 
 def normalized_text(root: AvroType, known: Iterable[str] = ()) -> str:
-    """The same for schemas that mean the same: names in full, properties and aliases in order."""
+    """The same text for all schemas of the same meaning: with full names, sorted properties and aliases."""
     return _Writer(set(known), normal=True).write(root, "")
 
 
@@ -46,7 +46,7 @@ class _Writer:
         """The text of a type inside of `namespace`."""
         levels = 3 if isinstance(kind, Record) else 1
         self.depth += levels
-        # Types that were defined one beside the other, and references, may be nested in this text.
+        # Types that were defined side by side, and references, may be nested in this text.
         if self.depth > MAX_DEPTH:
             raise InvalidSchema(
                 f"the schema is nested more than {MAX_DEPTH} deep once its types are in place"
@@ -129,5 +129,5 @@ class _Writer:
 
 
 def _findable(alias: Name, name: Name) -> str:
-    """The alias in full, so that parsing finds the same: one without a namespace keeps a dot before it."""
+    """The full alias, as parsing finds it again: an alias without a namespace keeps a dot before it."""
     return f".{alias.name}" if not alias.namespace and name.namespace else alias.full

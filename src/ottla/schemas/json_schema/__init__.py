@@ -1,1 +1,1 @@
-"""JSON Schema: parsing, normal form and what a change means to readers."""
+"""JSON Schema: parsing, normal form and compatibility."""

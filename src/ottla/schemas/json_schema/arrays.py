@@ -1,7 +1,7 @@
-"""What differs between two schemas' arrays: items by place, all others, uniqueness, what they must contain.
+"""Differences between two schemas' arrays: items by position, other items, uniqueness, `contains`.
 
-The content model is that of objects: places instead of names, `additionalItems` (2020-12: `items` beside
-`prefixItems`) for those that no schema speaks of.
+The content model is as that of objects, with positions instead of names: `additionalItems` (2020-12: `items`
+beside `prefixItems`) applies to the items without a schema of their own.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from ottla.schemas.json_schema.views import SchemaValue, View, is_false
 
 @dataclass(frozen=True, slots=True)
 class _Arrays:
-    """What a schema says of arrays."""
+    """A schema's keywords for arrays."""
 
     places: tuple[SchemaValue, ...]
     places_keyword: str
     others: SchemaValue
     others_keyword: str
     unevaluated: SchemaValue
-    """Of the items that no subschema that applies in place speaks of either."""
+    """The schema for items that no subschema that applies in place covers either."""
 
 
 def array_differences(comparison: Comparing, old: View, new: View) -> Iterator[Entry]:
-    """What differs between what two schemas say of arrays."""
+    """The differences between two schemas' keywords for arrays."""
     before, after = _arrays(old), _arrays(new)
     yield from limit_differences(old.keywords, new.keywords, ARRAY_LIMITS)
     was_unique, is_unique = bool(old.keywords.get("uniqueItems")), bool(new.keywords.get("uniqueItems"))
@@ -82,7 +82,7 @@ def _arrays(view: View) -> _Arrays:
 
 
 def _item_differences(comparison: Comparing, before: _Arrays, after: _Arrays) -> Iterator[Entry]:
-    """Both schemas speak of all items at once."""
+    """The differences between the schemas of all items, if both schemas have one."""
     path = (after.others_keyword if after.others is not True else before.others_keyword,)
     before_open = comparison.is_unrestricted(before.others)
     after_open = comparison.is_unrestricted(after.others)
@@ -131,9 +131,10 @@ def _removed_item(comparison: Comparing, others: SchemaValue, schema: SchemaValu
 
 
 def _unevaluated_differences(before: _Arrays, after: _Arrays) -> Iterator[Entry]:
-    """`unevaluatedItems` beside subschemas that apply in place: what they speak of is not worked out.
+    """The differences in `unevaluatedItems` beside subschemas that apply in place.
 
-    So that the keyword may go; where it stays, only schemas that are the same as a whole are compatible.
+    The items that those subschemas cover are not worked out. So the keyword may be removed; if it stays, only
+    schemas that are the same as a whole are compatible.
     """
     path = ("unevaluatedItems",)
     if after.unevaluated is not True:
@@ -145,7 +146,7 @@ def _unevaluated_differences(before: _Arrays, after: _Arrays) -> Iterator[Entry]
 
 
 def _contains_differences(comparison: Comparing, old: View, new: View) -> Iterator[Entry]:
-    """`contains` asks for at least `minContains` items (1) that fit, and at most `maxContains`."""
+    """The differences in `contains`: at least `minContains` items (1) must fit, at most `maxContains`."""
     if "contains" not in new.keywords:
         if "contains" in old.keywords:
             yield Difference(Kind.SCHEMA_REMOVED, ("contains",))
@@ -166,5 +167,5 @@ def _contains_differences(comparison: Comparing, old: View, new: View) -> Iterat
         found = comparison.differences(old.keywords["contains"], new.keywords["contains"])
         yield from found.below("contains")
     if most is not None and not comparison.is_compatible(new.keywords["contains"], old.keywords["contains"]):
-        # More items may fit than did, so that there may be too many.
+        # More items may fit than before, and then there may be too many.
         yield Difference(Kind.TYPE_CHANGED, ("contains",))

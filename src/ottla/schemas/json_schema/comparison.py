@@ -1,15 +1,16 @@
-"""Can what was written with one JSON Schema be read with another? A walk over both, by Confluent's rules.
+"""Finds out whether data of one JSON Schema can be read with another: a walk over both, by Confluent's rules.
 
-The old schema is seen as all that it asks for together, and each thing that the new one asks for must
-follow from it: its base from the old base, or else from one of the old subschemas that must hold, or from
-each of those of which one must; its own subschemas from the old schema as a whole. Subschemas are paired by a
-maximum matching.
+The old schema is the conjunction of all its requirements, and each requirement of the new one must follow
+from it. The new base must follow from the old base, from one of the old subschemas that must all hold, or
+from every member of an old sum, of which one must hold. The new subschemas must follow from the old schema as
+a whole. Subschemas are paired by a maximum matching.
 
-Each pair is compared once. Recursive schemas are compatible unless a difference is found on the way round: a
-pair that is under way already is taken for compatible. What was concluded from that rests on it: it is kept
-as long as the pair is under way, becomes final if that ends compatible, and is forgotten if not. As each such
-end settles a pair for good, the pairs that are compared are at most the square of those that there are.
-What was found incompatible is final at once: fewer assumptions can't make it compatible.
+Each pair of subschemas is compared once. Recursive schemas are compatible unless a difference is found within
+the cycle: a pair that is already being compared is assumed to be compatible. A conclusion that rests on such
+an assumption is kept while the assumed pair is being compared; it becomes final if that pair turns out
+compatible, and is forgotten if not. As each such end settles one pair for good, the number of comparisons is
+at most the square of the number of pairs. A pair that is found incompatible is final at once: fewer
+assumptions can't make it compatible.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ from ottla.schemas.json_schema.scalars import (
 from ottla.schemas.json_schema.views import SchemaValue, Sum, View, base_of, is_false, view_of
 
 PAIR_STEPS: Final = 25
-"""What comparing a pair of subschemas costs, beside a step for each of their keywords, names and values."""
+"""The steps for comparing a pair of subschemas, besides one for each of their keywords, names and values."""
 FINDING_STEPS: Final = 3
-"""What keeping a difference costs: bounds the memory."""
+"""The steps for keeping a difference. Bounds the memory."""
 _MAX_HOPS: Final = 64
-"""References to references; more are a circle."""
+"""The longest chain of references to references; a longer one is a cycle."""
 
 _SCHEMA_MAPS: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "dependencies"})
 _SCHEMA_LISTS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
@@ -68,17 +69,17 @@ _REFERRING: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 
 @dataclass(slots=True)
 class _Concluded:
-    """What was found for a pair. `rests_on`: a bit for each depth whose pair was taken for compatible."""
+    """The findings for a pair. `rests_on`: a bit for each depth whose pair was assumed to be compatible."""
 
     found: Findings
     rests_on: int
 
 
 class Comparison:
-    """Compares subschemas of two documents, that must live as long as it does.
+    """Compares subschemas of two documents, which must live as long as the comparison does.
 
-    Differences in `compatible` count as none where the comparison has alternatives to choose from. All that
-    walks raises what `effort` raises.
+    Differences in `compatible` count as none where the comparison has alternatives to choose from. Every
+    method that walks over schemas raises the exceptions of `effort`.
     """
 
     def __init__(self, graphs: Sequence[Graph], compatible: frozenset[Kind], effort: Effort) -> None:
@@ -93,14 +94,14 @@ class Comparison:
         self.patterns = Patterns(effort)
         self._views: dict[int, View] = {}
         self._made: list[dict[str, Any]] = []
-        """Schemas of our own making: their ids must stay theirs."""
+        """Schemas made by the comparison, kept alive so that their ids stay unique."""
         self._known: dict[_Pair, _Concluded] = {}
         self._unsettled: list[_Pair] = []
-        """Those of the known pairs that rest on one that is under way, in the order in which they ended."""
+        """The known pairs that rest on a pair being compared, in the order in which they ended."""
         self._under_way: dict[_Pair, int] = {}
-        """Pairs being compared, and how deep."""
+        """The pairs being compared, with their depths."""
         self._resting: list[int] = [0]
-        """For each pair under way, and for who asks: what it rests on by now."""
+        """For the caller and for each pair being compared: the depths on which it rests so far."""
         self._resolved_to: dict[int, tuple[SchemaValue, tuple[str, ...]]] = {}
         self._same: set[_Pair] = set()
         self._different: set[_Pair] = set()
@@ -112,20 +113,20 @@ class Comparison:
 
     @property
     def pairs(self) -> int:
-        """How many pairs of subschemas were compared, each time counted."""
+        """The number of comparisons of pairs of subschemas so far."""
         return self._pairs
 
     def spend(self, steps: int = 1) -> None:
-        """Count steps that come next."""
+        """Count the next steps."""
         self._effort.spend(steps)
 
     def differences(self, old: SchemaValue, new: SchemaValue) -> Findings:
-        """What differs from `old` to `new`, at places within them."""
+        """The differences from `old` to `new`, with their places within `new`."""
         self.spend()
         old, _ = self._resolved(old)
         new, path = self._resolved(new)
         found = self._pair_differences(old, new)
-        # places are told as the new schema has them
+        # places are those of the new schema
         return Findings(found.below(*path), found.is_bad) if path else found
 
     def is_compatible(self, old: SchemaValue, new: SchemaValue) -> bool:
@@ -133,12 +134,12 @@ class Comparison:
         return not self.differences(old, new).is_bad
 
     def is_unrestricted(self, schema: SchemaValue) -> bool:
-        """Whether everything fits it."""
+        """Whether every value fits the schema."""
         schema, _ = self._resolved(schema)
         return schema is True or (isinstance(schema, dict) and self.view(schema).is_unrestricted)
 
     def view(self, schema: Mapping[str, Any]) -> View:
-        """`schema` taken apart."""
+        """The view of a schema."""
         view = self._views.get(id(schema))
         if view is None:
             dialect = self._dialects.get(id(schema), DRAFT_7)
@@ -146,11 +147,11 @@ class Comparison:
         return view
 
     def targets_of(self, schema: SchemaValue) -> tuple[SchemaValue, ...]:
-        """The schemas that its references mean."""
+        """The schemas to which a schema's references lead."""
         return self._targets.get(id(schema), ()) if isinstance(schema, dict) else ()
 
     def keyword_differences(self, old: View, new: View, keyword: str) -> Iterator[Entry]:
-        """What differs between the subschemas under a keyword that either may lack."""
+        """The differences between the subschemas under a keyword, which either schema may lack."""
         before, after = old.keywords.get(keyword, True), new.keywords.get(keyword, True)
         if self.is_unrestricted(after):
             if not self.is_unrestricted(before):
@@ -163,7 +164,7 @@ class Comparison:
     # --- a pair of schemas
 
     def _resolved(self, schema: SchemaValue) -> tuple[SchemaValue, tuple[str, ...]]:
-        """What `schema` comes to where all it says is that another one must hold."""
+        """The schema that `schema` stands for, if its only requirement is that another one must hold."""
         if not isinstance(schema, dict):
             return schema, ()
         found = self._resolved_to.get(id(schema))
@@ -178,7 +179,7 @@ class Comparison:
             if part is None:
                 return schema, path
             schema, path = part.schema, (*path, *part.path)
-        return True, path  # it means only itself
+        return True, path  # it refers only to itself
 
     def _pair_differences(self, old: SchemaValue, new: SchemaValue) -> Findings:
         if old is new or is_false(old):
@@ -220,7 +221,7 @@ class Comparison:
         return found
 
     def _settle(self, first: int, depth: int, rests_on: int, *, kept: bool) -> None:
-        """The pair at this depth has ended: what rests on it rests on what that does, or is forgotten."""
+        """End the pair at this depth: conclusions resting on it take over its assumptions, or are dropped."""
         ended = self._unsettled[first:]
         self.spend(len(ended) // 4)
         del self._unsettled[first:]
@@ -278,18 +279,18 @@ class Comparison:
             yield from array_differences(self, old, new)
 
     def _follows_from_subschemas(self, old: View, new_schema: dict[str, Any], new: View) -> bool:
-        """Whether what the base of the new schema asks for, subschemas of the old one ask for."""
+        """Whether the requirements of the new schema's base follow from subschemas of the old schema."""
         if not old.parts and not old.sums:
             return False
         if {"unevaluatedProperties", "unevaluatedItems"} & new.keywords.keys():
-            return False  # what is evaluated depends on more than the base
+            return False  # which items and properties are evaluated depends on more than the base
         base = self._base(new_schema, new)
         if any(self.is_compatible(part.schema, base) for part in old.parts):
             return True
         return any(all(self.is_compatible(member, base) for member in group.members) for group in old.sums)
 
     def _base(self, schema: dict[str, Any], view: View) -> dict[str, Any]:
-        """A schema of the base alone: the same one each time, as pairs are told by their ids."""
+        """A schema of the base alone; the same object each time, as pairs are identified by ids."""
         if view.is_base:
             return schema
         if id(schema) not in self._bases:
@@ -359,7 +360,7 @@ class Comparison:
             yield Difference(kind, (group.keyword,))
 
     def _types_as_sum(self, schema: dict[str, Any], view: View, keyword: str) -> list[Sum]:
-        """`type: [a, b]` asks for what a sum with a schema for each of the types does."""
+        """The sum that is equivalent to `type: [a, b]`: a schema for each of the types."""
         if view.type_words < 2:
             return []
         if id(schema) not in self._split:
@@ -382,7 +383,7 @@ class Comparison:
             lambda old, new: self._may_pair(after, before.members[old], after.members[new]),
         )
         left = [index for index in range(len(before.members)) if index not in matching]
-        if after.keyword == "anyOf":  # two may come to the same one
+        if after.keyword == "anyOf":  # two old members may follow one new member
             left = [
                 index
                 for index in left
@@ -396,7 +397,7 @@ class Comparison:
             found.append(Difference(Kind.SUM_TYPE_NARROWED, path))
         if left and len(after.members) >= len(before.members):
             found.append(Difference(Kind.COMBINED_TYPE_SUBSCHEMAS_CHANGED, path))
-            # What is left on both sides: most likely one became the other.
+            # Members left on both sides: most likely one became the other.
             free = (index for index in range(len(after.members)) if index not in matching.values())
             for index, other in zip(left, free, strict=False):
                 below = self.differences(before.members[index], after.members[other])
@@ -405,7 +406,7 @@ class Comparison:
 
     def _may_pair(self, after: Sum, old: SchemaValue, new: SchemaValue) -> bool:
         if after.keyword == "oneOf" and self._compatible is EXACT:
-            # A wider member may fit what another one fits too; only Confluent's rules let that pass.
+            # A wider member may also fit values of another member; only Confluent's rules allow that.
             return self.are_same(old, new)
         return self.is_compatible(old, new)
 
@@ -425,7 +426,7 @@ class Comparison:
             yield Difference(Kind.NOT_TYPE_EXTENDED, ("not",))
 
     def _exactly(self) -> Comparison:
-        """Under a negation every difference that is let pass by courtesy would be a gap."""
+        """A comparison without tolerated differences, as each of them would be a gap under a negation."""
         if self._compatible is EXACT:
             return self
         if self._exact is None:
@@ -461,15 +462,15 @@ class Comparison:
         )
 
     def are_same(self, left: SchemaValue, right: SchemaValue) -> bool:
-        """Whether two schemas say the same in the same words, annotations and order of keywords apart."""
+        """Whether two schemas have the same keywords and values, except annotations and order."""
         assumed: set[tuple[int, int]] = set()
         if not self._agree(left, right, assumed):
             return False
-        self._same.update(assumed)  # they hold together
+        self._same.update(assumed)  # all of them are true together
         return True
 
     def _agree(self, left: SchemaValue, right: SchemaValue, assumed: set[tuple[int, int]]) -> bool:
-        """The same, where the pairs in `assumed` are: those that are under way already."""
+        """Whether two schemas are the same, assuming that of the pairs in `assumed`, still being compared."""
         if left is right:
             return True
         if not isinstance(left, dict) or not isinstance(right, dict):
@@ -483,7 +484,7 @@ class Comparison:
         assumed.add(pair)
         if self._say_the_same(left, right, assumed):
             return True
-        self._different.add(pair)  # for good: what is assumed is only ever too favourable
+        self._different.add(pair)  # for good: an assumption can only hide a difference
         return False
 
     def _say_the_same(
@@ -523,11 +524,11 @@ class Comparison:
 
 
 def maximum_matching(left: int, right: int, fits: Callable[[int, int], bool]) -> dict[int, int]:
-    """Pairs of `left` with `right` items that fit, as many as there can be: Kuhn's algorithm."""
+    """The largest possible set of fitting pairs of `left` and `right` items: Kuhn's algorithm."""
     taken: dict[int, int] = {}
 
     def place(item: int, tried: set[int]) -> bool:
-        # Its own place first, so that what is in the same order stays together.
+        # The same position first, so that items in the same order stay together.
         for other in chain((item,) if item < right else (), range(right)):
             if other not in tried and fits(item, other):
                 tried.add(other)

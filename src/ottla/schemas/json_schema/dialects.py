@@ -1,4 +1,4 @@
-"""The drafts of JSON Schema: which one a schema is written in, and whether it keeps to it."""
+"""The drafts of JSON Schema: which draft a schema is written in, and whether it conforms to it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _MAX_MESSAGE_CHARACTERS: Final = 500
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dialect:
-    """A draft: its validator, how it finds ids and anchors, and the keywords that it gives a meaning."""
+    """A draft: its validator, its rules for ids and anchors, and its keywords."""
 
     name: str
     validator: type[Validator]
-    """Checks values."""
+    """The class that checks values."""
     specification: referencing.Specification[Any]
     ref_hides_siblings: bool
-    """Up to draft 7 a schema with `$ref` says nothing else."""
+    """Whether all keywords beside a `$ref` are ignored, as they are up to draft 7."""
     keywords: frozenset[str]
 
 
@@ -61,13 +61,13 @@ def _dialect(
 def _unique_items(
     validator: Any, wanted: Any, instance: Any, _schema: Any
 ) -> Iterable[jsonschema.ValidationError]:
-    """The library compares items that have no order pair by pair: minutes for some thousand objects."""
+    """`uniqueItems` by hashing; the library compares unordered items in pairs, minutes for thousands."""
     if wanted and validator.is_type(instance, "array") and len(set(map(json_key, instance))) < len(instance):
         yield jsonschema.ValidationError(f"{instance!r} has non-unique elements")
 
 
 def _beside_a_tuple(check: Any) -> Any:
-    """`additionalItems` means nothing without a tuple: the library falls over `items: true`."""
+    """`additionalItems` only beside a tuple, without which it has no meaning; the library would fail."""
 
     def checked(validator: Any, others: Any, instance: Any, schema: Any) -> Iterable[Any]:
         return (
@@ -78,7 +78,7 @@ def _beside_a_tuple(check: Any) -> Any:
 
 
 def _tolerant(specification: referencing.Specification[Any]) -> referencing.Specification[Any]:
-    """One that does not take the lists among `dependencies` for schemas, as the library's do."""
+    """A specification that does not take the lists among `dependencies` for schemas, as the library's do."""
 
     def subresources_of(contents: Any) -> Iterable[Any]:
         if not isinstance(contents, dict):
@@ -118,7 +118,7 @@ _BY_URI: Final[Mapping[str, Dialect]] = {
 
 
 def dialect_of(schema: object, default: Dialect = DRAFT_7) -> Dialect:
-    """The draft that `$schema` names; `default` where it names none, or one that is not known here."""
+    """The draft that `$schema` names; `default` if it names none, or an unknown one."""
     if isinstance(schema, dict) and isinstance(named := schema.get("$schema"), str):
         uri = named.rstrip("#").removeprefix("https://").removeprefix("http://")
         return _BY_URI.get(uri, default)
@@ -126,7 +126,7 @@ def dialect_of(schema: object, default: Dialect = DRAFT_7) -> Dialect:
 
 
 def check_against_meta_schema(schema: Any, dialect: Dialect) -> None:
-    """Raises InvalidSchema, with the place, where `schema` is not what its draft asks for."""
+    """Raise InvalidSchema, with the place, if `schema` does not conform to its draft."""
     try:
         problem = best_match(_meta_validator(dialect).iter_errors(schema))
     except RecursionError:
@@ -137,14 +137,14 @@ def check_against_meta_schema(schema: Any, dialect: Dialect) -> None:
 
 @lru_cache(maxsize=8)
 def _meta_validator(dialect: Dialect) -> Validator:
-    # Making one resolves the meta-schema's own references: as dear as checking a small schema.
+    # Making a validator resolves the meta-schema's references: as slow as checking a small schema.
     validator: Any = dialect.validator
     made: Validator = validator(_flat(validator.META_SCHEMA))
     return made
 
 
 def _flat(meta_schema: dict[str, Any]) -> dict[str, Any]:
-    """A meta-schema that is spread over vocabularies (2019-09 on) in one: checks four times as fast."""
+    """A meta-schema spread over vocabularies (since 2019-09) merged into one: four times as fast to check."""
     if "allOf" not in meta_schema:
         return meta_schema
     base = meta_schema["$id"]
@@ -157,7 +157,7 @@ def _flat(meta_schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rooted(part: Any) -> Any:
-    """With references to the whole meta-schema, whose root is another in each vocabulary, to the one root."""
+    """The part with its references to a vocabulary's root changed to the root of the merged meta-schema."""
     match part:
         case {"$dynamicRef": "#meta"} | {"$recursiveRef": "#"}:
             return {"$ref": "#"}
@@ -171,7 +171,7 @@ def _rooted(part: Any) -> Any:
 
 
 def shortened(message: str) -> str:
-    """A validator's message quotes what it is about: no longer than fits an answer."""
+    """A validator's message, which quotes the value, cut to a length that fits an answer."""
     if len(message) <= _MAX_MESSAGE_CHARACTERS:
         return message
     return message[:_MAX_MESSAGE_CHARACTERS] + "…"

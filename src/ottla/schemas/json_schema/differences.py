@@ -1,7 +1,7 @@
-"""The names of what can differ between two JSON Schemas, and which of it readers can live with.
+"""The kinds of differences between two JSON Schemas, and which of them are compatible for readers.
 
-The names and the two lists are Confluent's, as clients see them in answers and logs. A difference is told
-from the view of data that the old schema was used to write and the new one is to read.
+The names and the two lists are Confluent's, as clients see them in answers and logs. A difference is
+described for data that was written with the old schema and is read with the new one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Path = tuple[str, ...]
 
 
 class Kind(enum.StrEnum):
-    """What differs."""
+    """The kind of a difference."""
 
     @staticmethod
     def _generate_next_value_(name: str, start: int, count: int, last_values: list[Any]) -> str:
@@ -150,18 +150,18 @@ class Kind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One difference, and where it is: a JSON pointer's parts, from the schema that was compared."""
+    """One difference, and its place: the parts of a JSON pointer, from the schema that was compared."""
 
     kind: Kind
     path: Path = ()
 
     def below(self, *prefix: str) -> Difference:
-        """The same, seen from a schema that has this one at `prefix`."""
+        """The same difference, seen from a schema that contains the compared one at `prefix`."""
         return Difference(self.kind, (*prefix, *self.path)) if prefix else self
 
     @property
     def pointer(self) -> str:
-        """The place as clients are told it: `#/properties/name`."""
+        """The place as clients see it: `#/properties/name`."""
         return "/".join(("#", *(part.replace("~", "~0").replace("/", "~1") for part in self.path)))
 
 
@@ -250,10 +250,10 @@ _LENIENT: Final = _STRICT | frozenset(
 COMPATIBLE: Final[Mapping[CompatibilityPolicy, frozenset[Kind]]] = {
     policy: _LENIENT if policy is CompatibilityPolicy.LENIENT else _STRICT for policy in CompatibilityPolicy
 }
-"""What readers can live with; all else is incompatible."""
+"""The differences that are compatible for readers; all others are incompatible."""
 
 EXACT: Final = _STRICT - READERS_WITH_DEFAULTS
-"""What is sure to let through every value that the old schema let through."""
+"""The differences after which every value that fits the old schema surely fits the new one."""
 
 
 _LIMITS: Final = {

@@ -1,4 +1,4 @@
-"""JSON texts of schemas: read within bounds, written back with every number as it was."""
+"""Reads and writes JSON texts of schemas: within bounds, and with every number spelt as it was."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import orjson
 from ottla.schemas.format import InvalidSchema
 
 MAX_TEXT_CHARACTERS: Final = 1 << 20
-"""Kafka's default limit of a message is about as many bytes: a longer schema could not be stored."""
+"""About as many bytes as Kafka's default limit of a message: a longer schema could not be stored."""
 MAX_DEPTH: Final = 64
-"""Arrays and objects within each other; the meta-schemas' validators recurse several frames a level."""
+"""The deepest nesting of arrays and objects; the meta-schemas' validators take several frames a level."""
 MAX_VALUES: Final = 20_000
-"""Values of all kinds in a document: bounds the time that checking and comparing it takes."""
+"""The most values in a document. Bounds the time for checking and comparing it."""
 
 _LONGEST_PLAIN_INTEGER: Final = 18
-"""Digits that surely fit orjson's 64 bits."""
+"""The number of digits that surely fits orjson's 64 bits."""
 
 
 class Real(float):
-    """A number with a fraction or an exponent, that remembers its spelling (1.10, 1e2)."""
+    """A number with a fraction or an exponent that keeps its spelling (1.10, 1e2)."""
 
     text: str
 
@@ -31,30 +31,30 @@ class LongInteger(int):
 
 
 def read_json(text: str) -> Any:
-    """The value that `text` says; of equal keys the last counts. Raises InvalidSchema."""
+    """The value of a JSON text; of equal keys the last counts. Raises InvalidSchema."""
     if len(text) > MAX_TEXT_CHARACTERS:
         raise InvalidSchema(f"the schema is longer than {MAX_TEXT_CHARACTERS} characters")
     try:
         value = json.loads(text, parse_float=_real, parse_int=_integer, parse_constant=_refuse_constant)
     except RecursionError:
         raise _too_deep() from None
-    except ValueError as problem:  # also a number of more digits than Python converts
+    except ValueError as problem:  # also for a number with more digits than Python converts
         raise InvalidSchema(f"the schema is not JSON: {problem}") from None
     _check_bounds(value)
     return value
 
 
 def write_json(value: Any, *, sort_keys: bool = False) -> str:
-    """`value` without blanks, its numbers spelt as they were read. Raises InvalidSchema."""
+    """The JSON text of a value, without blanks and with numbers as they were read. Raises InvalidSchema."""
     option = orjson.OPT_PASSTHROUGH_SUBCLASS | (orjson.OPT_SORT_KEYS if sort_keys else 0)
     try:
         return orjson.dumps(value, default=_spelling, option=option).decode()
-    except TypeError as problem:  # half a surrogate pair has no UTF-8
+    except TypeError as problem:  # half a surrogate pair can't be encoded in UTF-8
         raise InvalidSchema(f"the schema can't be written as UTF-8: {problem}") from None
 
 
 def json_key(value: Any) -> object:
-    """Something hashable that is equal for equal JSON values: 1 and 1.0 are, 1 and true are not."""
+    """A hashable key that is equal for equal JSON values: 1 and 1.0 are equal, 1 and true are not."""
     match value:
         case bool():
             return ("boolean", value)

@@ -1,7 +1,7 @@
-"""What a comparison found: differences, those of subschemas shared by all the places that lead to them.
+"""The findings of a comparison: differences, with those of a subschema shared by all places that use it.
 
-Places multiply (definitions that each refer twice to the one before have a million of them at the twentieth),
-so that they are only spelt out for those differences that are told.
+Places multiply (if each definition refers twice to the one before, the twentieth is reached by a million
+places), so they are only spelt out for the differences that are reported.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from ottla.schemas.json_schema.differences import Difference, Kind, Path
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Findings:
-    """What differs between two schemas, in order. `is_bad`: some of it is incompatible."""
+    """The differences between two schemas, in order. `is_bad`: whether any of them is incompatible."""
 
     entries: tuple[Entry, ...]
     is_bad: bool
 
     def below(self, *path: str) -> tuple[Entry, ...]:
-        """The same, seen from a schema that has this one at `path`."""
+        """The same findings, seen from a schema that contains the compared one at `path`."""
         return (Below(path, self),) if self.entries else ()
 
     def all(self, only_bad: frozenset[Kind] | None = None) -> Iterator[Difference]:
-        """Each difference with its place; of those that are not in `only_bad`, if that is given, alone.
+        """Each difference with its place; with `only_bad`, only those whose kind is not in it.
 
-        Nothing is worked out that is not taken. Subschemas without what is wanted are passed by.
+        Lazy: no more is worked out than is taken. Subschemas without such a difference are skipped.
         """
         path: list[Path] = [()]
         waiting: list[Iterator[Entry]] = [iter(self.entries)]
@@ -46,7 +46,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Below:
-    """What was found in subschemas, and where these are from those that were compared."""
+    """The findings in subschemas, and the path to these from the schemas that were compared."""
 
     path: Path
     found: Findings = field(repr=False)
@@ -58,7 +58,7 @@ NOTHING = Findings((), False)
 
 
 def is_bad(entries: Iterable[Entry], compatible: frozenset[Kind]) -> bool:
-    """Whether any of these is incompatible."""
+    """Whether any of the entries is incompatible."""
     return any(
         entry.found.is_bad if isinstance(entry, Below) else entry.kind not in compatible for entry in entries
     )

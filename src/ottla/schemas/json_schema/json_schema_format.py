@@ -1,8 +1,8 @@
 """JSON Schema as a format of the registry: drafts 4 to 2020-12, parsed, normalized and compared.
 
-A text is stored without blanks, in the order of its keys, its numbers as they were spelt. References lead
-within the document and to the schemas that it was registered with. Patterns are not run when a schema is
-registered.
+A text is stored without blanks, with its keys in their order and its numbers as they were spelt. References
+lead to places within the document and to the schemas it was registered with. Patterns are not run when a
+schema is registered.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from ottla.schemas.json_schema.value_steps import counted_for
 from ottla.schemas.model import CompatibilityPolicy, SchemaType
 
 MAX_MESSAGES: Final = 5
-"""What `validate` says at most about a value."""
+"""The most reasons that `validate` gives for a value."""
 MAX_INCOMPATIBILITIES: Final = 100
 MAX_DIFFERENCES: Final = 10_000
 MAX_REFERRED_VALUES: Final = 5 * MAX_VALUES
-"""In all schemas that one refers to."""
+"""The most values in all schemas that one schema refers to."""
 
 
 class JsonSchemaFormat:
@@ -53,7 +53,7 @@ class JsonSchemaFormat:
     def parse(self, text: str, references: Mapping[str, str], *, new: bool = False) -> JsonSchema:
         """Parse a schema and check it against its draft's meta-schema. Raises InvalidSchema.
 
-        There is nothing that only a `new` schema must pass.
+        `new` makes no difference: there are no checks for new schemas only.
         """
         _check_sizes(references.values())
         root, dialect = _checked(text, DRAFT_7)
@@ -71,7 +71,7 @@ class JsonSchema:
         documents: Mapping[str, Any],
         references: tuple[tuple[str, str], ...],
     ) -> None:
-        """Raises InvalidSchema where a reference leads nowhere."""
+        """Raises InvalidSchema if a reference leads nowhere."""
         self._root = root
         self._dialect = dialect
         self._references = references
@@ -96,15 +96,15 @@ class JsonSchema:
         return write_json(self._root, sort_keys=True)
 
     def formatted(self, format_name: str) -> str:
-        """The canonical text: there are no other formats of JSON Schemas."""
+        """The canonical text, as JSON Schemas have no other formats."""
         return self._text
 
     def differences(
         self, written: JsonSchema, policy: CompatibilityPolicy = CompatibilityPolicy.STRICT
     ) -> tuple[Difference, ...]:
-        """What differs from `written` to this schema, compatible or not: the first MAX_DIFFERENCES.
+        """The first MAX_DIFFERENCES differences from `written` to this schema, compatible or not.
 
-        The policy counts where subschemas may be paired in more than one way. Raises TooMuchWork.
+        The policy matters if subschemas can be paired in more than one way. Raises TooMuchWork.
         """
         return tuple(islice(self._compared(written, policy, Effort()).all(), MAX_DIFFERENCES))
 
@@ -135,9 +135,9 @@ class JsonSchema:
         return comparison.differences(written._root, self._root)
 
     def validate(self, value: object) -> list[str]:
-        """Why a JSON value does not fit the schema: at most MAX_MESSAGES reasons, none where it does.
+        """Why a JSON value does not fit the schema: at most MAX_MESSAGES reasons, none if it fits.
 
-        `format` is an annotation and is not checked. A pattern that does not end in time is such a reason.
+        `format` is an annotation and is not checked. A pattern that takes too long counts as a reason.
         """
         try:
             with counted_for(value):
@@ -149,20 +149,20 @@ class JsonSchema:
             return ["the value or the schema is nested too deeply to be checked"]
         except PatternTooSlow as problem:
             return [shortened(str(problem))]
-        except Exception as problem:  # a pattern that no engine here runs, and what the library overlooks
+        except Exception as problem:  # an invalid pattern, or an error in the library
             reason = shortened(f"{type(problem).__name__}: {problem}")
             return [f"the schema can't be used to check a value: {reason}"]
 
     @cached_property
     def _validator(self) -> Any:
-        # Without a resolver of ours it makes one that takes lists among `dependencies` for schemas.
+        # Without this resolver it makes one that takes lists among `dependencies` for schemas.
         root = self._dialect.specification.create_resource(self._root)
         validator: Any = self._dialect.validator
         return validator(self._root, _resolver=self._registry.resolver(root.id() or ""))
 
 
 def _check_sizes(references: Collection[str]) -> None:
-    """Each has bounds of its own; together they may be five times as much."""
+    """Raise InvalidSchema if references are too large together; each has bounds of its own, too."""
     if sum(map(len, references)) > MAX_CHARACTERS:
         raise InvalidSchema(f"the schemas that it refers to have more than {MAX_CHARACTERS} characters")
     if sum(text.count(mark) for text in references for mark in ",{[") > MAX_REFERRED_VALUES:

@@ -1,8 +1,9 @@
-"""What differs between two schemas' objects: properties, content models, dependencies.
+"""Differences between two schemas' objects: properties, content models, dependencies.
 
-A content model is open where any value may stand under a name that the schema does not speak of, closed
-where none may, and partially open where `patternProperties` or a schema of additional properties says which.
-Without subschemas that apply in place, `unevaluatedProperties` says just what `additionalProperties` says.
+A content model is open if a property that the schema does not name may have any value, closed if there may be
+no such property, and partially open if `patternProperties` or a schema of additional properties restricts
+them. Without subschemas that apply in place, `unevaluatedProperties` means the same as
+`additionalProperties`.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from ottla.schemas.json_schema.views import SchemaValue, View, is_false
 
 @dataclass(frozen=True, slots=True)
 class _Objects:
-    """What a schema says of objects."""
+    """A schema's keywords for objects."""
 
     properties: Mapping[str, SchemaValue]
     patterns: Mapping[str, SchemaValue]
     additional: SchemaValue
     additional_keyword: str
     unevaluated: SchemaValue
-    """Of the properties that no subschema that applies in place speaks of either."""
+    """The schema for properties that no subschema that applies in place covers either."""
     required: frozenset[str]
     lists: Mapping[str, frozenset[str]]
     """Dependent properties."""
@@ -45,7 +46,7 @@ class _Objects:
 
 @dataclass(slots=True)
 class _Evaluated:
-    """Properties that a schema speaks of, itself or through subschemas that apply in place."""
+    """The properties that a schema covers, itself or through subschemas that apply in place."""
 
     matching: Patterns
     names: set[str] = field(default_factory=set)
@@ -68,7 +69,7 @@ class _Evaluated:
 def object_differences(
     comparison: Comparing, old_schema: SchemaValue, old: View, new: View
 ) -> Iterator[Entry]:
-    """What differs between what two schemas say of objects."""
+    """The differences between two schemas' keywords for objects."""
     before, after = _objects(old), _objects(new)
     yield from limit_differences(old.keywords, new.keywords, OBJECT_LIMITS)
     yield from _required_differences(comparison, before, after)
@@ -89,10 +90,10 @@ def object_differences(
 
 
 def content_model_differences(
-    comparison: Comparing, before: SchemaValue, after: SchemaValue, keyword: str, what: str
+    comparison: Comparing, before: SchemaValue, after: SchemaValue, keyword: str, members: str
 ) -> Iterator[Entry]:
-    """What differs between two schemas for all that is not named; `what` is PROPERTIES or ITEMS."""
-    name = f"{'UNEVALUATED' if keyword.startswith('unevaluated') else 'ADDITIONAL'}_{what}"
+    """The differences for members that the schemas do not name; `members` is PROPERTIES or ITEMS."""
+    name = f"{'UNEVALUATED' if keyword.startswith('unevaluated') else 'ADDITIONAL'}_{members}"
     before_open, after_open = comparison.is_unrestricted(before), comparison.is_unrestricted(after)
     match (before_open, is_false(before)), (after_open, is_false(after)):
         case ((True, _), (True, _)) | ((_, True), (_, True)):
@@ -138,7 +139,7 @@ def _required_differences(comparison: Comparing, before: _Objects, after: _Objec
         yield Difference(Kind.REQUIRED_ATTRIBUTE_REMOVED, ("required", name))
     for name in sorted(after.required - before.required):
         if name in after.properties and name not in before.properties:
-            continue  # told as an added property
+            continue  # reported as an added property
         with_default = _has_default(comparison, after.properties.get(name))
         kind = Kind.REQUIRED_ATTRIBUTE_WITH_DEFAULT_ADDED if with_default else Kind.REQUIRED_ATTRIBUTE_ADDED
         yield Difference(kind, ("required", name))
@@ -196,9 +197,9 @@ def _is_covered_when_added(
     name: str,
     schema: SchemaValue,
 ) -> bool:
-    """Whether all that the old schema allows under the name fits the new property's schema."""
+    """Whether every value that the old schema allows under the name fits the new property's schema."""
     certain = [below for pattern, below in patterns.items() if comparison.patterns.matches(pattern, name)]
-    if certain:  # all of them hold, so that one is enough
+    if certain:  # all of the patterns' schemas hold, so one that is compatible is enough
         return any(comparison.is_compatible(below, schema) for below in certain)
     possible = [
         below for pattern, below in patterns.items() if comparison.patterns.matches(pattern, name) is None
@@ -250,7 +251,7 @@ def _pattern_differences(comparison: Comparing, before: _Objects, after: _Object
 
 
 def _added_pattern(comparison: Comparing, before: _Objects, pattern: str, schema: SchemaValue) -> Difference:
-    """A pattern speaks of names that the old schema may speak of too: all that it allows there must fit."""
+    """The difference for a new pattern: it is compatible if all values that the old schema allows fit it."""
     path = ("patternProperties", pattern)
     if before.is_open(comparison) and not before.properties:
         if comparison.is_unrestricted(schema):
@@ -305,10 +306,10 @@ def _dependency_differences(
 def _unevaluated_differences(
     comparison: Comparing, old: View, new: View, before: _Objects, after: _Objects
 ) -> Iterator[Entry]:
-    """`unevaluatedProperties` beside subschemas that apply in place.
+    """The differences in `unevaluatedProperties` beside subschemas that apply in place.
 
-    Only sure where the old schema restricts these properties too, and the new one speaks, whatever the data,
-    of all that the old one may speak of.
+    Compatible only if the old schema restricts these properties too, and the new one covers for all data
+    every property that the old one may cover.
     """
     if after.unevaluated is True:
         if before.unevaluated is not True and comparison.is_unrestricted(after.additional):
@@ -332,9 +333,9 @@ def _unevaluated_differences(
 def _evaluated_by(
     comparison: Comparing, view: View, *, surely: bool = False, unless_in: View | None = None
 ) -> _Evaluated:
-    """What a schema may speak of; with `surely`, what it speaks of whatever the data.
+    """The properties that a schema may cover; with `surely`, those that it covers for all data.
 
-    Without what depends on the data in just the same way in `unless_in`.
+    Subschemas that apply under the same condition in `unless_in` are left out.
     """
     found = _Evaluated(comparison.patterns)
     pending: list[tuple[View, bool]] = [(view, True)]
@@ -364,7 +365,7 @@ def _evaluated_by(
 def _conditional(
     comparison: Comparing, view: View, objects: _Objects, other: View | None
 ) -> Iterable[SchemaValue]:
-    """Subschemas that apply to some data only, but for those that `other` has just so."""
+    """The subschemas that apply only to some data, without those that `other` has in the same way."""
     for each in view.sums:
         if not (other and any(comparison.are_same_sums(each, theirs) for theirs in other.sums)):
             yield from each.members

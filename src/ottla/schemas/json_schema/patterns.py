@@ -1,7 +1,7 @@
-"""Does a regular expression of a schema match a property's name? Said only where finding out is cheap.
+"""Finds out whether a schema's regular expression matches a property's name, if that is cheap.
 
-Patterns come from users and Python's engine backtracks: one like `(a+)+$` takes longer than anybody waits.
-Patterns that could are not run; whoever asks must then allow for both answers.
+Patterns come from users and Python's engine backtracks: a pattern like `(a+)+$` may practically never end.
+Patterns that could take so long are not run, and the caller must allow for both answers.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from ottla.schemas.effort import Effort
 _MAX_PATTERN_CHARACTERS: Final = 256
 _MAX_NAME_CHARACTERS: Final = 256
 _MAX_LOOPS: Final = 2
-"""With this many loops that are not within each other the time is at most the cube of the name's length."""
+"""The most loops, which may not be nested: the time is then at most the cube of the name's length."""
 _MAX_CHOICES: Final = 8
-"""Each `?` or `|` may double the time."""
+"""The most `?` and `|`, each of which may double the time."""
 
 _QUOTED: Final = re.compile(r"\\.|\[(?:\\.|[^\]\\])+\]", re.DOTALL)
 _LOOP_OVER_GROUP: Final = re.compile(r"\)[*+{]")
@@ -27,18 +27,18 @@ _CHOICE: Final = re.compile(r"(?<!\()\?|\|")
 
 _COMPILE_STEPS: Final = 50
 _LOOP_STEPS: Final = 40
-"""Places that the engine tries in the time of a step."""
+"""The number of positions that the engine tries in the time of a step."""
 
 
 class Patterns:
-    """The patterns of a comparison, compiled once; searches are counted by what they take at worst."""
+    """The patterns of a comparison, compiled once; a search counts as many steps as it takes at worst."""
 
     def __init__(self, effort: Effort) -> None:
         self._effort = effort
         self._compiled: dict[str, _Compiled | None] = {}
 
     def matches(self, pattern: str, name: str) -> bool | None:
-        """Whether it is found in `name`; None where that would cost too much, or the pattern is odd."""
+        """Whether the pattern matches `name`; None if that would take too long, or the pattern is invalid."""
         self._effort.spend()
         if pattern not in self._compiled:
             self._effort.spend(_COMPILE_STEPS)
@@ -54,7 +54,7 @@ class Patterns:
 class _Compiled:
     pattern: re.Pattern[str]
     power: int
-    """Of the name's length, that a search is bounded by."""
+    """The power of the name's length that bounds a search."""
     choices: int
 
 

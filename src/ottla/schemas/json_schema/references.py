@@ -1,4 +1,4 @@
-"""Where `$ref` leads: within the document and to the schemas that it was registered with, never elsewhere.
+"""Resolves `$ref`: within the document, and to the schemas it was registered with, never elsewhere.
 
 A reference's name is the URI, absolute or relative, that the schema uses. A `$ref` that is relative to an
 `$id` becomes absolute, so that a name also stands for URIs that end with it.
@@ -19,28 +19,31 @@ from ottla.schemas.json_schema.dialects import Dialect, dialect_of, shortened
 from ottla.schemas.json_schema.documents import write_json
 
 MAX_CHARACTERS: Final = 8 << 20
-"""Of all that a schema refers to; a document counts for each URI that it is asked for by, names apart."""
+"""The most characters of all documents that a schema refers to.
+
+A document counts once for each URI by which it is looked up, except by its name.
+"""
 _REFERRING: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Where the subschemas of a document lead to.
+    """The targets of the references in a document.
 
     The keys are `id()`s of the schemas' dicts: valid as long as the documents live.
     """
 
     targets: Mapping[int, tuple[object, ...]]
-    """Of a schema with references: the schemas that they mean."""
+    """For each schema with references: the schemas to which they lead."""
     dialects: Mapping[int, Dialect]
-    """Of each subschema: the draft that it is written in."""
+    """For each subschema: the draft in which it is written."""
 
 
 def resolved(root: Any, dialect: Dialect, documents: Mapping[str, Any]) -> tuple[Graph, Registry[Any]]:
-    """All that is reachable from `root`, which may refer to `documents` by their names.
+    """The graph of all schemas reachable from `root`, which may refer to `documents` by their names.
 
-    And a registry that has all of it, `root` under its own id. Raises InvalidSchema where a reference leads
-    nowhere, and where looking schemas up takes too long.
+    The second result is a registry with all of them, `root` under its own id. Raises InvalidSchema if a
+    reference leads nowhere, or if looking up schemas takes too long.
     """
     resource = dialect.specification.create_resource(root)
     uri = resource.id() or ""
@@ -49,18 +52,18 @@ def resolved(root: Any, dialect: Dialect, documents: Mapping[str, Any]) -> tuple
 
 
 class _Lookups:
-    """Looks references up, and keeps what was found out on the way: else each looks through all again."""
+    """Looks up references, and keeps the crawled registry: otherwise each lookup would crawl it again."""
 
     def __init__(self, registry: Registry[Any]) -> None:
         try:
             self.registry = registry.crawl()
-        except Exception:  # an odd `$id` somewhere: told where a reference needs it
+        except Exception:  # an invalid `$id` somewhere: reported when a reference needs it
             self.registry = registry
 
     def look_up(self, resolver: Any, reference: str) -> Any:
         try:
             found = evolve(resolver, registry=self.registry).lookup(reference)
-        except Exception as problem:  # the library lets other errors than its own through for odd URIs
+        except Exception as problem:  # for invalid URIs, the library raises other errors than its own
             cause = problem.__cause__
             reason = str(cause) if isinstance(cause, _TooMuch) else type(problem).__name__
             raise InvalidSchema(
@@ -71,11 +74,11 @@ class _Lookups:
 
 
 class _TooMuch(Exception):
-    """Documents are asked for under too many URIs."""
+    """Documents are looked up under too many URIs."""
 
 
 def _registry_of(documents: Mapping[str, Any], default: Dialect) -> Registry[Any]:
-    """A registry that knows `documents` by their names, and the drafts' meta-schemas."""
+    """A registry with `documents` under their names, and with the drafts' meta-schemas."""
     resources = {
         name: dialect_of(document, default).specification.create_resource(document)
         for name, document in documents.items()
@@ -93,7 +96,7 @@ def _registry_of(documents: Mapping[str, Any], default: Dialect) -> Registry[Any
             raise _TooMuch("the schemas that it refers to are asked for under too many URIs")
         return resources[name]
 
-    # A name that is no URI can't be told to the registry's own crawl: it stays behind `retrieve`.
+    # The registry's crawl fails for a name that is not a URI: such a document is left to `retrieve`.
     known = Registry(retrieve=retrieve).with_resources(resources.items())  # type: ignore[call-arg]
     named = [(uri, resource) for resource in resources.values() if (uri := _id_of(resource))]
     combined: Registry[Any] = SPECIFICATIONS.combine(known.with_resources(named))
@@ -132,7 +135,7 @@ def _references(schema: Mapping[str, Any], dialect: Dialect) -> Iterator[tuple[s
 
 def _subschemas(schema: dict[str, Any], dialect: Dialect) -> list[Any]:
     if dialect.ref_hides_siblings and "$ref" in schema:
-        # Definitions beside a `$ref` are still there to be pointed at.
+        # References may still lead to definitions beside a `$ref`.
         schema = {name: value for name, value in schema.items() if name in ("definitions", "$defs")}
     return list(dialect.specification.subresources_of(schema))
 
@@ -140,5 +143,5 @@ def _subschemas(schema: dict[str, Any], dialect: Dialect) -> list[Any]:
 def _id_of(resource: Resource[Any]) -> str | None:
     try:
         return resource.id()
-    except Exception:  # an `$id` that is no text: the meta-schema says so where it matters
+    except Exception:  # an `$id` that is not a text: the meta-schema's check reports it
         return None

@@ -1,4 +1,4 @@
-"""What differs between two schemas' types, listed values, and limits of texts and numbers."""
+"""Differences between two schemas' types, listed values, and limits of texts and numbers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ottla.schemas.json_schema.views import ALL_TYPES, View
 class _Limit:
     keyword: str
     name: str
-    """Kinds of difference begin with it."""
+    """The prefix of its kinds of difference."""
     is_upper: bool
     idle: int | None = None
-    """The value that says nothing."""
+    """The value that means no limit."""
 
 
 STRING_LIMITS: Final = (
@@ -47,11 +47,11 @@ _IMPLIED: Final[Mapping[str, tuple[str, Callable[[Any, Any], bool]]]] = {
     "exclusiveMaximum": ("maximum", lambda old, new: old < new),
     "exclusiveMinimum": ("minimum", lambda old, new: old > new),
 }
-"""A limit that is new says nothing where the old schema's other kind of limit is as narrow."""
+"""For each limit another one; if the old schema has that as narrow, a new limit restricts nothing."""
 
 
 def type_differences(old: View, new: View) -> Iterator[Difference]:
-    """What differs between the types that two schemas allow."""
+    """The differences between the types that two schemas allow."""
     if old.types == new.types:
         return
     if old.types <= new.types:
@@ -66,7 +66,7 @@ def type_differences(old: View, new: View) -> Iterator[Difference]:
 
 
 def value_differences(old: View, new: View) -> Iterator[Difference]:
-    """What differs between the values that two schemas list."""
+    """The differences between the values that two schemas list."""
     path = ("const",) if "const" in new.keywords or "const" in old.keywords else ("enum",)
     before, after = old.values, new.values
     if before is None and after is None:
@@ -86,7 +86,7 @@ def value_differences(old: View, new: View) -> Iterator[Difference]:
 
 
 def string_differences(old: View, new: View) -> Iterator[Difference]:
-    """What differs between the limits of texts."""
+    """The differences between the limits of texts."""
     yield from limit_differences(old.keywords, new.keywords, STRING_LIMITS)
     before, after = old.keywords.get("pattern"), new.keywords.get("pattern")
     if before == after:
@@ -100,7 +100,7 @@ def string_differences(old: View, new: View) -> Iterator[Difference]:
 
 
 def number_differences(old: View, new: View) -> Iterator[Difference]:
-    """What differs between the limits of numbers."""
+    """The differences between the limits of numbers."""
     yield from limit_differences(old.keywords, new.keywords, _NUMBER_LIMITS)
     path = ("multipleOf",)
     before, after = old.keywords.get("multipleOf"), new.keywords.get("multipleOf")
@@ -121,7 +121,7 @@ def number_differences(old: View, new: View) -> Iterator[Difference]:
 def limit_differences(
     old: Mapping[str, Any], new: Mapping[str, Any], limits: tuple[_Limit, ...]
 ) -> Iterator[Difference]:
-    """What differs between two schemas' limits of one kind of value."""
+    """The differences between two schemas' limits for one kind of value."""
     for limit in limits:
         before, after = old.get(limit.keyword), new.get(limit.keyword)
         if before == limit.idle:
@@ -149,12 +149,12 @@ def _is_implied(keyword: str, old: Mapping[str, Any], limit: Any) -> bool:
 
 
 def _divides(divisor: float, number: float) -> bool:
-    """Exactly, as decimal fractions: 0.1 divides 0.3."""
+    """Whether one number is a multiple of another, exactly as decimal fractions: 0.1 divides 0.3."""
     if math.isinf(divisor) or math.isinf(number):
         return False
     return _fraction(number) % _fraction(divisor) == 0
 
 
 def _fraction(number: float) -> Fraction:
-    # The shortest spelling of the same float: that of a Real may have an exponent of any size.
+    # The shortest spelling of the float, as that of a Real may have an exponent of any size.
     return Fraction(float.__repr__(number)) if isinstance(number, Real) else Fraction(number)

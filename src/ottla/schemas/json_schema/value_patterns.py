@@ -1,7 +1,7 @@
-"""Patterns of a schema on the strings of a value: each search ends in time.
+"""Matches a schema's patterns with the strings of a value, in bounded time.
 
-Python's own engine may take years for one string, and nothing else of the process runs meanwhile; `regex`
-gives up.
+Python's own engine may take years for one string, and holds up the whole process meanwhile; the package
+`regex` has a timeout.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ KEPT_PATTERNS: Final = 1_000
 
 
 class PatternTooSlow(Exception):
-    """A search that did not end in time: whether the string matches is not known."""
+    """A search did not end in time: whether the string matches is unknown."""
 
 
 def occurs(pattern: str, text: str) -> bool:
-    """Whether the pattern matches anywhere. Raises PatternTooSlow, and regex.error for one that is none."""
+    """Whether the pattern matches anywhere. Raises PatternTooSlow; regex.error for an invalid pattern."""
     try:
         return _compiled(pattern).search(text, timeout=SEARCH_SECONDS) is not None
     except TimeoutError:
@@ -36,7 +36,7 @@ def _compiled(pattern: str) -> regex.Pattern[str]:
     return regex.compile(pattern)
 
 
-# -- keywords, by the interface of jsonschema's: (validator, the keyword's value, the instance, the schema)
+# -- keywords, with jsonschema's interface: (validator, the keyword's value, the instance, the schema)
 # ---------
 
 
@@ -61,7 +61,7 @@ def pattern_properties(
 def additional_properties(
     validator: Any, others: Any, instance: Any, schema: dict[str, Any]
 ) -> Iterator[jsonschema.ValidationError]:
-    """`additionalProperties`: of those that neither `properties` nor `patternProperties` speaks of."""
+    """`additionalProperties`: for the properties in neither `properties` nor `patternProperties`."""
     if not validator.is_type(instance, "object"):
         return
     extra = list(_others(instance, schema))

@@ -1,7 +1,7 @@
-"""Bounds what checking a value against a schema takes: subschemas that apply in place are counted.
+"""Bounds the time for checking a value against a schema: counts the subschemas that apply in place.
 
-A schema of a kilobyte can apply itself to one number a million times (`allOf`, twice the definition before);
-what descends into the value is bounded by the value.
+A schema of a kilobyte can apply itself to one number a million times (`allOf` with twice the definition
+before). Keywords that descend into the value are bounded by its size.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.schemas.effort import Effort
 
 STEPS_OF_A_VALUE: Final = 100
 LEAST_STEPS: Final = 20_000
-"""For any value, however small."""
+"""The steps for any value, however small."""
 IN_PLACE: Final = frozenset(
     {
         "$dynamicRef",
@@ -35,12 +35,12 @@ IN_PLACE: Final = frozenset(
 Check = Callable[[Any, Any, Any, Any], Iterable[Any] | None]
 
 _effort: ContextVar[Effort | None] = ContextVar("steps of the value that is checked", default=None)
-"""The library's keywords are functions of the class of a draft: nothing else leads to them."""
+"""The counter of the running check. The library calls keywords as functions, with no argument for it."""
 
 
 @contextmanager
 def counted_for(value: object) -> Iterator[None]:
-    """Within, checks raise TooMuchWork where they take more than `value` may."""
+    """Within the block, checks raise TooMuchWork if they take more steps than `value` allows."""
     token = _effort.set(Effort(LEAST_STEPS + STEPS_OF_A_VALUE * _size(value)))
     try:
         yield
@@ -49,7 +49,7 @@ def counted_for(value: object) -> Iterator[None]:
 
 
 def counting(check: Check) -> Check:
-    """The keyword's check, counted."""
+    """The keyword's check, with each call counted as a step."""
 
     def checked(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterable[Any]:
         effort = _effort.get()

@@ -1,8 +1,9 @@
-"""A subschema as the comparison sees it: the same shape whatever its draft and however it is spelt.
+"""A subschema as the comparison sees it: in the same form for all drafts and spellings.
 
 A schema is a conjunction: a base (its types, their keywords, its listed values), subschemas that must all
-hold (`allOf`, a `$ref` beside other keywords), sums of which one must hold (`anyOf`, `oneOf`), a negation and
-a condition. Combinations of one subschema count as subschemas that must hold. Annotations don't count.
+hold (`allOf`, a `$ref` beside other keywords), sums, of whose members one must hold (`anyOf`, `oneOf`), a
+negation and a condition. Combinations of one subschema count as subschemas that must hold. Annotations don't
+count.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ SchemaValue = Any
 """A boolean or a dict."""
 
 ALL_TYPES: Final = frozenset({"null", "boolean", "object", "array", "string", "integer", "fraction"})
-"""JSON's types; a number is an integer or has a fraction."""
+"""JSON's types, with numbers split into integers and fractions."""
 _NUMBER: Final = frozenset({"integer", "fraction"})
 
 STRING_KEYWORDS: Final = frozenset({"minLength", "maxLength", "pattern"})
@@ -62,7 +63,7 @@ BASE_KEYWORDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A subschema that must hold, and where it stands."""
+    """A subschema that must hold, and its path."""
 
     path: Path
     schema: SchemaValue
@@ -70,7 +71,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """Subschemas of which one must hold; exactly one where the keyword is `oneOf`."""
+    """Subschemas of which one must hold; exactly one if the keyword is `oneOf`."""
 
     keyword: str
     members: tuple[SchemaValue, ...]
@@ -78,31 +79,31 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A schema taken apart."""
+    """A schema split into its requirements."""
 
     dialect: Dialect
     keywords: Mapping[str, Any]
-    """Those of BASE_KEYWORDS that it has; Draft 4's exclusive limits are spelt as the later drafts do."""
+    """The schema's BASE_KEYWORDS; Draft 4's exclusive limits are spelt as in the later drafts."""
     types: frozenset[str]
-    """Of ALL_TYPES, those that its `type` and its listed values leave."""
+    """The members of ALL_TYPES that its `type` and its listed values allow."""
     values: Mapping[object, Any] | None
-    """Its listed values (`enum`, `const`) by their keys, or None where it lists none."""
+    """Its listed values (`enum`, `const`) by their keys; None if it lists none."""
     parts: tuple[Part, ...]
     sums: tuple[Sum, ...]
     negated: SchemaValue | None
     condition: tuple[SchemaValue, SchemaValue, SchemaValue] | None
-    """if, then, else. Without the last two it restricts nothing, but speaks of properties and items."""
+    """if, then, else. Without then and else it restricts nothing, but still covers properties and items."""
     size: int = 1
-    """How much there is to look at: its keywords, and the names, subschemas and values under them."""
+    """The number of its keywords, and of the names, subschemas and values under them."""
 
     @property
     def is_conditional(self) -> bool:
-        """Whether its condition restricts something."""
+        """Whether it has a condition that restricts values."""
         return self.condition is not None and not (self.condition[1] is self.condition[2] is True)
 
     @property
     def has_subschemas(self) -> bool:
-        """Whether subschemas apply in place, and so may speak of its properties and items."""
+        """Whether subschemas apply in place, and so may cover its properties and items."""
         return bool(self.parts or self.sums or self.condition or "dependentSchemas" in self.keywords)
 
     @property
@@ -111,31 +112,31 @@ class View:
 
     @property
     def type_words(self) -> int:
-        """How many types its `type` names."""
+        """The number of types that its `type` names."""
         named = self.keywords.get("type", ())
         return len(named) if isinstance(named, list) else 1
 
     @property
     def is_base(self) -> bool:
-        """Whether it has a base and nothing else."""
+        """Whether it only has a base."""
         rest = self.parts or self.sums or self.is_conditional or self.negated is not None
         return self.has_base and not rest
 
     @property
     def is_unrestricted(self) -> bool:
-        """Whether it says nothing."""
+        """Whether it has no requirement at all."""
         rest = self.parts or self.sums or self.is_conditional or self.negated is not None
         return not self.has_base and not rest
 
     @property
     def lone_part(self) -> Part | None:
-        """The only thing it says, if that is a subschema that must hold."""
+        """Its only requirement, if that is a subschema that must hold; else None."""
         rest = self.keywords or self.sums or self.is_conditional or self.negated is not None
         return self.parts[0] if len(self.parts) == 1 and not rest else None
 
 
 def view_of(schema: Mapping[str, Any], dialect: Dialect, targets: Sequence[SchemaValue]) -> View:
-    """`schema` taken apart; `targets` are what its references mean."""
+    """The view of a schema; `targets` are the schemas to which its references lead."""
     if targets and dialect.ref_hides_siblings:
         return View(dialect, {}, ALL_TYPES, None, (Part((), targets[0]),), (), None, None)
     said = {name: value for name, value in schema.items() if name in dialect.keywords}
@@ -143,13 +144,13 @@ def view_of(schema: Mapping[str, Any], dialect: Dialect, targets: Sequence[Schem
     if dialect is DRAFT_4:
         _modern_limits(keywords, schema)
     if "additionalItems" in keywords and not isinstance(keywords.get("items"), list):
-        del keywords["additionalItems"]  # means nothing without a tuple
+        del keywords["additionalItems"]  # it has no meaning without a tuple
     if "contains" not in keywords:
         keywords.pop("minContains", None)
         keywords.pop("maxContains", None)
     values = _listed_values(keywords)
     types = types_of(keywords.get("type"))
-    if values is not None:  # those of other types than it names can't occur
+    if values is not None:  # values of other types than its `type` names can't occur
         values = {key: value for key, value in values.items() if type_of(value) in types}
         types = frozenset(type_of(value) for value in values.values())
     sums = tuple(
@@ -166,7 +167,7 @@ def view_of(schema: Mapping[str, Any], dialect: Dialect, targets: Sequence[Schem
 
 
 def base_of(view: View) -> dict[str, Any]:
-    """A schema that says what the base of `view` says, in its draft."""
+    """A schema with the base of `view` alone, in its draft."""
     base = dict(view.keywords)
     if view.dialect is DRAFT_4:
         for limit, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
@@ -177,14 +178,14 @@ def base_of(view: View) -> dict[str, Any]:
 
 
 def is_false(schema: SchemaValue) -> bool:
-    """Whether nothing fits it: `false`, or its spelling of before there were booleans."""
+    """Whether no value fits the schema: `false`, or `{"not": {}}`, as in drafts without boolean schemas."""
     return schema is False or (
         isinstance(schema, dict) and schema.get("not") in (True, {}) and len(schema) == 1
     )
 
 
 def type_of(value: Any) -> str:
-    """Which of ALL_TYPES a JSON value is of; 1.0 is an integer."""
+    """The member of ALL_TYPES of a JSON value; 1.0 is an integer."""
     match value:
         case None:
             return "null"
@@ -203,7 +204,7 @@ def type_of(value: Any) -> str:
 
 
 def types_of(named: str | list[str] | None) -> frozenset[str]:
-    """Which of ALL_TYPES the value of `type` allows."""
+    """The members of ALL_TYPES that the value of `type` allows."""
     if named is None:
         return ALL_TYPES
     found: frozenset[str] = frozenset()
@@ -235,7 +236,7 @@ def _listed_values(keywords: Mapping[str, Any]) -> Mapping[object, Any] | None:
 
 
 def _modern_limits(keywords: dict[str, Any], schema: Mapping[str, Any]) -> None:
-    """Draft 4 has `exclusiveMaximum: true` beside the `maximum` that it makes exclusive."""
+    """Spell Draft 4's exclusive limits (`exclusiveMaximum: true` beside `maximum`) as in later drafts."""
     for limit, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if limit in keywords and schema.get(exclusive) is True:
             keywords[exclusive] = keywords.pop(limit)

@@ -1,1 +1,1 @@
-"""Protobuf: parsing by protoc, text from descriptors, and wire compatibility."""
+"""Protobuf: parsing by protoc, texts of descriptors, and compatibility on the wire."""

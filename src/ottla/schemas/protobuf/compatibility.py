@@ -1,23 +1,24 @@
-"""Whether data of one Protobuf schema can be read with another: the rules, difference by difference.
+"""Finds out whether data of one Protobuf schema can be read with another, difference by difference.
 
-On the wire a field is its number and one of few encodings, and a message has no name. What follows from that
-(protobuf's "Updating A Message Type") is taken together with what Confluent's registry decides:
+On the wire a field is its number and one of a few encodings, and a message has no name. The rules follow from
+that (protobuf's "Updating A Message Type") and from the decisions of Confluent's registry:
 
-* Messages are the same by their full names, wherever they are declared; one that is gone is MESSAGE_REMOVED,
-  as a payload may be of any message of its file. Another package renames them all: PACKAGE_CHANGED.
-* Fields are the same by their numbers, names do not matter. One may come or go unless it is required:
-  REQUIRED_FIELD_ADDED, REQUIRED_FIELD_REMOVED. A required field that becomes optional can be read.
+* Messages are matched by their full names, wherever they are declared; a missing one is MESSAGE_REMOVED, as a
+  payload may be of any message of its file. Another package renames them all: PACKAGE_CHANGED.
+* Fields are matched by their numbers; names do not matter. A field may be added or removed unless it is
+  required: REQUIRED_FIELD_ADDED, REQUIRED_FIELD_REMOVED. A required field that becomes optional can be read.
 * Scalars may change within a group of one encoding: int32, uint32, int64, uint64, bool and enums; sint32 and
-  sint64; string and bytes; fixed32 and sfixed32; fixed64 and sfixed64: else FIELD_SCALAR_KIND_CHANGED. From
-  scalar to message, map or group is FIELD_KIND_CHANGED; to another message FIELD_NAMED_TYPE_CHANGED.
-* Repeated or not is the same for strings, bytes and messages. Numbers are packed, and read otherwise if they
-  are repeated: FIELD_NUMERIC_LABEL_CHANGED.
-* Of two fields of which data may have both, a oneof keeps the last: two such fields in one oneof are
-  MULTIPLE_FIELDS_MOVED_TO_ONEOF, or FIELD_MOVED_TO_EXISTING_ONEOF where the oneof was there. One that leaves
-  a oneof for the message is well; one that is gone while the oneof stays is ONEOF_FIELD_REMOVED, as a reader
-  could not tell it from nothing set. Oneofs have no identity but their fields and their names.
+  sint64; string and bytes; fixed32 and sfixed32; fixed64 and sfixed64: else FIELD_SCALAR_KIND_CHANGED. A
+  change from scalar to message, map or group is FIELD_KIND_CHANGED; to another message
+  FIELD_NAMED_TYPE_CHANGED.
+* Strings, bytes and messages may become repeated, and back. Repeated numbers are packed, so that a change is
+  FIELD_NUMERIC_LABEL_CHANGED.
+* If data may have two fields that are now in one oneof, only the last one is kept. Two such fields are
+  MULTIPLE_FIELDS_MOVED_TO_ONEOF, or FIELD_MOVED_TO_EXISTING_ONEOF if the oneof existed before. A field may
+  leave a oneof for the message. A field that is removed while its oneof stays is ONEOF_FIELD_REMOVED, as a
+  reader could not tell it from an unset oneof. Oneofs are matched by their fields and their names.
 
-Enums, their constants and services never matter. Extensions count as fields of what they extend.
+Enums, their constants and services never matter. Extensions count as fields of the message they extend.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _NAMES: Final = {
 _NOT_PACKED: Final = frozenset({_Kind.TYPE_STRING, _Kind.TYPE_BYTES, _Kind.TYPE_MESSAGE, _Kind.TYPE_GROUP})
 _MAX_REASONS: Final = 100
 _FIELD_STEPS: Final = 3
-"""What comparing a field costs."""
+"""The steps for comparing a field."""
 
 
 def incompatibilities(
@@ -67,13 +68,13 @@ def incompatibilities(
 ) -> list[Incompatibility]:
     """Why data of messages of `written` can't be read with those of `read`: the first hundred reasons.
 
-    What a source may have (source_limits.py) keeps a comparison within a whole effort.
+    The limits of sources (source_limits.py) keep a comparison within a whole effort.
     """
     return _Comparison(written, read, effort or Effort()).reasons()
 
 
 def is_map(field: FieldDescriptor) -> bool:
-    """Whether the field is a map: repeated messages of a type that protoc made for it."""
+    """Whether the field is a map, i.e. repeated messages of a type that protoc has made for it."""
     return field.type == _Kind.TYPE_MESSAGE and _message_of(field).GetOptions().map_entry
 
 
@@ -90,7 +91,7 @@ def _enum_name(field: FieldDescriptor) -> str:
 
 
 class _Comparison:
-    """One comparison of two files with all that their fields reach; each pair of messages once."""
+    """One comparison of two files and of all messages that their fields reach; each pair only once."""
 
     __slots__ = ("_effort", "_read", "_reasons", "_seen", "_waiting", "_written")
 
@@ -120,7 +121,7 @@ class _Comparison:
     # Messages
 
     def _match_messages(self, messages: Iterable[Descriptor]) -> None:
-        """Find each message of the written file; those found wait to be compared, in their order."""
+        """Match each message of the written file; the pairs are queued for comparison, in their order."""
         found: list[tuple[Descriptor, Descriptor]] = []
         declared = deque(messages)
         while declared:
@@ -151,7 +152,7 @@ class _Comparison:
             return None
 
     def _own_name(self, message: Descriptor) -> str:
-        """The name without the package, if it is of the schema's own file: another package counts once."""
+        """The name without the package if it is of the schema's own file: a changed package counts once."""
         return _name_within(message, self._written)
 
     def _same_name(self, old: Descriptor, new: Descriptor) -> bool:
@@ -213,7 +214,7 @@ class _Comparison:
             )
 
     def _compare_types(self, old: FieldDescriptor, new: FieldDescriptor, place: str) -> bool:
-        """Compare what the fields hold; says whether their labels can be compared as well."""
+        """Compare the types of two fields; returns whether their labels can be compared as well."""
         if is_map(old) and is_map(new):
             for key in ("key", "value"):
                 old_entry = _message_of(old).fields_by_name[key]
@@ -255,7 +256,7 @@ class _Comparison:
     def _compare_oneof(
         self, oneof: OneofDescriptor, old: dict[int, FieldDescriptor], message: Descriptor, name: str
     ) -> None:
-        """Look for fields in a oneof of which data may have had several at once."""
+        """Look for fields in a oneof of which data may have several at once."""
         known = [old[field.number] for field in oneof.fields if field.number in old]
         origins = {_origin(field) for field in known}
         if len(origins) < 2:
@@ -281,7 +282,7 @@ class _Comparison:
 
 
 def _fields_of(message: Descriptor) -> Sequence[FieldDescriptor]:
-    """A message's fields, and the extensions of it that the schema knows."""
+    """A message's fields, and its extensions in the schema's pool."""
     if not message.is_extendable:
         return list(message.fields)
     return [*message.fields, *message.file.pool.FindAllExtensions(message)]
@@ -293,9 +294,9 @@ def _oneof_of(field: FieldDescriptor) -> OneofDescriptor | None:
 
 
 def _is_synthetic(oneof: OneofDescriptor) -> bool:
-    """Whether protoc made the oneof, to note that a proto3 field is optional.
+    """Whether protoc made the oneof, to mark a proto3 field as optional.
 
-    One that is written so, with that name and a single field, is taken for one too: it excludes nothing.
+    A oneof in the text with such a name and a single field counts as one too, as it excludes nothing.
     """
     fields = list(oneof.fields)
     return len(fields) == 1 and oneof.name.lstrip("X") == f"_{fields[0].name}"
@@ -304,7 +305,7 @@ def _is_synthetic(oneof: OneofDescriptor) -> bool:
 def _kept_oneofs(
     old: dict[int, FieldDescriptor], new: dict[int, FieldDescriptor], other: Descriptor
 ) -> frozenset[str]:
-    """The names of those oneofs that the other message still has: by name, or by a field in a oneof there."""
+    """The names of the oneofs that the other message still has: by name, or by a field in a oneof there."""
     by_name = {oneof.name for oneof in other.oneofs if not _is_synthetic(oneof)}
     kept = set()
     for number, field in old.items():
@@ -317,7 +318,7 @@ def _kept_oneofs(
 
 
 def _origin(field: FieldDescriptor) -> str:
-    """What excludes other fields of the same data: a oneof, or the field alone."""
+    """A key that is the same for fields that exclude each other: their oneof's, or else the field's own."""
     oneof = _oneof_of(field)
     return f"field {field.number}" if oneof is None else f"oneof {oneof.name}"
 

@@ -1,10 +1,10 @@
-"""protoc in this process: texts in, serialized descriptors out.
+"""Runs protoc in this process: texts in, serialized descriptors out.
 
-grpcio-tools' `get_protos` gives errors as objects, with line and column, where the command line's entry would
-print them; it answers with the Python modules that protoc generates, and each has its file's serialized
-descriptor as a literal. It holds the interpreter's lock while it runs (half a millisecond for a usual
-schema), so that neither a lock nor a thread would help. The files are in a directory of their own, removed
-at the end; protoc refuses import paths that lead out of its search path.
+grpcio-tools' `get_protos` gives errors as objects with line and column, while its entry for the command line
+would print them. Its results are the Python modules that protoc generates, and each has its file's
+serialized descriptor as a literal. It holds the interpreter's lock while it runs (half a millisecond for a
+usual schema), so neither a lock nor a thread would help. The files are in a directory of their own, which is
+removed at the end; protoc refuses import paths that lead out of its search path.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _SHARED_IMPORT: Final = re.compile(r"(?:google/type|confluent)/[\w/]+\.proto")
 _MAX_IMPORT_PATH: Final = 1024
 _MAX_PATH_PART: Final = 255
 
-# What protoc warns of is its author's concern: no line in our log for each schema.
+# protoc's warnings are for the author of a schema, and would be a line in our log for each schema.
 warnings.filterwarnings("ignore", category=_protoc_compiler.ProtocWarning)
 
 
 def can_be_imported(path: str) -> bool:
-    """Whether protoc takes the path in an import, and we write it to disk."""
+    """Whether protoc accepts the path in an import, and it can be written to disk."""
     return (
         len(path) <= _MAX_IMPORT_PATH
         and _IMPORT_PATH.fullmatch(path) is not None
@@ -47,10 +47,10 @@ def can_be_imported(path: str) -> bool:
 
 
 def compile_files(main: str, files: Mapping[str, str], without_syntax: frozenset[str]) -> list[bytes]:
-    """The serialized descriptors of `main` and of all that it imports, those first that others import.
+    """The serialized descriptors of `main` and of all its imports, each file after those that it imports.
 
-    `files` are texts by import paths, `main` one of them; `without_syntax` names those that do not begin with
-    a syntax or an edition: they are proto2, which protoc would log on stderr. Raises InvalidSchema, and
+    `files` are texts by import paths, `main` is one of them; `without_syntax` names those that do not begin
+    with a syntax or an edition: they are proto2, which protoc would log on stderr. Raises InvalidSchema, and
     OSError if the machine has no room for the files.
     """
     with tempfile.TemporaryDirectory(prefix="ottla-protoc-", dir=_memory_directory()) as directory:
@@ -62,12 +62,12 @@ def compile_files(main: str, files: Mapping[str, str], without_syntax: frozenset
 
 
 def _memory_directory() -> str | None:
-    """Where files never meet a disk that others keep busy: 0.8 ms for a schema against 3 on such a disk."""
+    """A directory in memory, if there is one: a schema takes 0.8 ms there, 3 ms on a busy disk."""
     return _IN_MEMORY if os.access(_IN_MEMORY, os.W_OK | os.X_OK) else None
 
 
 def _with_shared(files: Mapping[str, str]) -> dict[str, str]:
-    """The files, and those known ones that they or these mention."""
+    """The files, with the known files that they mention, directly or not."""
     found = dict(files)
     waiting = list(files.values())
     while waiting:
@@ -95,13 +95,13 @@ def _generated_modules(main: str, directory: str, without_syntax: frozenset[str]
         generated: list[tuple[bytes, bytes]] = _protoc_compiler.get_protos(main.encode(), include)
     except _protoc_compiler.ProtocErrors as failed:
         raise InvalidSchema(_told(failed.errors(), main, without_syntax)) from None
-    except Exception as failed:  # what the binding raises if protoc fails and says no reason
+    except Exception as failed:  # raised by the binding if protoc fails without giving a reason
         raise InvalidSchema(f"protoc refuses the schema: {failed}") from None
     return [code for _name, code in generated]
 
 
 def _told(errors: Sequence[Any], main: str, without_syntax: frozenset[str]) -> str:
-    """Errors as people read them; lines and columns count from one."""
+    """Errors as a text for people; lines and columns count from one."""
     told: list[str] = []
     for error in errors[:MAX_ERRORS_TOLD]:
         path = error.filename.decode("utf-8", "replace")

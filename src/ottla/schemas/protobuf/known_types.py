@@ -69,7 +69,7 @@ message Variant {
 }
 """
 
-# Where Decimal used to be: clients of today send this path too, without a reference.
+# The former path of Decimal, which today's clients send too, without a reference.
 _OLD_DECIMAL: Final = """\
 syntax = "proto3";
 
@@ -106,7 +106,7 @@ def _protoc_files() -> frozenset[str]:
 
 
 def comes_with_protoc(path: str) -> bool:
-    """Whether protoc has the file itself. Nobody may replace one: protoc relies on what they say."""
+    """Whether protoc has the file itself. No reference may replace such a file: protoc relies on it."""
     return path.startswith(_PROTOC_PREFIX) and path in _protoc_files()
 
 

@@ -1,4 +1,4 @@
-"""Names of types as people write them: short where protoc finds the same type by the short name.
+"""Shortens names of types as people write them, if protoc finds the same type by the short name.
 
 protoc looks for the first part of a name in the scope where it is used, then in each scope around that; the
 first scope that has it decides. A name that begins with a dot is looked up as it stands.
@@ -11,7 +11,7 @@ from typing import Final
 
 from google.protobuf.descriptor_pool import DescriptorPool
 
-# Words that begin something else where the name of a type is expected.
+# Words that begin another statement where the name of a type is expected.
 _KEYWORDS: Final = frozenset(
     """
     message enum extend extensions reserved oneof option optional required repeated map group stream export
@@ -39,7 +39,7 @@ class ShortNames:
         self._short: dict[tuple[str, str], str] = {}
 
     def of_type(self, full_name: str, scope: str) -> str:
-        """The name for `full_name` (no dot before it) where `scope` is the message or package around."""
+        """The name for `full_name` (without a dot before it) inside of the message or package `scope`."""
         found = self._short.get((full_name, scope))
         if found is None:
             found = self._short[full_name, scope] = self._shortest(full_name, scope)
@@ -62,7 +62,7 @@ class ShortNames:
         while common < min(len(parts) - 1, len(around)) and parts[common] == around[common]:
             common += 1
         if common < len(package):
-            common = 0  # another package's type: people write its whole name
+            common = 0  # a type of another package: people write its whole name
         candidates = [*range(common, len(package) - 1, -1), 0] if common else [0]
         for cut in candidates:
             short = ".".join(parts[cut:])

@@ -1,8 +1,8 @@
-"""Descriptors that say the same in one order, and descriptors without their extensions.
+"""Normal forms of descriptors: in one order for all of the same meaning, and without extensions.
 
-What has no meaning is sorted: imports, fields and reserved numbers, constants but the first (it is the
-default), enums, services and their methods. Messages stay where they are: serializers point at them by place.
-Options are printed in the order of their numbers anyway.
+Parts whose order has no meaning are sorted: imports, fields and reserved numbers, constants except the first
+(it is the default), enums, services and their methods. Messages keep their places, by which serializers refer
+to them. Options are printed in the order of their numbers anyway.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _extension_order(field: FieldDescriptorProto) -> tuple[str, int]:
 
 
 def _settle_nested(nested: _MutableMessages, fields: Iterable[FieldDescriptorProto], scope: str) -> None:
-    """Put the messages of maps and groups in the order of their fields; others keep their places."""
+    """Put the messages of maps and groups into the order of their fields; others keep their places."""
     own = _own_names(fields, nested, scope)
     if len(own) < 2:
         return

@@ -1,9 +1,9 @@
-"""A descriptor as .proto text.
+"""Prints a descriptor as .proto text.
 
-The text gives the same descriptor when it is parsed, but for what text can't say: the file's own path,
-comments, options whose declaration no import has. The order of nested messages is kept, as serializers point
-at a message by its place: map fields and groups have messages of their own among the nested ones, so that
-these are written before or after the field as they were found.
+The text gives the same descriptor when it is parsed, except for the parts that a text can't express: the
+file's own path, comments, and options that no import declares. The order of nested messages is kept, as
+serializers refer to a message by its place: map fields and groups have messages of their own among the nested
+ones, so these are written before or after the field as they were found.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ _VISIBILITIES: Final = {
 
 
 def proto_text(file: FileDescriptorProto, options: OptionReader, names: ShortNames | None = None) -> str:
-    """The text of a file; types by their full names without `names`. Raises InvalidSchema."""
+    """The text of a file; without `names`, types are written by their full names. Raises InvalidSchema."""
     return _Printer(file, options, names).text()
 
 
 def default_json_name(name: str) -> str:
-    """The name in JSON that a field has if nothing else is said."""
+    """The default name of a field in JSON."""
     first, *others = name.split("_")
     return first + "".join(part[:1].upper() + part[1:] for part in others)
 
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """Fields that are written as one: a field, a oneof with its fields, or extensions of one message."""
+    """Fields that are written together: a field, a oneof with its fields, or extensions of one message."""
 
     fields: tuple[FieldDescriptorProto, ...]
     oneof: OneofDescriptorProto | None = None
@@ -177,7 +177,7 @@ class _Printer:
         self._reserved(ranges, message.reserved_name)
 
     def _members(self, units: Iterable[_Unit], nested: Sequence[DescriptorProto], scope: str) -> None:
-        """Fields and nested messages, so that the messages are parsed in the order of `nested`."""
+        """Write fields and nested messages so that the messages are parsed in the order of `nested`."""
         places = {message.name: place for place, message in enumerate(nested)}
         owned = [message.options.map_entry for message in nested]
         listed = list(units)
@@ -202,7 +202,7 @@ class _Printer:
     def _own_place(
         self, field: FieldDescriptorProto, places: dict[str, int], scope: str, owned: Sequence[bool]
     ) -> int:
-        """Where among the nested messages the one of a map field or a group is; -1 for other fields."""
+        """The position of a map field's or group's message among the nested ones; -1 for other fields."""
         if field.type not in (_Field.TYPE_MESSAGE, _Field.TYPE_GROUP):
             return -1
         place = places.get(_within(field.type_name, scope), -1)
@@ -328,7 +328,7 @@ class _Printer:
 
 
 def _field_units(message: DescriptorProto) -> list[_Unit]:
-    """The fields in their order, those of a oneof together where its first one is."""
+    """The fields in their order, those of a oneof together at the place of the first."""
     members: dict[int, list[FieldDescriptorProto]] = {}
     order: list[FieldDescriptorProto | int] = []
     for field in message.field:
@@ -348,7 +348,7 @@ def _field_units(message: DescriptorProto) -> list[_Unit]:
 
 
 def _extension_units(extensions: Iterable[FieldDescriptorProto]) -> list[_Unit]:
-    """Extensions in their order, those of one message that follow each other together."""
+    """Extensions in their order; consecutive ones of the same message are put together."""
     return [
         _Unit(tuple(fields), extendee=extendee)
         for extendee, fields in groupby(extensions, key=lambda field: field.extendee)
@@ -370,7 +370,7 @@ def _within(type_name: str, scope: str) -> str:
 
 
 def _reserved_name(name: str | bytes) -> str:
-    """Any text, as protoc takes it; bytes that are none could not be put in order. Raises InvalidSchema."""
+    """A reserved name: any text. Bytes that are not UTF-8 could not be sorted. Raises InvalidSchema."""
     if isinstance(name, bytes):
         raise InvalidSchema(f"the reserved name {name!r} is no UTF-8")
     return quoted(name)

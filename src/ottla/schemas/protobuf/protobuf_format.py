@@ -1,8 +1,8 @@
 """Protobuf schemas: .proto texts, or descriptors in base64 as Python's serializer registers them.
 
-Either form becomes a descriptor of protoc's making, and that the canonical text: the same schema is the same
-text whether it came as a text, however it is laid out, or as a descriptor. Each parsed schema has a pool of
-descriptors of its own, freed with it.
+Either form is turned into a descriptor by protoc, and that into the canonical text: the same schema has the
+same text whether it came as a text, in any layout, or as a descriptor. Each parsed schema has a pool of
+descriptors of its own, which is freed with it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ottla.schemas.protobuf.source_limits import SourceBudget
 from ottla.schemas.protobuf.text_values import OptionReader, quoted
 
 MAX_DESCRIPTOR_CHARACTERS: Final = 512 << 10
-"""Of a descriptor in base64: it is printed before its cost as a text is known."""
+"""The most characters of a descriptor in base64: it is printed before the cost of its text is known."""
 _MAIN: Final = "default"
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/\r\n]+={0,2}\s*")
 
@@ -49,8 +49,8 @@ class ProtobufFormat:
     def parse(self, text: str, references: Mapping[str, str], *, new: bool = False) -> ProtobufSchema:
         """Parse a text or a descriptor in base64. Raises InvalidSchema.
 
-        References are files that imports name; those that protoc brings itself (google/protobuf/…) are never
-        taken from a reference. `new` changes nothing: what protoc compiles once it always compiles.
+        References are files that imports name; protoc's own files (google/protobuf/…) are never taken from a
+        reference. `new` makes no difference: a text that protoc has compiled once compiles always.
         """
         if not text.strip():
             raise InvalidSchema("the schema is empty")
@@ -64,12 +64,12 @@ class ProtobufFormat:
 
 
 class ProtobufSchema:
-    """A Protobuf file with all that it imports. Immutable."""
+    """A Protobuf file with all its imports. Immutable."""
 
     __slots__ = ("_canonical_text", "_file", "_names", "_pool", "_proto")
 
     def __init__(self, path: str, files: Sequence[bytes]) -> None:
-        """`files` are serialized descriptors, each after those that it imports, that of `path` the last.
+        """`files` are serialized descriptors, each after its imports; the last is that of `path`.
 
         Raises InvalidSchema.
         """
@@ -91,7 +91,7 @@ class ProtobufSchema:
 
     @property
     def canonical_text(self) -> str:
-        """The .proto text without comments, in our layout."""
+        """The .proto text without comments, in the registry's layout."""
         return self._canonical_text
 
     @property
@@ -127,13 +127,13 @@ class ProtobufSchema:
         policy: CompatibilityPolicy = CompatibilityPolicy.STRICT,
         effort: Effort | None = None,
     ) -> Sequence[Incompatibility]:
-        """Why data that was written with `written` can't be read with this schema; the policy has no say."""
+        """Why data that was written with `written` can't be read with this schema; the policy is ignored."""
         if not isinstance(written, ProtobufSchema):
             raise TypeError(f"a Protobuf schema can't be compared with one of {written.schema_type}")
         return compatibility.incompatibilities(written.file_descriptor, self._file, effort)
 
     def message_class(self, path: Sequence[int]) -> type[Message]:
-        """The class of the message at an index path: (0,) the file's first, (1, 0) the second's first nested.
+        """The class of the message at an index path: (0,) is the first, (1, 0) the first within the second.
 
         Raises LookupError if there is no such message.
         """
@@ -149,7 +149,7 @@ class ProtobufSchema:
         return message_factory.GetMessageClass(found)
 
     def index_path(self, full_name: str) -> tuple[int, ...]:
-        """Where the message of that name is in the file. Raises LookupError if it is not there."""
+        """The index path of the message of that name. Raises LookupError if the file has no such message."""
         try:
             found: Descriptor | None = self._pool.FindMessageTypeByName(full_name)
         except KeyError:
@@ -176,7 +176,7 @@ class _Sources:
         self._without_syntax: set[str] = set()
 
     def add(self, path: str, text: str) -> None:
-        """Take a text or a descriptor. Raises InvalidSchema."""
+        """Add a text or a descriptor. Raises InvalidSchema."""
         source = text.removeprefix("\ufeff")
         if _BASE64.fullmatch(source) is not None:
             if len(source) > MAX_DESCRIPTOR_CHARACTERS:
@@ -192,14 +192,14 @@ class _Sources:
         return compile_files(path, self._texts, frozenset(self._without_syntax))
 
     def unused_path(self, wish: str) -> str:
-        """An import path that no reference has, nor a part of one."""
+        """An import path that is neither a reference's nor a part of one."""
         taken = {path.partition("/")[0] for path in self._texts}
         while wish in taken:
             wish += "_"
         return wish
 
     def _text_of(self, file: FileDescriptorProto) -> str:
-        """A descriptor's text, for protoc to judge; with its imports it tells what its own options are."""
+        """A descriptor's text, for protoc to check; its own options are read with the help of its imports."""
         pool: DescriptorPool | None = None
         if file.dependency:
             path = self.unused_path("imports")

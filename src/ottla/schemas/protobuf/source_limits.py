@@ -1,9 +1,9 @@
-"""What a Protobuf source may cost: checked before protoc, which runs in this process, sees it.
+"""The limits of a Protobuf source, checked before protoc, which runs in this process, gets it.
 
-protoc is C++ and recurses over nested blocks: a text of some thousand open braces ends the process. Other
-texts take it minutes (ranges are compared pair by pair) or fill the memory with errors. The limits here are
-far above what people write. Texts whose strings or comments do not end are refused here as well: in them
-protoc might see braces that this module does not.
+protoc is C++ and recurses over nested blocks: a text with some thousand open braces ends the process. Other
+texts take it minutes (ranges are compared in pairs) or fill the memory with errors. The limits are far above
+the size of real schemas. Texts whose strings or comments do not end are refused as well: protoc might see
+braces in them that this module does not.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Final
 from ottla.schemas.format import InvalidSchema
 
 MAX_SOURCE_BYTES: Final = 2 << 20
-"""A schema and all that it refers to, together."""
+"""The size of a schema and all its references together."""
 MAX_NESTING: Final = 50
-"""Blocks in blocks; protoc itself nests messages 32 deep, values of options as deep as they are written."""
+"""Blocks within blocks; protoc itself nests messages 32 deep, but values of options without a limit."""
 MAX_TOKENS: Final = 100_000
-"""Words and marks; protoc keeps one or two errors for each. A field has about seven."""
+"""Words and marks, for each of which protoc may keep one or two errors. A field has about seven."""
 MAX_BLOCKS: Final = 5_000
 MAX_LIST_ITEMS: Final = 5_000
-"""Commas: ranges are compared pair by pair."""
+"""Commas: the ranges that they separate are compared in pairs."""
 MAX_PATH_PARTS: Final = 40
 """Dots in one statement: each part of an option's name nests a message; protobuf reads 100 levels."""
 
@@ -42,7 +42,7 @@ _BEGINNING: Final = re.compile(rf"(?:\s|{_COMMENT})*(?:syntax|edition)\b")
 
 
 class SourceBudget:
-    """What the texts of one schema may cost together."""
+    """The remaining budget for all texts of one schema."""
 
     __slots__ = ("_blocks", "_bytes", "_list_items", "_tokens")
 
@@ -53,9 +53,9 @@ class SourceBudget:
         self._list_items = MAX_LIST_ITEMS
 
     def spend(self, text: str) -> bool:
-        """Count a text in; says whether it begins with its syntax or edition. Raises InvalidSchema."""
+        """Count a text; returns whether it begins with its syntax or edition. Raises InvalidSchema."""
         self.spend_bytes(text)
-        if "\0" in text:  # protoc ends strings and comments at one
+        if "\0" in text:  # protoc ends strings and comments at a NUL
             raise InvalidSchema("the text has a zero byte in it")
         code = _SKIPPED.sub(" ", text)
         if (found := _LEFT_OPEN.search(code)) is not None:
@@ -75,7 +75,7 @@ class SourceBudget:
         return _BEGINNING.match(text) is not None
 
     def spend_bytes(self, text: str) -> None:
-        """Count the size of a text in. Raises InvalidSchema."""
+        """Count the size of a text. Raises InvalidSchema."""
         self._bytes -= len(text.encode("utf-8", "surrogatepass"))
         if self._bytes < 0:
             raise InvalidSchema(f"the schema with its references is over {MAX_SOURCE_BYTES} bytes")

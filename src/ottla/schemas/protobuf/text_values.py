@@ -1,7 +1,7 @@
-"""Values of options and defaults as .proto text, and the options of a descriptor read with its own pool.
+"""Prints values of options and defaults as .proto text; reads a descriptor's options with its own pool.
 
-Custom options are extensions: a descriptor that was parsed elsewhere holds them as unknown fields, so that
-options are parsed once more with the pool that has the files where they are declared.
+Custom options are extensions: a descriptor that was parsed elsewhere has them as unknown fields, so options
+are parsed once more with the pool of the files that declare them.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _MAX_VALUE_DEPTH: Final = 100
 
 
 def identifier(name: str | bytes) -> str:
-    """The name, if it is one: protobuf gives names that are no UTF-8 as bytes. Raises InvalidSchema."""
+    """The name, checked; protobuf gives a name that is not UTF-8 as bytes. Raises InvalidSchema."""
     if not isinstance(name, str) or _IDENTIFIER.fullmatch(name) is None:
         raise InvalidSchema(f"{name!r} is no name")
     return name
 
 
 def quoted(value: str | bytes) -> str:
-    """A string literal. Bytes that are no UTF-8 (protobuf gives those of a string so) are escaped."""
+    """A string literal. Bytes that are not UTF-8 (so protobuf gives such a string) are escaped."""
     if isinstance(value, bytes):
         return '"' + "".join(_byte(byte) for byte in value) + '"'
     return '"' + _ESCAPED.sub(_escape, value) + '"'
@@ -58,7 +58,7 @@ def _byte(byte: int) -> str:
 
 
 def default_text(field: FieldDescriptorProto) -> str:
-    """The default of a field, which a descriptor keeps as text. Raises InvalidSchema."""
+    """The default of a field, which a descriptor keeps as a text. Raises InvalidSchema."""
     value = cast("str | bytes", field.default_value)
     match field.type:
         case FieldDescriptorProto.TYPE_STRING:
@@ -83,9 +83,9 @@ def default_text(field: FieldDescriptorProto) -> str:
 
 
 class OptionReader:
-    """Reads options with a pool: the descriptor's own, or one that knows nothing of custom options.
+    """Reads options with a pool: the descriptor's own, or one without custom options.
 
-    `left_out` is the import path of a file whose extensions are not to appear.
+    `left_out` is the import path of a file whose extensions are left out.
     """
 
     __slots__ = ("_classes", "_left_out", "_names", "_pool")
@@ -131,7 +131,7 @@ class OptionReader:
         try:
             return message_factory.GetMessageClass(self._pool.FindMessageTypeByName(name))
         except KeyError:
-            return None  # nothing imports descriptor.proto: there are no custom options
+            return None  # no file imports descriptor.proto: there are no custom options
 
     def _features(self, features: Message, scope: str) -> Iterator[str]:
         for field, value in features.ListFields():
@@ -201,7 +201,7 @@ def _constant(field: FieldDescriptor, value: int) -> str:
 
 
 def _text_name(field: FieldDescriptor) -> str:
-    """A field's name in a value: a group has its type's."""
+    """A field's name in a value; a group has the name of its type."""
     kind = field.message_type
     if kind is not None and field.type == FieldDescriptor.TYPE_GROUP and field.name == kind.name.lower():
         return kind.name
