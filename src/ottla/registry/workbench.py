@@ -62,12 +62,6 @@ class Workbench:
         self._kept: OrderedDict[Hashable, Outcome] = OrderedDict()
         self._weight = 0
         self._keeping = threading.Lock()
-        self._under_way = 0
-
-    @property
-    def under_way(self) -> int:
-        """How many works are being done ahead of turns."""
-        return self._under_way
 
     def begin_turn(self) -> None:
         """The allowance is whole again."""
@@ -117,15 +111,9 @@ class Workbench:
         weight: Callable[[T], int],
         abandoned: threading.Event,
     ) -> None:
-        with self._keeping:
-            self._under_way += 1
-        try:
-            if abandoned.is_set():
-                raise Abandoned
-            self._keep(key, _outcome(work, Effort(abandoned=abandoned), weight))
-        finally:
-            with self._keeping:
-                self._under_way -= 1
+        if abandoned.is_set():
+            raise Abandoned
+        self._keep(key, _outcome(work, Effort(abandoned=abandoned), weight))
 
     def _keep(self, key: Hashable, outcome: Outcome) -> None:
         with self._keeping:

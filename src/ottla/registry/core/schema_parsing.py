@@ -46,10 +46,6 @@ class SchemaParser:
         self._kept_characters = 0
         self._keeping = threading.Lock()  # queries run on the event loop and in threads
 
-    def __len__(self) -> int:
-        """How many parsed schemas are kept."""
-        return len(self._kept)
-
     def parse(self, subject: str, schema: Schema, *, new: bool = False) -> ParsedSchema:
         """Raises ApiError 42201, PutOff. `new`: with the checks that only schemas to be registered must pass.
 
