@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class WrittenTopic:
-    """Satisfies the protocol, and writes down what it does. `failures`: of the next writes."""
+    """Satisfies the protocol. `done`: its calls. `failures`: of the next writes."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -41,8 +41,8 @@ class WrittenTopic:
         await self._do(f"append {len(records)}")
         self.writable = True
 
-    async def _do(self, what: str) -> None:
-        self.done.append(what)
+    async def _do(self, call: str) -> None:
+        self.done.append(call)
         await asyncio.sleep(0)
         if self.failures:
             raise self.failures.pop(0)

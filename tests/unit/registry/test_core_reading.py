@@ -252,7 +252,7 @@ def test_a_lookup_heeds_references_and_metadata(registry: InMemoryRegistry) -> N
         registry.reads.lookup("u", request(9))
 
 
-def test_what_refers_to_the_latest_version_refers_to_the_newest_there_is(registry: InMemoryRegistry) -> None:
+def test_a_reference_to_the_latest_version_is_one_to_the_newest(registry: InMemoryRegistry) -> None:
     """Registries before ours stored such references as they came."""
     schema = Schema(SchemaType.AVRO, "{}", (Reference("R", "s", LATEST),))
     registry.replay(schema_record("u", 1, 50, schema, False))

@@ -1,4 +1,4 @@
-"""Long work on schemas is done between turns: it holds nobody up, and ends with its client."""
+"""Long work on schemas is done between turns: it delays no other request, and ends with its client."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def _spent(effort: Effort, number: int) -> int:
     return number
 
 
-def test_invalid_schemas_are_outcomes_too_and_what_is_abandoned_is_none() -> None:
+def test_an_invalid_schema_is_an_outcome_and_abandoned_work_is_none() -> None:
     bench = Workbench(10)
 
     def refuse(effort: Effort) -> None:
