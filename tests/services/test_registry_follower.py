@@ -128,7 +128,7 @@ def test_a_client_goes_on_with_the_other_when_one_is_gone(pair: Pair, unique_nam
         assert client.get_schema(schema_id).schema_str == ONE
 
 
-def test_without_a_primary_producers_still_register_what_is_there(
+def test_without_a_primary_producers_still_register_known_schemas(
     broker: OttlaBroker, tmp_path: Path, unique_name: str
 ) -> None:
     own = {"kafkastore.topic": f"_{unique_name}", "schema.registry.group.id": unique_name}

@@ -1,4 +1,4 @@
-"""Schemas that take long to compare: nobody else waits for them, and whoever has hung up neither."""
+"""Schemas that take long to compare: no other request waits, and the work ends with its client."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_others_register_meanwhile_and_the_work_ends_with_its_clients(
         assert added.status_code == 200, added.text
     httpx.put(f"{primary.url}/config/heavy", json={"compatibility": "FULL_TRANSITIVE"}, timeout=WAIT_SECONDS)
     wanted = alternatives(VERSIONS)
-    # when more clients than there are threads ask for what takes long, of both instances, and hang up
+    # when more clients than there are threads ask for long work, of both instances, and hang up
     for instance in (primary, follower, primary):
         with asked_in_vain(f"{instance.url}/subjects/heavy/versions", wanted):
             other = httpx.post(

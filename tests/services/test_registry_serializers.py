@@ -185,7 +185,7 @@ def test_references_of_protobuf_are_registered_by_the_serializer(
     assert [room.name for room in decoded.rooms] == ["attic"]
 
 
-def test_a_serializer_that_may_not_register_uses_what_is_there(
+def test_a_serializer_that_may_not_register_uses_a_known_schema(
     client: SchemaRegistryClient, other: SchemaRegistryClient, value: SerializationContext
 ) -> None:
     strict = AvroSerializer(other, json.dumps(ORDER), conf={"auto.register.schemas": False})

@@ -1,4 +1,4 @@
-"""The registry's topic is deleted, made again, emptied or made by somebody else, while it runs and before."""
+"""The registry's topic is deleted, made again, emptied, or made by another client before the start."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_a_topic_deleted_under_load_leaves_readers_and_is_never_made_by_asking(
     for name, schema_id in stored.items():
         found = httpx.get(f"{primary.url}/schemas/ids/{schema_id}").json()
         assert json.loads(found["schema"])["name"] == name
-        # producers that start again register what is there
+        # producers that start again register known schemas
         assert register(primary, f"s-{name}", name) == schema_id
     assert topic not in admin.list_topics(timeout=10).topics
     assert primary.server.stop() == follower.server.stop() == 0
@@ -198,7 +198,7 @@ def test_a_topic_that_loses_records_is_not_written_to(
     register(instance, "s", "R")
     os.kill(instance.server.process.pid, signal.SIGSTOP)
     try:
-        # when what it has not read is deleted (the first NOOP answers the fetch that it waits for)
+        # when records that it has not read are deleted (the first NOOP answers the fetch that it waits for)
         producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0})
         for _ in range(3):
             producer.produce(topic, None, b'{"keytype":"NOOP","magic":0}', partition=0)
@@ -215,7 +215,7 @@ def test_a_topic_that_loses_records_is_not_written_to(
     assert httpx.get(f"{instance.url}/subjects").json() == ["s"]
 
 
-def test_a_topic_that_somebody_made_by_asking_for_it_is_put_right_while_it_is_empty(
+def test_a_topic_that_a_client_made_by_asking_for_it_is_put_right_while_it_is_empty(
     start: Start, admin: AdminClient, broker: OttlaBroker, topic: str
 ) -> None:
     # given

@@ -110,7 +110,7 @@ def test_tasks_are_spread_anew_as_workers_come_learn_leave_and_die(
 
 
 def spread(members: Sequence[Worker], protocol: str) -> bool:
-    """Whether every task has one worker, in one generation, whose leader all know."""
+    """Whether every task has one worker, in one generation with one leader."""
     generations = {one.generation.number for one in members if one.generation is not None}
     protocols = {one.generation.protocol for one in members if one.generation is not None}
     tasks = sorted(task for one in members for task in one.tasks)

@@ -1,6 +1,6 @@
 """A second service on ottla.replicated: lists in a topic of three partitions, its own group protocol.
 
-Every write is decided from what was written before, so one that a second primary decides from an older image
+Every write is decided from the writes before it, so one that a second primary decides from an older image
 shows as an index that was given twice or as a token that is missing.
 """
 
@@ -188,7 +188,7 @@ def test_the_writes_of_a_primary_that_was_frozen_are_fenced(start: Start, dice: 
         # when writes wait for it, and another has become the primary and has written
         for each in late:
             each.start()
-        # (what was passed on to the frozen one may be stored later)
+        # (a request that was passed on to the frozen one may be stored later)
         tries = itertools.count()
         eventually(
             lambda: other.append(["a"], f"try-{next(tries)}").status_code == 200, "a successor", timeout_s=20

@@ -117,7 +117,7 @@ def test_writers_that_take_over_from_each_other_decide_from_all_that_was_written
         assert len(set.union(*reader.partitions.values())) > 1
 
 
-def test_a_fenced_writer_says_so_whatever_it_writes(broker: OttlaBroker, unique_name: str) -> None:
+def test_a_fenced_writer_says_so_for_any_number_of_records(broker: OttlaBroker, unique_name: str) -> None:
     create_topic(broker.bootstrap, unique_name, 3)
     access = ClusterAccess(broker.bootstrap)
     for count in (1, 2, 7):

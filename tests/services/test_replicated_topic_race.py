@@ -1,7 +1,7 @@
 """A write meets the very moment in which the topic is deleted and made again.
 
-What was decided from one topic never is in another, and no record of another comes into the image; on
-clusters with fetches by id, and on those without.
+No record that was decided from one topic is ever in another, and no record of another comes into the image;
+on clusters with fetches by id, and on those without.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Topic:
         await asyncio.to_thread(create_topic, self.bootstrap, self.name, 1, {"cleanup.policy": "compact"})
 
     def stored(self) -> list[bytes | None]:
-        """What readers of committed records find in the topic of this name."""
+        """The values that readers of committed records find in the topic of this name."""
         consumer = Consumer(
             {"bootstrap.servers": self.bootstrap, "group.id": "look", "enable.partition.eof": True}
         )

@@ -1,8 +1,8 @@
 """The registry's ASGI application: the routes of all families, and a short way to a schema by its id.
 
 Consumers ask for schemas by their ids, and little else: such a request is answered before Starlette's
-routing, which doubles what a core answers (13,000 a second and 7,000). Encoded answers are not kept: that
-gained 5 in 100.
+routing, which doubles the requests that a core answers (13,000 a second and 7,000). Encoded answers are not
+kept: that gained 5 in 100.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def registry_application(registry: Registry) -> ASGIApp:
 
 
 def operations_of(registry: Registry) -> list[Operation]:
-    """All that can be asked, the most frequent first: routing tries one path after the other."""
+    """Every operation of the API, the most frequent first: routing tries one path after the other."""
     families = (
         SchemaRoutes(registry),
         SubjectRoutes(registry),
@@ -53,7 +53,7 @@ def operations_of(registry: Registry) -> list[Operation]:
 
 @dataclass(frozen=True, slots=True)
 class _Application:
-    """What an HTTP server calls."""
+    """The application that an HTTP server calls."""
 
     registry: Registry
     routes: ASGIApp
@@ -68,7 +68,7 @@ class _Application:
         await self.routes(scope, receive, send)
 
     async def _answered(self, scope: Scope, raw_path: bytes, send: Send) -> bool:
-        """Whether this was the plain question for a schema that there is; only then it is answered."""
+        """Whether this was a plain request for a schema that exists; only then it is answered."""
         digits = raw_path[len(_BY_ID) :]
         if scope["method"] != "GET" or scope["query_string"]:
             return False

@@ -44,7 +44,7 @@ TIMEOUT: Final = 50002
 TOO_LARGE: Final = 42209
 
 THREADS_AHEAD: Final = 2
-"""For work that turns put off; what comes while all are busy waits, and ends with its client too."""
+"""For work that turns put off; work that comes while all are busy waits, and ends with its client too."""
 
 
 class RegistryInstance:
@@ -79,7 +79,7 @@ class RegistryInstance:
         member_access = access.with_client_id(f"{access.client_id}-{identity.port}")
         self._member = GroupMember(member_access, group_id, group, times)
         self._forwarder = Forwarder(self._topic, self._leadership, HEADERS, self._timeout_ms)
-        # Its own threads: those of the loop store what others write.
+        # Its own threads: those of the loop store the writes of others.
         self._ahead = ThreadPoolExecutor(THREADS_AHEAD, "registry-ahead")
         self._tasks = BackgroundTasks()
 
@@ -171,7 +171,7 @@ class RegistryInstance:
             raise ApiError(500, STORE_ERROR, f"The write may not have been stored: {problem}") from None
 
     def _in_turn(self, query: Callable[[], T]) -> Callable[[], T]:
-        """The same with a whole allowance of steps. Raises PutOff, and whatever the query raises."""
+        """The query with a whole allowance of steps. Raises PutOff, and the errors of the query."""
 
         def taken() -> T:
             self.workbench.begin_turn()
@@ -180,7 +180,7 @@ class RegistryInstance:
         return taken
 
     async def _do_ahead(self, put_off: PutOff, gone: Gone | None) -> None:
-        """Do the work that a turn has put off; it ends soon after its waiter is cancelled, or gone."""
+        """Do the work that a turn has put off; it ends soon after its request or its client does."""
         abandoned = threading.Event()
         loop = asyncio.get_running_loop()
         doing: asyncio.Future[None] = loop.run_in_executor(self._ahead, put_off.work, abandoned)
@@ -240,5 +240,5 @@ class RegistryInstance:
 
 
 async def _stays() -> None:
-    """For a waiter that cannot hang up: never ends."""
+    """Never ends: for a caller that cannot hang up."""
     await asyncio.Event().wait()

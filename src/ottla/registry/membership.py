@@ -1,8 +1,8 @@
-"""What the instances of a registry tell each other through their Kafka group, and which becomes the primary.
+"""The registry's group protocol: how instances present themselves, and which one becomes the primary.
 
 The group's protocol type is `sr`, its protocol `v0`. A member's metadata is its identity as JSON; the group's
-leader (any member) gives all of them the same assignment: the id and identity of the primary. Both are
-Confluent's, so its instances and ours may be members of one group.
+leader (any member) gives all of them the same assignment: the id and identity of the primary. Both
+formats are Confluent's, so its instances and ours may be members of one group.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class AssignmentError(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """One instance: where others reach it, whether it may be the primary, and whether it is now."""
+    """One instance: where others reach it, whether it may be the primary, and whether it is (`leader`)."""
 
     host: str
     port: int
@@ -63,7 +63,7 @@ class Identity:
 
     @classmethod
     def from_json(cls, found: Any) -> Identity:
-        """Raises ValueError for what no instance says."""
+        """Raises ValueError for JSON that is not an instance's identity."""
         match found:
             case {"host": str(host), "port": int(port), "master_eligibility": bool(eligible)}:
                 scheme = found.get("scheme") or "http"
@@ -73,14 +73,14 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What every member is told after a rebalance. Without a primary nobody writes."""
+    """The assignment of every member. Without a primary no instance writes."""
 
     error: AssignmentError
     primary_member_id: str | None
     primary: Identity | None
 
     def encode(self) -> bytes:
-        """As Confluent's instances read it."""
+        """The JSON that Confluent's instances read."""
         return orjson.dumps(
             {
                 "version": VERSION,
@@ -92,7 +92,7 @@ class Assignment:
 
     @classmethod
     def decode(cls, data: bytes) -> Assignment:
-        """Raises ValueError for bytes that are none."""
+        """Raises ValueError for bytes that are not an assignment."""
         match orjson.loads(data):
             case {"error": int(error), **rest}:
                 member, primary = rest.get("master"), rest.get("master_identity")
@@ -112,15 +112,15 @@ def encode_identity(identity: Identity) -> bytes:
 def assign(members: Mapping[str, bytes]) -> Assignment:
     """The assignment for these members (id -> metadata), decided by the group's leader.
 
-    The present primary stays if it may; else the lowest URL of those that are eligible becomes it. Two
-    members of one URL can't both be reached: nobody is the primary until one of them leaves.
+    The present primary stays if it is eligible; else the eligible member of the lowest URL becomes it. Two
+    members of one URL can't both be reached: there is no primary until one of them leaves.
     """
     known: dict[str, Identity] = {}
     for member_id, metadata in members.items():
         try:
             known[member_id] = Identity.from_json(orjson.loads(metadata))
         except ValueError:
-            continue  # of another version: it can't be the primary for those who don't understand it
+            continue  # of another version: it can't be the primary for members that don't understand it
     if len({identity.url for identity in known.values()}) < len(known):
         return Assignment(AssignmentError.DUPLICATE_URLS, None, None)
     eligible = [(not one.leader, one.url, member_id) for member_id, one in known.items() if one.eligible]

@@ -1,4 +1,4 @@
-"""What the routes may know of the registry they run in."""
+"""The registry as its routes see it."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ Gone = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What `problem` an instance has that only takes reads, and which instance is the primary, by its URL."""
+    """`problem`: why this instance only takes reads, or None. `primary`: the URL of the primary, if any."""
 
     problem: str | None
     primary: str | None
 
 
 class Registry(Protocol):
-    """One instance: its image, what can be asked of it and decided, and how a decision is stored."""
+    """One instance: its image, the queries and decisions over it, and the way to store a decision."""
 
     @property
     def settings(self) -> Settings:
-        """Those of settings.py."""
+        """The settings of settings.py."""
 
     @property
     def image(self) -> RegistryImage:
@@ -59,14 +59,14 @@ class Registry(Protocol):
 
     @property
     def place(self) -> Place:
-        """Up to where which topic was read."""
+        """How far this instance has read which topic."""
 
     @property
     def state(self) -> State:
-        """How this instance is."""
+        """Whether this instance takes writes, and which one is the primary."""
 
     def require_topic(self) -> None:
-        """Raises ApiError 50001 when the topic is lost, whose image is still served here."""
+        """Raises ApiError 50001 when the topic is lost; its image is still served here."""
 
     async def forward(self, request: Request) -> Response:
         """The primary's answer to a write that came here. Raises ApiError 50001, 50003, 50004."""
@@ -74,14 +74,14 @@ class Registry(Protocol):
     async def consider(self, query: Callable[[], T], gone: Gone | None = None) -> T:
         """The answer of a query that may take long, in a thread: the image stands still meanwhile.
 
-        What it puts off (workbench.py) is done in between, until `gone` ends: nobody waits any more then.
+        Work that it puts off (workbench.py) is done in between, until `gone` ends: the client has left then.
         Raises ApiError: that of the query, 50002 when it takes too long.
         """
 
     async def write(self, decide: Callable[[], Decision[T]], gone: Gone | None = None) -> T:
         """Decide, store, wait until this instance has read its records back, and return the answer.
 
-        What the decision puts off is done as with `consider`, before the write has its turn.
+        Work that the decision puts off is done as with `consider`, before the write has its turn.
 
         One write at a time; only on the primary (others forward the whole request before it gets here).
         Raises ApiError: that of the decision, 50001 when the topic is lost, 50002 when it takes too long,

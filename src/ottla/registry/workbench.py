@@ -1,11 +1,11 @@
-"""Long work on schemas, parsing and comparing, that decisions need: a little in their turn, the rest ahead.
+"""Long work on schemas, parsing and comparing, that decisions need: a little of it in turns, the rest ahead.
 
 Theory of operation. A query or a decision is made while the image stands still, and all other writes wait:
-that is its turn. What it asks about schemas depends on their texts alone. So a turn has an allowance of
-steps, some tenth of a second; the work that would exceed it is put off: the turn ends undecided, the work is
-done in a thread for which nobody waits but who asked, its outcome is kept, and the turn is taken again. It
-finds the outcome there, or, where other versions came meanwhile, puts off other work. Nothing is ever decided
-from an image that has moved on.
+that is its turn. Work on schemas depends on their texts alone. So a turn has an allowance of steps, some
+tenth of a second; work that would exceed it is put off: the turn ends undecided, the work is done in a thread
+for which its own request alone waits, its outcome is kept, and the turn is taken again. It finds the outcome
+there, or, where other versions came meanwhile, puts off other work. No decision is ever made from an image
+that has moved on.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PutOff(Exception):  # no error: the turn is taken again
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What some work came to."""
+    """The outcome of some work."""
 
     value: Any
     invalid: InvalidSchema | None
@@ -51,7 +51,7 @@ class Outcome:
 
 
 class Workbench:
-    """Does work in the turn as far as that allows, and keeps what came out of it.
+    """Does work within a turn as far as its allowance goes, and keeps the outcomes.
 
     Without `turn_steps` all work is done where it is asked for.
     """
@@ -62,12 +62,6 @@ class Workbench:
         self._kept: OrderedDict[Hashable, Outcome] = OrderedDict()
         self._weight = 0
         self._keeping = threading.Lock()
-        self._under_way = 0
-
-    @property
-    def under_way(self) -> int:
-        """How many works are being done ahead of turns."""
-        return self._under_way
 
     def begin_turn(self) -> None:
         """The allowance is whole again."""
@@ -88,9 +82,10 @@ class Workbench:
         at_least: int = 0,
         weight: Callable[[T], int] = lambda _: 0,
     ) -> T:
-        """What `work` comes to, InvalidSchema too. `at_least` so many steps are taken without counting.
+        """The value of `work`. Raises InvalidSchema as the work does, and PutOff.
 
-        `weight`: the characters that are kept with the outcome. Raises PutOff.
+        at_least: steps that are taken from the allowance before the work counts its own.
+        weight: the characters that are kept with the value.
         """
         kept = self.kept(key)
         if kept is not None:
@@ -117,15 +112,9 @@ class Workbench:
         weight: Callable[[T], int],
         abandoned: threading.Event,
     ) -> None:
-        with self._keeping:
-            self._under_way += 1
-        try:
-            if abandoned.is_set():
-                raise Abandoned
-            self._keep(key, _outcome(work, Effort(abandoned=abandoned), weight))
-        finally:
-            with self._keeping:
-                self._under_way -= 1
+        if abandoned.is_set():
+            raise Abandoned
+        self._keep(key, _outcome(work, Effort(abandoned=abandoned), weight))
 
     def _keep(self, key: Hashable, outcome: Outcome) -> None:
         with self._keeping:

@@ -127,7 +127,7 @@ def test_every_operation_answers_every_body(operation: tuple[str, str], body: by
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(paths(), bodies), min_size=2, max_size=6))
-def test_and_what_was_asked_before_changes_nothing_about_it(
+def test_earlier_requests_of_any_kind_leave_it_answering(
     requests: list[tuple[tuple[str, str], bytes]],
 ) -> None:
     http = registry()
@@ -139,7 +139,7 @@ def test_and_what_was_asked_before_changes_nothing_about_it(
 
 @settings(max_examples=100, deadline=None)
 @given(st.sampled_from(["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"]), raw_paths)
-def test_a_path_that_nobody_knows_is_told_so(method: str, path: str) -> None:
+def test_an_unknown_path_is_told_so(method: str, path: str) -> None:
     is_proper(registry().ask(method, path))
 
 

@@ -1,4 +1,4 @@
-"""The registry's topic may hold anything: nothing of it breaks the image, nor what is asked of it."""
+"""The registry's topic may hold any records: none of them breaks the image or a query."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ RECORDS = st.lists(
 
 @given(RECORDS)
 @settings(max_examples=120, deadline=None)
-def test_whatever_the_topic_holds_questions_have_answers(topic: list[tuple[bytes, bytes | None]]) -> None:
+def test_queries_have_answers_with_any_records_in_the_topic(topic: list[tuple[bytes, bytes | None]]) -> None:
     registry = InMemoryRegistry()
     for key, value in topic:
         registry.image.replay(key, value, 0)

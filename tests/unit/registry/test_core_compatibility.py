@@ -1,4 +1,4 @@
-"""The seven levels, through the registry: which versions count, in which direction, and what is told."""
+"""The seven levels, through the registry: which versions count, in which direction, and the messages."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def versions_are(registry: InMemoryRegistry, texts: list[str]) -> None:
 
 @pytest.mark.parametrize("level", list(CompatibilityLevel))
 @pytest.mark.parametrize(("story", "before", "new", "allowed"), TABLE, ids=[row[0] for row in TABLE])
-def test_what_a_level_allows(
+def test_the_changes_that_a_level_allows(
     registry: InMemoryRegistry,
     story: str,
     before: list[str],
@@ -188,7 +188,7 @@ def test_a_check_against_the_latest_version_is_against_that_one_only(registry: I
     assert registry.reads.incompatibilities("s", None, request_of(A)) != []
 
 
-def test_what_was_softly_deleted_does_not_count(registry: InMemoryRegistry) -> None:
+def test_softly_deleted_versions_do_not_count(registry: InMemoryRegistry) -> None:
     versions_are(registry, [A, B])
     registry.apply(registry.writes.delete_version("s", 2))
     assert registry.reads.incompatibilities("s", None, request_of(AB_DEFAULT)) == []

@@ -1,4 +1,4 @@
-"""Configurations and modes: their scopes, what is merged, what is refused."""
+"""Configurations and modes: their scopes, merges and refusals."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_updates_are_merged_and_null_takes_a_field_away(registry: InMemoryRegist
     assert registry.reads.config("s") == {"normalize": True, "compatibilityLevel": "NONE"}
 
 
-def test_the_answer_is_what_was_asked_for(registry: InMemoryRegistry) -> None:
+def test_the_answer_has_the_fields_of_the_request(registry: InMemoryRegistry) -> None:
     configure(registry, "s", normalize=True)
     decision = registry.writes.set_config("s", {"compatibility": "FULL", "validateFields": False})
     assert decision.answer == {"validateFields": False, "compatibility": "FULL"}
@@ -105,7 +105,7 @@ def test_fields_of_a_wrong_kind(registry: InMemoryRegistry, update: dict[str, An
 
 
 @pytest.mark.parametrize("subject", [":c:s", ":.__GLOBAL:s", "__GLOBAL", "a\nb"])
-def test_settings_of_what_is_no_subject(registry: InMemoryRegistry, subject: str) -> None:
+def test_settings_of_a_name_that_is_no_subject_are_refused(registry: InMemoryRegistry, subject: str) -> None:
     with refused(42208):
         registry.writes.set_config(subject, {"compatibility": "NONE"})
     with refused(42208):
@@ -147,7 +147,7 @@ def test_scopes_from_the_narrowest_to_the_widest(registry: InMemoryRegistry) -> 
     assert levels() == ["BACKWARD", "FORWARD", "BACKWARD_TRANSITIVE", "NONE"]
 
 
-def test_what_a_narrow_scope_does_not_say_a_wider_one_does(registry: InMemoryRegistry) -> None:
+def test_a_field_that_a_narrow_scope_leaves_out_is_of_the_wider_one(registry: InMemoryRegistry) -> None:
     configure(registry, None, compatibility="NONE", alias="x")
     configure(registry, "s", normalize=True)
     assert registry.reads.config("s", default_to_global=True) == {
@@ -180,7 +180,7 @@ def test_configurations_are_not_changed_where_nothing_may_be_written(
 # -- modes --------------------------------------------------------------------------------------------
 
 
-def test_everything_can_be_written_at_first(registry: InMemoryRegistry) -> None:
+def test_a_new_registry_is_read_and_written(registry: InMemoryRegistry) -> None:
     assert registry.reads.mode(None) == "READWRITE"
     assert registry.reads.mode("s", default_to_global=True) == "READWRITE"
     with refused(40409, "Subject 's' does not have subject-level mode configured"):
@@ -239,7 +239,7 @@ def test_an_import_needs_a_place_without_live_subjects(registry: InMemoryRegistr
     assert len(registry.writes.set_mode("s", "IMPORT", force=True).records) == 1
 
 
-def test_an_import_clears_what_was_softly_deleted(registry: InMemoryRegistry) -> None:
+def test_an_import_clears_softly_deleted_versions(registry: InMemoryRegistry) -> None:
     for subject, text in (("s", A), ("s", AB), ("t", AB)):
         registry.register(subject, text)
     registry.apply(registry.writes.delete_subject("s"))

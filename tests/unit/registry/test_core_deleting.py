@@ -1,4 +1,4 @@
-"""Deleting versions, subjects and contexts: softly first, then for good, never what is referred to."""
+"""Deleting versions, subjects and contexts: softly first, then for good, never one with referrers."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_subjects_that_can_not_be_deleted(
 # -- references ---------------------------------------------------------------------------------------
 
 
-def test_what_is_referred_to_stays(registry: InMemoryRegistry) -> None:
+def test_a_referenced_version_stays(registry: InMemoryRegistry) -> None:
     refer(registry, "u", "s", 1)
     message = "One or more references exist to the schema {magic=1,keytype=SCHEMA,subject=s,version=1}."
     with refused(42206, message):

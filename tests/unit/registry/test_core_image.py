@@ -33,7 +33,7 @@ def tombstone(subject: str, version: int) -> Record:
     return Record(SchemaKey(subject, version).encode(), None)
 
 
-def test_versions_are_ascending_in_whatever_order_they_came() -> None:
+def test_versions_are_ascending_in_any_order_of_records() -> None:
     image = image_of(*(schema_record("s", version, version, text("a"), False) for version in (3, 1, 5, 2)))
     assert list(image.versions("s")) == [1, 2, 3, 5]
     assert [one.version for one in image.newest_first("s")] == [5, 3, 2, 1]
@@ -61,7 +61,7 @@ def test_a_version_that_is_written_again_after_its_subject_was_deleted_lives() -
     assert image.use(".", 1) is None
 
 
-def test_clearing_a_subject_takes_what_was_softly_deleted_and_nothing_else() -> None:
+def test_clearing_a_subject_takes_its_softly_deleted_versions_alone() -> None:
     image = image_of(
         schema_record("s", 1, 1, text("a"), True),
         schema_record("s", 2, 2, text("b"), False),
@@ -158,7 +158,7 @@ def test_contexts_are_those_that_are_recorded_or_have_subjects() -> None:
     assert image.contexts() == [".", ".a", ".d"]
 
 
-def test_what_another_registry_spelled_differently_gets_a_tombstone_of_its_own() -> None:
+def test_another_registrys_spelling_of_a_key_gets_a_tombstone_of_its_own() -> None:
     """Else compaction would keep it, and the version would be back after a restart."""
     theirs = b'{"subject": "s", "version": 1, "magic": 1, "keytype": "SCHEMA"}'
     ours = SchemaKey("s", 1).encode()

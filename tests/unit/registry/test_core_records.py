@@ -95,7 +95,7 @@ def test_the_bytes_of_a_record(record: Record, key: str, value: str | None) -> N
     assert record == Record(key.encode(), None if value is None else value.encode())
 
 
-def test_what_was_written_is_read_back() -> None:
+def test_records_are_read_as_they_were_written() -> None:
     for schema in (AVRO, FULL):
         record = records.schema_record("s", 1, 7, schema, True)
         assert record.value is not None
@@ -201,7 +201,7 @@ def test_the_global_configuration_as_other_registries_wrote_it(key: str) -> None
         ),
     ],
 )
-def test_a_record_that_nobody_can_read_is_logged_and_left_out(
+def test_a_record_that_cant_be_read_is_logged_and_left_out(
     key: str, value: str, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     image = RegistryImage()
@@ -238,5 +238,5 @@ def test_references_metadata_and_rules_are_part_of_the_digest() -> None:
     assert FULL.digest() == expected.digest()
 
 
-def test_json_of_a_schema_is_what_it_is_made_from() -> None:
+def test_a_schema_is_read_from_its_json_as_it_was() -> None:
     assert Schema.from_json(json.loads(orjson.dumps(FULL.as_json()))).as_json() == FULL.as_json()

@@ -1,4 +1,4 @@
-"""Registering: ids and versions, what is the same schema, metadata, rules, modes, imports."""
+"""Registering: ids and versions, equal schemas, metadata, rules, modes, imports."""
 
 from __future__ import annotations
 
@@ -116,13 +116,13 @@ def test_no_other_version_may_be_named(registry: InMemoryRegistry, version: int)
 @pytest.mark.parametrize(
     "name", ["", " ", "__GLOBAL", "__EMPTY", ":.c:", ":.__GLOBAL:s", "a\0b", ":c:s", "x" * 5000]
 )
-def test_what_no_subject_can_be_called(registry: InMemoryRegistry, name: str) -> None:
+def test_a_reserved_or_unprintable_name_is_no_subject(registry: InMemoryRegistry, name: str) -> None:
     with refused(42208):
         register(registry, name, A)
 
 
 @pytest.mark.parametrize("text", ["", "  ", '{"type":"recor"}', "{", '"nothing"'])
-def test_what_is_no_schema(registry: InMemoryRegistry, text: str) -> None:
+def test_a_text_that_is_no_schema_is_refused(registry: InMemoryRegistry, text: str) -> None:
     with refused(42201):
         register(registry, "s", text)
     with refused(42201):
@@ -143,7 +143,7 @@ def test_a_subject_that_is_configured_to_normalize_does_so(registry: InMemoryReg
     assert register(registry, "s", one) == register(registry, "s", other) == (1, 1)
 
 
-def test_what_was_stored_as_it_came_is_found_by_its_normal_form(registry: InMemoryRegistry) -> None:
+def test_a_schema_that_was_stored_as_it_came_is_found_by_its_normal_form(registry: InMemoryRegistry) -> None:
     one = '{"type":"record","name":"R","namespace":"n","fields":[{"name":"a","type":"string"}]}'
     other = '{"type":"record","name":"n.R","fields":[{"name":"a","type":"string"}]}'
     register(registry, "s", one)
@@ -267,7 +267,7 @@ def test_metadata_and_rules_go_on_to_the_next_version(registry: InMemoryRegistry
     assert stored.rule_set == RuleSet.from_json({"domainRules": [rule("r")]})
 
 
-def test_defaults_lie_under_and_overrides_over_what_is_sent(registry: InMemoryRegistry) -> None:
+def test_defaults_lie_under_and_overrides_over_the_sent_metadata(registry: InMemoryRegistry) -> None:
     update = {
         "defaultMetadata": {"properties": {"owner": "default", "team": "default"}, "tags": {"a": ["T"]}},
         "overrideMetadata": {"properties": {"env": "override"}, "sensitive": ["x"]},
@@ -385,7 +385,7 @@ def test_an_import_can_not_give_an_id_to_two_schemas(registry: InMemoryRegistry)
         register(registry, "s", A, id=2**31)
 
 
-def test_what_an_import_writes_over_keeps_its_id_for_itself(registry: InMemoryRegistry) -> None:
+def test_a_schema_that_an_import_overwrites_keeps_its_id_for_itself(registry: InMemoryRegistry) -> None:
     registry.apply(registry.writes.set_mode("s", "IMPORT"))
     register(registry, "s", A, id=9, version=1)
     registry.apply(registry.writes.delete_subject("s"))
@@ -399,7 +399,7 @@ def test_a_default_may_be_of_another_type_as_confluents_registry_has_it(registry
     assert register(registry, "s", text) == (1, 1)
 
 
-def test_an_import_takes_what_was_let_in_elsewhere() -> None:
+def test_an_import_takes_a_schema_that_another_registry_let_in() -> None:
     """Where it is asked for, a default that does not fit its type is refused in new schemas only."""
     registry = InMemoryRegistry({"schema.providers.avro.validate.defaults": "true"})
     text = '{"type":"record","name":"R","fields":[{"name":"a","type":"int","default":"x"}]}'
@@ -408,7 +408,7 @@ def test_an_import_takes_what_was_let_in_elsewhere() -> None:
     registry.apply(registry.writes.set_mode("s", "IMPORT"))
     assert register(registry, "s", text, id=4) == (1, 4)
     registry.apply(registry.writes.set_mode("s", "READWRITE"))
-    assert register(registry, "s", text) == (1, 4), "whoever has it already may go on"
+    assert register(registry, "s", text) == (1, 4), "a producer that has it already may go on"
 
 
 def test_an_import_brings_back_a_deleted_version(registry: InMemoryRegistry) -> None:

@@ -1,4 +1,4 @@
-"""Who becomes the primary, and what instances of a registry tell each other."""
+"""Which instance becomes the primary, and the metadata of instances in their group."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_present_primary_stays() -> None:
 
 
 @pytest.mark.parametrize("leader", [False, True])
-def test_who_is_not_eligible_is_never_the_primary(leader: bool) -> None:
+def test_an_instance_that_is_not_eligible_is_never_the_primary(leader: bool) -> None:
     reader = Identity("0", 1, eligible=False, leader=leader)
     assert assign(members(reader, HIGH)).primary == HIGH
     assert assign(members(reader)) == Assignment(AssignmentError.NONE, None, None)
@@ -42,7 +42,7 @@ def test_two_of_one_url_have_no_primary() -> None:
 
 
 @pytest.mark.parametrize("garbage", [b"", b"{}", b"[1]", b"\xff", b'{"host": 1, "port": "x"}'])
-def test_a_member_that_nobody_understands_is_not_chosen(garbage: bytes) -> None:
+def test_a_member_with_unreadable_metadata_is_not_chosen(garbage: bytes) -> None:
     assert assign({**members(HIGH), "other": garbage}).primary == HIGH
 
 

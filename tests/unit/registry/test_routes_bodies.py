@@ -1,4 +1,4 @@
-"""Bodies that are not what they should be: each gets the right code, and a message that says why."""
+"""Malformed bodies: each gets the right code, and a message that says why."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def http() -> RegistryHttp:
         (b'{"type": "string"}', 422, "Unrecognized field: type"),
     ],
 )
-def test_what_is_no_request(http: RegistryHttp, path: str, content: bytes, code: int, message: str) -> None:
+def test_a_body_that_is_no_request_is_refused(
+    http: RegistryHttp, path: str, content: bytes, code: int, message: str
+) -> None:
     answer = http.ask("POST", path, content=content)
     assert (answer.status_code, refused(answer)["error_code"]) == (code, code)
     assert message in answer.json()["message"]
@@ -48,7 +50,7 @@ def test_what_is_no_request(http: RegistryHttp, path: str, content: bytes, code:
 @pytest.mark.parametrize(
     ("path", "body"), [("/config/s", {"x": 1}), ("/config", []), ("/mode", {"Mode": "A"})]
 )
-def test_of_a_configuration_too(http: RegistryHttp, path: str, body: Any) -> None:
+def test_a_malformed_configuration_or_mode_is_refused(http: RegistryHttp, path: str, body: Any) -> None:
     assert http.refusal("PUT", path, body) in ((400, 400), (422, 422))
     assert refused(http.ask("PUT", path, content=b""))["error_code"] == 422
     assert refused(http.ask("PUT", path, content=b"}"))["error_code"] == 400

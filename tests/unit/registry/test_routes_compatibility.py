@@ -73,20 +73,20 @@ def test_against_one_version(http: RegistryHttp) -> None:
     assert http.refusal("POST", f"{PATH}/3", {"schema": AB}) == (404, 40402)
 
 
-def test_a_subject_without_versions_fits_everything(http: RegistryHttp) -> None:
+def test_any_schema_fits_a_subject_without_versions(http: RegistryHttp) -> None:
     assert http.post(PATH, {"schema": A}) == {"is_compatible": True}
     assert http.post(f"{PATH}/latest", {"schema": A}) == {"is_compatible": True}
     assert http.refusal("POST", f"{PATH}/1", {"schema": A}) == (404, 40402)
 
 
-def test_reasons(http: RegistryHttp) -> None:
+def test_verbose_answers_have_reasons(http: RegistryHttp) -> None:
     http.post("/subjects/s/versions", {"schema": A})
     messages = http.post(f"{PATH}/latest?verbose=true", {"schema": AB})["messages"]
     assert "READER_FIELD_MISSING_DEFAULT_VALUE" in messages[0]
     assert messages[-2:] == [f"{{oldSchema: '{A}'}}", "{validateFields: 'false', compatibility: 'BACKWARD'}"]
 
 
-def test_what_is_no_schema_is_a_reason_if_reasons_are_asked_for(http: RegistryHttp) -> None:
+def test_an_invalid_schema_is_a_reason_if_reasons_are_asked_for(http: RegistryHttp) -> None:
     http.post("/subjects/s/versions", {"schema": A})
     for path in (PATH, f"{PATH}/latest"):
         assert http.refusal("POST", path, {"schema": "nothing"}) == (422, 42201)

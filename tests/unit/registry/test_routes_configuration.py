@@ -34,7 +34,7 @@ def test_a_subject_without_a_config(http: RegistryHttp) -> None:
     assert http.refusal("DELETE", "/config/s") == (404, 40401)
 
 
-def test_what_is_put_is_merged(http: RegistryHttp) -> None:
+def test_put_settings_are_merged(http: RegistryHttp) -> None:
     rule = {
         "name": "r",
         "kind": "CONDITION",
@@ -68,14 +68,14 @@ def test_what_is_put_is_merged(http: RegistryHttp) -> None:
         ({"defaultMetadata": 7}, 42203),
     ],
 )
-def test_what_is_no_config(http: RegistryHttp, body: dict[str, Any], code: int) -> None:
+def test_a_body_that_is_no_config_is_refused(http: RegistryHttp, body: dict[str, Any], code: int) -> None:
     assert http.refusal("PUT", "/config/s", body) == (422, code)
     assert http.refusal("GET", "/config/s") == (404, 40408)
 
 
 @pytest.mark.parametrize("field", ["compatibility", "compatibilityLevel", "compatibilityPolicy"])
 @pytest.mark.parametrize("value", [7, [], {}, True])
-def test_what_is_no_word(http: RegistryHttp, field: str, value: Any) -> None:
+def test_a_field_that_is_no_text_is_refused(http: RegistryHttp, field: str, value: Any) -> None:
     assert http.refusal("PUT", "/config/s", {field: value}) == (400, 400)
 
 
@@ -94,7 +94,7 @@ def test_a_subject_without_a_mode(http: RegistryHttp) -> None:
 
 
 @pytest.mark.parametrize("body", [{}, {"mode": None}, {"mode": "readwrite"}, {"mode": "SLEEPING"}])
-def test_what_is_no_mode(http: RegistryHttp, body: dict[str, Any]) -> None:
+def test_a_body_that_is_no_mode_is_refused(http: RegistryHttp, body: dict[str, Any]) -> None:
     assert http.refusal("PUT", "/mode/s", body) == (422, 42204)
 
 

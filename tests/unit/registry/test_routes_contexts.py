@@ -1,4 +1,4 @@
-"""Contexts, and what says which registry this is, over HTTP."""
+"""Contexts, and the registry's identity and state, over HTTP."""
 
 from __future__ import annotations
 

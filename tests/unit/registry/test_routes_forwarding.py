@@ -1,4 +1,4 @@
-"""What an instance that is not the primary answers itself, and what it passes on."""
+"""Requests that an instance which is not the primary answers itself, and those that it passes on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VERSIONS = "/subjects/s/versions"
 
 
 class Follower(InMemoryRegistry):
-    """Not the primary, and there is none; `forwarded` has the paths and bodies of what it passed on."""
+    """Not the primary, and there is none; `forwarded`: paths and bodies of passed-on requests."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ def http(follower: Follower) -> RegistryHttp:
     return RegistryHttp(registry_application(follower))
 
 
-def test_what_is_registered_already_needs_no_primary(follower: Follower, http: RegistryHttp) -> None:
+def test_a_registered_schema_needs_no_primary(follower: Follower, http: RegistryHttp) -> None:
     told = http.post(VERSIONS, {"schema": ONE})
     assert (told["id"], told["version"], told["schema"]) == (1, 1, ONE)
     assert http.post(VERSIONS, {"schema": ' "string" ', "schemaType": "AVRO"}) == told
@@ -65,21 +65,21 @@ def test_what_is_registered_already_needs_no_primary(follower: Follower, http: R
         [],
     ],
 )
-def test_everything_else_is_passed_on_with_its_body(
+def test_every_other_registration_is_passed_on_with_its_body(
     follower: Follower, http: RegistryHttp, body: Any
 ) -> None:
     answer = http.ask("POST", VERSIONS, body)
     assert (answer.status_code, answer.json()["error_code"]) == (500, 50004)
-    [(what, content)] = follower.forwarded
-    assert what == f"POST {VERSIONS}"
+    [(asked, content)] = follower.forwarded
+    assert asked == f"POST {VERSIONS}"
     assert content == orjson.dumps(body)
 
 
-def test_what_another_context_has_is_not_registered_here(follower: Follower, http: RegistryHttp) -> None:
+def test_a_schema_of_another_context_is_not_registered_here(follower: Follower, http: RegistryHttp) -> None:
     follower.register(":.c:t", ONE)
     assert http.ask("POST", "/subjects/t/versions", {"schema": ONE}).status_code == 500
     assert http.ask("POST", "/contexts/.c/subjects/t/versions", {"schema": ONE}).status_code == 200
-    assert [what for what, _ in follower.forwarded] == ["POST /subjects/t/versions"]
+    assert [asked for asked, _ in follower.forwarded] == ["POST /subjects/t/versions"]
 
 
 def test_a_body_that_is_too_large_is_refused_at_once(follower: Follower, http: RegistryHttp) -> None:
@@ -112,7 +112,7 @@ def test_other_writes_are_always_passed_on(
     ("method", "path"),
     [("POST", "/subjects/s"), ("POST", "/compatibility/subjects/s/versions"), ("GET", "/schemas/ids/1")],
 )
-def test_reads_never_are(follower: Follower, http: RegistryHttp, method: str, path: str) -> None:
+def test_reads_are_never_passed_on(follower: Follower, http: RegistryHttp, method: str, path: str) -> None:
     assert http.ask(method, path, {"schema": ONE} if method == "POST" else None).status_code == 200
     assert follower.forwarded == []
 

@@ -1,4 +1,4 @@
-"""What the registry accepts and answers in, and what it says of paths and methods that it has not."""
+"""Media types of requests and answers, and refusals of unknown paths and methods."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def test_the_answer_is_of_the_type_that_is_liked_best(accept: str, expected: str
 
 @pytest.mark.parametrize("accept", ["*/*", OTHER, JSON])
 @pytest.mark.parametrize("path", ["/subjects", "/schemas/ids/1", "/schemas/ids/2", "/schemas/ids/1/schema"])
-def test_so_are_errors_and_the_short_way_to_an_id(http: RegistryHttp, accept: str, path: str) -> None:
+def test_errors_and_the_short_way_to_an_id_are_of_that_type_too(
+    http: RegistryHttp, accept: str, path: str
+) -> None:
     http.post("/subjects/s/versions", SCHEMA)
     answer = http.ask("GET", path, headers={"accept": accept})
     assert answer.headers["content-type"] == negotiate(accept)
@@ -52,7 +54,7 @@ def test_so_are_errors_and_the_short_way_to_an_id(http: RegistryHttp, accept: st
 
 
 @pytest.mark.parametrize("path", ["/subjects", "/schemas/ids/1", "/schemas/ids/2"])
-def test_who_wants_none_of_them_gets_406(http: RegistryHttp, path: str) -> None:
+def test_a_client_that_accepts_none_of_them_gets_406(http: RegistryHttp, path: str) -> None:
     http.post("/subjects/s/versions", SCHEMA)
     answer = http.ask("GET", path, headers={"accept": "text/html"})
     assert refused(answer) == {"error_code": 406, "message": "HTTP 406 Not Acceptable"}

@@ -1,4 +1,4 @@
-"""Paths as they come, and what the routes get to see of them."""
+"""Paths as they come, and as the routes see them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def test_bytes_that_are_no_ascii_are_encoded() -> None:
     ],
 )
 @pytest.mark.parametrize("context", [".c", ":.c:", "%3A.c%3A", "c"])
-def test_what_is_behind_a_context_names_it_in_full(context: str, rest: str, path: str, query: str) -> None:
+def test_a_path_behind_a_context_is_rewritten_to_full_names(
+    context: str, rest: str, path: str, query: str
+) -> None:
     given, _, asked = rest.partition("?")
     assert routed(f"/contexts/{context}/{given}".encode(), asked.encode()) == (path, query.encode())
 

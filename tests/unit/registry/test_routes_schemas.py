@@ -48,7 +48,7 @@ def test_ids_that_are_not_there(http: RegistryHttp, path: str) -> None:
         assert http.refusal("GET", f"/schemas/ids/{text}{path}") == (404, 404)
 
 
-def test_who_uses_an_id(http: RegistryHttp) -> None:
+def test_the_uses_of_an_id_are_told(http: RegistryHttp) -> None:
     for subject in ("b", "a", "c"):
         http.post(f"/subjects/{subject}/versions", {"schema": STRING})
     http.delete("/subjects/c")

@@ -23,7 +23,9 @@ def http() -> RegistryHttp:
     return RegistryHttp(registry_application(InMemoryRegistry()))
 
 
-def test_registering_tells_what_clients_of_version_8_read(http: RegistryHttp) -> None:
+def test_a_registration_is_answered_with_the_fields_that_clients_of_version_8_read(
+    http: RegistryHttp,
+) -> None:
     told = http.post("/subjects/s/versions", {"schema": ONE})
     guid = told.pop("guid")
     assert told == {"id": 1, "version": 1, "schemaType": "AVRO", "schema": ONE}
@@ -158,7 +160,7 @@ def test_deleting_has_two_stages(http: RegistryHttp) -> None:
     assert http.refusal("DELETE", "/subjects/s") == (404, 40401)
 
 
-def test_what_is_referred_to_stays(http: RegistryHttp) -> None:
+def test_a_referenced_version_stays(http: RegistryHttp) -> None:
     http.post("/subjects/s/versions", {"schema": ONE})
     array: dict[str, Any] = {
         "schema": '{"type":"array","items":"R"}',

@@ -128,7 +128,7 @@ def test_a_list_of_objects_where_there_must_be_names_is_refused() -> None:
         JSON.parse(json.dumps({"required": [{"a": index} for index in range(6_000)]}), {})
 
 
-def test_searches_of_patterns_count_by_what_they_take_at_worst() -> None:
+def test_searches_of_patterns_count_by_their_worst_case() -> None:
     def spent(pattern: str, name: str) -> int:
         effort = Effort()
         Patterns(effort).matches(pattern, name)
@@ -143,7 +143,7 @@ def test_searches_of_patterns_count_by_what_they_take_at_worst() -> None:
             patterns.matches(f"a*a*{number}", "a" * 200)
 
 
-def test_what_is_too_large_to_be_compared_is_incompatible_and_says_so() -> None:
+def test_schemas_too_large_to_be_compared_are_incompatible_and_say_so() -> None:
     def schema(limit: int) -> ParsedSchema:
         members = [{"type": "string", "maxLength": limit + index} for index in range(400)]
         return JSON.parse(json.dumps({"anyOf": members, "title": f"{limit}"}), {})
@@ -155,7 +155,7 @@ def test_what_is_too_large_to_be_compared_is_incompatible_and_says_so() -> None:
         schema(1).incompatibilities(schema(1_000), effort=Effort(10_000))
 
 
-def test_what_avro_asks_again_counts_too() -> None:
+def test_repeated_comparisons_of_avro_count_too() -> None:
     """Unions of the same records in many fields: few pairs, asked for over and over."""
 
     def schema(leaf: str) -> ParsedSchema:

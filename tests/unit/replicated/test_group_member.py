@@ -72,7 +72,7 @@ class Coordinator:
 
 
 class Protocol:
-    """Satisfies GroupProtocol, and writes down what it is told."""
+    """Satisfies GroupProtocol, and keeps its assignments; None: it was lost."""
 
     protocol_type = "toy"
 

@@ -12,7 +12,7 @@ from ottla.replicated.place import Place
 TOPIC_ID = uuid.UUID("01234567-89ab-cdef-0123-456789abcdef")
 
 
-def test_the_place_of_a_single_partition_is_what_instances_of_before_read() -> None:
+def test_the_place_of_a_single_partition_is_the_text_that_older_instances_read() -> None:
     assert Place(TOPIC_ID, (7,)).encode() == f"{TOPIC_ID}:7"
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
@@ -15,46 +15,9 @@ from ottla.replicated.leadership import Leadership
 from ottla.replicated.loss import Loss, TopicLost
 from ottla.replicated.primary import Primary
 from ottla.replicated.records import Record
-
-T = TypeVar("T")
+from support.replicated.written_topic import WrittenTopic
 
 RECORD = Record(b"key", b"value")
-
-
-class WrittenTopic:
-    """Satisfies the protocol, and writes down what it does. `failures`: of the next writes."""
-
-    def __init__(self) -> None:
-        self.done: list[str] = []
-        self.failures: list[Exception] = []
-        self.writable = False
-        self.loss: Loss | None = None
-
-    def require(self) -> None:
-        if self.loss is not None:
-            raise TopicLost(self.loss)
-
-    async def read_to_end(self) -> None:
-        self.done.append("read")
-
-    async def take_over(self) -> None:
-        self.writable = False
-        await self._do("take over")
-        self.writable = True
-
-    async def consider(self, query: Callable[[], T]) -> T:
-        return await asyncio.to_thread(query)
-
-    async def append(self, records: Sequence[Record]) -> None:
-        self.writable = False
-        await self._do(f"append {len(records)}")
-        self.writable = True
-
-    async def _do(self, what: str) -> None:
-        self.done.append(what)
-        await asyncio.sleep(0)
-        if self.failures:
-            raise self.failures.pop(0)
 
 
 class Story:

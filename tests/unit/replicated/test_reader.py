@@ -175,7 +175,7 @@ def test_a_loss_is_told_once_and_ends_when_the_same_topic_is_back(
         for _ in range(50):
             await asyncio.sleep(0)
         assert reading.reader.loss is loss
-        # what was replayed before is still so
+        # records that were replayed before still count
         await reading.reader.wait_until_applied({0: 0})
         log.topic_problem = None
         log.append(0, b"b")

@@ -1,1 +1,1 @@
-"""What the registry answers and decides, from its image, without I/O."""
+"""The registry's answers and decisions, made from its image without I/O."""

@@ -1,4 +1,4 @@
-"""Decides what changes of configuration and mode come to."""
+"""Decides changes of configuration and mode."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Adjusting:
         return Decision((config_record(scope, config),), answer)
 
     def delete_config(self, subject: str | None) -> Decision[Mapping[str, Any]]:
-        """The answer is what was set, as GET's. 40401, 42205."""
+        """The answer is the configuration that was deleted, as GET answers it. 40401, 42205."""
         scope = self._writable(subject)
         config = self._image.config(scope)
         if config is None:
@@ -66,7 +66,7 @@ class Adjusting:
         return Decision(tuple(self._image.tombstones(SubjectKey("CONFIG", scope))), config.as_json())
 
     def set_mode(self, subject: str | None, mode: str, force: bool = False) -> Decision[str]:
-        """IMPORT needs a scope without live subjects, or force; what is left of others goes. 42204, 42205."""
+        """IMPORT needs a scope without live subjects, or `force`; it erases deleted ones. 42204, 42205."""
         scope = self._mutable(subject)
         if mode not in Mode.__members__:
             raise invalid_mode()
@@ -105,7 +105,7 @@ class Adjusting:
 
 
 def _checked_scope(subject: str | None) -> str | None:
-    """42208 for what is neither a subject nor a context."""
+    """The scope of a subject or context. 42208 for a name that is neither."""
     scope = scope_of(subject)
     if scope is None or scope == GLOBAL_SCOPE:
         return scope

@@ -17,11 +17,11 @@ from ottla.schemas.model import CompatibilityLevel, CompatibilityPolicy, Metadat
 
 MAX_MESSAGES: Final = 100
 MAX_TOLD: Final = 16_384
-"""Characters of the older schema that a message repeats, and of a reason: a place may be long."""
+"""Characters of the older schema, or of a reason, that a message repeats: a place may be long."""
 
 
 class CompatibilityCheck:
-    """By the level, policy and group that are configured for the subject."""
+    """Compares by the level, policy and group that are configured for the subject."""
 
     def __init__(self, parser: SchemaParser, scoped: Scoped, workbench: Workbench) -> None:
         self._parser = parser
@@ -29,10 +29,10 @@ class CompatibilityCheck:
         self._workbench = workbench
 
     def messages(self, prepared: Prepared, newest_first: Iterable[StoredSchema]) -> list[str]:
-        """Why the schema can't follow these versions; none when it can. Raises ApiError 42201, PutOff.
+        """Why the schema can't follow these versions; empty when it can. Raises ApiError 42201, PutOff.
 
-        With a compatibility group, versions of other groups do not count: those whose metadata has another
-        value for the property that the group names, or none.
+        With a compatibility group, versions of other groups do not count: their metadata has another value,
+        or none, for the property that the group names.
         """
         config = self._scoped.config(prepared.subject)
         level = self._scoped.level(prepared.subject)

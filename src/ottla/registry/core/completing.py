@@ -12,8 +12,8 @@ from ottla.schemas.model import Schema
 def completed(schema: Schema, config: Config, latest: StoredSchema | None) -> Schema:
     """The schema as the next version after `latest`.
 
-    Where it says nothing, the metadata and rules of the last version go on. Defaults lie under that,
-    overrides over it.
+    Metadata and rules that it leaves out are those of the last version. Defaults lie under them, overrides
+    over them.
     """
     metadata, rules = schema.metadata, schema.rule_set
     if latest is not None:

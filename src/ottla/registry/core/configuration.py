@@ -1,4 +1,4 @@
-"""What a subject, a context or the whole registry is configured to do."""
+"""The configuration of a subject, a context or the whole registry."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.schemas.model import CompatibilityLevel, CompatibilityPolicy, Metadat
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """None: not said here. The JSON names are the fields' in camel case."""
+    """The settings of one scope; None is not set there. JSON names are the fields' in camel case."""
 
     alias: str | None = None
     alias_for_deks: str | None = None
@@ -80,4 +80,4 @@ def _camel(attribute: str) -> str:
 
 
 JSON_NAMES: Final[Mapping[str, str]] = {field.name: _camel(field.name) for field in fields(Config)}
-"""The field's JSON name; PUT's body says `compatibility` for `compatibilityLevel`."""
+"""Field -> its JSON name; the body of PUT has `compatibility` for `compatibilityLevel`."""

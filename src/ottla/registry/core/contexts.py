@@ -1,7 +1,7 @@
 """Names of subjects with their contexts: `:.context:subject`, or just `subject` in the default context.
 
 A context's own configuration and mode belong to the name with an empty subject, `:.context:`; those of the
-default context to None, which is what /config and /mode speak of. `:.__GLOBAL:` holds for all contexts.
+default context to None: /config and /mode without a name are its. `:.__GLOBAL:` holds for all contexts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ DEFAULT_CONTEXT: Final = "."
 GLOBAL_SCOPE: Final = ":.__GLOBAL:"
 ALL_CONTEXTS: Final = ":*:"
 MAX_NAME_LENGTH: Final = 2_048
-"""Characters of a subject's name; more is no name but an accident."""
+"""Characters of a subject's name; a longer one is an accident."""
 
 _CONTROL: Final = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\ud800-\\udfff]")
 
@@ -37,28 +37,28 @@ def in_context(context: str, name: str) -> str:
 
 
 def normal_subject(subject: str) -> str:
-    """The one way to write it: `:.:a` is `a`, `:.c` is `:.c:`."""
+    """The one spelling of a subject: `:.:a` is `a`, `:.c` is `:.c:`."""
     if not subject.startswith(":."):
         return subject
     return in_context(*split_subject(subject))
 
 
 def relative_to(referrer: str, subject: str) -> str:
-    """The subject that a schema of `referrer` means: in its own context, unless it says another."""
+    """The subject that a schema of `referrer` names: in its own context, unless the name has another."""
     if subject.startswith(":."):
         return normal_subject(subject)
     return in_context(context_of(referrer), subject)
 
 
 def scope_of(subject: str | None) -> str | None:
-    """Whose configuration or mode it is: None for that of the default context."""
+    """The key of a configuration or mode: the subject or context; None for the default context."""
     if subject is None:
         return None
     return normal_subject(subject) or None
 
 
 def scopes_of(subject: str | None) -> tuple[str | None, ...]:
-    """Where a subject's configuration and mode are looked for: its own, its context's, all contexts'."""
+    """The scopes where a subject's configuration is looked for: itself, its context, all contexts."""
     scope = scope_of(subject)
     if scope is None:
         return None, GLOBAL_SCOPE
@@ -70,7 +70,7 @@ def scopes_of(subject: str | None) -> tuple[str | None, ...]:
 
 
 def is_subject(name: str) -> bool:
-    """Whether a schema can be registered under it: no control characters, none of the reserved names."""
+    """Whether schemas can be registered under this name: no control characters, no reserved name."""
     if len(name) > MAX_NAME_LENGTH or _CONTROL.search(name):
         return False
     context, subject = split_subject(name)
@@ -80,7 +80,7 @@ def is_subject(name: str) -> bool:
 
 
 def is_context(context: str) -> bool:
-    """Whether subjects can be in it."""
+    """Whether subjects can be in a context of this name."""
     return (
         context.startswith(".")
         and context != GLOBAL_SCOPE.strip(":")

@@ -1,7 +1,7 @@
-"""Decides what deleting versions, subjects and contexts comes to.
+"""Decides the deletion of versions, subjects and contexts.
 
-What is softly deleted stays readable by its id and keeps its number; only then can it be deleted for good. A
-version that a live schema refers to can't be deleted.
+A version is first deleted softly: it stays readable by its id and keeps its number. Only then can it be
+deleted for good. A version that a live schema refers to can't be deleted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from ottla.schemas.model import LATEST
 
 
 class Deleting:
-    """Decisions about what goes."""
+    """Decisions about deletions."""
 
     def __init__(self, image: RegistryImage, reads: Reads) -> None:
         self._image = image
@@ -110,7 +110,7 @@ class Deleting:
         return Decision(tuple(records), None)
 
     def leftovers(self, scope: str | None) -> tuple[list[StoredSchema], bool]:
-        """The versions of all subjects of a scope that have no live one; and whether some subject has."""
+        """The versions of all subjects of a scope without a live version; and whether others have one."""
         found: list[StoredSchema] = []
         some_live = False
         for subject in self._image.subjects():
@@ -141,7 +141,7 @@ def _softly(stored: StoredSchema) -> Record:
 
 
 def _in_scope(subject: str, scope: str | None) -> bool:
-    """Whether a subject belongs to the scope: itself, its context (None: the default one), or all."""
+    """Whether the scope is the subject, its context (None: the default one), or all contexts."""
     if scope is None:
         return context_of(subject) == DEFAULT_CONTEXT
     context, name = split_subject(normal_subject(scope))

@@ -1,4 +1,4 @@
-"""Versions that are deleted for good: their tombstones, and what keeps their ids from being given again."""
+"""Versions that are deleted for good: their tombstones, and records that keep their ids from coming back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.replicated.records import Record
 
 
 def erased(image: RegistryImage, versions: Collection[StoredSchema]) -> list[Record]:
-    """What deletes these versions for good, the newest first."""
+    """The records that delete these versions for good, the newest first."""
     newest_first = sorted(versions, key=lambda one: (one.subject, one.version), reverse=True)
     tombstones = [
         record for one in newest_first for record in image.tombstones(SchemaKey(one.subject, one.version))
@@ -20,7 +20,7 @@ def erased(image: RegistryImage, versions: Collection[StoredSchema]) -> list[Rec
 
 
 def kept_highest_ids(image: RegistryImage, gone: Collection[StoredSchema]) -> list[Record]:
-    """The highest ids of contexts, where no record will tell them any more once these versions are gone."""
+    """Records of contexts' highest ids that no other record will have once these versions are gone."""
     records: list[Record] = []
     keys = {(one.subject, one.version) for one in gone}
     for context in sorted({context_of(one.subject) for one in gone}):
@@ -32,7 +32,7 @@ def kept_highest_ids(image: RegistryImage, gone: Collection[StoredSchema]) -> li
 
 
 def erased_settings(image: RegistryImage, subject: str | None) -> list[Record]:
-    """What takes away the configuration and the mode of a subject or context, if it has them."""
+    """The tombstones of the configuration and the mode of a subject or context, if it has them."""
     records: list[Record] = []
     if image.mode(subject) is not None:
         records += image.tombstones(SubjectKey("MODE", subject))

@@ -1,4 +1,4 @@
-"""What the registry refuses, with Confluent's codes and messages."""
+"""The registry's refusals, with Confluent's codes and messages."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def context_not_found(context: str) -> ApiError:
 
 
 def incompatible(subject: str, messages: list[str]) -> ApiError:
-    """Status and code 409, which all clients know; Confluent's registry says 40901 since 8.2."""
+    """Status and code 409, which all clients know; Confluent's registry answers 40901 since 8.2."""
     details = ", ".join(messages)
     message = (
         "Schema being registered is incompatible with an earlier schema for subject "

@@ -1,7 +1,7 @@
-"""What the records of `_schemas` say, as tables to look things up in. Changes only by replay.
+"""The state that the records of `_schemas` make, as tables to look up in. Changes only by replay.
 
 Subjects are qualified names (contexts.py). Every lookup is one of a hash table: by subject and version, by
-context and id, by context and digest, and backwards from a version to those that refer to it. Schemas are
+context and id, by context and digest, and backwards from a version to its referrers. Schemas are
 taken from records as texts; nothing is parsed here. The highest id of a context never falls.
 """
 
@@ -38,7 +38,7 @@ log = logging.getLogger("ottla.registry")
 
 
 class Deleted(enum.Enum):
-    """What a listing does with what is softly deleted."""
+    """Whether a listing shows softly deleted versions and subjects."""
 
     HIDE = "hide"
     SHOW = "show"
@@ -47,7 +47,7 @@ class Deleted(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class StoredSchema:
-    """One version of a subject, its name qualified (`:.context:subject`) but in the default context."""
+    """One version of a subject. The name is qualified (`:.context:subject`) but in the default context."""
 
     subject: str
     version: int
@@ -82,7 +82,7 @@ class RegistryImage:
         self._other_keys: dict[Key, dict[bytes, None]] = {}
 
     def replay(self, key: bytes, value: bytes | None, timestamp_ms: int) -> None:
-        """Take in the next record of `_schemas`. A record that nobody can read is logged and left out."""
+        """Take in the next record of `_schemas`. A record that can't be read is logged and left out."""
         try:
             parsed = read_key(key)
             self._note_spelling(parsed, key, value is not None)
@@ -91,7 +91,7 @@ class RegistryImage:
             log.warning("a record of the registry's topic is left out: %s (key %r)", problem, key[:200])
 
     def subjects(self) -> Sequence[str]:
-        """All that have a version, softly deleted ones too; in order."""
+        """All subjects that have a version, softly deleted ones too; in order."""
         if self._subject_names is None:
             self._subject_names = sorted(self._subjects)
         return self._subject_names
@@ -145,7 +145,7 @@ class RegistryImage:
         return sorted(found)
 
     def highest_id(self, context: str) -> int:
-        """The highest id that a context ever had, as far as records tell; 0 where there is none."""
+        """The highest id that a context ever had, by the records that were read; 0 where there is none."""
         found = self._contexts.get(context)
         return 0 if found is None else found.highest_id
 
@@ -164,16 +164,16 @@ class RegistryImage:
         return sorted(name for name, its in self._contexts.items() if its.recorded or its.uses)
 
     def is_recorded(self, context: str) -> bool:
-        """Whether a CONTEXT record says that it exists; always for the default one."""
+        """Whether a CONTEXT record was read for it; True for the default one."""
         found = self._contexts.get(context)
         return found is not None and found.recorded
 
     def config(self, scope: str | None) -> Config | None:
-        """What is configured for this scope itself (contexts.scope_of)."""
+        """The configuration of this scope itself (contexts.scope_of), or None."""
         return self._configs.get(scope)
 
     def configs(self) -> Mapping[str | None, Config]:
-        """By scope."""
+        """All configurations, by scope."""
         return self._configs
 
     def mode(self, scope: str | None) -> Mode | None:
@@ -181,11 +181,11 @@ class RegistryImage:
         return self._modes.get(scope)
 
     def modes(self) -> Mapping[str | None, Mode]:
-        """By scope."""
+        """All modes, by scope."""
         return self._modes
 
     def tombstones(self, key: Key) -> list[Record]:
-        """What must be appended so that nothing is left under this key, however other registries wrote it."""
+        """The records that delete this key, in every spelling in which other registries wrote it."""
         spellings = [*self._other_keys.get(key, ()), key.encode()]
         return [Record(spelling, None) for spelling in spellings]
 

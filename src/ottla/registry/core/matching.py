@@ -1,4 +1,4 @@
-"""Schemas as callers send them, made ready to be compared with those that a subject has."""
+"""Schemas as callers send them, made ready to be compared with a subject's versions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ottla.web.errors import ApiError
 class Prepared:
     """A valid schema of `subject`: its text canonical or normal, its references by number.
 
-    Metadata and rules are as they were sent; None there matches any.
+    Metadata and rules are as the caller sent them; None matches any.
     """
 
     subject: str
@@ -27,7 +27,7 @@ class Prepared:
 
 
 def prepare(parser: SchemaParser, subject: str, schema: Schema, normalize: bool, *, new: bool) -> Prepared:
-    """Raises ApiError 42201, PutOff."""
+    """A caller's schema as one of `subject`. Raises ApiError 42201, PutOff."""
     references = parser.numbered(subject, schema.references)
     if normalize:
         references = tuple(sorted(set(references), key=_reference_order))
@@ -42,7 +42,7 @@ def prepare(parser: SchemaParser, subject: str, schema: Schema, normalize: bool,
 def find_registered(
     parser: SchemaParser, prepared: Prepared, newest_first: Iterable[StoredSchema]
 ) -> StoredSchema | None:
-    """The first of these versions that is this schema: that has its text, or else its normal form."""
+    """The first of these versions that is this schema: by its text, or else by its normal form."""
     candidates = [stored for stored in newest_first if _same_but_for_text(prepared, stored)]
     text = prepared.schema.text
     exact = next((stored for stored in candidates if stored.schema.text == text), None)
@@ -62,7 +62,7 @@ def _same_but_for_text(prepared: Prepared, stored: StoredSchema) -> bool:
 
 
 def _normal_text(parser: SchemaParser, stored: StoredSchema) -> str | None:
-    """None for a version that is no schema any more."""
+    """None for a version that is not valid any more."""
     try:
         parsed = parser.parse_stored(stored)
         return parser.normal_text(parser.fingerprint(stored.subject, stored.schema), parsed)

@@ -1,8 +1,7 @@
-"""What the registry answers from its image, without I/O.
+"""The registry's answers to queries, from its image, without I/O.
 
-Subjects are qualified names (contexts.py). A subject that is an alias stands for another. What is asked for
-without a context is looked for in the default context first, and in the others where the subject (or id) is
-not there at all.
+Subjects are qualified names (contexts.py). A subject that is an alias stands for another. A subject or id
+without a context is looked for in the default context first, and in the others where it is not there at all.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ __all__ = ["LATEST", "Reads", "SchemaRequest"]
 
 @dataclass(frozen=True, slots=True)
 class SchemaRequest:
-    """What a caller wants to register, look up or check. `schema.text` is as it came."""
+    """A schema to register, look up or check. `schema.text` is as it came."""
 
     schema: Schema
     version: int | None = None
@@ -82,7 +81,7 @@ class Reads:
         ]
 
     def versions(self, subject: str, show: Deleted = Deleted.HIDE, negative: bool = False) -> list[int]:
-        """Ascending; with `negative` the deleted ones are shown as negative numbers. 40401."""
+        """Version numbers, ascending; with `negative` deleted ones are negative numbers. 40401."""
         actual = self.scoped.actual(subject)
         found = self._image.versions(actual).values()
         if not any(show is not Deleted.HIDE or negative or not one.deleted for one in found):
@@ -161,7 +160,7 @@ class Reads:
         raise schema_not_found(schema_id)
 
     def by_guid(self, guid: str) -> StoredSchema:
-        """40403."""
+        """A schema by its guid. 40403."""
         for context, schema_id in self.ids_of_guid(guid):
             for stored in self._image.uses(context, schema_id):
                 if stored.schema.guid == str(uuid.UUID(guid)):
@@ -241,7 +240,7 @@ class Reads:
     def incompatibilities(
         self, subject: str, version: int | None, request: SchemaRequest, normalize: bool = False
     ) -> list[str]:
-        """Confluent's messages, none when compatible; no `version`: by the subject's level. 40402, 42201.
+        """Confluent's messages, none when compatible. `version` None: by the subject's level. 40402, 42201.
 
         A subject without versions is compatible with everything, and so is its latest version.
         """
@@ -263,7 +262,7 @@ class Reads:
     # -- configuration ---------------------------------------------------------------------------------
 
     def config(self, subject: str | None, default_to_global: bool = False) -> Mapping[str, Any]:
-        """As GET answers it (`compatibilityLevel`…), None: the global one. 40408."""
+        """The configuration as GET answers it (`compatibilityLevel`…); None: the global one. 40408."""
         scope = scope_of(subject)
         if scope is None or default_to_global:
             return self.scoped.config(scope).as_json()
@@ -283,13 +282,13 @@ class Reads:
         return found
 
     def contexts(self, prefix: str = "") -> list[str]:
-        """`.` and all others, in order."""
+        """The contexts, `.` first, in order."""
         return [name for name in self._image.contexts() if name.startswith(prefix)]
 
     # -- where to look ---------------------------------------------------------------------------------
 
     def _where(self, subject: str, deleted: bool) -> str:
-        """The first subject of this name, in whichever context, that has a version to show. 40401."""
+        """The first subject of this name, in any context, that has a version to show. 40401."""
         for name in self._everywhere(subject):
             if next(self._image.newest_first(name, deleted), None) is not None:
                 return name

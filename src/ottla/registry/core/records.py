@@ -28,11 +28,11 @@ MAX_ID: Final = 2**31 - 1
 
 
 class UnreadableRecord(ValueError):
-    """A record that is none of the registry's; says why."""
+    """A record that is not one of the registry's; the message says why."""
 
 
 class Mode(enum.StrEnum):
-    """What may be done with a subject."""
+    """Whether a subject may be read, written or imported into."""
 
     READWRITE = "READWRITE"
     READONLY = "READONLY"
@@ -54,7 +54,7 @@ class SchemaKey:
 
 @dataclass(frozen=True, slots=True)
 class SubjectKey:
-    """What belongs to a subject as a whole. `keytype`: CONFIG, MODE, DELETE_SUBJECT or CLEAR_SUBJECT."""
+    """A subject as a whole. `keytype`: CONFIG, MODE, DELETE_SUBJECT or CLEAR_SUBJECT."""
 
     keytype: str
     subject: str | None
@@ -77,7 +77,7 @@ class ContextKey:
 
 @dataclass(frozen=True, slots=True)
 class NoopKey:
-    """Says nothing."""
+    """A record without a meaning."""
 
     def encode(self) -> bytes:
         return _json(_key("NOOP", 0))
@@ -88,7 +88,7 @@ Key = SchemaKey | SubjectKey | ContextKey | NoopKey
 
 @dataclass(frozen=True, slots=True)
 class SchemaValue:
-    """What a SCHEMA record says beside its key."""
+    """The content of a SCHEMA record beside its key."""
 
     id: int
     schema: Schema
@@ -126,7 +126,7 @@ def delete_subject_record(subject: str, version: int) -> Record:
 
 
 def clear_subject_record(subject: str) -> Record:
-    """All that the subject had is gone: its versions will be imported anew."""
+    """All versions of the subject are gone: they will be imported anew."""
     return Record(SubjectKey("CLEAR_SUBJECT", subject).encode(), _json({"subject": subject}))
 
 
@@ -213,13 +213,13 @@ def _json(content: Mapping[str, Any]) -> bytes:
     return orjson.dumps(content)
 
 
-def _object(data: bytes, what: str) -> dict[str, Any]:
+def _object(data: bytes, part: str) -> dict[str, Any]:
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError as problem:
-        raise UnreadableRecord(f"its {what} is no JSON: {problem}") from None
+        raise UnreadableRecord(f"its {part} is no JSON: {problem}") from None
     if not isinstance(value, dict):
-        raise UnreadableRecord(f"its {what} is no JSON object")
+        raise UnreadableRecord(f"its {part} is no JSON object")
     return value
 
 

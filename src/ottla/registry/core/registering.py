@@ -1,9 +1,9 @@
-"""Decides what registering a schema comes to: the version it has already, or a new one.
+"""Decides the registration of a schema: the version that it has already, or a new one.
 
 Rules. A schema that the subject has, live, is answered as it is, in any mode. A new one needs the mode
-READWRITE, or IMPORT if it comes with an id; what is imported need not pass the checks of new schemas. What
-the subject is configured to add to metadata and rules is laid under (default) and over (override) what the
-request says, or, where that says nothing, what the newest version has. The same schema has the same id in all
+READWRITE, or IMPORT if it comes with an id; an imported schema need not pass the checks of new ones. The
+subject's configured metadata and rules are laid under (default) and over (override) those of the request or,
+where it has none, those of the newest version. The same schema has the same id in all
 subjects of a context, softly deleted versions included; a new one gets the id after the highest that the
 context ever had.
 """
@@ -89,7 +89,7 @@ class Registering:
         return self._stored(prepared.schema, name, version, self._id_for(name, prepared.schema))
 
     def _existing(self, prepared: Prepared, request: SchemaRequest) -> StoredSchema | None:
-        """The live version that is this schema, if the request is content with its number. 42207."""
+        """The live version that is this schema, unless the request wants another number. 42207."""
         live = self._image.newest_first(prepared.subject)
         if request.version is not None and request.version > 0:
             live = (one for one in live if one.version == request.version)

@@ -1,6 +1,6 @@
-"""Names that a schema's metadata keeps free, in `confluent:reserved`: no field may have them.
+"""Names that a schema's metadata reserves in `confluent:reserved`: no field may have them.
 
-Checked where `validateFields` is configured. Fields are those at the top: of an Avro record, of a JSON
+Checked where `validateFields` is configured. Only fields at the top count: of an Avro record, of a JSON
 object, of the first message of a Protobuf file.
 """
 
@@ -20,7 +20,7 @@ PROPERTY: Final = "confluent:reserved"
 def reserved_field_problems(
     parsed: ParsedSchema, metadata: Metadata | None, before: Metadata | None
 ) -> list[Incompatibility]:
-    """What is wrong with a schema's fields and reserved names. `before`: the last version's metadata."""
+    """Conflicts of a schema's fields with reserved names. `before`: the last version's metadata."""
     reserved = _reserved(metadata)
     problems = [
         Incompatibility(
@@ -67,7 +67,7 @@ def _field_names(parsed: ParsedSchema) -> set[str]:
 
 
 def _json(text: str) -> Any:
-    """None for what is nested too deep to have fields that anybody means."""
+    """The parsed text; None for one that is nested too deep, whose fields can't be told."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:

@@ -1,4 +1,4 @@
-"""The shape of rule sets: what a registry can refuse of rules that only clients carry out."""
+"""Checks the shape of rule sets; clients alone carry the rules out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DATA_MODES: Final = ("WRITE", "READ", "WRITEREAD")
 
 
 def check_rules(rules: RuleSet | None) -> None:
-    """Names are given, and once; kinds and modes are known and fit what the rules are for. 42210."""
+    """Every rule has a name of its own, and a known kind and mode that fit its list. 42210."""
     if rules is None:
         return
     _check_list("migrationRules", rules.migration_rules or (), _MIGRATION_MODES)

@@ -1,4 +1,4 @@
-"""Schemas of the registry, parsed with all that they refer to; the last ones used are kept."""
+"""Parses the registry's schemas with all their references; keeps those that were used last."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ MAX_REFERENCES: Final = 1_000
 """Schemas that one schema may refer to, directly or not."""
 MAX_REFERENCE_DEPTH: Final = 64
 CHARACTERS_OF_A_STEP: Final = 1
-"""Of a text that is parsed or written, those that take as long as a step."""
+"""Characters of a text that take as long to parse or write as a step."""
 KEPT_SCHEMAS: Final = 2_000
 KEPT_CHARACTERS: Final = 32 << 20
-"""Of texts of parsed schemas that are kept, what they refer to included."""
+"""Characters of the texts of all parsed schemas that are kept, their references included."""
 
 _CacheKey = tuple[SchemaType, bool, str, tuple[tuple[str, str], ...]]
 
 
 class SchemaParser:
-    """Parses schemas as one of a subject: references without a context are meant in the subject's."""
+    """Parses schemas as those of a subject: a reference without a context is in the subject's context."""
 
     def __init__(
         self,
@@ -46,14 +46,11 @@ class SchemaParser:
         self._kept_characters = 0
         self._keeping = threading.Lock()  # queries run on the event loop and in threads
 
-    def __len__(self) -> int:
-        """How many parsed schemas are kept."""
-        return len(self._kept)
-
     def parse(self, subject: str, schema: Schema, *, new: bool = False) -> ParsedSchema:
-        """Raises ApiError 42201, PutOff. `new`: with the checks that only schemas to be registered must pass.
+        """The parsed schema. Raises ApiError 42201, PutOff.
 
-        Those are whether defaults fit their types, as Confluent's registry made only where it is asked to.
+        new: with the check that only schemas to be registered must pass, and only where it is configured:
+            whether defaults fit their types.
         """
         new = new and self._validate_defaults
         if not schema.text.strip():
@@ -88,7 +85,7 @@ class SchemaParser:
         )
 
     def fingerprint(self, subject: str, schema: Schema, text: str | None = None) -> bytes:
-        """The same for schemas that mean the same by their texts, those that they refer to included.
+        """A digest of the schema's text, and of the texts of its references.
 
         `text` stands for the schema's own. Raises ApiError 42201.
         """
@@ -102,7 +99,7 @@ class SchemaParser:
         return found.digest()
 
     def parse_stored(self, stored: StoredSchema) -> ParsedSchema:
-        """Raises ApiError 42201, for one that other rules once let in."""
+        """The parsed schema. Raises ApiError 42201 for one that older rules let in."""
         return self.parse(stored.subject, stored.schema)
 
     def numbered(self, subject: str, references: Sequence[Reference]) -> tuple[Reference, ...]:
@@ -115,9 +112,9 @@ class SchemaParser:
         )
 
     def referenced_texts(self, subject: str, references: Sequence[Reference]) -> dict[str, str]:
-        """The texts of all schemas that these refer to, directly or not, those first that others need.
+        """The texts of all referenced schemas, directly or not, each after those that it needs.
 
-        Of two versions under one name the one that is referred to more directly is taken. Raises ApiError
+        Of two versions under one name the more directly referenced one is taken. Raises ApiError
         42201 where one is missing, refers to itself, or they are too many.
         """
         if not references:
@@ -131,7 +128,7 @@ class SchemaParser:
     def _add(
         self, name: str, chosen: dict[str, StoredSchema], texts: dict[str, str], path: list[str]
     ) -> None:
-        """Add what `name` stands for, after what that needs. `path`: the names that led here."""
+        """Add the schema under `name`, after its own references. `path`: the names that led here."""
         if name in path:
             raise invalid_schema(f"the reference {name} leads back to itself: {' -> '.join([*path, name])}")
         if name in texts:
@@ -151,7 +148,7 @@ class SchemaParser:
         texts[name] = target.schema.text
 
     def _target(self, subject: str, reference: Reference) -> StoredSchema:
-        """What the reference of a schema of `subject` stands for; a softly deleted version is still one."""
+        """The version that a reference of `subject`'s schema names; it may be softly deleted."""
         referred = relative_to(subject, reference.subject)
         if reference.version != LATEST:
             found = self._image.versions(referred).get(reference.version)

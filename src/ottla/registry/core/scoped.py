@@ -1,4 +1,4 @@
-"""What holds for a subject: its own configuration and mode, else its context's, else that of all contexts."""
+"""The settings in force for a subject: its own, else its context's, else those of all contexts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ottla.schemas.model import CompatibilityLevel, CompatibilityPolicy
 
 
 class Scoped:
-    """Settings in force. Field by field: a scope that says nothing of one leaves it to the next."""
+    """Settings in force, field by field: a field that a scope does not set is left to the next scope."""
 
     def __init__(self, image: RegistryImage, default_level: CompatibilityLevel) -> None:
         self._image = image
         self._default_level = default_level
 
     def config(self, subject: str | None) -> Config:
-        """All that is configured for a subject or context, and the level in any case."""
+        """The configuration in force for a subject or context; it always has a level."""
         found = Config()
         own = scope_of(subject)
         for scope in scopes_of(subject):
@@ -39,14 +39,14 @@ class Scoped:
         return self.config(subject).compatibility_policy or CompatibilityPolicy.STRICT
 
     def mode(self, subject: str | None) -> Mode:
-        """A context's READONLY_OVERRIDE, or that of all contexts, overrides what its subjects say."""
+        """A READONLY_OVERRIDE of the context, or of all contexts, overrides the subject's own mode."""
         modes = [mode for scope in scopes_of(subject) if (mode := self._image.mode(scope)) is not None]
         if Mode.READONLY_OVERRIDE in modes:
             return Mode.READONLY_OVERRIDE
         return modes[0] if modes else Mode.READWRITE
 
     def actual(self, subject: str) -> str:
-        """The subject that this name stands for: itself, or what it is an alias of, in its own context.
+        """The subject that this name means: itself, or the one that it is an alias of, in the same context.
 
         Aliases do not chain.
         """

@@ -1,4 +1,4 @@
-"""What the primary decides, without I/O: a request becomes records to append and an answer.
+"""The primary's decisions, without I/O: a request becomes records to append and an answer.
 
 Nothing changes until the records are replayed.
 """
@@ -29,21 +29,21 @@ class Writes:
     def register(
         self, subject: str, request: SchemaRequest, normalize: bool = False
     ) -> Decision[StoredSchema]:
-        """A schema that the subject has already, softly deleted or not, keeps its id. 409, 42201, 42205…"""
+        """Register a schema; one that was there, softly deleted or not, keeps its id. 409, 42201, 42205…"""
         return self._registering.register(subject, request, normalize)
 
     def change_tags(self, subject: str, version: int, request: SchemaRequest) -> Decision[StoredSchema]:
-        """Register the version again with tags added and removed; of the request its tags and id count."""
+        """Register the version again with tags added and removed. Only the request's tags and id count."""
         stored = self._reads.version(subject, version)
         request = replace(request, schema=stored.schema, version=None)
         return self._registering.register(subject, request)
 
     def delete_version(self, subject: str, version: int, permanent: bool = False) -> Decision[int]:
-        """40401, 40402, 40406, 40407, 42206."""
+        """Delete a version, softly first. 40401, 40402, 40406, 40407, 42206."""
         return self._deleting.delete_version(subject, version, permanent)
 
     def delete_subject(self, subject: str, permanent: bool = False) -> Decision[Sequence[int]]:
-        """40401, 40404, 40405, 42206."""
+        """Delete all versions of a subject, softly first. 40401, 40404, 40405, 42206."""
         return self._deleting.delete_subject(subject, permanent)
 
     def set_config(self, subject: str | None, update: Mapping[str, Any]) -> Decision[Mapping[str, Any]]:
@@ -51,17 +51,17 @@ class Writes:
         return self._adjusting.set_config(subject, update)
 
     def delete_config(self, subject: str | None) -> Decision[Mapping[str, Any]]:
-        """The answer is what held before, as GET's. 40401."""
+        """The answer is the deleted configuration, as GET answers it. 40401."""
         return self._adjusting.delete_config(subject)
 
     def set_mode(self, subject: str | None, mode: str, force: bool = False) -> Decision[str]:
-        """42204, 42205."""
+        """Set the mode of a subject or context. 42204, 42205."""
         return self._adjusting.set_mode(subject, mode, force)
 
     def delete_mode(self, subject: str | None, recursive: bool = False) -> Decision[str]:
-        """The answer is the mode before. 40401."""
+        """Delete a mode; the answer is the mode before. 40401."""
         return self._adjusting.delete_mode(subject, recursive)
 
     def delete_context(self, context: str) -> Decision[None]:
-        """A context without subjects is forgotten. 404, 42211."""
+        """Forget a context without subjects. 404, 42211."""
         return self._deleting.delete_context(context)

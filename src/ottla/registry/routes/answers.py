@@ -1,4 +1,4 @@
-"""The shapes in which schemas are answered: those of Confluent's registry 8, which 7's clients read too."""
+"""The JSON shapes of schemas in answers: those of Confluent's registry 8, which clients of 7 read too."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def version_answer(stored: StoredSchema, schema: Schema) -> dict[str, Any]:
 
 
 def registered_answer(stored: StoredSchema, schema: Schema) -> dict[str, Any]:
-    """What registering gives: the id, and what clients of 8.x read beside it."""
+    """The answer to a registration: the id, and the fields that clients of 8.x read beside it."""
     return {"id": stored.id, "version": stored.version, "guid": stored.schema.guid, **schema.as_json()}
 
 

@@ -1,7 +1,7 @@
 """Request bodies: JSON objects, read with a limit and checked field by field.
 
-What is no JSON or has a field of a wrong type ends in 400, an empty body or a field that nobody knows in 422,
-as with Confluent. A client whose header says so (newer ones than this registry) may send unknown fields.
+A body that is not JSON or has a field of a wrong type ends in 400, an empty body or an unknown field in 422,
+as with Confluent. A client newer than this registry may send unknown fields if a header of it says so.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ottla.web.bodies import parse_json, read_body
 from ottla.web.errors import ApiError
 
 ACCEPT_UNKNOWN: Final = "confluent-accept-unknown-properties"
-# What an answer of ours says beside: who sends one back as a request is understood.
+# Fields that an answer has beside: a client may send an answer back as a request.
 _ANSWERED_FIELDS: Final = ("subject", "guid", "ts", "deleted", "schemaTags")
 _SCHEMA_FIELDS: Final = frozenset(
     (
@@ -36,7 +36,7 @@ _MODE_FIELDS: Final = frozenset(("mode",))
 
 
 async def schema_request(request: Request, registry: Registry) -> SchemaRequest:
-    """The body of what registers, looks up or checks a schema. 400, 413, 422, 42201.
+    """The body of a request that registers, looks up or checks a schema. 400, 413, 422, 42201.
 
     The text of a schema that the body does not give is empty.
     """
@@ -68,7 +68,7 @@ async def reread(request: Request, registry: Registry) -> Request:
     async def receive() -> Message:
         nonlocal is_told
         if is_told:
-            return await request.receive()  # that the client hangs up
+            return await request.receive()  # the client's hanging up
         is_told = True
         return {"type": "http.request", "body": body, "more_body": False}
 
@@ -78,7 +78,7 @@ async def reread(request: Request, registry: Registry) -> Request:
 
 
 async def config_request(request: Request, registry: Registry) -> Mapping[str, Any]:
-    """The body of PUT /config, with the names of GET's answer. Fields that are null take a setting away."""
+    """The body of PUT /config, with the names of GET's answer. A null field takes its setting away."""
     body = await _object(request, registry, _CONFIG_FIELDS)
     for name in ("compatibility", "compatibilityLevel", "compatibilityPolicy"):
         _text(body, name)

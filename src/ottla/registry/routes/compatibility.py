@@ -3,7 +3,7 @@
 POST /compatibility/subjects/S/versions      by the subject's level: against its last version, or all of them
 POST /compatibility/subjects/S/versions/V    against one version
 
-Both are reads. With `?verbose` the answer says why not, also of a schema that is none (42201 otherwise).
+Both are reads. With `?verbose` the answer says why not, also for an invalid schema (42201 otherwise).
 """
 
 from __future__ import annotations

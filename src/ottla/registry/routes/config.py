@@ -1,8 +1,8 @@
-"""Compatibility levels and what else a subject, a context (`:.c:`) or the whole registry is configured to do.
+"""The configuration, compatibility levels above all, of a subject, a context (`:.c:`) or the whole registry.
 
-GET    /config[/S]    `compatibilityLevel`, …; `?defaultToGlobal` looks further where the subject says nothing
-PUT    /config[/S]    `compatibility`, …: what the body names is changed, the rest stays
-DELETE /config[/S]    what held until now
+GET    /config[/S]    `compatibilityLevel`, …; `?defaultToGlobal` looks further where the subject has none
+PUT    /config[/S]    `compatibility`, …: the fields of the body are changed, the others stay
+DELETE /config[/S]    the configuration until now
 """
 
 from __future__ import annotations

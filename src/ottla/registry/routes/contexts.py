@@ -1,4 +1,4 @@
-"""Contexts: separate spaces of subjects and ids. What is behind `/contexts/C/` is rewritten in `paths.py`.
+"""Contexts: separate spaces of subjects and ids. Paths below `/contexts/C/` are rewritten in `paths.py`.
 
 GET    /contexts      names; `?contextPrefix`
 DELETE /contexts/C    of a context without subjects; 204

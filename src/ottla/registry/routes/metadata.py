@@ -1,9 +1,9 @@
-"""Which registry this is.
+"""The registry's identity, version and state.
 
-GET /                        nothing, for those who ask whether anybody is there
+GET /                        nothing: a health check
 GET /v1/metadata/id          the Kafka cluster with the schemas, and the group of the registry's instances
 GET /v1/metadata/version     the version of Confluent's API that is spoken, and ottla's own
-GET /v1/metadata/state       whether this instance takes writes, and why not; the primary; how far it has read
+GET /v1/metadata/state       whether this instance takes writes, or why not; the primary; how far it has read
                              which topic (ottla's own)
 """
 

@@ -1,8 +1,8 @@
 """Whether a subject, a context (`:.c:`) or the whole registry may be written, or is being imported.
 
-GET    /mode[/S]    `?defaultToGlobal` looks further where the subject says nothing
+GET    /mode[/S]    `?defaultToGlobal` looks further where the subject has none
 PUT    /mode[/S]    IMPORT needs a subject without versions, or `?force`
-DELETE /mode[/S]    what held until now; `?recursive` for all subjects of a context
+DELETE /mode[/S]    the mode until now; `?recursive` for all subjects of a context
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One method of one path: what it accepts, what media type it answers in, and whether the primary must do it.
+"""One method of one path: the media types that it takes and answers in, and whether the primary must do it.
 
 A request with a body names one of CONSUMED as its Content-Type, or nothing (415 otherwise). The answer is of
 the first of PRODUCED that the Accept header likes best (406 when it likes none); so are errors.
@@ -25,12 +25,12 @@ MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 PRODUCED: Final = (MEDIA_TYPE, "application/vnd.schemaregistry+json", "application/json")
 CONSUMED: Final = frozenset((*PRODUCED, "application/octet-stream"))
 MAX_ACCEPTED_RANGES: Final = 64
-"""Of one Accept header; what follows is not looked at."""
+"""Of one Accept header; the rest of it is not looked at."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`path` is Starlette's; of a write (`writes`) the whole request goes to the primary."""
+    """`path` is Starlette's. A write (`writes`) goes to the primary as a whole request."""
 
     method: str
     path: str

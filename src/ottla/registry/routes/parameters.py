@@ -1,8 +1,8 @@
 """Path and query parameters.
 
 Paths reach the routes still percent-encoded (see `paths.py`), so that a subject may hold a slash; here they
-are decoded. A flag is true when it says `true`, in upper or lower case; anything else is false. A number that
-is none ends in 404, as with Confluent, but with a reason.
+are decoded. A flag is true when it says `true`, in upper or lower case; anything else is false. A text in
+place of a number ends in 404, as with Confluent, but with a reason.
 """
 
 from __future__ import annotations

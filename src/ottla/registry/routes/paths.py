@@ -1,7 +1,7 @@
 """Paths as the routes want them: still percent-encoded, without a slash at the end, contexts in the subjects.
 
-`/contexts/.c/…` is another way to speak of a context's subjects: everything behind it is rewritten to what
-names them in full. `/subjects/s` there is `/subjects/:.c:s`, `/config` is `/config/:.c:`, and listings and
+`/contexts/.c/…` is another way to name a context's subjects: the path behind it is rewritten to their full
+names. `/subjects/s` there is `/subjects/:.c:s`, `/config` is `/config/:.c:`, and listings and
 ids are asked for in the context by the query's `subjectPrefix` or `subject`.
 """
 
@@ -55,7 +55,7 @@ def _qualified(encoded_subject: str, qualifier: str) -> str:
 
 
 def _qualified_query(query: bytes, name: str, qualifier: str) -> bytes:
-    """The query with the qualifier before the value of `name`, which may have been absent."""
+    """The query with the qualifier before the value of `name`, which it may lack."""
     given = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
     value = next((text for key, text in given if key == name), "")
     if not value.startswith(":"):

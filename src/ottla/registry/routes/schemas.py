@@ -1,10 +1,9 @@
-"""Schemas, whatever their subjects.
+"""Schemas, by their ids and over all subjects.
 
 GET /schemas                        versions, at most `schema.search.max.limit` at a time
 GET /schemas/types                  the formats
-GET /schemas/ids/I[/schema]         a schema; its text alone. `?subject` says in which context the id is
-                                    meant, and has the subject and version told; `?fetchMaxId` has the
-                                    highest id told
+GET /schemas/ids/I[/schema]         a schema; its text alone. `?subject` gives the context of the id, and adds
+                                    subject and version to the answer; `?fetchMaxId` adds the highest id
 GET /schemas/ids/I/subjects         names that have a version of this id
 GET /schemas/ids/I/versions         the same with versions
 GET /schemas/guids/G[/ids]          a schema by its guid; its id in each context

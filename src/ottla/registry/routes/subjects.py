@@ -2,12 +2,12 @@
 
 GET    /subjects                              names; without a prefix, those of all contexts
 POST   /subjects/S                            under which version is this schema registered (a read)
-DELETE /subjects/S                            the versions that were deleted
+DELETE /subjects/S                            numbers of the deleted versions
 GET    /subjects/S/metadata                   the newest version with these properties (`key` and `value`)
 GET    /subjects/S/versions                   numbers; with `deletedAsNegative` the deleted ones are negative
-POST   /subjects/S/versions                   register; what is registered already any instance answers itself
+POST   /subjects/S/versions                   register; any instance answers for a schema that is there
 GET    /subjects/S/versions/V[/schema]        a version; its text alone
-DELETE /subjects/S/versions/V                 the number that was deleted
+DELETE /subjects/S/versions/V                 the number of the deleted version
 GET    /subjects/S/versions/V/referencedby    ids of the schemas that refer to it
 POST   /subjects/S/versions/V/tags            register it again with other tags
 """
@@ -91,7 +91,7 @@ class SubjectRoutes:
         return answer(request, page(request, found))
 
     async def register(self, request: Request) -> Response:
-        """Producers register what is there whenever they start: that needs neither primary nor topic."""
+        """Producers register known schemas whenever they start: that needs neither primary nor topic."""
         if self.registry.is_primary and self.registry.state.problem is None:
             return await self._register(request)
         request = await reread(request, self.registry)
@@ -109,7 +109,7 @@ class SubjectRoutes:
         return await self._registered(request, stored)
 
     async def _registered_already(self, request: Request) -> StoredSchema | None:
-        """As far as this instance knows. Whatever is wrong with the request is for the primary to say."""
+        """The version, if this instance has it. A request with any fault is left to the primary to refuse."""
         try:
             subject = subject_of(request)
             wanted = await schema_request(request, self.registry)
