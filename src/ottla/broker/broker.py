@@ -20,7 +20,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -84,7 +83,6 @@ class Broker:
         self.loop = asyncio.get_running_loop()
         self.failed = False
         self._on_failure = on_failure
-        self._random = random.SystemRandom()
         self.peers = PeerConnections(f"ottla-{config.node_id}")
         self.broker_requests = BrokerRequests(self, self.peers)
         self.supervisor = Supervisor(self._task_died)
@@ -187,10 +185,6 @@ class Broker:
     def now_ms() -> int:
         """Wall-clock time, for timestamps and retention."""
         return time.time_ns() // 1_000_000
-
-    def random_session_id(self) -> int:
-        """A fetch session id that a client can't guess."""
-        return self._random.randrange(1, 2**31)
 
     def answer_as_controller(self, context: RequestContext, request: Message) -> Message | Awaitable[Message]:
         """The answer of this node's own controller. Raises KafkaError."""

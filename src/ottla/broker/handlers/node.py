@@ -108,10 +108,6 @@ class Node(Cluster, Clock, Loop, Protocol):
         """Fetch sessions of consumers and followers."""
         ...
 
-    def random_session_id(self) -> int:
-        """A fetch session id that a client can't guess."""
-        ...
-
     @property
     def groups(self) -> GroupCoordinator:
         """The groups that this broker coordinates."""

@@ -20,6 +20,7 @@ that moves the high watermark, and answers producers that wait.
 from __future__ import annotations
 
 import asyncio
+import random
 import sys
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -67,6 +68,14 @@ READ_COMMITTED = 1
 NO_EPOCH = -1
 
 
+_RANDOM = random.SystemRandom()
+
+
+def _random_session_id() -> int:
+    """A fetch session id that a client can't guess."""
+    return _RANDOM.randrange(1, 2**31)
+
+
 def handle(node: Node, context: RequestContext, body: memoryview) -> Reply | asyncio.Future[Reply]:
     """Answer at once, or with a future when the request has to wait."""
     version = context.api_version
@@ -89,7 +98,7 @@ def handle(node: Node, context: RequestContext, body: memoryview) -> Reply | asy
             forgotten,
             uses_topic_ids=version >= FIRST_VERSION_WITH_TOPIC_IDS,
             now_ms=node.now_ms(),
-            random_id=node.random_session_id,
+            random_id=_random_session_id,
         )
     except SessionNotFound:
         return _session_error(context, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
