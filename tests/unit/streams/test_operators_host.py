@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import types as T
 
@@ -18,11 +18,15 @@ from ottla.streams.host.keyed_values import decoder, dumps, encoder, loads
 from ottla.streams.operators.aggregate import StreamAggregate
 from ottla.streams.operators.aggregation import Count
 
+# The first example imports pandas and the strategies: no measure of the code, least of all on a busy machine.
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
 events = st.lists(
     st.tuples(st.sampled_from("ab"), st.integers(0, 1), st.integers(0, 2), st.integers(0, 20)), max_size=20
 )
 
 
+@unhurried
 @given(events, st.randoms(use_true_random=False))
 def test_partitions_are_merged_by_the_earliest_of_their_next_records(given_events: Any, random: Any) -> None:
     """As Kafka Streams does it: partitions are queues, the head with the smallest time goes first."""
@@ -66,6 +70,7 @@ TYPES: list[tuple[T.DataType, st.SearchStrategy[Any]]] = [
 ]
 
 
+@unhurried
 @given(st.data())
 def test_values_of_any_type_come_back_as_they_were(data: st.DataObject) -> None:
     fields = data.draw(st.lists(st.sampled_from(TYPES), min_size=1, max_size=4))

@@ -87,8 +87,11 @@ def _written(frame: DataFrame, columns: dict[str, Column], given: Given) -> Data
     return frame.select(*(columns[each].alias(each) for each in SINK_COLUMNS), *source)
 
 
-def check_fits(what: str, found: DataType, wanted: DataType) -> None:
-    """Raise TopologyError where values can't be written as another type: Spark would make nulls of some."""
+def check_fits(name: str, found: DataType, wanted: DataType) -> None:
+    """Raise TopologyError where values can't be written as another type: Spark would make nulls of some.
+
+    name: of the values, for the message.
+    """
     from pyspark.sql import types as T
 
     numbers = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
@@ -99,18 +102,18 @@ def check_fits(what: str, found: DataType, wanted: DataType) -> None:
         case T.StructType(), T.StructType():
             for field in wanted.fields:
                 if field.name in found.names:
-                    check_fits(f"{what}.{field.name}", found[field.name].dataType, field.dataType)
+                    check_fits(f"{name}.{field.name}", found[field.name].dataType, field.dataType)
                 elif not field.nullable:
-                    raise TopologyError(f"{what} has no field {field.name}, which its format needs")
+                    raise TopologyError(f"{name} has no field {field.name}, which its format needs")
         case T.ArrayType(), T.ArrayType():
-            check_fits(f"{what}[]", found.elementType, wanted.elementType)
+            check_fits(f"{name}[]", found.elementType, wanted.elementType)
         case T.MapType(), T.MapType():
-            check_fits(f"{what}'s keys", found.keyType, wanted.keyType)
-            check_fits(f"{what}'s values", found.valueType, wanted.valueType)
+            check_fits(f"{name}'s keys", found.keyType, wanted.keyType)
+            check_fits(f"{name}'s values", found.valueType, wanted.valueType)
         case _, T.DoubleType():
             fits |= isinstance(found, T.FloatType | T.ByteType | T.ShortType | T.IntegerType)
         case _ if isinstance(found, numbers) and isinstance(wanted, numbers):
             fits = numbers.index(type(found)) <= numbers.index(type(wanted))
     if not fits:
         given, taken = found.simpleString().upper(), wanted.simpleString().upper()
-        raise TopologyError(f"{what} is {given}, its format takes {taken}: cast it, or give another format")
+        raise TopologyError(f"{name} is {given}, its format takes {taken}: cast it, or give another format")

@@ -41,9 +41,9 @@ class OperatorText:
     state: StateText
 
 
-def windowed_state(what: str, windows: Windows | None, *, once_closed: bool) -> StateText:
+def windowed_state(entries: str, windows: Windows | None, *, once_closed: bool) -> StateText:
     """The state of an aggregate. `once_closed`: each window's value is sent once, when it is closed."""
     if windows is None:
-        return StateText(what, FOR_EVER, None, SENDS_BATCH_CHANGES)
+        return StateText(entries, FOR_EVER, None, SENDS_BATCH_CHANGES)
     sends = SENDS_CLOSED if once_closed else SENDS_BATCH_CHANGES
-    return StateText(what, "until the window is closed", windows.in_words, sends)
+    return StateText(entries, "until the window is closed", windows.in_words, sends)

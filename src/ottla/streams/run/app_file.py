@@ -34,8 +34,8 @@ def load_app(given: str, name: str | None = None) -> Streams:
     if name is not None:
         found = getattr(module, name, None)
         if not isinstance(found, Streams):
-            what = "is not there" if found is None else f"is a {type(found).__name__}"
-            raise AppError(f"{given}: {name} {what}, an object of Streams is needed")
+            state = "is not there" if found is None else f"is a {type(found).__name__}"
+            raise AppError(f"{given}: {name} {state}, an object of Streams is needed")
         return found
     try:
         return find_app(vars(module).values())
@@ -104,14 +104,14 @@ def _search_in(directory: Path) -> None:
 
 
 @contextlib.contextmanager
-def _told(what: str, path: Path | None) -> Iterator[None]:
+def _told(module: str, path: Path | None) -> Iterator[None]:
     """An error of the user's code: its place in a line where its meaning is known, else its traceback."""
     try:
         yield
     except AppError:
         raise
     except TopologyError as error:
-        raise AppError(f"{_place(error, what, path)}: {error}") from error
+        raise AppError(f"{_place(error, module, path)}: {error}") from error
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
@@ -121,16 +121,16 @@ def _told(what: str, path: Path | None) -> Iterator[None]:
         ):
             frames = frames.tb_next
         trace = "".join(traceback.format_exception(type(error), error, frames))
-        raise AppError(f"{what} can't be loaded", trace) from error
+        raise AppError(f"{module} can't be loaded", trace) from error
 
 
-def _place(error: BaseException, what: str, path: Path | None) -> str:
+def _place(error: BaseException, module: str, path: Path | None) -> str:
     lines = [
         frame.lineno
         for frame in traceback.extract_tb(error.__traceback__)
         if path is not None and _is_in(frame.filename, path)
     ]
-    return f"{what}, line {lines[-1]}" if lines else what
+    return f"{module}, line {lines[-1]}" if lines else module
 
 
 def _is_in(filename: str, path: Path) -> bool:
