@@ -1,4 +1,4 @@
-"""confluent-kafka's SchemaRegistryClient on the registry: each of its methods, and what it is refused."""
+"""confluent-kafka's SchemaRegistryClient on the registry: each of its methods, and each refusal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from support.servers.services import ServiceProcess
 
 @pytest.fixture
 def client(registry: ServiceProcess) -> Iterator[SchemaRegistryClient]:
-    """It keeps what it was told: a test that asks again clears its caches first."""
+    """A client. It keeps answers: a test that asks again clears its caches first."""
     with SchemaRegistryClient({"url": registry.url, "max.retries": 0}) as opened:
         yield opened
 
@@ -261,7 +261,7 @@ def test_modes(client: SchemaRegistryClient, unique_name: str) -> None:
     assert client.update_global_mode("READWRITE") == "READWRITE"
 
 
-def test_it_is_refused_what_is_no_schema(client: SchemaRegistryClient, unique_name: str) -> None:
+def test_invalid_schemas_are_refused(client: SchemaRegistryClient, unique_name: str) -> None:
     for text, kind in (("{", "AVRO"), ('{"type":7}', "JSON"), ("message {", "PROTOBUF")):
         schema = Schema(text, kind)
         assert refused(lambda schema=schema: client.register_schema(unique_name, schema)) == (422, 42201)

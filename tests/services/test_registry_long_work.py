@@ -1,4 +1,4 @@
-"""Schemas that take long to compare: nobody else waits for them, and whoever has hung up neither."""
+"""Schemas that take long to compare: other clients don't wait, and a client that hung up ends the work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.servers.ottla_broker import OttlaBroker
 from support.servers.services import ServiceProcess
 
 VERSIONS = 60
-"""Each takes a second or more to be compared with: all of them more than a test may wait for."""
+"""Versions that take a second or more each to compare with: together more than a test may wait for."""
 WAIT_SECONDS = 60
 HUNG_UP_SECONDS = 1.0
 JSON = {"schemaType": "JSON"}
@@ -84,7 +84,7 @@ def test_others_register_meanwhile_and_the_work_ends_with_its_clients(
         assert added.status_code == 200, added.text
     httpx.put(f"{primary.url}/config/heavy", json={"compatibility": "FULL_TRANSITIVE"}, timeout=WAIT_SECONDS)
     wanted = alternatives(VERSIONS)
-    # when more clients than there are threads ask for what takes long, of both instances, and hang up
+    # when more clients than there are threads ask both instances for long comparisons, and hang up
     for instance in (primary, follower, primary):
         with asked_in_vain(f"{instance.url}/subjects/heavy/versions", wanted):
             other = httpx.post(

@@ -1,4 +1,4 @@
-"""Several instances of the registry on one topic: who writes, who forwards, and what a kill leaves."""
+"""Several instances of the registry on one topic: the primary writes, others forward, kills lose nothing."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_names_that_need_escaping_are_forwarded_as_they_are(start: Start) -> Non
 def test_an_instance_that_is_not_eligible_waits_for_one_that_is(start: Start) -> None:
     # given
     reader = start(leader_eligibility="false", kafkastore_timeout_ms="1000")
-    # then: it answers reads, and says that nobody writes
+    # then: it answers reads, and says that there is no primary
     assert httpx.get(f"{reader.url}/subjects").json() == []
     answer = httpx.post(f"{reader.url}/subjects/s/versions", json=schema("R"), timeout=30)
     assert (answer.status_code, answer.json()["error_code"]) == (500, 50004)
@@ -157,7 +157,7 @@ def test_a_successor_takes_over_from_a_killed_primary_and_gives_no_id_twice(star
 
 
 def require_stored(instances: Iterable[ServiceProcess], given: Mapping[int, set[str]]) -> None:
-    """What was answered is there, under the id that was answered, at every instance."""
+    """Every schema that was registered is there at every instance, under the id of the answer."""
     for one in instances:
         with httpx.Client() as client:
             for schema_id, names in given.items():

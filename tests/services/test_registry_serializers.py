@@ -185,7 +185,7 @@ def test_references_of_protobuf_are_registered_by_the_serializer(
     assert [room.name for room in decoded.rooms] == ["attic"]
 
 
-def test_a_serializer_that_may_not_register_uses_what_is_there(
+def test_a_serializer_that_may_not_register_uses_registered_schemas(
     client: SchemaRegistryClient, other: SchemaRegistryClient, value: SerializationContext
 ) -> None:
     strict = AvroSerializer(other, json.dumps(ORDER), conf={"auto.register.schemas": False})
@@ -234,7 +234,7 @@ def test_the_task_of_the_seed_is_a_union_at_the_top(
     assert [one["name"] for one in json.loads(resolved)] == ["TaskState", "Task"]
 
 
-def test_users_go_through_the_broker(
+def test_users_are_written_and_read_through_the_broker(
     broker: OttlaBroker, client: SchemaRegistryClient, other: SchemaRegistryClient, unique_name: str
 ) -> None:
     user = {

@@ -1,4 +1,4 @@
-"""The registry's topic is deleted, made again, emptied or made by somebody else, while it runs and before."""
+"""The registry's topic is deleted, made again, emptied or made by a client, while it runs and before."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def log_of(instance: ServiceProcess) -> str:
 
 
 def require_read_only(instance: ServiceProcess, topic: str, word: str) -> None:
-    """It says so in its state, in the answer to a write, and in a line."""
+    """The instance says that it is read-only: in its state, in the answer to a write, and in a line."""
     eventually(lambda: word in (state(instance)["problem"] or ""), f"{word!r} is told", timeout_s=20)
     assert state(instance)["state"] == "READ_ONLY"
     refused = posted(instance, "refused", "Refused")
@@ -180,7 +180,7 @@ def test_another_topic_of_the_name_is_never_mixed_with_the_first(
 
 
 def fill(broker: OttlaBroker, topic: str, schemas: int) -> None:
-    """What a mirror would bring: versions with ids from 1 on."""
+    """Write the records that a mirror would bring: versions with ids from 1 on."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 50})
     for number in range(schemas):
         key = {"keytype": "SCHEMA", "subject": f"new-{number:02}", "version": 1, "magic": 1}
@@ -198,7 +198,7 @@ def test_a_topic_that_loses_records_is_not_written_to(
     register(instance, "s", "R")
     os.kill(instance.server.process.pid, signal.SIGSTOP)
     try:
-        # when what it has not read is deleted (the first NOOP answers the fetch that it waits for)
+        # when records that it has not read are deleted (the first NOOP answers the fetch that it waits for)
         producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0})
         for _ in range(3):
             producer.produce(topic, None, b'{"keytype":"NOOP","magic":0}', partition=0)
@@ -215,7 +215,7 @@ def test_a_topic_that_loses_records_is_not_written_to(
     assert httpx.get(f"{instance.url}/subjects").json() == ["s"]
 
 
-def test_a_topic_that_somebody_made_by_asking_for_it_is_put_right_while_it_is_empty(
+def test_an_empty_topic_that_a_client_created_by_asking_for_it_gets_the_right_policy(
     start: Start, admin: AdminClient, broker: OttlaBroker, topic: str
 ) -> None:
     # given

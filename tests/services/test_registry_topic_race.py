@@ -1,6 +1,6 @@
 """A write meets the very moment in which the topic is deleted and made again.
 
-What was decided from one topic never is in another, and no record of another comes into the image; on
+A record that was decided on one topic is never in another, and no record of another comes into the image; on
 clusters with fetches by id, and on those without.
 """
 
@@ -75,7 +75,7 @@ class Topic:
         await asyncio.to_thread(create_topic, self.bootstrap, self.name, 1, {"cleanup.policy": "compact"})
 
     def stored(self) -> list[bytes | None]:
-        """What readers of committed records find in the topic of this name."""
+        """The values that readers of committed records find in the topic of this name."""
         consumer = Consumer(
             {"bootstrap.servers": self.bootstrap, "group.id": "look", "enable.partition.eof": True}
         )
@@ -146,7 +146,7 @@ def test_a_replaced_topic_is_told_and_its_records_stay_out(
     async def story() -> None:
         async with one.running():
             await one.topic.append([Record(b"a", b"old")])
-            # given: it sleeps while the topic is replaced, and another registry goes beyond where it stands
+            # given: it sleeps while the topic is replaced, and another registry writes beyond its position
             awake.clear()
             await until(lambda: under_way == 0)
             await one.replace()
@@ -171,7 +171,7 @@ def test_a_replaced_topic_is_told_and_its_records_stay_out(
 def test_a_topic_that_was_only_out_of_sight_is_written_again(
     broker: OttlaBroker, unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As by a broker that has just started and knows little yet."""
+    """A broker that has just started may not know the topic yet."""
     one = Topic(broker, f"_{unique_name}")
 
     async def story() -> None:

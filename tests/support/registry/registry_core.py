@@ -85,7 +85,7 @@ class InMemoryRegistry:
         return self.apply(self.writes.register(subject, request)).id
 
     def restarted(self, *, compacted: bool = False) -> InMemoryRegistry:
-        """Another instance that reads the topic: all of it, or what compaction leaves of it."""
+        """Another instance that reads the topic: all of it, or the records that compaction leaves."""
         other = InMemoryRegistry(self.given, self.reads.parser.formats)
         kept = self.records
         if compacted:

@@ -46,23 +46,23 @@ class RegistryHttp:
             return await client.request(method, "http://registry/", content=content, headers=dict(headers))
 
     def get(self, path: str) -> Any:
-        """What GET answers, which must be 200."""
+        """The JSON of a GET, which must be answered with 200."""
         return self._good("GET", path)
 
     def post(self, path: str, body: Any) -> Any:
-        """What POST answers, which must be 200."""
+        """The JSON of a POST, which must be answered with 200."""
         return self._good("POST", path, body)
 
     def put(self, path: str, body: Any) -> Any:
-        """What PUT answers, which must be 200."""
+        """The JSON of a PUT, which must be answered with 200."""
         return self._good("PUT", path, body)
 
     def delete(self, path: str) -> Any:
-        """What DELETE answers, which must be 200."""
+        """The JSON of a DELETE, which must be answered with 200."""
         return self._good("DELETE", path)
 
     def refusal(self, method: str, path: str, body: Any = None) -> tuple[int, int]:
-        """The status and the error code of what is refused; the message must say something."""
+        """The status and the error code of a request that is refused; the message must not be empty."""
         answer = self.ask(method, path, body)
         return answer.status_code, refused(answer)["error_code"]
 
