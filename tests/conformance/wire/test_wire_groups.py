@@ -63,8 +63,8 @@ def begin_with_coordinator(transcript: Begin, name: str) -> Transcript:
 def subscription(topic: str) -> bytes:
     """A consumer's metadata.
 
-    Apache Kafka 4.3.1 does not survive other metadata: it allocates as much as the first bytes seem to ask for,
-    and the coordinator's thread ends.
+    Apache Kafka 4.3.1 does not survive other metadata: it allocates as much as the first bytes seem to ask
+    for, and the coordinator's thread ends.
     """
     version = 1
     return struct.pack(">h", version) + ConsumerProtocolSubscription(topics=[topic]).encode(version)

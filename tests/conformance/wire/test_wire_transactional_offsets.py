@@ -68,7 +68,7 @@ def client(cluster: Cluster) -> Iterator[WireClient]:
 
 @dataclass
 class Producer:
-    """A transactional producer that sends one request after the other; a request may be repeated."""
+    """A transactional producer that sends request after request, and repeats one after a passing error."""
 
     client: WireClient
     transactional_id: str
