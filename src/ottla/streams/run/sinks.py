@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.client.java_options import java_client_options
+from ottla.client.access import ClusterAccess
 from ottla.pipeline.query.realtime import REAL_TIME_OUTPUT_MODE, ModeKind
 from ottla.pipeline.sink.exactly_once import SinkError, check_sink, write_exactly_once
 from ottla.streams.compile.compiler import Compiled
@@ -60,10 +60,7 @@ def _plain_writer(context: RunContext, admitted: Admitted, compiled: Compiled) -
     """Spark's own sink, which writes at least once and gives records the time of their writing."""
     place = context.settings.place
     writer = compiled.frame.drop("timestamp", "source").writeStream.format("kafka")
-    options = {
-        "kafka.bootstrap.servers": place.bootstrap,
-        **{f"kafka.{name}": value for name, value in java_client_options(place.client_options).items()},
-    }
+    options = ClusterAccess(place.bootstrap, place.client_options).spark()
     if admitted.mode is not None and admitted.mode.kind is ModeKind.REAL_TIME:
         return writer.options(**options).outputMode(REAL_TIME_OUTPUT_MODE)
     return writer.options(**options)
