@@ -21,7 +21,7 @@ OwnCluster = OttlaBroker | ApacheKafka
 
 @pytest.fixture(autouse=True)
 def told_group(request: pytest.FixtureRequest) -> None:
-    """Say which group a module has drawn, where it draws one: a failure shows it."""
+    """Print the group that a module has drawn, where it draws one: a failure shows it."""
     group = getattr(request.module, "GROUP", None)
     if group is not None:
         print(f"group {group}")

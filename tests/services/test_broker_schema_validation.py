@@ -1,4 +1,4 @@
-"""Topics that ask for schemas, with confluent-kafka's serializers: a broker and a registry beside it."""
+"""Topics with schema validation, and confluent-kafka's serializers: a broker with a registry beside it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def registry_port() -> int:
 
 @pytest.fixture(scope="module")
 def validating(registry_port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaBroker]:
-    """A broker that knows the registry below."""
+    """A broker that asks the registry of the next fixture."""
     settings = {"confluent.schema.registry.url": f"http://127.0.0.1:{registry_port}"}
     directory = tmp_path_factory.mktemp("validating")
     with OttlaBroker.start(directory / "broker", settings=settings) as running:
@@ -116,7 +116,7 @@ def payload_of(
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("kind", ["avro", "json", "protobuf"])
-def test_what_the_serializers_write_is_taken(
+def test_records_of_the_serializers_are_taken(
     validating: OttlaBroker,
     client: SchemaRegistryClient,
     unique_name: str,
@@ -165,7 +165,7 @@ def test_a_key_of_its_own_subject(
     assert refused(validating.bootstrap, topic, key=b"k", value=b"v").code() == KafkaError.INVALID_RECORD
 
 
-def test_in_transactions_too(
+def test_records_in_transactions_are_validated_too(
     validating: OttlaBroker, client: SchemaRegistryClient, unique_name: str, tmp_path: Path
 ) -> None:
     topic = create_topic(validating.bootstrap, unique_name, config=VALUE)

@@ -1,4 +1,4 @@
-"""An instance that may not become the primary answers like the one that is: writes are forwarded, whole."""
+"""An instance that may not become the primary answers like the primary: it forwards whole requests."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class Pair:
     def asked(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
     ) -> httpx.Response:
-        """What the follower says."""
+        """The follower's answer."""
         return httpx.request(method, f"{self.follower.url}{path}", json=body, headers=headers, timeout=30)
 
     def done(self, method: str, path: str, body: Any = None) -> Any:
-        """What the follower says, which must be a success."""
+        """The JSON of the follower's answer, which must be a success."""
         answer = self.asked(method, path, body)
         assert answer.is_success, answer.text
         return answer.json() if answer.content else None
 
     def both(self, path: str) -> Any:
-        """What both say, which must be the same."""
+        """The JSON that both instances answer, which must be the same."""
         answers = [httpx.get(f"{one.url}{path}", timeout=30) for one in (self.primary, self.follower)]
         assert answers[0].status_code == answers[1].status_code == 200, [each.text for each in answers]
         assert answers[0].json() == answers[1].json()

@@ -16,7 +16,7 @@ from support.servers.ottla_broker import OttlaBroker
 from support.servers.services import ServiceProcess
 
 VERSIONS = 60
-"""Each takes a second or more to be compared with: all of them more than a test may wait for."""
+"""Versions that take a second or more each to compare with: together more than a test may wait for."""
 WAIT_SECONDS = 60
 HUNG_UP_SECONDS = 1.0
 JSON = {"schemaType": "JSON"}

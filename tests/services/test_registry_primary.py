@@ -157,7 +157,7 @@ def test_a_successor_takes_over_from_a_killed_primary_and_gives_no_id_twice(star
 
 
 def require_stored(instances: Iterable[ServiceProcess], given: Mapping[int, set[str]]) -> None:
-    """What was answered is there, under the id that was answered, at every instance."""
+    """Every schema that was registered is there at every instance, under the id of the answer."""
     for one in instances:
         with httpx.Client() as client:
             for schema_id, names in given.items():

@@ -234,7 +234,7 @@ def test_the_task_of_the_seed_is_a_union_at_the_top(
     assert [one["name"] for one in json.loads(resolved)] == ["TaskState", "Task"]
 
 
-def test_users_go_through_the_broker(
+def test_users_are_written_and_read_through_the_broker(
     broker: OttlaBroker, client: SchemaRegistryClient, other: SchemaRegistryClient, unique_name: str
 ) -> None:
     user = {

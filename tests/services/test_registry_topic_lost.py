@@ -90,7 +90,7 @@ def log_of(instance: ServiceProcess) -> str:
 
 
 def require_read_only(instance: ServiceProcess, topic: str, word: str) -> None:
-    """It says so in its state, in the answer to a write, and in a line."""
+    """The instance says that it is read-only: in its state, in the answer to a write, and in a line."""
     eventually(lambda: word in (state(instance)["problem"] or ""), f"{word!r} is told", timeout_s=20)
     assert state(instance)["state"] == "READ_ONLY"
     refused = posted(instance, "refused", "Refused")
@@ -180,7 +180,7 @@ def test_another_topic_of_the_name_is_never_mixed_with_the_first(
 
 
 def fill(broker: OttlaBroker, topic: str, schemas: int) -> None:
-    """What a mirror would bring: versions with ids from 1 on."""
+    """Write the records that a mirror would bring: versions with ids from 1 on."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 50})
     for number in range(schemas):
         key = {"keytype": "SCHEMA", "subject": f"new-{number:02}", "version": 1, "magic": 1}

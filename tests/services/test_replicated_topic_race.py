@@ -148,7 +148,7 @@ def test_a_replaced_topic_is_told_and_its_records_stay_out(
     async def story() -> None:
         async with one.running():
             await one.topic.append([Record(b"a", b"old")])
-            # given: it sleeps while the topic is replaced, and another registry goes beyond where it stands
+            # given: it sleeps while the topic is replaced, and another registry writes beyond its position
             awake.clear()
             await until(lambda: under_way == 0)
             await one.replace()
@@ -173,7 +173,7 @@ def test_a_replaced_topic_is_told_and_its_records_stay_out(
 def test_a_topic_that_was_only_out_of_sight_is_written_again(
     broker: OttlaBroker, unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As by a broker that has just started and knows little yet."""
+    """A broker that has just started may not know the topic yet."""
     one = Topic(broker, f"_{unique_name}")
 
     async def story() -> None:

@@ -40,7 +40,7 @@ def rules(data: list[dict[str, str]]) -> list[dict[str, str]]:
 
 
 def wait_for(api: RestApi, query: str, expected: list[dict[str, str]]) -> None:
-    """Wait until a filter finds these: a broker's authorizer hears of changes after they are made."""
+    """Wait until a filter finds these: a broker's authorizer learns of changes after they are made."""
     deadline = time.monotonic() + 30
     while (found := rules(api.data(f"/acls{query}"))) != expected:
         assert time.monotonic() < deadline, found

@@ -1,4 +1,4 @@
-"""Consumer groups over HTTP: members, assignments and lag, beside what Kafka's clients say of them."""
+"""Consumer groups over HTTP: members, assignments and lag, compared with the answers of Kafka's clients."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_group_while_it_reads(
         assert summary["max_lag_client_id"] == "reader"
 
 
-def test_a_group_that_nobody_reads_for_any_more(api: RestApi, cluster: Cluster, unique_name: str) -> None:
+def test_a_group_without_members(api: RestApi, cluster: Cluster, unique_name: str) -> None:
     topic, group = f"{unique_name}-topic", unique_name
     api.create_topic(topic)
     produce(cluster, topic, [4])
@@ -166,10 +166,10 @@ def test_groups_and_members_that_are_not_there(api: RestApi, cluster: Cluster, u
 
 
 @pytest.mark.parametrize("assignment", [b"", b"\x00", b"mine", b"\x00\x01\xff\xff\xff\x7f", b"\xff" * 40])
-def test_members_may_say_what_they_like(
+def test_a_member_with_any_assignment_is_described(
     api: RestApi, cluster: Cluster, unique_name: str, assignment: bytes
 ) -> None:
-    """librdkafka ends the process of whoever describes such a group."""
+    """librdkafka ends the process when such a group is described."""
     with WireClient.connect(cluster.bootstrap) as wire:
         join = JoinGroupRequest(
             group_id=unique_name,

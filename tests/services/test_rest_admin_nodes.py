@@ -139,7 +139,7 @@ def test_the_lag_of_a_group_whose_coordinator_is_gone(
 
 
 @pytest.mark.parametrize("frozen", [1, 2])
-def test_a_node_that_is_frozen_keeps_nobody_waiting_for_long(
+def test_a_frozen_node_delays_no_request_for_long(
     three_nodes: NodeCluster, api: RestApi, unique_name: str, frozen: int
 ) -> None:
     api.create_topic(unique_name, replicas_assignments={"0": [3]})

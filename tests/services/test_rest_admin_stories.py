@@ -1,4 +1,4 @@
-"""Administration over HTTP: topics from their making to their end, configs, brokers, access rules, API v2."""
+"""Administration over HTTP: topics from creation to deletion, configs, brokers, access rules, API v2."""
 
 from __future__ import annotations
 
@@ -93,7 +93,9 @@ def test_a_topic_from_its_making_to_its_end(api: RestApi, unique_name: str) -> N
         {"0": [1], "1": [1]},
     ],
 )
-def test_a_topic_whose_replicas_are_told(api: RestApi, unique_name: str, assignments: object) -> None:
+def test_a_topic_is_created_with_replicas_on_given_brokers(
+    api: RestApi, unique_name: str, assignments: object
+) -> None:
     created = api.create_topic(unique_name, replicas_assignments=assignments)
 
     assert (created["partitions_count"], created["replication_factor"]) == (2, 1)
@@ -123,7 +125,7 @@ def test_a_topic_whose_replicas_are_told(api: RestApi, unique_name: str, assignm
         ([], 400, 400),
     ],
 )
-def test_topics_that_cannot_be(api: RestApi, fields: object, status: int, code: int) -> None:
+def test_impossible_topics_are_refused(api: RestApi, fields: object, status: int, code: int) -> None:
     refusal = api.refused("POST", "/topics", fields)
     assert refusal[:2] == (status, code)
     assert refusal[2]
@@ -258,7 +260,7 @@ def test_access_rules_where_the_cluster_has_none(api: RestApi, cluster: Cluster)
         "operation": "READ",
         "permission": "ALLOW",
     }
-    # Apache Kafka has the requests and says that there is no authorizer; ottla has not the requests
+    # Apache Kafka serves the requests and says that there is no authorizer; ottla does not serve them
     code = {"apache-kafka": 40002, "ottla": 40035}[cluster.name]
 
     assert api.refused("GET", "/acls")[:2] == (400, code)
@@ -271,7 +273,9 @@ def test_access_rules_where_the_cluster_has_none(api: RestApi, cluster: Cluster)
     assert api.refused("POST", "/acls", {**rule, "operation": "ANY"})[:2] == (400, 400)
 
 
-def test_what_there_is_by_version_2(api: RestApi, cluster: Cluster, unique_name: str) -> None:
+def test_version_2_lists_topics_partitions_and_brokers(
+    api: RestApi, cluster: Cluster, unique_name: str
+) -> None:
     api.create_topic(unique_name, partitions_count=2, configs=[{"name": "retention.ms", "value": "-1"}])
     produce(cluster, unique_name, 0, 3)
     http = api.http
@@ -305,7 +309,7 @@ def test_what_there_is_by_version_2(api: RestApi, cluster: Cluster, unique_name:
     assert http.get("/topics", headers={"accept": "text/html"}).status_code == 406
 
 
-def test_names_that_nothing_can_have(api: RestApi) -> None:
+def test_impossible_names_are_refused(api: RestApi) -> None:
     for name in ("a%00b", "%00", "a%2Fb", "%F0%9F%98%80", "a%20b", "a" * 250):
         for method, below in (("GET", ""), ("DELETE", ""), ("GET", "/partitions"), ("GET", "/configs")):
             status, code, _ = api.refused(method, f"/topics/{name}{below}")

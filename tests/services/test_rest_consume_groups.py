@@ -24,7 +24,7 @@ from support.servers.services import ServiceProcess
 
 @pytest.fixture(scope="module")
 def proxy(broker: OttlaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
-    """One whose unused instances live for a second."""
+    """A proxy that removes instances that are unused for a second."""
     directory = tmp_path_factory.mktemp("rest-groups")
     settings = {"consumer.instance.timeout.ms": "1000"}
     with ServiceProcess.start("rest", broker.bootstrap, directory, settings) as running:
@@ -45,7 +45,7 @@ def test_two_instances_share_partitions_until_one_is_deleted(
     ):
         one.subscribe(topic)
         eventually(lambda: one.partitions() == [0, 1, 2, 3], "the first has all")
-        # nobody reads: both take part in the group all the same
+        # without reads both take part in the group all the same
         two.subscribe(topic)
         eventually(lambda: len(one.partitions()) == len(two.partitions()) == 2, "both have two")
         assert sorted(one.partitions() + two.partitions()) == [0, 1, 2, 3]
@@ -103,7 +103,7 @@ def test_commits_agree_with_a_consumer_of_the_group(broker: OttlaBroker, rest: S
         assert later.read(timeout=300) == []
 
 
-def test_automatic_commits_are_of_what_was_answered(broker: OttlaBroker, rest: ServiceProcess) -> None:
+def test_automatic_commits_are_of_answered_records(broker: OttlaBroker, rest: ServiceProcess) -> None:
     topic = create_topic(broker.bootstrap, "automatic")
     produce(broker.bootstrap, topic, [{"value": b"%d" % n} for n in range(10)])
     with Instance.make(rest.url, "automatics", auto_commit_enable="true") as instance:

@@ -1,4 +1,4 @@
-"""What was not answered is read again: clients that die, answers that are not taken, reads that are full."""
+"""Unanswered records are read again: clients that die, answers that are not taken, reads that are full."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_client_that_dies_while_its_read_collects_loses_nothing(
         connection = instance.begin_read()
         fill(broker, topic, 100)
         cut(connection)
-        # its turn ends with the connection, not with its minute
+        # the read's turn ends with the connection, not after its minute
         found = instance.read(timeout=2_000)
         assert [number(each) for each in found] == list(range(100))
 
@@ -55,7 +55,7 @@ def test_an_answer_that_is_not_taken_comes_again(broker: OttlaBroker, rest: Serv
         assert instance.committed(topic, 0) == {0: 400}
 
 
-def test_what_max_bytes_left_out_comes_next(broker: OttlaBroker, rest: ServiceProcess) -> None:
+def test_records_beyond_max_bytes_come_with_the_next_read(broker: OttlaBroker, rest: ServiceProcess) -> None:
     topic = create_topic(broker.bootstrap, "cut-short")
     fill(broker, topic, 1_000, 100)
     with Instance.make(rest.url, "cutters") as instance:
@@ -68,7 +68,7 @@ def test_what_max_bytes_left_out_comes_next(broker: OttlaBroker, rest: ServicePr
         assert found == list(range(1_000))
 
 
-def test_an_unread_instance_forgets_what_it_fetched_and_not_where_it_was(
+def test_an_unread_instance_drops_fetched_records_and_keeps_its_position(
     broker: OttlaBroker, rest: ServiceProcess
 ) -> None:
     topic = create_topic(broker.bootstrap, "unread", partitions=2)
@@ -77,7 +77,7 @@ def test_an_unread_instance_forgets_what_it_fetched_and_not_where_it_was(
         instance.subscribe(topic)
         found = [number(each) for each in instance.read(max_bytes=100)]
         instance.post("offsets")
-        # an instance that nobody reads from pauses, and then serves its group
+        # an instance without reads pauses, and then serves its group
         with Instance.make(rest.url, "pausing") as guest:
             guest.subscribe(topic)
             eventually(lambda: len(instance.partitions()) == len(guest.partitions()) == 1, "each has one")
@@ -86,7 +86,7 @@ def test_an_unread_instance_forgets_what_it_fetched_and_not_where_it_was(
         assert sorted(found) == list(range(1_000))
 
 
-def test_long_reads_hold_nobody_up(broker: OttlaBroker, rest: ServiceProcess) -> None:
+def test_long_reads_delay_no_other_request(broker: OttlaBroker, rest: ServiceProcess) -> None:
     topic = create_topic(broker.bootstrap, "held")
     empty = create_topic(broker.bootstrap, "held-empty")
     fill(broker, topic, 1)
@@ -100,7 +100,7 @@ def test_long_reads_hold_nobody_up(broker: OttlaBroker, rest: ServiceProcess) ->
         long = thread.submit(waiting.ask_records)
         assert len(quick.read_records(1)) == 1
         assert not long.done()
-        # who deletes it ends its read
+        # deleting the instance ends its read
         assert httpx.delete(waiting.base).status_code == 204
         assert long.result(20).status_code == 200
 

@@ -1,4 +1,4 @@
-"""What a user of the REST proxy does with curl: make an instance, subscribe, read, delete; in each format."""
+"""A user of the REST proxy with curl: create an instance, subscribe, read, delete; in each format."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_data_with_schemas(
         assert instance.read_values(3) == [expected, None, expected]
 
 
-def test_a_record_of_no_schema_is_named_and_can_be_looked_at(
+def test_a_record_without_a_schema_is_named_and_readable_as_binary(
     broker: OttlaBroker, rest: ServiceProcess
 ) -> None:
     topic = create_topic(broker.bootstrap, "story-undecodable")

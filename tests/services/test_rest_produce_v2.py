@@ -1,4 +1,4 @@
-"""Records posted through `ottla rest`, read by Kafka's clients: v2, and what both APIs have in common."""
+"""Records posted through `ottla rest`, read by Kafka's clients: v2, and the common part of both APIs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ JAVA_MURMUR2 = {
     "lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
     "abc": 479470107,
 }
-"""Keys and the hashes that Java's client gives them."""
+"""Keys and their hashes in Java's client."""
 
 
 def post(rest: ServiceProcess, path: str, body: Any, content_type: str) -> Any:

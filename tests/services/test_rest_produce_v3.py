@@ -22,14 +22,14 @@ WAIT_SECONDS = 30
 
 @pytest.fixture
 def path(broker: OttlaBroker, rest: ServiceProcess, unique_name: str) -> str:
-    """Where records of a topic of three partitions are posted to."""
+    """The path for records of a topic of three partitions."""
     create_topic(broker.bootstrap, unique_name, 3)
     cluster: str = httpx.get(f"{rest.url}/v3/clusters").json()["data"][0]["cluster_id"]
     return f"/v3/clusters/{cluster}/topics/{unique_name}/records"
 
 
 class Stream:
-    """A chunked request whose answer is read while it is written."""
+    """A chunked request; its answer is read while the request is written."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -142,7 +142,7 @@ def test_headers_timestamps_and_nulls_arrive(
     assert (second.key(), second.value(), second.headers()) == (b"k", None, None)
 
 
-def test_a_client_that_goes_away_within_a_record_harms_nobody(
+def test_a_client_that_goes_away_within_a_record_leaves_other_requests_alone(
     broker: OttlaBroker, rest: ServiceProcess, path: str, unique_name: str
 ) -> None:
     async def story() -> None:
@@ -172,7 +172,7 @@ def test_a_client_that_reads_no_answers_is_read_no_more(rest: ServiceProcess, pa
             while sent < 500 << 20:
                 client.sendall(piece)
                 sent += len(piece)
-        # what answers, sockets and queues hold; the stream could go on for ever
+        # the records that answers, sockets and queues hold; the stream could go on for ever
         assert sent < 100 << 20
         assert _resident_bytes(rest) - before < 100 << 20
     eventually(

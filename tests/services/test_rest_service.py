@@ -16,7 +16,7 @@ from support.servers.ottla_broker import OttlaBroker
 from support.servers.services import ServiceProcess
 
 
-def test_what_the_user_may_set(broker: OttlaBroker, tmp_path: Path) -> None:
+def test_settings_of_the_proxy_and_its_clients(broker: OttlaBroker, tmp_path: Path) -> None:
     settings = {
         "host.name": "rest.example",
         "bootstrap.servers": f"PLAINTEXT://{broker.bootstrap}",

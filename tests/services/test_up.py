@@ -1,4 +1,4 @@
-"""`ottla up`: everything starts with one command, and ends with it, whatever ends it."""
+"""`ottla up`: one command starts the platform, and any end of it ends the platform."""
 
 from __future__ import annotations
 
@@ -103,14 +103,14 @@ def test_a_port_that_is_taken_is_told_and_leaves_nothing_behind(taken: str, tmp_
 
 
 def test_a_registry_that_cant_start_leaves_everything_else_and_comes_when_it_can(tmp_path: Path) -> None:
-    # given: somebody lets the registry's topic delete its records
+    # given: the registry's topic is set to delete its records
     with up(tmp_path) as running:
         register(running, "s")
         set_policy(running, "delete")
         assert running.server.stop() == 0
     # when it is started again
     with up(tmp_path) as running:
-        # then the broker and the REST Proxy are there, and it is told why the registry is not
+        # then the broker and the REST Proxy are there, and a line says why the registry is not
         topics = httpx.get(f"http://127.0.0.1:{running.rest}/topics", timeout=30).json()
         assert "_schemas" in topics
         with pytest.raises(httpx.ConnectError):

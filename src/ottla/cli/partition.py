@@ -54,11 +54,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     reassign = commands.add_parser("reassign", help="move replicas to other brokers")
-    what = reassign.add_mutually_exclusive_group(required=True)
-    what.add_argument("--topic", metavar="NAME", help="spread a topic's replicas over --brokers")
-    what.add_argument("--from", dest="source", type=int, metavar="ID", help="move all replicas off a broker")
-    what.add_argument("--file", type=Path, metavar="PLAN", help="a plan in the JSON of Kafka's own tool")
-    what.add_argument("--cancel", action="store_true", help="end all moves that are under way, as they were")
+    choice = reassign.add_mutually_exclusive_group(required=True)
+    choice.add_argument("--topic", metavar="NAME", help="spread a topic's replicas over --brokers")
+    choice.add_argument(
+        "--from", dest="source", type=int, metavar="ID", help="move all replicas off a broker"
+    )
+    choice.add_argument("--file", type=Path, metavar="PLAN", help="a plan in the JSON of Kafka's own tool")
+    choice.add_argument(
+        "--cancel", action="store_true", help="end all moves that are under way, as they were"
+    )
     reassign.add_argument(
         "--brokers", metavar="ID,…", help="the brokers to use (default: all that are there)"
     )

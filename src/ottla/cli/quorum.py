@@ -1,7 +1,7 @@
 """`ottla quorum`: the metadata quorum's state, its voters, and brokers that are gone for good.
 
 status      the leader, the voters and the observers, and how far each has come (DescribeQuorum)
-add         make a controller that already follows a voter (AddRaftVoter, KIP-853)
+add         turn a controller that follows the quorum into a voter (AddRaftVoter, KIP-853)
 remove      take a voter out (RemoveRaftVoter)
 unregister  forget a broker that has no replicas any more (UnregisterBroker)
 """
@@ -55,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     status = commands.add_parser("status", help="the leader, the voters and the observers")
     status.set_defaults(command=_status)
-    add = commands.add_parser("add", help="make a controller that already follows a voter")
+    add = commands.add_parser("add", help="turn a controller that follows the quorum into a voter")
     add.add_argument(
         "--config",
         type=Path,

@@ -116,9 +116,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_place(reset)
     begin = reset.add_mutually_exclusive_group()
     begin.add_argument("--to-earliest", action="store_true", help="begin next at the start of every stream")
-    begin.add_argument("--to-latest", action="store_true", help="begin next with what comes from now on")
+    begin.add_argument("--to-latest", action="store_true", help="begin next with records from now on")
     begin.add_argument("--to-datetime", type=_instant, metavar="TIME", help="begin next at this time")
-    reset.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    reset.add_argument("--dry-run", action="store_true", help="only list the things to be removed")
     reset.add_argument("--yes", action="store_true", help="do not ask")
     reset.set_defaults(command=_reset)
     return parser
@@ -322,7 +322,7 @@ def _told(planned: ResetPlan) -> str:
     lines += [f"  directory {path}" for path in remains.directories]
     lines += [f"  topic {topic}" for topic in remains.topics]
     lines += [f"  group {group}" for group in remains.groups]
-    lines += [f"  what the exactly-once sinks remember of {len(remains.queries)} possible queries"]
+    lines += [f"  the ledgers of the exactly-once sinks of {len(remains.queries)} possible queries"]
     match planned.begin_ms:
         case None:
             lines.append("the next start begins where the sources say")
@@ -336,7 +336,7 @@ def _told(planned: ResetPlan) -> str:
 
 def _confirmed() -> bool:
     if not sys.stdin.isatty():
-        raise UserError("nobody is there to ask: --yes goes on without")
+        raise UserError("this needs a yes, and there is no terminal to ask on: --yes goes on without asking")
     return input("go on? [y/N] ").strip().lower() in ("y", "yes")
 
 

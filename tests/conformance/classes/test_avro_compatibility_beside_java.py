@@ -1,4 +1,4 @@
-"""Avro schemas beside Apache Avro's own Java library: what is one, its text, and what parts two of them."""
+"""Avro schemas beside Apache Avro's Java library: validity, text, and the differences of two of them."""
 
 from __future__ import annotations
 

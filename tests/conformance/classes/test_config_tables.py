@@ -18,7 +18,7 @@ from support.java.java_tools import java_command, kafka_classpath
 pytestmark = pytest.mark.java
 
 PROGRAM = Path(__file__).parents[2] / "support" / "java" / "ConfigTables.java"
-#: What ottla decides for those who say nothing: a single node whose data lies in the current directory.
+#: ottla's own defaults: a single node with its data in the current directory.
 OUR_DEFAULTS = {
     "controller.listener.names": "CONTROLLER",
     "log.dir": "ottla-data",

@@ -1,7 +1,7 @@
 """The server-side assignors beside Apache Kafka's own classes, over many generated groups.
 
-`range` gives exactly what Kafka's gives. `uniform` depends on the order of Kafka's hash tables where loads
-are equal, so there it is compared by what it promises: every partition has one reader who wants it, loads are
+`range` assigns exactly as Kafka's does. `uniform` depends on the order of Kafka's hash tables where loads are
+equal, so its promises are compared: every partition has one reader that is subscribed to its topic, loads are
 as even, and no more partitions move.
 """
 
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.java, pytest.mark.long]
 ORACLE = Path(__file__).parents[2] / "support" / "java" / "AssignorOracle.java"
 GROUPS = 1_500
 SOME_MORE = 1.01
-"""How much worse than Kafka's all groups together may be where members want different topics."""
+"""How much worse than Kafka's all groups together may be where members have different subscriptions."""
 
 
 def topic_id(number: int) -> uuid.UUID:
@@ -33,7 +33,7 @@ def topic_id(number: int) -> uuid.UUID:
 
 
 def generated_groups(homogeneous: bool) -> Iterator[GroupSpec]:
-    """Groups of all sizes; what members have is of an earlier time, when others were there too."""
+    """Groups of all sizes; members' partitions are of an earlier time, when the group had others too."""
     dice = random.Random(848)
     for _ in range(GROUPS):
         topics = dice.randint(1, 6)
@@ -86,7 +86,7 @@ def parsed(answer: str) -> Target:
 
 
 def kafkas(assignor: str, groups: list[GroupSpec], directory: Path) -> list[Target]:
-    """What Kafka's classes give. PySpark's Janino compiles the program: Java may come without a compiler."""
+    """The targets of Kafka's classes. PySpark's Janino compiles the program: Java may have no compiler."""
     import pyspark
 
     jars = Path(pyspark.__file__).parent / "jars"
@@ -131,7 +131,7 @@ def loads(group: GroupSpec, target: Target) -> list[int]:
 
 
 def moves(group: GroupSpec, target: Target) -> int:
-    """Partitions that were taken from somebody who still wants their topic."""
+    """The number of partitions that were taken from a member that is still subscribed to their topic."""
     readers = pairs(target)
     return sum(
         readers[topic, partition] != name
@@ -143,14 +143,14 @@ def moves(group: GroupSpec, target: Target) -> int:
 
 
 @pytest.mark.parametrize("homogeneous", [True, False])
-def test_range_gives_exactly_what_kafkas_gives(tmp_path: Path, homogeneous: bool) -> None:
+def test_range_assigns_exactly_as_kafkas(tmp_path: Path, homogeneous: bool) -> None:
     groups = list(generated_groups(homogeneous))
     for group, expected in zip(groups, kafkas("range", groups, tmp_path), strict=True):
         found = {name: topics for name, topics in range_assignor.assign(group).items() if topics}
         assert found == {name: topics for name, topics in expected.items() if topics}, group
 
 
-def test_uniform_is_as_even_and_as_sticky_where_all_want_the_same(tmp_path: Path) -> None:
+def test_uniform_is_as_even_and_as_sticky_where_subscriptions_are_equal(tmp_path: Path) -> None:
     groups = list(generated_groups(homogeneous=True))
     for group, kafka in zip(groups, kafkas("uniform", groups, tmp_path), strict=True):
         ours = uniform_assignor.assign(group)
@@ -160,14 +160,14 @@ def test_uniform_is_as_even_and_as_sticky_where_all_want_the_same(tmp_path: Path
         assert moves(group, ours) <= moves(group, kafka), group
 
 
-def test_uniform_is_as_even_and_as_sticky_where_wishes_differ(tmp_path: Path) -> None:
+def test_uniform_is_as_even_and_as_sticky_where_subscriptions_differ(tmp_path: Path) -> None:
     groups = list(generated_groups(homogeneous=False))
     our_moves = kafkas_moves = our_squares = kafkas_squares = 0
     for group, kafka in zip(groups, kafkas("uniform", groups, tmp_path), strict=True):
         ours = uniform_assignor.assign(group)
         check_valid(group, ours)
         check_valid(group, kafka)
-        # The sum of squares is what evening out makes smaller. Neither looks for chains of moves, and each
+        # Evening out makes the sum of squares smaller. Neither looks for chains of moves, and each
         # misses some that the other one is spared by its order.
         assert max(loads(group, ours)) <= max(loads(group, kafka)) + 1, group
         our_squares += sum(n * n for n in loads(group, ours))

@@ -1,4 +1,4 @@
-"""Kafka's own generated classes read what we write and write what we read, for every message and version."""
+"""Kafka's own generated classes read our bytes and write bytes that we read: every message and version."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_fields_that_a_version_lacks_are_refused_or_dropped_as_in_java(tmp_path:
     _assert_same([f"{label}: {line}" for label, line in zip(labels, lines, strict=True)], answers, ours)
 
 
-def test_the_modules_are_what_the_generator_makes_of_the_jars() -> None:
+def test_the_generator_makes_these_modules_of_the_jars() -> None:
     # given: the jars that hold tables
     names = (
         "kafka-clients",

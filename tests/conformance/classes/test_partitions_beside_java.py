@@ -1,4 +1,4 @@
-"""Every name and key in the partition where Apache Kafka's own functions put it: random ones, both signs."""
+"""Every name and key has the partition that Apache Kafka's own functions give it: random ones, both signs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEY_PARTITIONS = 7
 
 
 def kafkas(questions: Sequence[str], directory: Path) -> list[int]:
-    """What Apache Kafka answers."""
+    """The partitions that Apache Kafka's functions give."""
     import pyspark
 
     jars = Path(pyspark.__file__).parent / "jars"
@@ -50,7 +50,7 @@ def kafkas(questions: Sequence[str], directory: Path) -> list[int]:
 
 
 def draw_text(rng: random.Random) -> str:
-    """Letters, anything of the first plane with its lone surrogates, anything at all."""
+    """A text of letters, of the first plane with its lone surrogates, or of any characters."""
     largest = rng.choice((0x7E, 0xFFFF, 0x10FFFF))
     return "".join(chr(rng.randint(0x20, largest)) for _ in range(rng.randint(1, 40)))
 

@@ -1,4 +1,4 @@
-"""kio and kafka-python, written by others, read what we write and write what we read."""
+"""kio and kafka-python read our bytes and write bytes that we read."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_kafka_python_reads_and_writes_the_same_bytes() -> None:
 
 
 def _kio_classes() -> Iterator[tuple[type[Message], int, Any]]:
-    """Every (message, version) that kio knows, with kio's class."""
+    """Every (message, version) that kio has, with kio's class."""
     for cls, version in all_versions():
         name, kind = cls.NAME, cls.KIND
         if kind in ("request", "response"):

@@ -25,7 +25,7 @@ GROUPS = 400
 CHANGES_A_GROUP = 6
 
 Case: TypeAlias = tuple[dict[str, frozenset[uuid.UUID]], dict[uuid.UUID, int], dict[str, TopicPartitions]]
-"""What members want, partitions by topic, what members have."""
+"""The members' subscriptions, the partitions by topic, the members' assignments."""
 
 
 def topic_id(number: int) -> uuid.UUID:
@@ -37,7 +37,7 @@ def number_of(topic: uuid.UUID) -> int:
 
 
 def kafkas(cases: list[Case], directory: Path) -> list[dict[str, TopicPartitions]]:
-    """What Apache Kafka assigns in each case."""
+    """The assignments of Apache Kafka's class in each case."""
     import pyspark
 
     jars = Path(pyspark.__file__).parent / "jars"
@@ -96,7 +96,7 @@ def places(given: Mapping[str, TopicPartitions]) -> set[tuple[str, uuid.UUID, in
 
 
 def histories(homogeneous: bool) -> list[Case]:
-    """Groups whose members come and go and whose topics grow, each step from our last assignment."""
+    """Groups with members that come and go and topics that grow, each step from our last assignment."""
     dice = random.Random(932)
     cases: list[Case] = []
     for _ in range(GROUPS):
@@ -150,7 +150,7 @@ def test_members_get_as_much_as_from_kafka(homogeneous: bool, tmp_path: Path) ->
     assert ours_kept >= theirs_kept
 
 
-def test_where_there_is_no_choice_it_is_the_same(tmp_path: Path) -> None:
+def test_without_a_choice_assignments_are_equal(tmp_path: Path) -> None:
     # given: lone members, and members who each must have everything
     topics = {topic_id(1): 3, topic_id(2): 1}
     cases: list[Case] = []

@@ -1,8 +1,8 @@
 """The sticky task assignor beside Kafka's own class, over generated groups: first assignments and later ones.
 
-Kafka breaks ties by the order of its hash tables. So the same assignment is asked for where nothing is to be
+Kafka breaks ties by the order of its hash tables. So assignments must be the same only where no task is to be
 given away (the active tasks of members that are those of the last assignment); over all groups, as many tasks
-must stay where they were, and members must be as equal, but for ties.
+must stay with their members, and members must be as equal, but for ties.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Case:
     ) -> None:
         self.members, self.subtopologies, self.standbys = members, subtopologies, standbys
         self.is_settled = is_settled
-        """Whether these members have an assignment among themselves already."""
+        """Whether these members have an assignment already."""
 
     def question(self) -> str:
         subtopologies = " ".join(
@@ -160,7 +160,7 @@ def active_counts(targets: Mapping[str, TargetTasks]) -> list[int]:
 
 
 def stayed(case: Case, targets: Mapping[str, TargetTasks]) -> int:
-    """How many active tasks are where they were."""
+    """How many active tasks stay with their members."""
     return sum(
         len(partitions & targets[member.member_id].active.get(name, frozenset()))
         for member in case.members

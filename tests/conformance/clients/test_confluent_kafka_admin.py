@@ -1,7 +1,7 @@
 """confluent-kafka's AdminClient: topics, partitions, configurations, offsets, records, groups, the cluster.
 
-A broker of Apache Kafka learns of a change a moment after the controller has answered for it: whatever reads
-a change back asks `eventually`.
+A broker of Apache Kafka learns of a change a moment after the controller has answered: tests that read a
+change back use `eventually`.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ def admin(cluster: Cluster) -> AdminClient:
 
 
 def only(futures: dict[Any, Future[Any]]) -> Any:
-    """The result of a request for one thing."""
+    """The result of a request with one future."""
     (future,) = futures.values()
     return future.result(TIMEOUT_S)
 
 
 def error_of(call: Callable[[], dict[Any, Future[Any]]]) -> int:
-    """The error code of a request for one thing, which must fail."""
+    """The error code of a request with one future, which must fail."""
     with pytest.raises(KafkaException) as raised:
         only(call())
     return int(raised.value.args[0].code())

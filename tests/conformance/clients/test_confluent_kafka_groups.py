@@ -69,7 +69,7 @@ def test_members_share_the_partitions_and_take_over(
         poll_until(clients, lambda: shared_evenly(clients, 6), "two members own three partitions each")
 
 
-def test_cooperative_rebalance_takes_only_what_moves(cluster: Cluster, unique_name: str) -> None:
+def test_cooperative_rebalance_revokes_only_partitions_that_move(cluster: Cluster, unique_name: str) -> None:
     # given
     topic = create_topic(cluster.bootstrap, unique_name, partitions=4)
     revoked: list[int] = []

@@ -27,7 +27,7 @@ from support.servers.cluster import Cluster
 
 @contextmanager
 def member(cluster: Cluster, group: str, **settings: object) -> Iterator[Consumer]:
-    """A consumer of the new protocol; sessions and heartbeats are the broker's matter there."""
+    """A consumer of the new protocol, in which the broker sets sessions and heartbeats."""
     client = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap,

@@ -1,4 +1,4 @@
-"""Apache Kafka's own command-line programs, on the Java client: what kafka-*.sh run."""
+"""Apache Kafka's own command-line programs, kafka-*.sh, on the Java client."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_console_producer_and_consumer(cluster: Cluster, unique_name: str, codec
     assert printed.splitlines() == lines
 
 
-def test_console_consumer_reads_what_comes_later(cluster: Cluster, unique_name: str) -> None:
+def test_console_consumer_reads_later_records(cluster: Cluster, unique_name: str) -> None:
     topic = create_topic(cluster.bootstrap, unique_name)
     arguments = ("--bootstrap-server", cluster.bootstrap, "--topic", topic, "--from-beginning")
     with java_process(CONSOLE_CONSUMER, *arguments) as consumer:
@@ -301,7 +301,7 @@ def test_client_compatibility(cluster: Cluster, unique_name: str) -> None:
     assert "success" in printed.lower() or printed == ""
 
 
-def test_java_reads_what_others_compressed(cluster: Cluster, unique_name: str) -> None:
+def test_java_reads_batches_that_other_clients_compressed(cluster: Cluster, unique_name: str) -> None:
     topic = create_topic(cluster.bootstrap, unique_name)
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         produce(cluster.bootstrap, topic, [{"value": codec.encode() * 100}] * 3, compression_type=codec)

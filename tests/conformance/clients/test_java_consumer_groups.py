@@ -1,4 +1,4 @@
-"""Java clients with the consumer protocol: the console consumer, and what kafka-consumer-groups.sh runs."""
+"""Java clients with the consumer protocol: the console consumer and kafka-consumer-groups.sh."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOOLS = "org.apache.kafka.tools"
 
 
 def groups(cluster: Cluster, *arguments: str) -> str:
-    """What ConsumerGroupCommand prints; it must succeed."""
+    """The output of ConsumerGroupCommand, which must succeed."""
     done = run_java(
         f"{TOOLS}.consumer.group.ConsumerGroupCommand", "--bootstrap-server", cluster.bootstrap, *arguments
     )

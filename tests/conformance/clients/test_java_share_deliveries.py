@@ -46,7 +46,7 @@ def from_the_start(bootstrap: str, group: str) -> None:
 
 
 def share_consumers(bootstrap: str, topic: str, group: str, count: int, hold_ms: int) -> list[list[str]]:
-    """What the consumers of ShareConsumers.java say, each line in words."""
+    """The lines that the consumers of ShareConsumers.java print, split into words."""
     import pyspark
 
     jars = Path(pyspark.__file__).parent / "jars"
@@ -159,7 +159,7 @@ def test_files_that_kafka_reads_and_goes_on_with(tmp_path: Path) -> None:
 
 
 def consumed(bootstrap: str, count: int) -> list[str]:
-    """What a console consumer of the group gets, in order of its numbers."""
+    """The records that a console consumer of the group gets, in the order of their numbers."""
     run = run_java(
         CONSOLE_CONSUMER,
         *("--bootstrap-server", bootstrap, "--topic", "jobs", "--group", "workers"),

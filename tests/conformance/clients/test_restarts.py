@@ -89,7 +89,9 @@ def test_group_goes_on_without_a_rebalance(start_own: StartOwn, unique_name: str
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
-def test_what_was_there_is_there(start_own: StartOwn, unique_name: str, how: str) -> None:
+def test_topics_records_and_offsets_outlive_a_restart(
+    start_own: StartOwn, unique_name: str, how: str
+) -> None:
     with start_own() as broker:
         # given
         topic = create_topic(broker.bootstrap, unique_name, config={"retention.ms": "-1"})
@@ -108,7 +110,7 @@ def test_what_was_there_is_there(start_own: StartOwn, unique_name: str, how: str
         with consumer(broker.bootstrap, unique_name) as client:
             (committed,) = client.committed([TopicPartition(topic, 0)], 20)
             assert (committed.offset, committed.metadata) == (1, "m")
-        # and what comes next stands behind it
+        # and the next record is appended behind it
         (delivered,) = produce(broker.bootstrap, topic, [{"value": b"next"}])
         assert delivered.offset() == 1
 

@@ -40,7 +40,7 @@ def read_committed(cluster: Cluster, topic: str, count: int) -> list[bytes]:
             async with asyncio.timeout(TIMEOUT_S):
                 while len(values) < count:
                     values += [record.value async for record in _some(consumer)]
-            # what comes behind them, if anything does
+            # records behind them, if there are any
             values += [record.value async for record in _some(consumer)]
             return values
         finally:

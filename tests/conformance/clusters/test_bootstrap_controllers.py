@@ -18,7 +18,7 @@ StartNodes = Callable[[ClusterPlan], AbstractContextManager[NodeCluster]]
 
 
 def controller_tool(cluster: NodeCluster, name: str, *arguments: str, command: str | None = None) -> str:
-    """Run one of Kafka's tools, or a command of it, against the controllers; what it printed."""
+    """Run one of Kafka's tools, or a command of it, against the controllers; its output."""
     commands = () if command is None else (command,)
     done = run_java(name, *commands, "--bootstrap-controller", cluster.controller_bootstrap, *arguments)
     assert done.returncode == 0, f"{name} {arguments}\n{done.stdout}\n{done.stderr}"

@@ -26,7 +26,7 @@ StartNodes = Callable[[ClusterPlan], AbstractContextManager[NodeCluster]]
 
 
 def tool(cluster: NodeCluster, name: str, *arguments: str, succeeds: bool = True) -> str:
-    """Run one of Kafka's tools against all brokers; what it printed."""
+    """Run one of Kafka's tools against all brokers; its output."""
     done: subprocess.CompletedProcess[str] = run_java(
         f"{TOOLS}.{name}", "--bootstrap-server", cluster.bootstrap, *arguments
     )
@@ -85,7 +85,7 @@ def test_a_dead_broker_is_unregistered(three_nodes: NodeCluster) -> None:
 
 
 @pytest.mark.long
-def test_only_an_unclean_election_brings_back_what_was_out_of_sync(
+def test_only_an_unclean_election_makes_a_replica_leader_that_was_out_of_sync(
     start_nodes: StartNodes, unique_name: str
 ) -> None:
     with start_nodes(ClusterPlan(separate(1, 3))) as cluster:
@@ -127,7 +127,7 @@ def test_only_an_unclean_election_brings_back_what_was_out_of_sync(
         cluster.eventually(lambda: cluster.partition(by_hand).leader_id == 2, "it leads")
         for topic in topics:
             assert produce_to_leader(cluster, topic, 0, batch(2, b"later")).base_offset == 3
-        # and the old leader gives up what nobody else has
+        # and the old leader gives up the records that no other replica has
         cluster.start(1)
         for topic in topics:
             cluster.wait_for_isr(topic, 0, [1, 2])

@@ -90,7 +90,9 @@ def test_preferred_leaders_are_elected(three_nodes: NodeCluster, unique_name: st
     )
 
 
-def test_what_is_unknown_is_refused(three_nodes: NodeCluster, unique_name: str, tmp_path: Path) -> None:
+def test_unknown_brokers_topics_and_plans_are_refused(
+    three_nodes: NodeCluster, unique_name: str, tmp_path: Path
+) -> None:
     topic = three_nodes.create_topic(unique_name)
     reassign = ("partition", "reassign")
     assert "there is no broker 9; there are 1, 2, 3" in problem(
@@ -107,7 +109,7 @@ def test_what_is_unknown_is_refused(three_nodes: NodeCluster, unique_name: str, 
     assert "not a plan in Kafka's JSON" in problem(three_nodes, *reassign, "--file", str(plan))
 
 
-def test_nobody_there(three_nodes: NodeCluster) -> None:
+def test_a_cluster_that_cannot_be_reached_is_told_in_a_line(three_nodes: NodeCluster) -> None:
     run = subprocess.run(
         [sys.executable, "-m", "ottla", "quorum", "status", "--bootstrap", "127.0.0.1:1"],
         capture_output=True,

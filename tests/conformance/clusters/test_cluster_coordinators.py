@@ -36,7 +36,7 @@ def committed_offset(client: WireClient, group: str, topic: str) -> tuple[int, i
 def test_only_the_coordinator_answers_for_a_group(three_nodes: NodeCluster, unique_name: str) -> None:
     coordinator = coordinator_of(three_nodes, unique_name)
     with three_nodes.wire(coordinator) as client:
-        # it is told before it has loaded what it needs
+        # it is asked before it has loaded the group
         three_nodes.eventually(lambda: committed_offset(client, unique_name, "t")[0] == 0, "it is loaded")
     for node_id in NODES:
         with three_nodes.wire(node_id) as client:

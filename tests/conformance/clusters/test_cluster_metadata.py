@@ -1,4 +1,4 @@
-"""What the nodes of a cluster say of it: brokers, racks, leaders, replicas, coordinators, the quorum."""
+"""A cluster as its nodes describe it: brokers, racks, leaders, replicas, coordinators, the quorum."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def new_topic(
         return ErrorCode(client.call(CreateTopicsRequest(topics=[new])).topics[0].error_code)
 
 
-def test_what_cannot_be_placed_is_refused(three_nodes: NodeCluster, unique_name: str) -> None:
+def test_replicas_that_cannot_be_placed_are_refused(three_nodes: NodeCluster, unique_name: str) -> None:
     assert new_topic(three_nodes, unique_name, 4) is ErrorCode.INVALID_REPLICATION_FACTOR
     assert new_topic(three_nodes, unique_name, 0) is ErrorCode.INVALID_REPLICATION_FACTOR
     assert new_topic(three_nodes, unique_name, -1, [1, 9]) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
@@ -200,7 +200,9 @@ def test_describe_topic_partitions(three_nodes: NodeCluster, unique_name: str) -
         assert [each.partition_index for each in rest.topics[0].partitions] == [3, 4]
 
 
-def test_those_who_do_not_lead_say_who_does(three_nodes: NodeCluster, unique_name: str) -> None:
+def test_a_broker_that_does_not_lead_a_partition_names_the_leader(
+    three_nodes: NodeCluster, unique_name: str
+) -> None:
     topic = three_nodes.create_topic(unique_name, assignments=[[1, 2]])
     produce_to_leader(three_nodes, topic, 0, batch(3))
     for other in (2, 3):

@@ -1,6 +1,6 @@
 """Nodes of ottla and of Apache Kafka in one cluster: brokers of both, and a quorum of both.
 
-It is what a migration without downtime needs.
+A migration without downtime needs this.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def test_an_ottla_broker_serves_under_kafkas_controller(under_kafka: NodeCluster
     assert {each.replica_id for each in cluster.quorum(of=2).observers} == set(BROKERS)
     assert cluster.metadata("", of=2).cluster_id == CLUSTER_ID
     # it leads and follows
-    # one replica alone may commit: else nothing that a follower does not know as committed is read from it
+    # one replica alone may commit; otherwise consumers read only what a follower knows to be committed
     cluster.create_topic(
         "t", assignments=[[1, 2, 3], [2, 1, 3], [3, 2, 1]], config={"min.insync.replicas": "1"}
     )
@@ -168,7 +168,7 @@ def test_brokers_of_both_kinds_keep_a_name_in_the_same_place(under_kafka: NodeCl
             lambda found=found: found(1) == found(2) == found(3), "all brokers name the same coordinators"
         )
         assert len(set(found(2).values())) > 1, "else there was nothing to differ about"
-    # and what is committed through one is found through any other, whoever coordinates the group
+    # and offsets that are committed through one are found through any other, wherever the coordinator is
     committed = {name: rng.randrange(1_000_000) for name in names}
     for name, offset in committed.items():
         with consumer(cluster.nodes[rng.choice(BROKERS)].bootstrap, name) as each:
@@ -180,7 +180,7 @@ def test_brokers_of_both_kinds_keep_a_name_in_the_same_place(under_kafka: NodeCl
 
 @contextmanager
 def consumer(bootstrap: str, group: str) -> Iterator[Consumer]:
-    """A client of a group that it is no member of."""
+    """A client of a group of which it is not a member."""
     made = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": "false"})
     try:
         yield made
@@ -188,7 +188,7 @@ def consumer(bootstrap: str, group: str) -> Iterator[Consumer]:
         made.close()
 
 
-def test_what_was_left_with_a_broker_of_kafkas_comes_home(under_kafka: NodeCluster) -> None:
+def test_offsets_left_with_a_broker_of_kafkas_come_home(under_kafka: NodeCluster) -> None:
     """An older ottla's offsets lie where Kafka leads by now: ottla's broker fetches them there."""
     cluster = under_kafka
     rng = random.Random(seed_of_this_run())
@@ -248,5 +248,5 @@ def test_what_was_left_with_a_broker_of_kafkas_comes_home(under_kafka: NodeClust
                 for _, batch_bytes in wire.read_batches("__consumer_offsets", away)
                 for record in decode_records(batch_bytes)
             }
-        # and nobody has written to what a coordinator of Kafka's holds
+        # and no broker has written to partitions of a coordinator of Kafka's
         assert last[encode_coordinator_key(OffsetCommitKey(group=name, topic="t", partition=0))] is not None

@@ -1,4 +1,4 @@
-"""What clients are told while a broker is away: who is there, what is offline, what nobody leads."""
+"""Metadata while a broker is away: live brokers, offline replicas, partitions without a leader."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def partitions_of(topics: list[Any]) -> list[Any]:
 
 
 def described(cluster: NodeCluster, topics: list[str]) -> list[Any]:
-    """The partitions as DescribeTopicPartitions tells them."""
+    """The partitions that DescribeTopicPartitions answers."""
     asked = [TopicRequest(name=topic) for topic in topics]
     with cluster.wire(1) as client:
         answer = client.call(DescribeTopicPartitionsRequest(topics=asked, cursor=None))

@@ -23,7 +23,7 @@ from support.java.java_tools import run_java
 from support.servers.clusters import NodeCluster
 
 TOOL = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
-# so slow that what waits for it stays under way
+# so slow that the reassignment stays under way
 THROTTLE = {
     "leader.replication.throttled.replicas": "*",
     "follower.replication.throttled.replicas": "*",
@@ -92,7 +92,7 @@ def test_a_leader_hands_over_to_the_new_replicas(three_nodes: NodeCluster, uniqu
     assert len(read_all(three_nodes.bootstrap, topic, 20)) == 20
 
 
-def test_what_cannot_be_moved_is_refused(three_nodes: NodeCluster, unique_name: str) -> None:
+def test_impossible_reassignments_are_refused(three_nodes: NodeCluster, unique_name: str) -> None:
     topic = three_nodes.create_topic(unique_name, assignments=[[1, 2]])
     invalid = {0: ErrorCode.INVALID_REPLICA_ASSIGNMENT}
     with three_nodes.wire() as client:

@@ -1,4 +1,4 @@
-"""What the active controller of three nodes refuses, and in which words: the same as Apache Kafka's."""
+"""Refusals of the active controller of three nodes, with the same messages as Apache Kafka's."""
 
 from __future__ import annotations
 

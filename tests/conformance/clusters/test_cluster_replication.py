@@ -1,4 +1,4 @@
-"""Replicas of a partition: what all of them have, who is in sync, who may lead, who may be read."""
+"""Replicas of a partition: their records, the in-sync set, elections, reads from followers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def follower_has(cluster: NodeCluster, node_id: int, topic: str, end: int) -> bo
 
 
 @pytest.mark.parametrize("acks", [1, -1], ids=["acks=1", "acks=all"])
-def test_followers_have_what_the_leader_has(three_nodes: NodeCluster, unique_name: str, acks: int) -> None:
+def test_followers_have_the_leaders_records(three_nodes: NodeCluster, unique_name: str, acks: int) -> None:
     topic = three_nodes.create_topic(unique_name, assignments=[[2, 3, 1]])
     for number in range(5):
         answer = produce_to_leader(three_nodes, topic, 0, batch(10, b"%d" % number), acks)

@@ -14,7 +14,7 @@ PARTITIONS = 3
 
 
 def consume(cluster: NodeCluster, group: str, topic: str, count: int) -> Counter[bytes]:
-    """So many records, acknowledged: a poll acknowledges what the one before gave."""
+    """So many records, acknowledged: a poll acknowledges the records of the one before."""
     seen: Counter[bytes] = Counter()
 
     def poll() -> None:
@@ -49,7 +49,7 @@ def test_records_of_all_leaders_are_delivered_once(three_nodes: NodeCluster, uni
     read_from_the_beginning(three_nodes.a_broker(), unique_name)  # type: ignore[arg-type]
     produce_values(three_nodes, topic, 0, 300)
     assert consume(three_nodes, unique_name, topic, 300) == values(0, 300)
-    # what was acknowledged through all the coordinators stays so
+    # records that were acknowledged through all the coordinators stay so
     produce_values(three_nodes, topic, 300, 30)
     assert consume(three_nodes, unique_name, topic, 30) == values(300, 30)
 

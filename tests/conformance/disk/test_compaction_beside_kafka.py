@@ -1,4 +1,4 @@
-"""Compaction beside Apache Kafka's: its tester, its tools on our files, what is left of the same records."""
+"""Compaction beside Apache Kafka's: its tester, its tools on our files, the same records compacted."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_apache_kafka_keeps_the_same_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_each_reads_what_the_other_has_cleaned(tmp_path: Path) -> None:
+def test_each_reads_logs_that_the_other_has_cleaned(tmp_path: Path) -> None:
     """ottla cleans, Apache Kafka starts on its directory, cleans on, and gives it back."""
     logs = tmp_path / "logs"
     with OttlaBroker.start(logs, settings=CLEANING) as ottla, WireClient.connect(ottla.bootstrap) as client:
@@ -163,7 +163,7 @@ def test_each_reads_what_the_other_has_cleaned(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def cleaned_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log with all that cleaning makes: batches rebuilt and emptied, horizons, markers, a `.txnindex`."""
+    """A log with all results of cleaning: batches rebuilt and emptied, horizons, markers, a `.txnindex`."""
     log = open_log(tmp_path_factory.mktemp("data"), replace(COMPACTED, segment_bytes=8000))
     for number in range(300):
         put(
@@ -194,7 +194,7 @@ def cleaned_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def dump(directory: Path, suffix: str, *options: str) -> str:
-    """What DumpLogSegments says about the files with this suffix."""
+    """The output of DumpLogSegments for the files with this suffix."""
     found = ",".join(str(path) for path in sorted(directory.glob(f"*{suffix}")))
     assert found
     run = run_java("org.apache.kafka.tools.DumpLogSegments", *options, "--files", found)

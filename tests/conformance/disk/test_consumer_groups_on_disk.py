@@ -27,7 +27,7 @@ PARTITIONS = 4
 
 
 class Members:
-    """Members by hand, who outlive their brokers."""
+    """Members by hand, which outlive their brokers."""
 
     def __init__(self) -> None:
         self.epochs: dict[str, int] = {}
@@ -76,7 +76,7 @@ class Members:
         )
 
     def settle(self) -> None:
-        """Go on until the group is stable and everybody knows."""
+        """Send heartbeats until the group is stable and every member knows."""
 
         def stable() -> bool:
             for member in self.epochs:
@@ -131,7 +131,7 @@ def test_a_live_group_goes_on_under_apache_kafka_and_back(tmp_path: Path) -> Non
         assert (found.group_epoch, found.assignment_epoch) == (there.group_epoch, there.assignment_epoch)
         assert shown(found) == shown(there)
         members.settle()
-    # and: Kafka's tool reads what both wrote
+    # and: Kafka's tool reads the records of both
     dumped = dump(data)
     keys = [json.loads(key) for key in re.findall(r" key: (\{.*?\}\}) payload: ", dumped)]
     assert {int(key["type"]) for key in keys} >= TYPES
@@ -139,7 +139,7 @@ def test_a_live_group_goes_on_under_apache_kafka_and_back(tmp_path: Path) -> Non
 
 
 def shown(group: Any) -> dict[str, Any]:
-    """What a description says of each member."""
+    """The description of each member."""
 
     def partitions(part: Any) -> list[tuple[str, list[int]]]:
         return sorted((topic.topic_name, sorted(topic.partitions)) for topic in part.topic_partitions)
@@ -157,7 +157,7 @@ def shown(group: Any) -> dict[str, Any]:
 
 
 def test_apache_kafka_finds_the_hash_of_topics_unchanged(tmp_path: Path) -> None:
-    """A hash of its own that differs would make it begin a new epoch with the next heartbeat."""
+    """If Kafka's own hash differed, it would begin a new epoch with the next heartbeat."""
     data = tmp_path / "logs"
     members = Members()
     with OttlaBroker.start(data) as broker, WireClient.connect(broker.bootstrap) as client:

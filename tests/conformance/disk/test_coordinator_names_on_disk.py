@@ -23,7 +23,7 @@ SETTINGS = {
 }
 
 
-def test_what_each_has_written_the_other_finds(tmp_path: Path) -> None:
+def test_each_finds_the_states_that_the_other_has_written(tmp_path: Path) -> None:
     data = tmp_path / "logs"  # where ApacheKafka has it too
     states = NamedStates(random.Random(seed_of_this_run()))
     with (
@@ -50,7 +50,7 @@ def test_what_each_has_written_the_other_finds(tmp_path: Path) -> None:
 
 
 def test_the_newest_of_kafkas_and_an_older_ottlas_counts(tmp_path: Path) -> None:
-    """An older ottla began anew on a directory of Kafka's: what it wrote then is the newest there is."""
+    """An older ottla began anew on a directory of Kafka's: its later records are the newest."""
     data = tmp_path / "logs"
     states = NamedStates(random.Random(seed_of_this_run()))
     with (

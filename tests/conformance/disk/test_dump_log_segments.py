@@ -1,4 +1,4 @@
-"""Apache Kafka and its tools read what storage writes, and storage reads what Apache Kafka writes."""
+"""Apache Kafka and its tools read the files of `storage`, and `storage` reads those of Apache Kafka."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.java
 
 
 def dump(*options: str, files: list[Path]) -> str:
-    """What DumpLogSegments says about these files."""
+    """The output of DumpLogSegments for these files."""
     run = run_java(
         "org.apache.kafka.tools.DumpLogSegments", *options, "--files", ",".join(str(file) for file in files)
     )

@@ -42,7 +42,7 @@ SNAPSHOT_OFTEN = {
 
 
 def dump(file: Path) -> tuple[list[str], list[dict[str, Any]]]:
-    """What DumpLogSegments says of a file: whether each batch is valid, and the metadata records."""
+    """The output of DumpLogSegments for a file: whether each batch is valid, and the metadata records."""
     run = run_java(
         "org.apache.kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", str(file)
     )

@@ -1,6 +1,6 @@
-"""Directories as a power loss leaves them: what a start makes of each, beside Apache Kafka.
+"""Directories as a power loss leaves them: how a start recovers each, beside Apache Kafka.
 
-Everything is above the recovery point (the node is killed before it checkpoints one), so nothing of it was
+All of the log is above the recovery point (the node is killed before it checkpoints one), so none of it was
 ever promised to be on the disk. Both cut the log where it is not whole any more and go on from there, but for
 batches that are missing as a whole: there Kafka goes on with a hole.
 """
@@ -103,7 +103,7 @@ def torn_indexes(files: Files) -> None:
         path.write_bytes(random.randbytes(len(path.read_bytes()) // 2 + 1))
 
 
-#: What is left, by damage: batches 0 to N.
+#: The batches that are left, by damage: 0 to N.
 LEFT: dict[str, tuple[Callable[[Files], None], int]] = {
     "nothing": (lambda files: None, 25),
     "zeros-in-active": (zero_page(2, 2), 22),
@@ -131,7 +131,7 @@ LOST: dict[str, tuple[Callable[[Files], None], int]] = {
 """Whole batches are gone, and nothing in the files that are left is invalid: Kafka goes on with a hole."""
 
 
-def test_what_a_power_loss_damaged_is_cut_and_the_log_goes_on(
+def test_a_log_that_a_power_loss_damaged_is_cut_and_goes_on(
     start_own: Callable[..., AbstractContextManager[Any]],
 ) -> None:
     damages = LEFT | LOST

@@ -1,4 +1,4 @@
-"""What a quorum of several nodes leaves on the disk is Kafka's: its tools read it, Kafka goes on with it."""
+"""The files of a quorum of several nodes are Kafka's: its tools read them, Kafka goes on with them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SNAPSHOT_OFTEN = {
 
 
 def dumped(files: Iterable[Path]) -> str:
-    """What DumpLogSegments says of these files."""
+    """The output of DumpLogSegments for these files."""
     names = ",".join(map(str, files))
     run = run_java("org.apache.kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", names)
     assert run.returncode == 0, run.stderr

@@ -57,7 +57,7 @@ def initialized(client: WireClient) -> int:
 
 
 def gather(client: WireClient) -> None:
-    """Two members who share the topic."""
+    """Let two members share the topic."""
     wait_for_coordinator(client, ErrorCode.GROUP_ID_NOT_FOUND)
     client.create_topic(TOPIC, partitions=PARTITIONS)
     assert heartbeat(client, "m1", 0, [TOPIC]).member_epoch == 2
@@ -77,7 +77,7 @@ def assignments(group: Any) -> dict[str, list[tuple[str, list[int]]]]:
 
 
 def dump(data: Path) -> list[tuple[str, Any, Any]]:
-    """What DumpLogSegments says of every record of `__consumer_offsets`: kind, key, value."""
+    """Kind, key and value of every record of `__consumer_offsets`, by DumpLogSegments."""
     files = sorted(str(path) for path in data.glob("__consumer_offsets-*/*.log"))
     run = run_java("org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", ",".join(files))
     assert run.returncode == 0, run.stderr

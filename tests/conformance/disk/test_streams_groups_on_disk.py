@@ -62,7 +62,7 @@ def join(wire: WireClient, member: str) -> Any:
 
 
 def described(wire: WireClient) -> Any:
-    """The group, once its coordinator has loaded it; members in order, without what is not in the log."""
+    """The group, once its coordinator has loaded it; members in order, only with fields of the log."""
 
     def is_loaded() -> bool:
         answer = wire.call(StreamsGroupDescribeRequest(group_ids=[GROUP])).groups[0]
@@ -76,7 +76,7 @@ def described(wire: WireClient) -> Any:
 
 
 def records(file: Path) -> Counter[str]:
-    """How many records of each kind DumpLogSegments finds; keys that were deleted count as "deleted"."""
+    """How many records of each kind DumpLogSegments finds; tombstones count as "deleted"."""
     tool = "org.apache.kafka.tools.DumpLogSegments"
     run = run_java(tool, "--offsets-decoder", "--print-data-log", "--files", str(file))
     assert run.returncode == 0, run.stderr

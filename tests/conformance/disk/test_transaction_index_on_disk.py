@@ -29,7 +29,7 @@ def transact(bootstrap: str, first: int, count: int) -> None:
         for each in range(2):
             producer.produce(TOPIC, b"%d/%d" % (number, each) + b"." * 20_000)
         if number % 2:
-            # what is not flushed is never sent when a transaction is aborted
+            # records that are not flushed are never sent when a transaction is aborted
             assert producer.flush(TIMEOUT_S) == 0
             producer.abort_transaction(TIMEOUT_S)
         else:
@@ -85,7 +85,7 @@ def dumped(data: Path) -> list[tuple[int, int]]:
 
 
 def forget_what_is_derived(data: Path) -> None:
-    """As a killed process may leave it: the next start makes the indexes again."""
+    """Remove the indexes, as a kill may: the next start makes them again."""
     (data / CLEAN_SHUTDOWN).unlink(missing_ok=True)
     for path in (data / f"{TOPIC}-0").glob("*.txnindex"):
         path.write_bytes(b"")

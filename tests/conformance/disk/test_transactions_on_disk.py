@@ -28,7 +28,7 @@ EMPTY, ONGOING, PREPARE_COMMIT, COMPLETE_COMMIT = 0, 1, 2, 4
 
 
 def dump(data: Path, transactional_id: str) -> list[tuple[Any, Any]]:
-    """What DumpLogSegments says of a transactional id's records: version and fields."""
+    """Version and fields of a transactional id's records, by DumpLogSegments."""
     partition = partition_for(transactional_id, PARTITIONS)
     file = data / f"__transaction_state-{partition}" / "00000000000000000000.log"
     run = run_java(

@@ -55,7 +55,7 @@ Window = tuple[str, int]
 StartOwn = Callable[..., AbstractContextManager[Cluster]]
 
 
-def test_examples_give_what_kafka_streams_gives(
+def test_examples_give_the_results_of_kafka_streams(
     start_own: StartOwn, spark: SparkSession, tmp_path: Path
 ) -> None:
     said, clicked = lines(seed=1), clicks(seed=3)
@@ -113,20 +113,20 @@ def with_topics(own: Cluster) -> KafkaCluster:
 
 
 def same_tables(cluster: KafkaCluster, topic: str, expected: Counter) -> None:
-    """Java gives what the model says, and the example, which has ended, gives the same."""
+    """Java's output is the model's, and so is that of the example, which has ended."""
     eventually_is(lambda: table(cluster, f"java-{topic}"), expected)
     assert table(cluster, topic) == expected
 
 
 def same_windows(cluster: KafkaCluster, expected: Mapping[Window, int]) -> None:
-    """As `same_tables`, for what is sent once for each window."""
+    """As `same_tables`, for results that are sent once for each window."""
     closed = collections.Counter(expected.items())
     eventually_is(lambda: windows(cluster, "java-anomalies"), closed)
     assert windows(cluster, "anomalies") == closed
 
 
 def run_example(spark: SparkSession, name: str, bootstrap: str, directory: Path) -> None:
-    """Run an example on all that is in its topics now."""
+    """Run an example on the present records of its topics."""
     session = SparkPipelineSession(spark, find_java(), directory, None, None)
     settings = StreamsSettings(bootstrap, directory, partitions=PARTITIONS, until_caught_up=True)
     with start(example(name).topology(), settings, session=session) as running:
@@ -145,7 +145,7 @@ def example(name: str) -> Streams:
 
 
 def eventually_is(look: Callable[[], object], expected: object) -> None:
-    """Wait until Java's output is what the model says."""
+    """Wait until Java's output is the model's."""
     deadline = time.monotonic() + CALCULATED_WITHIN_S
     while (found := look()) != expected:
         if time.monotonic() > deadline:

@@ -1,6 +1,6 @@
 """The conversations of the group protocol (tests/unit/groups/transcripts), spoken with a real broker.
 
-Run with --oracle, this is the proof that Apache Kafka answers what the transcripts say.
+Run with --oracle, this proves that the transcripts have Apache Kafka's answers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TRANSCRIPTS = [
 
 @pytest.fixture(scope="module")
 def topics(cluster: Cluster) -> None:
-    """The topics that transcripts speak of, and the coordinator's own."""
+    """The topics of the transcripts, and the coordinator's own."""
     with WireClient.connect(cluster.bootstrap) as client:
         wait_for(lambda: _coordinator_answers(client))
         for name in ("t", "u", "v"):

@@ -333,7 +333,7 @@ def test_metadata(transcript: Begin) -> None:
     ask(MetadataRequestTopic(name=""))
     ask(MetadataRequestTopic(name=me), MetadataRequestTopic(name=me))
     talk.title("creation on the way")
-    # Kafka creates behind the answer, we before it: only what comes of it is the same
+    # Kafka creates after the answer, ottla before it: only the result is the same
     request = MetadataRequest(topics=[MetadataRequestTopic(name=f"{me}.new")])
     wait_for(lambda: talk.wire.call(request, 13).topics[0].error_code == ErrorCode.NONE)
     ask(MetadataRequestTopic(name=f"{me}.new"))
@@ -433,7 +433,7 @@ def test_a_replica_stays_in_the_only_directory(cluster: Cluster) -> None:
         assert told(only.log_dir, f"not-{name}", [0]) == {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         assert told(f"{only.log_dir}-not", name, [0]) == {0: ErrorCode.LOG_DIR_NOT_FOUND}
         assert told(f"{only.log_dir}-not", f"not-{name}", [0]) == {0: ErrorCode.LOG_DIR_NOT_FOUND}
-        # there is no room in a file's name for what a replica under way would be called
+        # a file's name has no room for the name of a replica under way
         assert told(only.log_dir, long_name, [0]) == {0: ErrorCode.INVALID_TOPIC_EXCEPTION}
         assert told(f"{only.log_dir}-not", long_name, [0]) == {0: ErrorCode.INVALID_TOPIC_EXCEPTION}
         assert wire.call(AlterReplicaLogDirsRequest(dirs=[])).results == []

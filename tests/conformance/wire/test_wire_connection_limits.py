@@ -28,7 +28,7 @@ BROKER_RESOURCE, SET = 4, 0
 
 @pytest.fixture
 def connections() -> Iterator[ExitStack]:
-    """Closes what a test connects."""
+    """Closes the connections of a test."""
     with ExitStack() as stack:
         yield stack
 

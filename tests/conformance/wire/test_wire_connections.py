@@ -1,4 +1,4 @@
-"""What a broker answers to versions and bytes that no good client sends."""
+"""A broker's answers to versions and bytes that no good client sends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consumer groups of KIP-848 by hand: what members and administrators are told, beside Apache Kafka."""
+"""Consumer groups of KIP-848 by hand: the answers to members and administrators, beside Apache Kafka's."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Conversation:
         )
 
     def beat(self, member: str, epoch: int, version: int = 1, **fields: Any) -> Any:
-        """A heartbeat; one that joins says everything."""
+        """A heartbeat; one that joins has all fields."""
         if epoch == 0:
             fields = {
                 "rebalance_timeout_ms": 60_000,

@@ -94,7 +94,7 @@ class TestOffsetsAndSizes:
         for _ in range(BATCHES):
             wire.produce(topic, 1, batch(RECORDS_A_BATCH))
         answers = wire.fetch(topic, [0, 1], max_bytes=BATCH_BYTES * 3 + 5)
-        # the first partition takes what it may, the second gets the rest
+        # the first partition takes as much as it may, the second gets the rest
         assert base_offsets(answers[0]) == [0, 10, 20]
         assert base_offsets(answers[1]) == []
         # and with a limit below one batch only the first partition with records gives one
@@ -230,7 +230,9 @@ class TestSessions:
     def session(self, wire: WireClient) -> Session:
         return Session(wire)
 
-    def test_only_what_changed_is_told(self, wire: WireClient, session: Session, topic: str) -> None:
+    def test_a_session_answers_only_partitions_with_changes(
+        self, wire: WireClient, session: Session, topic: str
+    ) -> None:
         # given: a full fetch names everything, empty partitions too
         first = session.fetch(0, {(topic, 0): END, (topic, 1): 0})
         assert session.session_id != 0
@@ -433,7 +435,7 @@ class TestDeleteRecords:
         assert delete_records(wire, topic, 0, 10) == ("NONE", 15)
         assert delete_records(wire, topic, 0, END + 1) == ("OFFSET_OUT_OF_RANGE", -1)
         assert delete_records(wire, topic, 0, -2) == ("OFFSET_OUT_OF_RANGE", -1)
-        # inside a batch: the batch stays, what is before the start may not be asked for
+        # inside a batch: the batch stays, offsets before the start may not be asked for
         assert base_offsets(wire.fetch(topic, [0], offset=15)[0]) == [10, 20, 30, 40]
         assert wire.fetch(topic, [0], offset=14)[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         assert wire.fetch(topic, [0], offset=15)[0].log_start_offset == 15

@@ -1,4 +1,4 @@
-"""Settings of groups (KIP-848, KIP-932, KIP-1071): bounds, defaults from the broker, and who has some."""
+"""Settings of groups (KIP-848, KIP-932, KIP-1071): bounds, defaults from the broker, groups' own values."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def groups_with_settings(wire: WireClient) -> list[str]:
 
 
 def test_every_setting_of_a_group_has_a_default(wire: WireClient, unique_name: str) -> None:
-    """Also of a group that nobody has heard of."""
+    """Also of an unknown group."""
     found = {
         name: (config.value, config.config_source, config.read_only, config.config_type)
         for name, config in described(wire, unique_name).items()

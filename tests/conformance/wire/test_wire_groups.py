@@ -1,4 +1,4 @@
-"""Classic groups and committed offsets in conversations: see transcripts/ for what Apache Kafka says."""
+"""Classic groups and committed offsets in conversations: transcripts/ has Apache Kafka's answers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ NO_ID = uuid.UUID(int=0)
 
 
 def begin_with_coordinator(transcript: Begin, name: str) -> Transcript:
-    """A conversation with a broker whose coordinator of groups is ready."""
+    """A conversation with a broker that is ready as the coordinator of groups."""
     conversation = transcript(name)
 
     def ready() -> bool:
@@ -61,8 +61,10 @@ def begin_with_coordinator(transcript: Begin, name: str) -> Transcript:
 
 
 def subscription(topic: str) -> bytes:
-    """What a consumer sends as its metadata. Apache Kafka 4.3.1 does not survive metadata that is something
-    else: it allocates what the first bytes seem to ask for, and the coordinator's thread ends.
+    """A consumer's metadata.
+
+    Apache Kafka 4.3.1 does not survive other metadata: it allocates as much as the first bytes seem to ask
+    for, and the coordinator's thread ends.
     """
     version = 1
     return struct.pack(">h", version) + ConsumerProtocolSubscription(topics=[topic]).encode(version)
@@ -392,7 +394,7 @@ class TestSeveralMembers:
         return talk, Group(talk, "group", "a", a), Group(talk, "group", "b", b)
 
     def both_stable(self, a: Group, b: Group, **fields: Any) -> tuple[str, str]:
-        """`a` leads generation 2 and has given each its part."""
+        """`a` leads generation 2 and has given each member its part."""
         member_a = str(a.join(**fields).member_id)
         a.join(member_a, **fields)
         a.sync(member_a, 1, {member_a: b"all"})

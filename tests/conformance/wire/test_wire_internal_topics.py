@@ -1,4 +1,4 @@
-"""What clients may do to the topics of the coordinators and to the metadata log, and what is refused."""
+"""The topics of the coordinators and the metadata log: requests that clients may make, and refusals."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def alter(topic: str, **configs: str) -> incremental.IncrementalAlterConfigsRequ
 
 
 def without_offsets(response: Any) -> None:
-    """How much a coordinator has written, and when, is its own."""
+    """Offsets and times of coordinators' records are not compared."""
     for topic in response.topics:
         for partition in topic.partitions:
             partition.offset = partition.timestamp = -1

@@ -137,7 +137,7 @@ def test_all_of_a_groups_offsets(client: WireClient, unique_name: str, version: 
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_leaving_as_nobody(client: WireClient, unique_name: str, version: int) -> None:
+def test_leaving_without_a_member_id(client: WireClient, unique_name: str, version: int) -> None:
     if version < 3:
         answer = client.call(LeaveGroupRequest(group_id=unique_name, member_id="nobody"), version)
         assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID

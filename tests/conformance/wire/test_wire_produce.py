@@ -1,4 +1,4 @@
-"""Produce, byte by byte: what is accepted, what is refused and with which code, idempotence."""
+"""Produce, byte by byte: accepted batches, refused ones and their codes, idempotence."""
 
 from __future__ import annotations
 

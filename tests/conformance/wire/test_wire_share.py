@@ -477,7 +477,7 @@ def test_waiting_fetches(share: Share, cluster: Cluster) -> None:
         say.answer("bob", sizes_only)
 
 
-def test_a_topic_that_nobody_knows_is_an_error_of_that_topic(cluster: Cluster, unique_name: str) -> None:
+def test_an_unknown_topic_is_an_error_of_that_topic(cluster: Cluster, unique_name: str) -> None:
     """Apache Kafka 4.3.1 answers UNKNOWN_SERVER_ERROR, to every request of the session from then on."""
     if cluster.name == "apache-kafka":
         pytest.skip("a known fault of Apache Kafka")

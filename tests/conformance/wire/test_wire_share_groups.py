@@ -1,4 +1,4 @@
-"""Share groups by hand: what members and administrators are told, compared with Apache Kafka's answers."""
+"""Share groups by hand: the answers to members and administrators, compared with Apache Kafka's."""
 
 from __future__ import annotations
 

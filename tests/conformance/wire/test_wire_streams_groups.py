@@ -1,4 +1,4 @@
-"""Streams groups by hand: what members and administrators are told, compared with Apache Kafka's answers."""
+"""Streams groups by hand: the answers to members and administrators, compared with Apache Kafka's."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _is_set(wire: WireClient, group: str) -> bool:
 
 
 def say_until(talk: Transcript, request: StreamsGroupHeartbeatRequest, no_status: int) -> Any:
-    """Send the heartbeat again and again until the status is gone; only the last answer stands.
+    """Send the heartbeat until the status is gone; only the last answer is in the transcript.
 
     Topics reach the coordinator a moment after they are made.
     """

@@ -64,7 +64,7 @@ def records(count: int = 3, at_ms: int | None = None) -> list[NewRecord]:
 
 
 def set_config(wire: WireClient, topic: str, **values: str) -> None:
-    """Change a topic's settings (underscores for dots) and wait until nothing but the change can be meant."""
+    """Change a topic's settings (underscores for dots)."""
     configs = [
         AlterableConfig(name=name.replace("_", "."), config_operation=0, value=value)
         for name, value in values.items()
@@ -80,7 +80,7 @@ def only_batch(wire: WireClient, topic: str) -> tuple[BatchHeader, bytes]:
     return header, data
 
 
-# --- what the broker writes itself ------------------------------------------------------------------------
+# --- records that the broker writes itself ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -301,7 +301,7 @@ def test_a_topics_codec_is_the_one_on_disk(
 
 
 @pytest.mark.parametrize("level", ["1", "9"])
-def test_a_topics_level_holds_for_what_is_compressed_anew(
+def test_a_topics_compression_level_holds_for_batches_that_are_compressed_anew(
     wire: WireClient, unique_name: str, level: str
 ) -> None:
     config = {"compression.type": "gzip", "compression.gzip.level": level}
@@ -402,7 +402,7 @@ def test_batches_of_one_connection_keep_their_order(wire: WireClient, unique_nam
     assert offsets == [0, 1, 60_001, 60_003, 120_003]
 
 
-# --- records that are not what the header says --------------------------------------------------------------
+# --- records that differ from the header --------------------------------------------------------------------
 
 
 def of_deltas(*deltas: int) -> bytes:

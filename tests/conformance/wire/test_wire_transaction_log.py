@@ -1,4 +1,4 @@
-"""Transactions at a partition's leader: what may be appended, what markers do, what readers see."""
+"""Transactions at a partition's leader: appends, markers, and the records that readers see."""
 
 from __future__ import annotations
 
@@ -401,7 +401,7 @@ class TestDescribingProducers:
         wait_until_ended(wire, producer.topic)
         (answer,) = describe(wire, producer.topic, 0)
         (state,) = answer.active_producers
-        # librdkafka and old Java clients keep the epoch; whoever speaks transactions v2 gets the next one
+        # librdkafka and old Java clients keep the epoch; clients with transactions v2 get the next one
         assert state.current_txn_start_offset == -1 and state.coordinator_epoch >= 0
         assert (state.producer_epoch, state.last_sequence) in [(producer.epoch, 1), (producer.epoch + 1, -1)]
 

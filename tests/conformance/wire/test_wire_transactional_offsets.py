@@ -1,4 +1,4 @@
-"""TxnOffsetCommit in every version, asked by hand: what waits, what counts, and every refusal."""
+"""TxnOffsetCommit in every version, asked by hand: pending and committed offsets, and every refusal."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def client(cluster: Cluster) -> Iterator[WireClient]:
 
 @dataclass
 class Producer:
-    """A transactional producer that sends one request after the other, again when told so."""
+    """A transactional producer that sends request after request, and repeats one after a passing error."""
 
     client: WireClient
     transactional_id: str
@@ -285,7 +285,9 @@ def test_a_later_plain_commit_stands(client: WireClient, unique_name: str) -> No
 
 
 @pytest.mark.parametrize("what", ["offset", "group"])
-def test_deleting_takes_along_what_waits(client: WireClient, unique_name: str, what: str) -> None:
+def test_deleting_a_group_or_its_offsets_deletes_pending_ones(
+    client: WireClient, unique_name: str, what: str
+) -> None:
     client.create_topic(unique_name)
     who = producer(client, unique_name, V2)
     who.commit_offsets(unique_name, unique_name, 8)
@@ -307,7 +309,7 @@ def test_deleting_takes_along_what_waits(client: WireClient, unique_name: str, w
 
 @pytest.mark.parametrize("version", [V1, V2])
 @pytest.mark.parametrize("committed", [True, False])
-def test_what_waits_is_there_after_a_kill(
+def test_pending_offsets_are_there_after_a_kill(
     start_own: Callable[..., AbstractContextManager[Any]], unique_name: str, version: int, committed: bool
 ) -> None:
     with start_own() as own:

@@ -148,7 +148,7 @@ def test_an_unknown_transactional_id_may_come_with_a_position(client: WireClient
     assert answer.producer_id != 123
 
 
-def test_initialisation_aborts_what_is_ongoing(client: WireClient, topic: str) -> None:
+def test_initialisation_aborts_an_ongoing_transaction(client: WireClient, topic: str) -> None:
     # given
     producer = new_producer(client)
     producer.begin(topic)
@@ -290,7 +290,7 @@ def test_a_transaction_ends_as_it_is_told(
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
-def test_what_was_not_begun_does_not_end(client: WireClient, version: int) -> None:
+def test_a_transaction_that_was_not_begun_does_not_end(client: WireClient, version: int) -> None:
     producer = new_producer(client)
     fenced = FENCED if version >= 2 else OLD_FENCED
     assert producer.end(committed=True, version=version).error_code == INVALID
@@ -330,9 +330,9 @@ def test_under_v2_a_repeated_end_is_told_from_the_next(client: WireClient, topic
     # then: repeated
     assert ends(True, 0) == (NONE, 1)
     assert ends(False, 0) == (INVALID, -1)
-    # a commit of nothing
+    # a commit of an empty transaction
     assert ends(True, 1) == (INVALID, -1)
-    # somebody else's
+    # another producer's
     assert ends(True, 7) == (FENCED, -1)
     # an abort to be sure
     assert ends(False, 1) == (NONE, 2)
@@ -343,7 +343,7 @@ def test_under_v2_a_repeated_end_is_told_from_the_next(client: WireClient, topic
     assert ends(False, 2) == (NONE, 3)
 
 
-def test_under_v2_what_was_not_begun_is_aborted_but_not_committed(client: WireClient) -> None:
+def test_under_v2_a_transaction_that_was_not_begun_is_aborted_but_not_committed(client: WireClient) -> None:
     producer = new_producer(client, v2=True)
     assert producer.end(committed=True).error_code == INVALID
     assert producer.end(committed=True, epoch=3).error_code == FENCED
@@ -365,7 +365,7 @@ def test_under_v2_a_late_request_is_fenced(client: WireClient, topic: str) -> No
     assert producer.produce(topic, b"late") is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_under_v2_the_broker_adds_what_is_produced_to(client: WireClient, topic: str) -> None:
+def test_under_v2_the_broker_adds_the_partitions_of_produced_batches(client: WireClient, topic: str) -> None:
     # given
     producer = new_producer(client, v2=True)
     # when

@@ -1,4 +1,4 @@
-"""A cluster for the proxy without a network: two brokers, a topic, a group; it keeps what it was asked."""
+"""A cluster for the proxy without a network: two brokers, a topic, a group; it keeps the requests."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ HOST = "web.poc.local:8082"
 
 @dataclass(slots=True)
 class FakeClusterAdmin:
-    """What ClusterAdmin is to the routes. `asked` are the requests that went to brokers, encodable all."""
+    """Stands for ClusterAdmin. `asked` are the requests that went to brokers, all of which can be encoded."""
 
     asked: list[tuple[Message, int | None]] = field(default_factory=list)
     refusal: ErrorCode = ErrorCode.NONE
@@ -241,7 +241,7 @@ def _config(resource: Any, code: ErrorCode) -> DescribeConfigsResult:
 
 
 def api_client(admin: FakeClusterAdmin, host_name: str | None = None) -> httpx.AsyncClient:
-    """A client of the proxy's application over this cluster; failures of ours are answers, 500."""
+    """A client of the proxy's application over this cluster; exceptions become answers, 500."""
     api = Api(admin, Urls(host_name), 1 << 20)  # type: ignore[arg-type]
     transport = httpx.ASGITransport(rest_application(all_routes(api, [])), raise_app_exceptions=False)
     return httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}")

@@ -21,7 +21,7 @@ CLUSTER_ID = "cluster-of-tests"
 
 @dataclass
 class FakeMessage:
-    """What a delivery report tells of a record."""
+    """A record as a delivery report has it."""
 
     at_partition: int
     at_offset: int
@@ -139,7 +139,7 @@ class FakeProducing:
         return deliveries
 
     def report(self) -> None:
-        """Tell what became of all records that were sent."""
+        """Report the delivery of all records that were sent."""
         waiting, self._waiting = self._waiting, []
         for deliveries, place, record in waiting:
             error = self.failing.get(record.value or b"")

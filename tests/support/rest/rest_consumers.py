@@ -1,4 +1,4 @@
-"""Stand-ins for what the REST proxy's consumer instances are built on: Kafka's consumer, records, time."""
+"""Stand-ins for the base of the REST proxy's consumer instances: Kafka's consumer, records, time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ottla.web.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class FakeRecord:
-    """A confluent_kafka.Message: what it has are methods."""
+    """A confluent_kafka.Message, whose fields are methods."""
 
     topic_name: str = "t"
     partition_number: int = 0
@@ -96,7 +96,7 @@ class FakeConsumer:
         return [TopicPartition(*each) for each in self.positions]
 
     def rebalance(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Take everything away, and give these."""
+        """Take all partitions away, and give these."""
         if self.positions:
             self._callbacks["on_revoke"](self, self.assignment())
         given = [TopicPartition(*each) for each in partitions]

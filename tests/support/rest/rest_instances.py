@@ -17,7 +17,7 @@ V2 = "application/vnd.kafka.v2+json"
 
 
 class Instance:
-    """One instance. Methods fail when an answer is no success."""
+    """One instance. Methods fail when an answer is an error."""
 
     def __init__(self, base: str, data_format: str) -> None:
         self.base = base
@@ -90,7 +90,7 @@ class Instance:
         return [record["value"] for record in self.read_records(count, **query)]
 
     def partitions(self) -> list[int]:
-        """Those that it has, of whichever topic."""
+        """The partitions that the instance has, of any topic."""
         return [each["partition"] for each in self.get("assignments")["partitions"]]
 
     def committed(self, topic: str, *partitions: int) -> dict[int, int]:

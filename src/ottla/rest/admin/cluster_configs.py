@@ -90,7 +90,7 @@ async def _described(
         entries = (_entry(config) for config in result.configs)
         found[result.resource_name] = sorted(entries, key=lambda entry: entry.name)
     if len(names) == 1 and names[0] not in found:
-        raise ApiError(500, 50002, "The broker did not say what it was asked.")
+        raise ApiError(500, 50002, "The broker's answer lacks the resource that was asked for.")
     return found
 
 

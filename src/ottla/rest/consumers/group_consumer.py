@@ -65,7 +65,7 @@ class Room:
         return self._taken_bytes
 
     def take(self, size: int, *, anyway: bool = False) -> bool:
-        """Take `size` bytes of room if it is there, or `anyway` (a read's first record); whether it was taken."""
+        """Take `size` bytes of room, if there is, or `anyway` (for a first record); whether it was taken."""
         with self._lock:
             if not anyway and self._taken_bytes + size > self._capacity_bytes:
                 return False

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ottla.rest.admin.cluster_admin import ClusterAdmin
 from ottla.rest.admin.cluster_configs import (
     alter_broker_configs,
     alter_cluster_configs,
@@ -43,30 +45,105 @@ from ottla.rest.v3.resources import (
 from ottla.web.application import json_answer
 from ottla.web.errors import ApiError
 
-Represent = Callable[[ConfigEntry], JsonObject]
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    """A resource with configs: a topic, a broker, or all brokers together.
+
+    kind: of its configs. path, name: of the list of its configs, as URL and as resource name. fields: the
+    fields of a config that name its owner. read: its configs, or the one of a name. alter: makes all changes
+    or none, or only validates them.
+    """
+
+    kind: str
+    path: tuple[str | int, ...]
+    name: str
+    fields: JsonObject
+    read: Callable[[ClusterAdmin, str | None], Awaitable[list[ConfigEntry]]]
+    alter: Callable[[ClusterAdmin, Sequence[ConfigChange], bool], Awaitable[None]]
+
+    def config(self, resources: ClusterResources, entry: ConfigEntry) -> JsonObject:
+        """One of the configs as a resource."""
+        content = {**self.fields, **_content(entry)}
+        path, name = (*self.path, entry.name), f"{self.name}={entry.name}"
+        return resources.resource(self.kind, path, name, content)
 
 
-# --- of topics -------------------------------------------------------------------------------------------
+def _topic(topic: str) -> _Owner:
+    async def read(admin: ClusterAdmin, name: str | None) -> list[ConfigEntry]:
+        return (await topic_configs(admin, [topic], name))[topic]
+
+    async def alter(admin: ClusterAdmin, changes: Sequence[ConfigChange], validate_only: bool) -> None:
+        await alter_topic_configs(admin, topic, changes, validate_only)
+
+    path = ("topics", topic, "configs")
+    return _Owner("KafkaTopicConfig", path, f"/topic={topic}/config", {"topic_name": topic}, read, alter)
 
 
-def _of_topic(resources: ClusterResources, topic: str) -> Represent:
-    def data(entry: ConfigEntry) -> JsonObject:
-        return resources.resource(
-            "KafkaTopicConfig",
-            ("topics", topic, "configs", entry.name),
-            f"/topic={topic}/config={entry.name}",
-            {"topic_name": topic, **_content(entry)},
-        )
+def _broker(broker: int) -> _Owner:
+    async def read(admin: ClusterAdmin, name: str | None) -> list[ConfigEntry]:
+        return await broker_configs(admin, broker, name)
 
-    return data
+    async def alter(admin: ClusterAdmin, changes: Sequence[ConfigChange], validate_only: bool) -> None:
+        await alter_broker_configs(admin, broker, changes, validate_only)
+
+    path = ("brokers", broker, "configs")
+    return _Owner("KafkaBrokerConfig", path, f"/broker={broker}/config", {"broker_id": broker}, read, alter)
 
 
-async def list_topic_configs(api: Api, request: Request) -> Response:
-    """The configs of a topic."""
-    resources, topic = await cluster_of(api, request), request.path_params["topic_name"]
-    configs = (await topic_configs(api.admin, [topic]))[topic]
-    data = [_of_topic(resources, topic)(entry) for entry in configs]
-    return json_answer(resources.collection("KafkaTopicConfigList", ("topics", topic, "configs"), data))
+_ALL_BROKERS: Final = _Owner(
+    "KafkaClusterConfig",
+    ("broker-configs",),
+    "/broker-config",
+    {"config_type": "BROKER"},
+    cluster_configs,
+    alter_cluster_configs,
+)
+
+
+class _Configs:
+    """The five operations on the configs of an owner, which the request names."""
+
+    def __init__(self, owner_of: Callable[[Request], _Owner]) -> None:
+        self._owner_of = owner_of
+
+    async def get_all(self, api: Api, request: Request) -> Response:
+        """All configs."""
+        resources, owner = await cluster_of(api, request), self._owner_of(request)
+        data = [owner.config(resources, entry) for entry in await owner.read(api.admin, None)]
+        return json_answer(resources.collection(f"{owner.kind}List", owner.path, data))
+
+    async def get(self, api: Api, request: Request) -> Response:
+        """One config."""
+        resources, owner = await cluster_of(api, request), self._owner_of(request)
+        name = request.path_params["name"]
+        for entry in await owner.read(api.admin, name):
+            if entry.name == name:
+                return json_answer(owner.config(resources, entry))
+        raise ApiError(404, 404, f"Config {name} cannot be found.")
+
+    async def put(self, api: Api, request: Request) -> Response:
+        """Set one config."""
+        await cluster_of(api, request)
+        return await self._change(api, request, await _set(api, request))
+
+    async def reset(self, api: Api, request: Request) -> Response:
+        """Take away the value that one config was given."""
+        await cluster_of(api, request)
+        deleted = ConfigChange(request.path_params["name"], AlterOperation.DELETE)
+        return await self._change(api, request, [deleted])
+
+    async def alter(self, api: Api, request: Request) -> Response:
+        """Change several configs, all or none."""
+        await cluster_of(api, request)
+        changes, validate_only = await _batch(api, request)
+        return await self._change(api, request, changes, validate_only)
+
+    async def _change(
+        self, api: Api, request: Request, changes: Sequence[ConfigChange], validate_only: bool = False
+    ) -> Response:
+        await self._owner_of(request).alter(api.admin, changes, validate_only)
+        return Response(status_code=204)
 
 
 async def list_all_topic_configs(api: Api, request: Request) -> Response:
@@ -74,16 +151,8 @@ async def list_all_topic_configs(api: Api, request: Request) -> Response:
     resources = await cluster_of(api, request)
     found = await topic_configs(api.admin, await api.admin.topic_names())
     entries = ((topic, entry) for topic, configs in found.items() for entry in configs)
-    data = await made_of(entries, lambda of: _of_topic(resources, of[0])(of[1]))
+    data = await made_of(entries, lambda of: _topic(of[0]).config(resources, of[1]))
     return json_answer(resources.collection("KafkaTopicConfigList", ("topics", "-", "configs"), data))
-
-
-async def get_topic_config(api: Api, request: Request) -> Response:
-    """One config of a topic."""
-    resources, topic = await cluster_of(api, request), request.path_params["topic_name"]
-    name = request.path_params["name"]
-    configs = (await topic_configs(api.admin, [topic], name))[topic]
-    return json_answer(_of_topic(resources, topic)(_named(configs, name)))
 
 
 async def list_default_topic_configs(api: Api, request: Request) -> Response:
@@ -92,149 +161,20 @@ async def list_default_topic_configs(api: Api, request: Request) -> Response:
     # an existing topic has synonyms in other units (hours) and no defaults: ask for a new one
     unknown = NewTopic(f"ottla-rest-default-configs-{uuid.uuid4()}", partitions=1, replication_factor=1)
     configs = (await create_topic(api.admin, unknown, validate_only=True)).configs
-    data = [_of_topic(resources, topic)(entry) for entry in configs]
+    data = [_topic(topic).config(resources, entry) for entry in configs]
     path = ("topics", topic, "default-configs")
     return json_answer(resources.collection("KafkaTopicConfigList", path, data))
-
-
-async def put_topic_config(api: Api, request: Request) -> Response:
-    """Set one config of a topic."""
-    await cluster_of(api, request)
-    changes = await _set(api, request)
-    await alter_topic_configs(api.admin, request.path_params["topic_name"], changes)
-    return Response(status_code=204)
-
-
-async def reset_topic_config(api: Api, request: Request) -> Response:
-    """Give one config of a topic its default."""
-    await cluster_of(api, request)
-    await alter_topic_configs(api.admin, request.path_params["topic_name"], _reset(request))
-    return Response(status_code=204)
-
-
-async def alter_topic(api: Api, request: Request) -> Response:
-    """Change configs of a topic, all or none."""
-    await cluster_of(api, request)
-    changes, validate_only = await _batch(api, request)
-    await alter_topic_configs(api.admin, request.path_params["topic_name"], changes, validate_only)
-    return Response(status_code=204)
-
-
-# --- of a broker -----------------------------------------------------------------------------------------
-
-
-def _of_broker(resources: ClusterResources, broker: int) -> Represent:
-    def data(entry: ConfigEntry) -> JsonObject:
-        return resources.resource(
-            "KafkaBrokerConfig",
-            ("brokers", broker, "configs", entry.name),
-            f"/broker={broker}/config={entry.name}",
-            {"broker_id": broker, **_content(entry)},
-        )
-
-    return data
-
-
-async def list_broker_configs(api: Api, request: Request) -> Response:
-    """The configs of a broker."""
-    resources, broker = await cluster_of(api, request), path_number(request, "broker_id")
-    data = [_of_broker(resources, broker)(entry) for entry in await broker_configs(api.admin, broker)]
-    return json_answer(resources.collection("KafkaBrokerConfigList", ("brokers", broker, "configs"), data))
 
 
 async def list_all_broker_configs(api: Api, request: Request) -> Response:
     """The configs of all brokers."""
     resources = await cluster_of(api, request)
     data = [
-        _of_broker(resources, node.id)(entry)
+        _broker(node.id).config(resources, entry)
         for node in (await api.admin.cluster()).nodes
         for entry in await broker_configs(api.admin, node.id)
     ]
     return json_answer(resources.collection("KafkaBrokerConfigList", ("brokers", "-", "configs"), data))
-
-
-async def get_broker_config(api: Api, request: Request) -> Response:
-    """One config of a broker."""
-    resources, broker = await cluster_of(api, request), path_number(request, "broker_id")
-    name = request.path_params["name"]
-    configs = await broker_configs(api.admin, broker, name)
-    return json_answer(_of_broker(resources, broker)(_named(configs, name)))
-
-
-async def put_broker_config(api: Api, request: Request) -> Response:
-    """Set one config of a broker."""
-    await cluster_of(api, request)
-    changes = await _set(api, request)
-    await alter_broker_configs(api.admin, path_number(request, "broker_id"), changes)
-    return Response(status_code=204)
-
-
-async def reset_broker_config(api: Api, request: Request) -> Response:
-    """Give one config of a broker its default."""
-    await cluster_of(api, request)
-    await alter_broker_configs(api.admin, path_number(request, "broker_id"), _reset(request))
-    return Response(status_code=204)
-
-
-async def alter_broker(api: Api, request: Request) -> Response:
-    """Change configs of a broker, all or none."""
-    await cluster_of(api, request)
-    changes, validate_only = await _batch(api, request)
-    await alter_broker_configs(api.admin, path_number(request, "broker_id"), changes, validate_only)
-    return Response(status_code=204)
-
-
-# --- of all brokers --------------------------------------------------------------------------------------
-
-
-def _of_cluster(resources: ClusterResources) -> Represent:
-    def data(entry: ConfigEntry) -> JsonObject:
-        return resources.resource(
-            "KafkaClusterConfig",
-            ("broker-configs", entry.name),
-            f"/broker-config={entry.name}",
-            {"config_type": "BROKER", **_content(entry)},
-        )
-
-    return data
-
-
-async def list_cluster_configs(api: Api, request: Request) -> Response:
-    """The configs that were set for all brokers."""
-    resources = await cluster_of(api, request)
-    data = [_of_cluster(resources)(entry) for entry in await cluster_configs(api.admin)]
-    return json_answer(resources.collection("KafkaClusterConfigList", ("broker-configs",), data))
-
-
-async def get_cluster_config(api: Api, request: Request) -> Response:
-    """One config that was set for all brokers."""
-    resources, name = await cluster_of(api, request), request.path_params["name"]
-    return json_answer(_of_cluster(resources)(_named(await cluster_configs(api.admin, name), name)))
-
-
-async def put_cluster_config(api: Api, request: Request) -> Response:
-    """Set one config of all brokers."""
-    await cluster_of(api, request)
-    await alter_cluster_configs(api.admin, await _set(api, request))
-    return Response(status_code=204)
-
-
-async def reset_cluster_config(api: Api, request: Request) -> Response:
-    """No longer set one config of all brokers."""
-    await cluster_of(api, request)
-    await alter_cluster_configs(api.admin, _reset(request))
-    return Response(status_code=204)
-
-
-async def alter_cluster(api: Api, request: Request) -> Response:
-    """Change configs of all brokers, all or none."""
-    await cluster_of(api, request)
-    changes, validate_only = await _batch(api, request)
-    await alter_cluster_configs(api.admin, changes, validate_only)
-    return Response(status_code=204)
-
-
-# --- of all three ----------------------------------------------------------------------------------------
 
 
 def _content(entry: ConfigEntry) -> JsonObject:
@@ -252,13 +192,6 @@ def _content(entry: ConfigEntry) -> JsonObject:
     }
 
 
-def _named(configs: Sequence[ConfigEntry], name: str) -> ConfigEntry:
-    for entry in configs:
-        if entry.name == name:
-            return entry
-    raise ApiError(404, 404, f"Config {name} cannot be found.")
-
-
 async def _set(api: Api, request: Request) -> list[ConfigChange]:
     fields = await read_fields(api, request, ("value",))
     name, value = request.path_params["name"], optional_text_field(fields, "value")
@@ -266,10 +199,6 @@ async def _set(api: Api, request: Request) -> list[ConfigChange]:
         # as Kafka's clients treat a null value
         return [ConfigChange(name, AlterOperation.DELETE)]
     return [ConfigChange(name, AlterOperation.SET, value)]
-
-
-def _reset(request: Request) -> list[ConfigChange]:
-    return [ConfigChange(request.path_params["name"], AlterOperation.DELETE)]
 
 
 async def _batch(api: Api, request: Request) -> tuple[list[ConfigChange], bool]:
@@ -291,32 +220,24 @@ _ALTER: Final = "AlterConfigBatchRequest"
 _UPDATE: Final = "UpdateConfigRequest"
 
 
-def _described(
-    path: str,
-    owner: str,
-    one: str,
-    handlers: Sequence[Callable[[Api, Request], Any]],
-) -> tuple[Operation, ...]:
-    """The five operations on one kind of configs: list, alter, get, put, reset."""
-    listing, alter, get, put, reset = handlers
+def _described(path: str, owner: str, kind: str, configs: _Configs) -> tuple[Operation, ...]:
+    """The five operations on one kind of configs."""
     named, batch = f"{path}/{{name}}", f"{path}:alter"
+
+    def description(
+        method: str, place: str, summary: str, status: int, answer: str | None, body: str | None = None
+    ) -> Description:
+        return Description(method, place, summary, {status: answer}, body, errors=(404,))
+
     return (
+        Operation(description("GET", path, f"List configs of {owner}", 200, f"{kind}List"), configs.get_all),
         Operation(
-            Description("GET", path, f"List configs of {owner}", {200: f"{one}List"}, errors=(404,)), listing
+            description("POST", batch, f"Change configs of {owner} together", 204, None, _ALTER),
+            configs.alter,
         ),
-        Operation(
-            Description(
-                "POST", batch, f"Change configs of {owner} together", {204: None}, _ALTER, errors=(404,)
-            ),
-            alter,
-        ),
-        Operation(Description("GET", named, f"Get a config of {owner}", {200: one}, errors=(404,)), get),
-        Operation(
-            Description("PUT", named, f"Set a config of {owner}", {204: None}, _UPDATE, errors=(404,)), put
-        ),
-        Operation(
-            Description("DELETE", named, f"Reset a config of {owner}", {204: None}, errors=(404,)), reset
-        ),
+        Operation(description("GET", named, f"Get a config of {owner}", 200, kind), configs.get),
+        Operation(description("PUT", named, f"Set a config of {owner}", 204, None, _UPDATE), configs.put),
+        Operation(description("DELETE", named, f"Reset a config of {owner}", 204, None), configs.reset),
     )
 
 
@@ -347,7 +268,7 @@ OPERATIONS: Final = (
         f"{TOPIC}/configs",
         "a topic",
         "KafkaTopicConfig",
-        (list_topic_configs, alter_topic, get_topic_config, put_topic_config, reset_topic_config),
+        _Configs(lambda request: _topic(request.path_params["topic_name"])),
     ),
     Operation(
         Description(
@@ -363,12 +284,12 @@ OPERATIONS: Final = (
         f"{BROKER}/configs",
         "a broker",
         "KafkaBrokerConfig",
-        (list_broker_configs, alter_broker, get_broker_config, put_broker_config, reset_broker_config),
+        _Configs(lambda request: _broker(path_number(request, "broker_id"))),
     ),
     *_described(
         f"{CLUSTER}/broker-configs",
         "all brokers",
         "KafkaClusterConfig",
-        (list_cluster_configs, alter_cluster, get_cluster_config, put_cluster_config, reset_cluster_config),
+        _Configs(lambda request: _ALL_BROKERS),
     ),
 )
