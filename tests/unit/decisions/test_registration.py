@@ -120,7 +120,7 @@ def test_after_a_clean_end_it_stays_eligible(image: MetadataImage) -> None:
     assert (orders(image).isr, orders(image).elr) == ((), (1,))
 
 
-def test_old_versions_prove_nothing(image: MetadataImage) -> None:
+def test_old_versions_do_not_prove_a_clean_shutdown(image: MetadataImage) -> None:
     register(image, request(2))
     proof = request(1)
     proof.previous_broker_epoch = 101
@@ -186,7 +186,9 @@ def broken(change: str) -> BrokerRegistrationRequest:
         ("of ZooKeeper", BrokerIdNotRegistered),
     ],
 )
-def test_what_is_refused(image: MetadataImage, change: str, error: type[KafkaError]) -> None:
+def test_invalid_registrations_are_refused(
+    image: MetadataImage, change: str, error: type[KafkaError]
+) -> None:
     before = image.copy()
     with pytest.raises(error):
         register(image, broken(change))
@@ -208,7 +210,7 @@ def test_an_unregistered_broker_is_in_sync_and_eligible_nowhere(image: MetadataI
     assert (orders(image).leader, orders(image).isr, orders(image).elr) == (NO_LEADER, (), ())
 
 
-def test_who_is_not_registered_cannot_be_unregistered(image: MetadataImage) -> None:
+def test_an_unregistered_broker_cannot_be_unregistered(image: MetadataImage) -> None:
     with pytest.raises(BrokerIdNotRegistered, match="Broker ID 9 is not currently registered"):
         unregister_broker(image, UnregisterBrokerRequest(broker_id=9), RULES)
 

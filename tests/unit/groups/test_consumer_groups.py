@@ -96,7 +96,7 @@ def test_a_new_coordinator_gives_every_member_a_whole_session() -> None:
     assert group.members() == set()
 
 
-def test_a_member_that_gives_nothing_back_is_fenced_and_its_partitions_go_on() -> None:
+def test_a_member_that_does_not_revoke_is_fenced_and_its_partitions_are_reassigned() -> None:
     # given: m1 is to give two partitions back
     group = Group()
     group.join("m1", "t")
@@ -134,7 +134,7 @@ def test_changes_in_a_short_time_make_one_target() -> None:
     assert group.described().assignment_epoch == 4
 
 
-def test_a_wall_clock_that_was_set_back_holds_nobody_up() -> None:
+def test_a_wall_clock_that_was_set_back_does_not_delay_assignments() -> None:
     group = Group(consumer_assignment_interval_ms=1_000)
     group.driver.advance(10_000_000)
     group.join("m1", "t")
@@ -181,7 +181,7 @@ def test_a_group_has_a_largest_size() -> None:
     assert group.join("m1", "t").error_code == ErrorCode.NONE
 
 
-def test_a_join_that_could_not_be_written_leaves_nothing_behind() -> None:
+def test_a_join_that_could_not_be_written_leaves_no_state() -> None:
     group = Group()
     group.driver.hold_appends = True
     request = ConsumerGroupHeartbeatRequest(

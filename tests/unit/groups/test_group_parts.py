@@ -41,7 +41,7 @@ def test_the_smallest_hash_has_a_partition_too() -> None:
 class TestTimers:
     A, B = TimerKey("a"), TimerKey("b")
 
-    def test_what_is_due_comes_in_order(self) -> None:
+    def test_due_timers_come_in_order(self) -> None:
         timers = Timers()
         timers.set(self.B, 20)
         timers.set(self.A, 10)
@@ -49,7 +49,7 @@ class TestTimers:
         assert [timers.pop_due(30), timers.pop_due(30), timers.pop_due(30)] == [self.A, self.B, None]
         assert timers.next_wake_ms() is None
 
-    def test_nothing_comes_early(self) -> None:
+    def test_no_timer_comes_early(self) -> None:
         timers = Timers()
         timers.set(self.A, 10)
         assert timers.pop_due(9) is None

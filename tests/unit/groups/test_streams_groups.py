@@ -432,7 +432,7 @@ def test_copartitioned_repartition_topics_take_the_width_of_the_source() -> None
     assert {name: each.task_count for name, each in configured.subtopologies.items()} == {"0": 2, "1": 5}
 
 
-def test_a_fixed_repartition_topic_elsewhere_is_none_of_a_copartition_groups_business() -> None:
+def test_a_fixed_repartition_topic_outside_of_a_copartition_group_does_not_affect_it() -> None:
     given = Topology(
         epoch=0,
         subtopologies=[

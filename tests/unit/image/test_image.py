@@ -77,7 +77,7 @@ def test_a_topic_is_found_by_name_and_by_id(image: MetadataImage) -> None:
     assert sorted(image.topics["orders"].partitions) == [0, 1]
 
 
-def test_the_delta_names_what_is_new() -> None:
+def test_the_delta_names_the_changes() -> None:
     delta = apply(image_with_brokers([1, 2]), orders())
     assert delta.created_topics == [(ORDERS, "orders")]
     assert list(delta.changed_partitions) == [(ORDERS, 0), (ORDERS, 1)]
@@ -178,7 +178,7 @@ def test_a_transaction_counts_at_its_end(image: MetadataImage) -> None:
     assert not delta.empty
 
 
-def test_an_aborted_transaction_counts_for_nothing(image: MetadataImage) -> None:
+def test_offsets_of_an_aborted_transaction_do_not_count(image: MetadataImage) -> None:
     apply(
         image,
         [BeginTransactionRecord(name="t"), RemoveTopicRecord(topic_id=ORDERS), AbortTransactionRecord()],
@@ -187,7 +187,7 @@ def test_an_aborted_transaction_counts_for_nothing(image: MetadataImage) -> None
     assert "orders" in image.topics
 
 
-def test_what_only_others_use_is_kept() -> None:
+def test_records_that_this_version_does_not_use_are_kept() -> None:
     image = image_with_brokers([1])
     entity = [
         EntityData(entity_type="user", entity_name="ann"),

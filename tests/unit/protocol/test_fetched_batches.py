@@ -37,6 +37,6 @@ def test_the_first_batch_may_begin_before_the_offset() -> None:
         bytes(100),
     ],
 )
-def test_what_is_refused(data: bytes) -> None:
+def test_invalid_batches_are_refused(data: bytes) -> None:
     with pytest.raises(CorruptBatch):
         check_fetched(data, 5, leader_epoch=1)

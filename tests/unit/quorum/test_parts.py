@@ -96,7 +96,7 @@ def test_positions_beside_a_leaders_log(
     assert check_position(log_after_a_snapshot(), fetch_offset, last_epoch) == expected
 
 
-def test_any_position_fits_nothing_but_the_beginning_of_an_empty_log() -> None:
+def test_only_the_beginning_fits_an_empty_log() -> None:
     assert check_position(SimulatedLog(), 0, 0) is None
     assert check_position(SimulatedLog(), 3, 1) == Divergence(0, 0)
 

@@ -170,7 +170,7 @@ class TestAdding:
             node.answer(node.sent(ApiVersionsRequest)[0], response)
             assert node.answer_to(token).error_code == error
 
-    def test_who_waits_is_told_when_the_leader_is_none_any_more(self) -> None:
+    def test_waiting_requests_are_refused_when_the_leader_loses_its_epoch(self) -> None:
         node = adding()
         token = node.last_token
 
@@ -238,7 +238,7 @@ class TestUpdating:
         assert (answer.current_leader.leader_id, answer.current_leader.host) == (0, "node-0")
         assert node.quorum.voters.get(1) == self.MOVED
 
-    def test_nothing_new_is_not_written(self) -> None:
+    def test_an_unchanged_registration_is_not_written(self) -> None:
         node = leader()
 
         assert node.ask(requests.update_voter(CLUSTER, 1, voter(1))).error_code == ErrorCode.NONE

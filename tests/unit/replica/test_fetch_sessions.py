@@ -51,7 +51,7 @@ def indexes(plan: FetchPlan) -> list[int]:
     return [each.partition for each in plan.partitions]
 
 
-def test_a_sessionless_fetch_keeps_nothing() -> None:
+def test_a_sessionless_fetch_begins_no_session() -> None:
     client = Client()
     plan = client.fetch(0, -1, [partition(0)])
     assert (plan.session_id, plan.session, indexes(plan)) == (0, None, [0])

@@ -78,7 +78,7 @@ def test_a_diverging_tail_goes(own: tuple[int, ...], told: EpochEnd, cut: int) -
 
 
 @pytest.mark.parametrize("end_offset", [-1, -(2**63)])
-def test_a_divergence_that_no_leader_can_mean_cuts_nothing(end_offset: int) -> None:
+def test_an_impossible_divergence_is_ignored(end_offset: int) -> None:
     told = EpochEnd(1, end_offset)
     assert answered(follower_of(log_of(1, 1)), FetchAnswer(ErrorCode.NONE, 2, 0, told)) == [NONSENSE]
 
@@ -115,7 +115,7 @@ def test_an_offset_that_the_leader_does_not_have(start: int, end: int, effects: 
     assert list(follower.on_leader_offsets(follower.position(), start, end)) == effects
 
 
-def test_an_answer_to_another_question_counts_nothing() -> None:
+def test_an_answer_to_an_earlier_position_is_ignored() -> None:
     log = log_of(1)
     follower = follower_of(log)
     asked = follower.position()

@@ -50,7 +50,7 @@ def test_short_writes_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert (tmp_path / "file").read_bytes() == (tmp_path / "other").read_bytes() == b"hello world"
 
 
-def test_a_handle_closes_when_nobody_refers_to_it(tmp_path: Path) -> None:
+def test_a_handle_closes_with_its_last_reference(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
     handle = open_for_reading(str(tmp_path / "file"))
     fd = handle.fd
@@ -69,7 +69,7 @@ class User:
         self.recently_used = False
 
 
-def test_who_was_not_used_for_longest_forgets_its_handle(tmp_path: Path) -> None:
+def test_the_least_recently_used_handle_is_dropped(tmp_path: Path) -> None:
     open_files = OpenFiles(limit=2)
     users = [User(tmp_path / str(number)) for number in range(4)]
     open_files.opened(users[0])

@@ -54,7 +54,7 @@ def test_an_epoch_keeps_its_first_offset(tmp_path: Path) -> None:
     assert epochs.entries == [(1, 0)]
 
 
-def test_a_new_entry_replaces_what_contradicts_it(tmp_path: Path) -> None:
+def test_a_new_entry_replaces_contradicting_ones(tmp_path: Path) -> None:
     epochs = epochs_of(tmp_path, (1, 0), (2, 10), (3, 20))
 
     epochs.assign(4, 10)

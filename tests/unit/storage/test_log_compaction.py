@@ -126,7 +126,7 @@ def test_batches_that_stay_whole_are_not_touched(tmp_path: Path) -> None:
     assert [bytes(batch) for _, batch in log.iterate_batches(0)] == before
 
 
-def test_what_stays_of_a_batch_tells_its_own_time(tmp_path: Path) -> None:
+def test_a_cleaned_batch_has_the_newest_timestamp_of_its_records(tmp_path: Path) -> None:
     log = open_compacted(tmp_path)
     put(log, [(b"a", b"1"), (b"b", b"2"), (b"c", b"3")], timestamp=NOW_MS)
     put(log, [(b"c", b"4")], timestamp=NOW_MS + 50)
@@ -152,7 +152,7 @@ def test_the_active_segment_is_never_cleaned(tmp_path: Path) -> None:
     assert list(contents(log).values()) == [(b"k", b"2"), (b"k", b"3"), (b"k", b"4")]
 
 
-def test_the_clean_section_loses_what_the_dirty_one_replaces(tmp_path: Path) -> None:
+def test_records_of_the_clean_section_are_replaced_by_the_dirty_one(tmp_path: Path) -> None:
     log = open_compacted(tmp_path)
     put(log, [(b"%d" % at, b"old") for at in range(10)])
     log.roll(NOW_MS)
@@ -340,7 +340,7 @@ def test_a_commit_marker_stays_while_a_record_of_its_transaction_does(tmp_path: 
     assert list(contents(log).values()) == [(b"b", b"1"), (b"a", b"2")]
 
 
-def test_nothing_from_an_open_transaction_on_is_cleaned(tmp_path: Path) -> None:
+def test_cleaning_ends_before_an_open_transaction(tmp_path: Path) -> None:
     log = open_compacted(tmp_path)
     put(log, [(b"k", b"1")])
     put(log, [(b"k", b"2")])
@@ -505,7 +505,7 @@ def test_readers_of_a_replaced_segment_see_it_to_its_end(tmp_path: Path) -> None
     assert piece.read() == before
 
 
-def test_corrupt_bytes_end_a_cleaning_and_nothing_changes(tmp_path: Path) -> None:
+def test_corrupt_bytes_end_a_cleaning_and_the_log_is_unchanged(tmp_path: Path) -> None:
     log = open_compacted(tmp_path)
     for number in range(10):
         put(log, [(b"k", b"%d" % number)])

@@ -207,7 +207,7 @@ def test_a_marker_may_bring_a_newer_epoch() -> None:
     assert states.check(batch(0, epoch=1)) is None
 
 
-def test_a_marker_without_a_transaction_ends_nothing() -> None:
+def test_a_marker_without_a_transaction_has_no_effect() -> None:
     assert states_after().update(batch(-1, control=True), TransactionMarker(True, 1)) is None
 
 

@@ -142,7 +142,7 @@ def test_a_damaged_length_is_found_to_have_valid_batches_behind_it(tmp_path: Pat
     assert corruption_when_opened(tmp_path, ONE_SEGMENT, keeps_valid=True).position == damaged
 
 
-def test_damage_above_the_recovery_point_is_cut_with_what_follows_and_told(
+def test_damage_above_the_recovery_point_is_cut_with_all_after_it_and_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = open_log(tmp_path, ONE_SEGMENT)
@@ -187,7 +187,7 @@ def test_an_emptied_segment_without_indexes_is_told(tmp_path: Path, caplog: pyte
     assert f"offsets {first} to {second - 1} are not there path=" in caplog.text
 
 
-def test_segments_that_overlap_are_cut_to_what_was_there_first(tmp_path: Path) -> None:
+def test_a_segment_that_overlaps_the_one_before_it_is_cut(tmp_path: Path) -> None:
     """A segment that was cut comes back after a power loss: its name was on the disk, its removal was not."""
     log = open_log(tmp_path)
     fill(log, 30)
@@ -396,7 +396,7 @@ def test_producers_come_from_the_snapshot_and_the_batches_after_it(tmp_path: Pat
     assert (state.epoch, state.last_sequence, state.batches[-1].last_offset) == (2, 39, 39)
 
 
-def test_snapshots_of_what_was_lost_go(tmp_path: Path) -> None:
+def test_snapshots_above_the_log_end_are_removed(tmp_path: Path) -> None:
     log = open_log(tmp_path, ONE_SEGMENT)
     append(log, b"a", producer_id=5, producer_epoch=0, base_sequence=0)
     size = log.size_bytes

@@ -129,7 +129,7 @@ def test_a_refused_value_that_is_read(story: Story) -> None:
     assert list(story.violations()) == ["aborted"]
 
 
-def test_a_value_that_nobody_sent(story: Story) -> None:
+def test_a_value_that_was_never_sent_is_a_violation(story: Story) -> None:
     story.history.poll(P, [(4, "from nowhere")], committed_only=True)
 
     assert list(story.violations()) == ["aborted"]
