@@ -1,4 +1,4 @@
-"""When all brokers look where Apache Kafka does."""
+"""The condition under which all brokers use Kafka's partitions."""
 
 from __future__ import annotations
 

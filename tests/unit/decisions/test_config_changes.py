@@ -1,4 +1,4 @@
-"""Changes of settings: single ones, all of them, and what is refused."""
+"""Changes of settings: single ones, all of a resource's, and refusals."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def change(
     *changes: tuple[str, Operation, str | None],
     layers: BrokerLayers = NOTHING_CONFIGURED,
 ) -> dict[str, str]:
-    """Make the changes; the values of the resource after them."""
+    """Make the changes; return the resource's values after them."""
     apply(image, change_configs(image, layers, *resource, changes))
     return image.configs.get(resource, {})
 
@@ -63,7 +63,7 @@ def test_a_change_without_effect_writes_no_records(image: MetadataImage) -> None
 
 
 def test_a_brokers_values_are_written_again(image: MetadataImage) -> None:
-    """It is how a broker is asked to read its key stores again."""
+    """The repeated record makes a broker re-read its key stores."""
     changes = [("listener.name.internal.ssl.keystore.location", SET, "keys")]
     for _ in range(2):
         records = change_configs(image, NOTHING_CONFIGURED, BROKER, "1", changes)

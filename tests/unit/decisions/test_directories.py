@@ -1,4 +1,4 @@
-"""Data directories fail, are closed to new partitions, and replicas are found in them."""
+"""Data directories that fail or are cordoned, and the directories of replicas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brokers are unfenced, are fenced when they are silent, and stop."""
+"""Brokers are unfenced, fenced when they are silent, and stop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SESSION_MS = 9_000
 
 
 class Controller:
-    """An active controller at a time."""
+    """An active controller at a settable time."""
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
@@ -143,7 +143,7 @@ def test_a_leader_stops_when_the_others_know_who_leads_now(controller: Controlle
     assert (answer.is_fenced, answer.should_shut_down) == (False, False)
     assert controller.image.brokers[1].in_controlled_shutdown
     assert (controller.orders.leader, controller.orders.isr) == (2, (2,))
-    assert not controller.hear(1, stop=True).should_shut_down  # nobody was heard since
+    assert not controller.hear(1, stop=True).should_shut_down  # no broker was heard since
     controller.hear(2)
     assert not controller.hear(1, stop=True).should_shut_down
     controller.hear(3)

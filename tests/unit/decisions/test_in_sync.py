@@ -1,4 +1,4 @@
-"""Leaders change the in-sync sets of what they lead."""
+"""Leaders change the in-sync sets of their partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a partition becomes: leader, in-sync set, eligible replicas."""
+"""Changes of partitions: leader, in-sync set, eligible replicas."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def change(
     rules: TopicRules = TWO_IN_SYNC,
     election: Election | None = None,
 ) -> PartitionImage:
-    """Change it, apply the records, and see that both say the same."""
+    """Change the partition, apply the records, and check that both agree."""
     changes = PartitionChanges(image, rules)
     decided = changes.change(image.topics["orders"], 0, target, election)
     apply(image, changes.records)
@@ -75,7 +75,7 @@ def change(
 
 
 def without(image: MetadataImage, broker_id: int) -> Target:
-    """It is not in sync any more and may not lead."""
+    """The broker is no longer in sync and may not lead."""
     return Target(isr=tuple(each for each in orders(image).isr if each != broker_id), barred=broker_id)
 
 

@@ -1,4 +1,4 @@
-"""Where replicas go."""
+"""The placement of replicas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas move from broker to broker."""
+"""Reassignments of replicas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brokers and controllers register, restart and go for good."""
+"""Brokers and controllers register, restart and are unregistered."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_new_broker_is_fenced_and_its_epoch_is_its_records_offset(image: Metad
 
 
 def test_the_epoch_counts_the_records_that_come_before(image: MetadataImage) -> None:
-    assert register(image, request(1)) == 42  # 41 takes it out of the in-sync set
+    assert register(image, request(1)) == 42  # record 41 removes it from the in-sync set
 
 
 def test_an_answer_that_was_lost_is_given_again(image: MetadataImage) -> None:

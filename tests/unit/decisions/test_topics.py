@@ -1,4 +1,4 @@
-"""Creating and deleting topics: what is made, and what is refused with which code."""
+"""Creation and deletion of topics: records, and refusals with their codes."""
 
 from __future__ import annotations
 

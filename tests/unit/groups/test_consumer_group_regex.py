@@ -1,4 +1,4 @@
-"""Expressions over topic names: RE2's syntax, whole matches, in a time that is linear in the name."""
+"""Expressions over topic names: RE2's syntax, whole matches, in time linear in the name."""
 
 from __future__ import annotations
 

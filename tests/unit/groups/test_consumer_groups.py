@@ -97,7 +97,7 @@ def test_a_new_coordinator_gives_every_member_a_whole_session() -> None:
 
 
 def test_a_member_that_does_not_revoke_is_fenced_and_its_partitions_are_reassigned() -> None:
-    # given: m1 is to give two partitions back
+    # given: m1 has to revoke two partitions
     group = Group()
     group.join("m1", "t")
     assert partitions(group.join("m2", "t")) == []
@@ -248,7 +248,7 @@ def test_an_upgrade_that_could_not_be_written_leaves_the_classic_group() -> None
     heartbeat = HeartbeatRequest(
         group_id=GROUP, generation_id=joined.generation_id, member_id=joined.member_id
     )
-    # when: a member of the new protocol joins, the old one says something meanwhile, and nothing is written
+    # when: a member of the new protocol joins, the old one sends a request meanwhile, and no append succeeds
     group.driver.hold_appends = True
     upgrade = ConsumerGroupHeartbeatRequest(
         group_id=GROUP,
@@ -281,7 +281,7 @@ def test_a_classic_member_that_does_not_sync_is_fenced() -> None:
     group.join("m1", "t")
     joined = group.send(classic_join("c1", 600_000), 9)
     assert joined.error_code == ErrorCode.NONE
-    # when: it joined and asks for nothing, while the other one goes on
+    # when: it has joined and is silent, while the other one goes on
     for _ in range(11):
         group.driver.advance(1_000)
         group.beat("m1", 2, [0, 1, 2, 3])

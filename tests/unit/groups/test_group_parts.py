@@ -1,4 +1,4 @@
-"""The small parts of the group coordinator: the hash, the timers, the subscription's prefix, the records."""
+"""Small parts of the group coordinator: the hash, the timers, the subscription's prefix, the records."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_the_topics_of_a_subscription_of_any_version(metadata: bytes, topics: li
 
 
 def test_an_offset_is_stored_in_the_versions_that_kafka_writes() -> None:
-    # given: an offset, and one that a client of old gave an expiry time
+    # given: an offset, and one that an old client gave an expiry time
     plain = CommittedOffset(7, 2, "m", 1_000, topic_id=TOPIC_ID)
     expiring = CommittedOffset(7, 2, "m", 1_000, 2_000, TOPIC_ID)
     # when

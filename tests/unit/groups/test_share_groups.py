@@ -119,7 +119,7 @@ class TestMembers:
         world = a_group_of_one()
         world.shard.hold_appends = True
         world.shard.advance(SESSION_TIMEOUT_MS - 1)
-        # given: somebody else's decision is on its way, and a heartbeat waits for it
+        # given: another member's decision is on its way, and a heartbeat waits for it
         world.send(_heartbeat("m2", 0, "t"), 1)
         world.send(_heartbeat("m1", 3), 1)
         # when
@@ -139,7 +139,7 @@ class TestMembers:
         assert world.shard.replies[request_id].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         world.shard.hold_appends = False
         assert world.heartbeat("m1", 3).error_code == ErrorCode.NONE
-        # and it is noticed when it is gone all the same
+        # and its departure is noticed all the same
         world.shard.advance(SESSION_TIMEOUT_MS)
         assert not world.group().members
 
@@ -186,7 +186,7 @@ class TestMembers:
         world.create_topic("t", 1)
         world.shard.hold_appends = True
         world.send(_heartbeat("m1", 0, "t"), 1)
-        # when: somebody commits an offset before the first record is written, and somebody joins
+        # when: a client commits an offset before the first record is written, and another one joins
         partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
         topic = OffsetCommitRequestTopic(name="t", partitions=[partition])
         commit = world.send(OffsetCommitRequest(group_id="g", topics=[topic]), 9)
@@ -302,7 +302,7 @@ class TestStateOfPartitions:
         world.heartbeat("m1", 0, ["t"])
         world.heartbeat("m1", -1)
         request_id = world.send(DeleteGroupsRequest(groups_names=["g"]), 2)
-        # when: the beginning is answered, then the end that was asked for after it
+        # when: the initialization is answered, then the deletion that was requested after it
         world.answer()
         world.answer()
         # then
@@ -314,7 +314,7 @@ class TestStateOfPartitions:
         world = ShareDriver()
         world.create_topic("t", 1)
         world.hold_answers = True
-        # given: the state is to begin, then to end with the group, then to begin for a new member
+        # given: initialization, then deletion with the group, then initialization for a new member
         world.send(alter("t", p0=5))
         world.send(DeleteGroupsRequest(groups_names=["g"]), 2)
         world.heartbeat("m1", 0, ["t"])
@@ -496,7 +496,7 @@ class TestAssignor:
 
     def test_the_last_place_is_made_by_moving_a_member(self) -> None:
         zero, one = SharePartition(T, 0), SharePartition(T, 1)
-        # given: c is due a second place, but a and b have filled the partition that it has not
+        # given: c is due a second place, but a and b have filled the partition that c does not have
         given = share_out([zero, one], ["a", "b", "c"], {"a": set(), "b": set(), "c": {one}})
         # then
         assert given["c"] == {zero, one}

@@ -1,4 +1,4 @@
-"""Streams groups in a shard whose clock, topics and log the test holds; and their pure parts."""
+"""Streams groups in a shard whose clock, topics and log the test controls; and their pure parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The image: what each record changes in it, and what it tells of the change."""
+"""The image: the change by each record, and its delta."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_settings_are_set_and_taken_back(image: MetadataImage) -> None:
     apply(image, [ConfigRecord(resource_type=4, resource_name="", name="a", value=None)])
     assert delta.broker_configs_changed
     assert (4, "") not in image.configs
-    assert before == {"a": "1"}  # whoever holds it sees no change
+    assert before == {"a": "1"}  # a reader that holds it sees no change
 
 
 def test_a_feature_of_level_0_is_not_there(image: MetadataImage) -> None:
@@ -178,7 +178,7 @@ def test_a_transaction_counts_at_its_end(image: MetadataImage) -> None:
     assert not delta.empty
 
 
-def test_offsets_of_an_aborted_transaction_do_not_count(image: MetadataImage) -> None:
+def test_an_aborted_metadata_transaction_has_no_effect(image: MetadataImage) -> None:
     apply(
         image,
         [BeginTransactionRecord(name="t"), RemoveTopicRecord(topic_id=ORDERS), AbortTransactionRecord()],
@@ -232,7 +232,7 @@ def test_the_partitions_of_a_broker_are_found(image: MetadataImage) -> None:
     assert not has(copied, 2)
     assert has(copied, 3)
     assert [each.leader for _, each in copied.leaderless_partitions()] == [NO_LEADER]
-    assert has(image, 2)  # the copy changed apart
+    assert has(image, 2)  # the copy has changed independently
     assert not has(image, 3)
     assert list(image.leaderless_partitions()) == []
     apply(image, [RemoveTopicRecord(topic_id=ORDERS)])

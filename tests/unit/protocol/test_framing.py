@@ -1,4 +1,4 @@
-"""Metadata records and the coordinators' keys and values, with what stands in front of them."""
+"""Metadata records and the coordinators' keys and values, with their types and versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Structs and messages as their users see them: construction, equality, what a version refuses."""
+"""Structs and messages from their users' view: construction, equality, refusals of versions."""
 
 from __future__ import annotations
 

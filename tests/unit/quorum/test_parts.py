@@ -1,4 +1,4 @@
-"""The machine's small pure parts: the arithmetic of votes and offsets, positions, the history of voters."""
+"""Small pure parts of the state machine: votes and offsets, positions, the history of voters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.core.quorum_node import key, voters
 
 
 class Last:
-    """Dice that always show the most."""
+    """Random numbers that are always the largest."""
 
     def below(self, limit: int) -> int:
         return limit - 1

@@ -1,4 +1,4 @@
-"""Votes asked for and given, epochs that begin and end."""
+"""Votes given and requested, epochs that begin and end."""
 
 from __future__ import annotations
 

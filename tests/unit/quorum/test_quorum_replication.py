@@ -1,4 +1,4 @@
-"""Fetches answered by a leader, and what a follower does with the answers."""
+"""Fetches answered by a leader, and a follower's handling of answers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def diverging(answer: Any) -> tuple[int, int]:
 
 
 def leader() -> NodeUnderTest:
-    """It leads epoch 1; its log has the epoch's three control records, all synced."""
+    """A leader of epoch 1; its log has the epoch's three control records, all synced."""
     return NodeUnderTest().be_elected(1)
 
 
@@ -282,7 +282,7 @@ class TestDescribing:
 
 
 def follower(entries: tuple[Entry, ...] = (), epoch: int = 5) -> tuple[NodeUnderTest, Send]:
-    """Node 0 follows node 1; and its first fetch."""
+    """Node 0 follows node 1; returned with its first fetch."""
     node = NodeUnderTest(entries=entries)
     node.ask(requests.begin_epoch(CLUSTER, epoch, 1, listeners(1), key(0)))
     (send,) = node.sent(FetchRequest)

@@ -21,7 +21,7 @@ def partition(index: int, offset: int = 0) -> FetchedPartition:
 
 
 class Client:
-    """Sends requests to a cache, with a clock and session ids that a test can foretell."""
+    """Sends requests to a cache, with a controlled clock and predictable session ids."""
 
     def __init__(self, max_sessions: int = 2, min_eviction_ms: int = 100) -> None:
         self.cache = FetchSessionCache(max_sessions, min_eviction_ms)

@@ -1,4 +1,4 @@
-"""A follower's next fetch, and what answers do to its log."""
+"""A follower's next fetch, and the effects of answers on its log."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_leaders_start_is_followed() -> None:
         ((1, 1, 3, 3), EpochEnd(2, 9), 2),  # the leader's epoch 2 is unknown here: back to the end of 1
         ((1, 1, 3, 3), EpochEnd(1, 4), 2),  # the leader has more of epoch 1: back to the end of it here
         ((1, 1, 3, 3), EpochEnd(1, 1), 1),
-        ((3, 3), EpochEnd(2, 5), 0),  # everything here is of later epochs
+        ((3, 3), EpochEnd(2, 5), 0),  # the whole log here is of later epochs
     ],
 )
 def test_a_diverging_tail_goes(own: tuple[int, ...], told: EpochEnd, cut: int) -> None:

@@ -97,7 +97,7 @@ def test_a_follower_that_has_not_caught_up_for_too_long_goes_when_the_controller
     update = leader.on_tick(101)
     assert update is not None
     assert [each.node_id for each in update.isr] == [1, 2]
-    assert leader.high_watermark == 4  # until then the other one may be elected
+    assert leader.high_watermark == 4  # until then the other replica may be elected
     leader.on_update_answered(update, leader_epoch=5, partition_epoch=4, isr=[1, 2])
     assert leader.high_watermark == 10
 
@@ -118,7 +118,7 @@ def test_a_refused_update() -> None:
     assert not leader.on_update_refused(update, ErrorCode.INELIGIBLE_REPLICA)
     assert (leader.update_under_way, leader._maximal_isr) == (None, {1, 2})
     update = fetch(leader, 3, 10)
-    # the partition has changed: the metadata says how
+    # the partition has changed: the metadata will bring its state
     assert not leader.on_update_refused(update, ErrorCode.INVALID_UPDATE_VERSION)
     assert leader._maximal_isr == {1, 2, 3}
     leader.on_metadata(partition_epoch=4, isr=(1, 2), replicas=(1, 2, 3))

@@ -1,4 +1,4 @@
-"""A share partition's leader, case by case. What any order of events keeps is in tests/property/share."""
+"""A share partition's leader, case by case. The invariants under any order are in tests/property/share."""
 
 from __future__ import annotations
 

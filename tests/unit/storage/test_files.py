@@ -78,7 +78,7 @@ def test_the_least_recently_used_handle_is_dropped(tmp_path: Path) -> None:
 
     open_files.opened(users[2])
     assert [user.handle is not None for user in users[:3]] == [True, False, True]
-    users[0].handle = None  # closed by itself
+    users[0].handle = None  # closed by its user
     users[2].recently_used = True
     open_files.opened(users[3])
     assert [user.handle is not None for user in users] == [False, False, True, True]

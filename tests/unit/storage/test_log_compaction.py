@@ -1,4 +1,4 @@
-"""What a cleaning of a log keeps and what it drops."""
+"""The records that a cleaning of a log keeps and drops."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_batch_with_many_records_keeps_the_right_ones(tmp_path: Path) -> None:
 
 
 def test_records_without_a_key_go(tmp_path: Path) -> None:
-    """A topic that was not compacted when they were written."""
+    """They come from a time when the topic was not compacted."""
     log = open_compacted(tmp_path)
     put(log, [(None, b"1"), (b"k", b"2"), (None, b"3")])
     log.roll(NOW_MS)
@@ -185,7 +185,7 @@ def test_cleaning_twice_changes_nothing(tmp_path: Path) -> None:
 def test_records_that_are_alike_and_those_that_are_not(
     key_bytes: int, value: bytes | None, odd_one: int | None
 ) -> None:
-    """The map's two ways through a batch find the same."""
+    """Both of the map's ways through a batch give the same result."""
     names = [(b"%d" % (number % 150)).rjust(key_bytes, b"-")[-key_bytes:] for number in range(200)]
     records = [NewRecord(name, value, NOW_MS + number // 3) for number, name in enumerate(names)]
     if odd_one is not None:
@@ -267,7 +267,7 @@ def test_a_tombstone_stays_for_delete_retention_ms_after_its_first_cleaning(tmp_
     assert 2 in contents(log)
     assert headers(log)[1].delete_horizon_ms == LATER_MS + 1000
 
-    # at the horizon it goes
+    # at the horizon it is dropped
     put(log, [(b"z", b"2")])
     log.roll(NOW_MS)
     clean(log, checkpoint, now_ms=LATER_MS + 1000)
@@ -298,13 +298,13 @@ def test_data_of_an_aborted_transaction_goes_at_once_and_its_marker_later(tmp_pa
     put(log, [(b"z", b"1")], producer_id=7, producer_epoch=0, base_sequence=1)
     log.roll(NOW_MS)
 
-    # the data went, the marker stays, and with it the entry of the index
+    # the data is dropped, the marker stays, and with it the entry of the index
     checkpoint, _ = clean(log, now_ms=LATER_MS)
     assert contents(log) == {0: (b"k", b"kept"), 3: (b"z", b"1")}
     assert [header.is_control for header in headers(log)] == [False, True, False]
     assert [entry.last_offset for entry in log.aborted_transactions(0, 4)] == [2]
 
-    # nothing of the transaction is left: the marker gets its horizon
+    # no record of the transaction is left: the marker gets its horizon
     put(log, [(b"z", b"2")], producer_id=7, producer_epoch=0, base_sequence=2)
     log.roll(NOW_MS)
     checkpoint, _ = clean(log, checkpoint, now_ms=LATER_MS)
@@ -312,7 +312,7 @@ def test_data_of_an_aborted_transaction_goes_at_once_and_its_marker_later(tmp_pa
     assert log.aborted_transactions(0, 4) == []
     assert not [name for name in files(log.directory) if name.endswith(".txnindex")]
 
-    # at the horizon it goes
+    # at the horizon it is dropped
     put(log, [(b"z", b"3")], producer_id=7, producer_epoch=0, base_sequence=3)
     log.roll(NOW_MS)
     clean(log, checkpoint, now_ms=LATER_MS + 1000)
@@ -521,7 +521,7 @@ def test_corrupt_bytes_end_a_cleaning_and_the_log_is_unchanged(tmp_path: Path) -
     assert path.read_bytes() == content
 
 
-# --- choosing -------------------------------------------------------------------------------------------
+# --- selection -------------------------------------------------------------------------------------------
 
 
 def fill_segments(log: Log, count: int) -> None:

@@ -1,4 +1,4 @@
-"""Work on a log whose topic is deleted, and made again under its name, touches nothing of the new one."""
+"""Work on a deleted topic's log does not touch the files of a new topic with the same name."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def old(tmp_path: Path) -> Log:
 
 @contextlib.contextmanager
 def made_again(old: Log) -> Iterator[Log]:
-    """Delete the topic, make it again with a record; what happens then leaves it as it is."""
+    """Delete the topic and create it again with a record; the test's work must not change that."""
     root = old.directory.parent
     assert old.delete() is not None
     new = open_log(root, CONFIG, topic_id=NEW)
@@ -89,7 +89,7 @@ def test_a_segment_that_retention_deleted_is_not_made_again_by_a_search(tmp_path
     log.enforce_retention(NOW_MS, log.log_end_offset)
     before = files_of(log.directory)
 
-    for segment in doomed:  # as a search in a thread that had these segments in its hand
+    for segment in doomed:  # as a search in a thread that already had these segments
         with pytest.raises(FileNotFoundError):
             segment.file()
         with contextlib.suppress(FileNotFoundError):

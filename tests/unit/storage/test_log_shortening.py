@@ -67,7 +67,7 @@ def test_truncation_lowers_recovery_point_and_forgets_epochs(tmp_path: Path) -> 
 def test_an_epoch_without_records_is_dropped_by_a_truncation_at_the_log_end(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, b"a", leader_epoch=1)
-    log.assign_epoch(3)  # led, and wrote nothing
+    log.assign_epoch(3)  # a leader epoch without records
     assert log.leader_epochs == [(1, 0), (3, 1)]
 
     assert not log.truncate_to(1)

@@ -1,4 +1,4 @@
-"""The index of aborted transactions: its file, what it answers, and its way through a log's life."""
+"""The index of aborted transactions: its file, its answers, and its use by a log."""
 
 from __future__ import annotations
 

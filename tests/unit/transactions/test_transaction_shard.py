@@ -24,7 +24,7 @@ NONE = ErrorCode.NONE
 
 
 class Coordinator(TransactionDriver):
-    """A driver that speaks for the one transactional id `x`."""
+    """A driver that sends requests for the one transactional id `x`."""
 
     def initialise(self, producer_id: int = -1, epoch: int = -1, **fields: Any) -> Any:
         request = InitProducerIdRequest(
@@ -58,7 +58,7 @@ class Coordinator(TransactionDriver):
         return self.shard.transactions["x"]
 
     def holds(self, **changes: Any) -> Coordinator:
-        """A coordinator whose log says this of the transactional id."""
+        """A coordinator whose log holds this state of the transactional id."""
         given = {"producer_id": 1_000, "producer_epoch": 0, "timeout_ms": MINUTE_MS, **changes}
         given.setdefault("last_update_ms", self.now.wall_ms)
         transaction = Transaction(**given)
@@ -179,7 +179,7 @@ def test_under_v2_the_end_at_the_last_epoch_hands_out_another_producer_id() -> N
     assert early.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
     coordinator.markers_written(order, order.partitions)
     assert (coordinator.transaction.producer_id, coordinator.transaction.producer_epoch) == (1_001, 0)
-    # and again, for who lost the answer
+    # and again, after a lost answer
     again = coordinator.end(MAX_CLIENT_EPOCH, committed=True)
     assert (again.error_code, again.producer_id, again.producer_epoch) == (NONE, 1_001, 0)
     assert coordinator.end(MAX_CLIENT_EPOCH, committed=False).error_code == ErrorCode.INVALID_TXN_STATE
@@ -222,7 +222,7 @@ def test_a_new_leader_writes_the_markers_of_decided_transactions() -> None:
     coordinator.markers_written(coordinator.orders[0], [T0])
     # when
     coordinator.reload()
-    # then: of all partitions, as nobody knows which have theirs
+    # then: of all partitions, as it is unknown which have their marker
     (order,) = coordinator.orders
     assert (order.partitions, order.committed) == ((T0, T1), False)
 
