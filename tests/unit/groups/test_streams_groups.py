@@ -462,7 +462,7 @@ def test_a_fixed_repartition_topic_outside_of_a_copartition_group_does_not_affec
 def test_a_copartition_group_of_topics_that_are_not_there_is_refused(group: CopartitionGroup) -> None:
     given = reading("in")
     given.subtopologies[0].copartition_groups = [group]
-    with pytest.raises(InvalidTopology, match="names a topic that it has not"):
+    with pytest.raises(InvalidTopology, match="names a topic that it lacks"):
         configure(topology_from(given), TopicsView(topics(**{"in": 1})))
 
 
