@@ -403,7 +403,7 @@ class ProducerStates:
     def load(self, data: bytes, now_ms: int) -> None:
         """Replace the state by a snapshot's, without what has expired. Raises StorageError if damaged."""
         if len(data) < _SNAPSHOT_START.size:
-            raise StorageError(f"{len(data)} bytes are no snapshot")
+            raise StorageError(f"{len(data)} bytes are too few for a snapshot")
         version, crc, count = _SNAPSHOT_START.unpack_from(data)
         if version != _SNAPSHOT_VERSION:
             raise StorageError(f"version {version} where {_SNAPSHOT_VERSION} was expected")

@@ -1,4 +1,4 @@
-"""Names and partitions beside a model of Java's: every string of UTF-16 units, every sign of its hash."""
+"""Partitions of names beside a model of Java's hash: every string of UTF-16 units, every sign of the hash."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ottla.core.coordination.partitioning import (
 )
 
 SMALLEST_HASH = "polygenelubricants"
-code_points = st.integers(0, 0x10FFFF).map(chr)  # surrogates among them, alone and in pairs
+code_points = st.integers(0, 0x10FFFF).map(chr)  # with surrogates, alone and in pairs
 names = st.one_of(st.text(code_points), st.text(st.sampled_from("abcxyz-_.09"), min_size=6, max_size=40))
 counts = st.integers(1, 200)
 
 
 def javas_hash(text: str) -> int:
-    """The polynomial that Java's documentation states, in numbers without an end, then cut to 32 bits."""
+    """The polynomial of Java's documentation, in unbounded integers, then cut to 32 bits."""
     units = [unit for (unit,) in struct.iter_unpack(">H", text.encode("utf-16-be", "surrogatepass"))]
     total = sum(unit * 31 ** (len(units) - 1 - index) for index, unit in enumerate(units))
     return (total + 2**31) % 2**32 - 2**31

@@ -1,4 +1,4 @@
-"""Strays on their way home, over any two logs and any kills: nothing is lost, and what is newer stays."""
+"""The move of strays to their home, over any two logs and any kills: no record is lost, newer ones stay."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_every_offset_is_the_newest_of_both(
     for kill in kills:
         bring_home(away, home, kill)
     assert bring_home(away, home, -1)
-    # then: nothing is left away
+    # then: no stray is left
     assert away.values() == {}
     after = home.units().units()
     for key in {*before_away, *before_home}:
@@ -165,7 +165,7 @@ def test_every_offset_is_the_newest_of_both(
         else:
             expected = there
         assert (after[key].records if key in after else ()) == (expected.records if expected else ())
-    # and: whatever is written at home afterwards is left alone
+    # and: records written at home afterwards are kept
     for group, partition, number, at, _ in since:
         home.append(committed(group, partition, number, 100 + at))
     values = home.values()
@@ -192,7 +192,7 @@ def test_an_offset_of_a_transaction_moves_when_it_counts() -> None:
     assert home.values() == expected
 
 
-def test_what_waits_at_home_for_its_transaction_is_newer() -> None:
+def test_an_offset_in_an_open_transaction_at_home_is_newer() -> None:
     away, home = Log(), Log()
     away.append(committed("g", 0, 5, 1))
     home.append(committed("g", 0, 9, 2), producer_id=1)
@@ -201,7 +201,7 @@ def test_what_waits_at_home_for_its_transaction_is_newer() -> None:
     assert home.values() == {("g", "t", 0): (committed("g", 0, 9, 2),)}
 
 
-def test_a_group_moves_whole_or_not_at_all() -> None:
+def test_a_group_is_moved_as_a_whole_or_not_at_all() -> None:
     away, home = Log(), Log()
     away.append(of_group("g", 4, 9), committed("g", 0, 5, 9))
     home.append(of_group("g", 2, 1))
@@ -272,24 +272,24 @@ def test_a_snapshot_for_its_age_alone_is_not_newer() -> None:
     assert home.values(Coordinator.SHARE)[SHARE][-1] == new(snapshot_record(SHARE, state(8, 2)), 2)
 
 
-def test_a_newer_state_of_a_lower_epoch_replaces_what_was_there() -> None:
+def test_a_newer_state_of_a_lower_epoch_replaces_the_old_one() -> None:
     away, home = Log(), Log()
     away.append(new(snapshot_record(SHARE, state(8, 5, epoch=1)), 5))
     home.append(new(snapshot_record(SHARE, state(3, 1, epoch=6)), 1))
     bring_home(away, home, -1, Coordinator.SHARE)
-    # then: a tombstone stands before it, so that the higher epoch fences nobody
+    # then: a tombstone precedes it, so that the higher epoch fences no writer
     assert home.values(Coordinator.SHARE)[SHARE] == (
         new(tombstone_record(SHARE), 5),
         new(snapshot_record(SHARE, state(8, 5, epoch=1)), 5),
     )
 
 
-def test_keys_name_what_their_partition_goes_by() -> None:
+def test_keys_give_the_name_that_decides_on_their_partition() -> None:
     assert name_of(Coordinator.GROUP, committed("größe 😀", 0, 1, 1).key or b"") == "größe 😀"
     assert name_of(Coordinator.GROUP, of_group("g", 0, 1).key or b"") == "g"
     assert name_of(Coordinator.TRANSACTION, transaction(TransactionState.EMPTY, 0, 1).key or b"") == "id"
     assert name_of(Coordinator.SHARE, new(tombstone_record(SHARE), 1).key or b"") == SHARE.coordinator_key
-    # damage and kinds of a later version have no name
+    # damaged keys and those of later versions have no name
     for key in (b"", b"\0", b"\0\2\0", b"\0\2\0\5ab", b"\x7f\x7f\0\1a", b"\0\2\0\1\xff"):
         assert name_of(Coordinator.GROUP, key) is None
     assert name_of(Coordinator.SHARE, b"\0\0\0\1") is None

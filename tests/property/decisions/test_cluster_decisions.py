@@ -1,8 +1,8 @@
-"""Whatever brokers and administrators do, no decision of the controller loses a committed record.
+"""No decision of the controller loses a committed record, whatever brokers and administrators do.
 
-A small cluster with a model of its logs: how many records each replica has, and how many of them were
-committed (in sync everywhere, on enough replicas). Brokers crash, lose the tails of their logs, stop, restart
-and change in-sync sets; administrators elect and reassign; the controller fails over.
+A small cluster with a model of its logs: the number of records that each replica has, and that are committed
+(in sync everywhere, on enough replicas). Brokers crash, lose the tails of their logs, stop, restart and
+change in-sync sets; administrators elect and reassign; the controller fails over.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def directory_of(broker_id: int, number: int = 0) -> uuid.UUID:
 
 
 class Cluster(RuleBasedStateMachine):
-    """A controller's image, its brokers as processes, and what their logs hold."""
+    """A controller's image, its brokers as processes, and the content of their logs."""
 
     @initialize(seed=st.integers(0, 2**16), elr=st.booleans())
     def start(self, seed: int, elr: bool) -> None:
@@ -79,9 +79,9 @@ class Cluster(RuleBasedStateMachine):
         self.logs: dict[PartitionKey, dict[int, int]] = {}
         self.committed: dict[PartitionKey, int] = {}
         self.targets: dict[PartitionKey, tuple[int, ...]] = {}
-        #: Processes that run, with the epoch that they know they have.
+        #: Running processes, with the epoch that they know.
         self.running: dict[int, int] = {}
-        #: The epoch of the run that a broker can prove to have ended cleanly.
+        #: The epoch of the last run, for brokers that can prove that it ended cleanly.
         self.ended_cleanly: dict[int, int] = {}
         self.incarnations = 0
         self.unclean_by_hand = False
@@ -91,7 +91,7 @@ class Cluster(RuleBasedStateMachine):
         #: The last leader epoch that a living leader has seen, and partitions elected uncleanly since.
         self.led: dict[PartitionKey, int] = {}
         self.may_lose: set[PartitionKey] = set()
-        # Without eligible leader replicas the last one in sync leads again whatever it has lost meanwhile.
+        # Without eligible leader replicas the last one in sync leads again, even if it has lost records.
         self.may_crash_with_loss = elr
         levels = dict(INITIAL_FEATURES)
         levels["eligible.leader.replicas.version"] = int(elr)
@@ -116,14 +116,14 @@ class Cluster(RuleBasedStateMachine):
                 self.committed[key] = 3
                 self.led[key] = 0
 
-    # -- the controller -----------------------------------------------------------------------------
+    # -- the controller -------------------------------------------------------------------------------
 
     @property
     def now_rules(self) -> TopicRules:
         return topic_rules(self.image, NOTHING_CONFIGURED)
 
     def append(self, records: list[Message]) -> None:
-        """Apply records as they come back from the log, and look at each change."""
+        """Apply records as they come back from the log, and check each change."""
         for record in records:
             before = self.image.copy()
             data = encode_metadata_record(record, record_version(record))
@@ -160,7 +160,7 @@ class Cluster(RuleBasedStateMachine):
             logs.setdefault(replica, 0)
         if new.leader in (NO_LEADER, old.leader, *old.isr, *old.elr, *self.proposed):
             return
-        # Who comes back without its records, or goes for good, may leave the last known leader only.
+        # After a return without records, or an unregistration, only the last known leader may be left.
         last_known = old.last_known_elr == (new.leader,) and {*old.elr, *old.isr} <= self.not_eligible
         allowed = self.unclean_by_hand or self.now_rules.may_elect_uncleanly(made.name)
         assert allowed or last_known, "an unclean election that nobody allowed"
@@ -169,7 +169,7 @@ class Cluster(RuleBasedStateMachine):
         self.may_lose.add(key)
 
     def leaders_begin(self) -> None:
-        """A leader that lives sees that it leads: it must have all that was committed."""
+        """Each living leader notices that it leads: it must have all committed records."""
         for made in self.image.topics.values():
             for partition in made.partitions.values():
                 key = (made.topic_id, partition.partition_id)
@@ -181,7 +181,7 @@ class Cluster(RuleBasedStateMachine):
                     self.may_lose.discard(key)
                     self.committed[key] = min(self.committed[key], logs[partition.leader])
                 assert logs[partition.leader] >= self.committed[key], "a committed record is lost"
-                for replica in logs:  # followers cut what the leader has not
+                for replica in logs:  # followers cut the records that the leader does not have
                     logs[replica] = min(logs[replica], logs[partition.leader])
 
     # -- brokers --------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ class Cluster(RuleBasedStateMachine):
         self.crash(broker_id, lost)
 
     def crash(self, broker_id: int, lost: int) -> None:
-        """The process dies, and what was not synced goes with it."""
+        """The process dies, and its unsynced records are lost."""
         if self.running.pop(broker_id, None) is not None:
             for logs in self.logs.values():
                 if broker_id in logs:
@@ -262,7 +262,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(broker_id=BROKERS, others_die_too=st.booleans())
     def crash_and_restart(self, broker_id: int, others_die_too: bool) -> None:
-        """A broker comes back without the tail of its log, perhaps when it is the last one."""
+        """A broker restarts without the tail of its log, perhaps as the last one."""
         self.crash(broker_id, 9)
         self.a_session_passes(())
         self.restart(broker_id)
@@ -277,7 +277,7 @@ class Cluster(RuleBasedStateMachine):
         self.a_session_passes(silent)
 
     def a_session_passes(self, silent: tuple[int, ...]) -> None:
-        """Processes that are gone are fenced, and those that could not be heard."""
+        """Dead processes are fenced, and those that could not be heard."""
         self.now_ms += SESSION_MS
         for broker_id in list(self.running):
             if broker_id not in silent and self.is_current(broker_id):
@@ -336,7 +336,9 @@ class Cluster(RuleBasedStateMachine):
         return found[choice % len(found)]
 
     def commit(self, made: TopicImage, partition: PartitionImage, key: PartitionKey) -> None:
-        """The leader's high watermark: what everybody in sync has, if they are enough."""
+        """The leader's high watermark: the records that all in-sync replicas have, if there are enough of
+        these.
+        """
         enough = min(self.now_rules.min_insync_replicas(made.name), len(partition.replicas))
         if len(partition.isr) >= enough:
             reached = min(self.logs[key][replica] for replica in partition.isr)
@@ -362,7 +364,7 @@ class Cluster(RuleBasedStateMachine):
         stale=st.sampled_from([False, False, False, True]),
     )
     def change_in_sync_set(self, choice: int, keep: int, stale: bool) -> None:
-        """The leader takes in who has all that it has, and drops some of those who have not."""
+        """The leader adds replicas that have all its records, and removes some that have not."""
         made, partition, key = self.some_partition(choice)
         leader, logs = partition.leader, self.logs[key]
         if not self.is_current(leader):

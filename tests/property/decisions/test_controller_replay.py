@@ -1,4 +1,4 @@
-"""Whatever clients ask of the controller, its records alone make the same metadata again."""
+"""The controller's records alone give the same metadata again, whatever clients request."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from support.core.metadata import (
 )
 
 NAMES = st.sampled_from(["a", "b", "c", "a.b", "a_b", "d" * 249, "", "not good", "__consumer_offsets"])
-# Mostly what works: a state that nothing ever gets into proves nothing.
+# Mostly valid requests: an empty state proves nothing.
 COUNTS = st.sampled_from([-1, 1, 2, 3, -1, 1, 2, 3, 0, -2])
 FACTORS = st.sampled_from([-1, 1, 1, 2, -1, 1, 0, 4])
 BROKERS = st.integers(1, 3)
@@ -69,7 +69,7 @@ RESOURCES = st.one_of(
 
 
 class ControllerRequests(RuleBasedStateMachine):
-    """A controller's image, and every record that it was made of, as bytes."""
+    """A controller's image, and all records that it was made of, as bytes."""
 
     @initialize(seed=st.integers(0, 2**16))
     def start(self, seed: int) -> None:

@@ -1,10 +1,9 @@
 """Any interleaving of KIP-848 members, classic ones among them, keeps the promises of consumer groups.
 
 Checked after every step: no request is answered twice; a partition has one owner at a time, and no client
-that is still a member believes to have one that it has not been given (invariant 11); an empty group's target
-is not behind its epoch; what a new coordinator would load is what this one believes. At the end: once appends
-succeed and the members that are there go on, everybody is answered, the group is stable and everything is
-assigned.
+that is still a member uses a partition that it has not been given (invariant 11); an empty group's target is
+not behind its epoch; a new coordinator would load the same state. At the end: once appends succeed and the
+remaining members go on, all requests are answered, the group is stable and every partition is assigned.
 """
 
 from __future__ import annotations
@@ -54,7 +53,9 @@ REGEXES = ("[ab]", "c?", "")
 
 @dataclass
 class Client:
-    """A consumer; `owned` is what it believes to have. It sends one request at a time, as clients do."""
+    """A consumer; `owned` are the partitions that it uses. It sends one request at a time, as real clients
+    do.
+    """
 
     name: str
     instance_id: str | None = None
@@ -69,10 +70,10 @@ class Client:
     must_join: bool = True
     must_sync: bool = False
     says_everything: bool = False
-    """After an error, as real clients do: the answer that was lost may have had the assignment."""
+    """Set after an error, as by real clients: the lost answer may have had the assignment."""
 
     def forget(self) -> None:
-        """Fenced: abandon everything and join again."""
+        """Fenced: drop everything and join again."""
         self.epoch, self.owned, self.must_join, self.must_sync = 0, set(), True, False
 
 
@@ -268,7 +269,7 @@ class Conversations(RuleBasedStateMachine):
             ]
         )
         assignments = [
-            # A leader that gives everything to itself: what a classic group does is not the point here.
+            # A leader that assigns everything to itself: the classic group's assignment is not tested here.
             SyncGroupRequestAssignment(member_id=client.member_id, assignment=b"\x00\x03" + body.encode(3))
         ]
         request = SyncGroupRequest(
@@ -309,7 +310,7 @@ class Conversations(RuleBasedStateMachine):
             return
         match reply:
             case ConsumerGroupHeartbeatResponse() if error == ErrorCode.GROUP_MAX_SIZE_REACHED:
-                client.forget()  # said to whoever is no member, at any epoch, as by Kafka
+                client.forget()  # answered to any id that is not a member, at any epoch, as by Kafka
             case ConsumerGroupHeartbeatResponse() if error:
                 client.says_everything = True
             case ConsumerGroupHeartbeatResponse():
@@ -344,11 +345,11 @@ class Conversations(RuleBasedStateMachine):
                 if topic.topic in self.topics:
                     topic_id = self.topics[topic.topic].topic_id
                     assigned |= {(topic_id, partition) for partition in topic.partitions}
-        # Cooperative: what is to be given back is given back, and told with the next join.
+        # Cooperative: partitions to revoke are revoked, and left out of the next join.
         client.must_join = bool(client.owned - assigned)
         client.owned = assigned
 
-    # The world
+    # The environment
 
     @rule(milliseconds=st.sampled_from([1, 1_000, 10_001, REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS]))
     def time_passes(self, milliseconds: int) -> None:
@@ -385,7 +386,7 @@ class Conversations(RuleBasedStateMachine):
         self.driver.send(DeleteGroupsRequest(groups_names=[GROUP]), 2)
         self._read_answers()
 
-    # What always holds
+    # Invariants
 
     @property
     def group(self) -> ConsumerGroup | None:
@@ -413,7 +414,7 @@ class Conversations(RuleBasedStateMachine):
             if member is None or client.is_gone or client.is_classic != member.uses_classic_protocol:
                 continue
             if client.is_classic and (client.epoch != member.epoch or client.must_join or client.must_sync):
-                continue  # It may have come from the classic group, and names of topics are all it knows.
+                continue  # A member that came from the classic group knows only the names of topics.
             given = set(partitions_of(member.assigned, member.revoking))
             known = {topic.topic_id for topic in self.topics.values()}
             believed = {partition for partition in client.owned if partition[0] in known}
@@ -432,7 +433,7 @@ class Conversations(RuleBasedStateMachine):
         assert classic_state(copy) == classic_state(self.driver.shard)
         assert not set(self.driver.shard._context.consumer) & set(self.driver.shard.groups)
 
-    # In the end
+    # The end
 
     def teardown(self) -> None:
         if not hasattr(self, "driver"):

@@ -1,9 +1,9 @@
 """Any interleaving of clients, time and failing appends keeps the promises of the group protocol.
 
-Checked after every step: no request is answered twice; a generation has one leader, who is a member of it;
-generations of a group go up while one coordinator has it; an acknowledged commit is never lost; what a new
-coordinator would load is what this one believes to be durable; the groups' own bookkeeping is consistent.
-At the end: once appends succeed and time passes, nobody waits any more.
+Checked after every step: no request is answered twice; a generation has one leader, which is a member of it;
+a group's generations go up while one coordinator has it; an acknowledged commit is never lost; a new
+coordinator would load the same durable state; the groups' own bookkeeping is consistent. At the end: once
+appends succeed and time passes, no request waits any more.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ APPEND_ERRORS = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.MESSAGE_TOO_LARGE, Err
 
 @dataclass
 class Consumer:
-    """A client as the coordinator sees it; it may use ids and generations that are out of date."""
+    """A client as the coordinator sees it; it may use outdated ids and generations."""
 
     name: str
     instance_id: str | None
@@ -85,9 +85,9 @@ class Conversations(RuleBasedStateMachine):
         self.seen = 0
         self.last_generation = 0
         self.sent_commits: dict[int, int] = {}
-        """request id -> the offset it commits"""
+        """request id -> the offset that it commits"""
         self.acknowledged = -1
-        """The largest offset whose commit was acknowledged, of commits since the group was last deleted."""
+        """The largest acknowledged offset of the commits since the group was last deleted."""
         self.next_offset = 0
         self.deleted_up_to = 0
         """Commits that were sent before a deletion may be deleted by it, whenever they are acknowledged."""
@@ -200,7 +200,7 @@ class Conversations(RuleBasedStateMachine):
         self.sent_commits[len(self.driver.requests)] = self.next_offset
         self._send(who, request, 9)
 
-    # The world
+    # The environment
 
     @rule(milliseconds=st.sampled_from([1, 1_000, 5_000, SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS]))
     def time_passes(self, milliseconds: int) -> None:
@@ -244,10 +244,10 @@ class Conversations(RuleBasedStateMachine):
         self._read_answers()
 
     def _new_incarnation(self) -> None:
-        """From now on generations may count from the beginning again."""
+        """From now on generations may begin at 1 again."""
         self.last_generation = 0
 
-    # What must be true
+    # Invariants
 
     @invariant()
     def the_log_says_what_the_shard_believes(self) -> None:
@@ -271,8 +271,8 @@ class Conversations(RuleBasedStateMachine):
                 check_group(group, self.driver)
 
     @invariant()
-    def nobody_is_forgotten(self) -> None:
-        """Who has no answer waits for the group's next step, or for an append."""
+    def every_open_request_is_known(self) -> None:
+        """A request without an answer waits for the group's next step, or for an append."""
         if not hasattr(self, "driver") or self.driver.held:
             return
         parked: set[int] = set()
@@ -314,7 +314,7 @@ class Conversations(RuleBasedStateMachine):
                     who.member_id = reply.member_id
                 case JoinGroupResponse(error_code=ErrorCode.NONE):
                     self._joined(who, reply)
-                    # Before version 9 a static leader that restarted is told that its old self leads.
+                    # Before version 9 a restarted static leader is told that its old id leads.
                     if who.instance_id is None or who.version >= 9:
                         leader = leaders.setdefault(reply.generation_id, reply.leader)
                         assert reply.leader == leader, "everybody is told of the same leader"
@@ -341,7 +341,7 @@ class Conversations(RuleBasedStateMachine):
 
 
 def check_group(group: ClassicGroup, driver: ShardDriver) -> None:
-    """What is true of every group after every step."""
+    """Check the invariants of a group."""
     members, timers = group.members, driver.shard._outbox.timers
     assert set(group.static_members.values()) == {
         member.member_id for member in members.values() if member.group_instance_id is not None

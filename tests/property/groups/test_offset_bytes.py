@@ -1,4 +1,4 @@
-"""Offsets read by hand are those that the message classes read, and damaged ones are left to those."""
+"""Offsets decoded by hand equal those of the message classes, and damaged ones are left to these."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ values = st.builds(
 
 @settings(deadline=None)
 @given(key=keys, value=values, version=st.integers(0, 4))
-def test_the_hand_reads_what_the_message_classes_read(
+def test_offsets_decoded_by_hand_equal_those_of_the_message_classes(
     key: OffsetCommitKey, value: OffsetCommitValue, version: int
 ) -> None:
     key_bytes, value_bytes = encode_coordinator_key(key), encode_coordinator_value(value, version)

@@ -1,11 +1,11 @@
 """Share groups: members, topics, administrators, failing appends, a failing share coordinator, reloads.
 
 A shard is driven by members that may use any epoch, in any order; its appends and the share coordinator's
-answers end when hypothesis says so, well or not, and another coordinator may load the log at any moment.
-What must hold at every step: the log says what the shard believes; epochs only go up; nobody is given a
-partition without state or a topic it does not want; a new target is balanced; a partition that counts as
-initialized has state with the share coordinator; and whoever asks is answered. In the end, when everything
-works again, every partition that somebody wants is read by somebody.
+answers end when hypothesis says so, with success or not, and another coordinator may load the log at any
+moment. Invariants: the log holds the shard's state; epochs only go up; no member is given a partition without
+state or of a topic that it does not subscribe to; a new target is balanced; a partition that counts as
+initialized has state with the share coordinator; every request is answered. At the end, when everything works
+again, every partition with a subscriber is assigned.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class ShareConversations(RuleBasedStateMachine):
         if self.driver.topics.named(name) is not None:
             self.world.delete_topic(name)
 
-    # The world
+    # The environment
 
     @rule(
         milliseconds=st.sampled_from([1, 1_000, HEARTBEAT_INTERVAL_MS, RETRY_INTERVAL_MS, SESSION_TIMEOUT_MS])
@@ -198,7 +198,7 @@ class ShareConversations(RuleBasedStateMachine):
             self.driver.reload()
             self._read_answers()
 
-    # What must be true
+    # Invariants
 
     @invariant()
     def the_log_says_what_the_shard_believes(self) -> None:
@@ -254,11 +254,11 @@ class ShareConversations(RuleBasedStateMachine):
         timers = self.driver.shard._outbox.timers if hasattr(self, "world") else None
         for member_id in group.members if group is not None else ():
             has_deadline = timers.deadline_of(TimerKey(SESSION_TIMER, GROUP, member_id)) is not None
-            # One whose session has ended while another decision was on its way leaves after that.
+            # A member whose session ended while another decision was on its way leaves after that.
             assert has_deadline or self.driver.held
 
     @invariant()
-    def nobody_is_forgotten(self) -> None:
+    def every_open_request_is_known(self) -> None:
         if hasattr(self, "world") and not self.driver.held and not self.world.asks:
             assert self.driver.waiting() == []
 
@@ -285,7 +285,7 @@ class ShareConversations(RuleBasedStateMachine):
         for member in self.members:
             known = group.members.get(member.member_id) if group is not None else None
             member.epoch = known.epoch if known is not None else 0
-        # Beginnings are tried again, topics looked at, targets made and taken over.
+        # Initialization is retried, topics are checked, targets made and reached.
         for _ in range(12):
             self.driver.advance(HEARTBEAT_INTERVAL_MS)
             self.everybody_heartbeats()
@@ -332,7 +332,7 @@ class ShareConversations(RuleBasedStateMachine):
 
 
 def check_target(group: ShareGroup) -> None:
-    """What is true of a target in the moment it is made."""
+    """Check the invariants of a new target."""
     assert group.targets.keys() == group.members.keys()
     initialized = group.initialized
     for target in group.targets.values():

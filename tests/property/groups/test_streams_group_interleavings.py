@@ -1,11 +1,10 @@
 """Any interleaving of streams members, topics, time and failing appends keeps the promises of the protocol.
 
-Members are like Kafka's clients: they own what the last answer gave them, give back what it took, and rejoin
+Members are like Kafka's clients: they own the tasks of the last answer, revoke those that it took, and rejoin
 when they are fenced. Checked after every step: a task is active at one member at a time, by the coordinator's
-book and by what members believe; a process has a task in one role; epochs go up; what a new coordinator would
-load is what this one believes to be durable. At the end, when appends succeed and everybody goes on sending
-heartbeats: the group is stable, every task is active somewhere, and the group's epoch is that of its
-assignment.
+state and by the members'; a process has a task in one role; epochs go up; a new coordinator would load the
+same durable state. At the end, when appends succeed and all members go on sending heartbeats: the group is
+stable, every task is active somewhere, and the group's epoch is that of its assignment.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ MUST_REJOIN = (
     ErrorCode.FENCED_MEMBER_EPOCH,
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.GROUP_ID_NOT_FOUND,
-    ErrorCode.INVALID_REQUEST,  # A task that exists no more, when a topic was made anew with less partitions.
+    ErrorCode.INVALID_REQUEST,  # A task that a topic with fewer partitions has no longer.
 )
 SOURCES = ("left", "right")
 
@@ -83,7 +82,7 @@ def topology() -> Topology:
 
 @dataclass
 class Member:
-    """An application's thread. What it owns changes with answers only, as in Kafka's client."""
+    """A thread of an application. Its tasks change only with answers, as in Kafka's client."""
 
     member_id: str
     process_id: str
@@ -92,9 +91,9 @@ class Member:
     active: dict[str, set[int]] = field(default_factory=dict)
     standby: dict[str, set[int]] = field(default_factory=dict)
     running: dict[str, set[int]] = field(default_factory=dict)
-    """Its active tasks, and those it was told to give back and has not closed yet."""
+    """Its active tasks, and those to revoke that it has not closed yet."""
     waiting: int | None = None
-    """The request that has no answer yet: a member sends one at a time."""
+    """The request without an answer: a member sends one at a time."""
     alive: bool = True
 
     def lose_everything(self) -> None:
@@ -188,7 +187,7 @@ class StreamsConversations(RuleBasedStateMachine):
 
     @rule()
     def the_group_gathers(self) -> None:
-        """What usually happens: topics are there, everybody sends heartbeats and closes what was taken."""
+        """The usual case: topics exist, all members send heartbeats and close revoked tasks."""
         for _ in range(3):
             while self.driver.held:
                 self.append_succeeds()
@@ -223,12 +222,12 @@ class StreamsConversations(RuleBasedStateMachine):
 
     @rule(member=members)
     def fall_silent(self, member: Member) -> None:
-        """It will be fenced by its session, and by then has stopped its tasks, as a client does."""
+        """Its session will end, and by then it has stopped its tasks, as a client does."""
         if member.waiting is None:
             member.alive = False
             member.lose_everything()
 
-    # The world
+    # The environment
 
     @rule(milliseconds=st.sampled_from([1, 500, 1_000, 3_000, REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS + 1]))
     def time_passes(self, milliseconds: int) -> None:
@@ -240,7 +239,7 @@ class StreamsConversations(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(SOURCES), count=st.integers(1, 4))
     def set_topic(self, name: str, count: int) -> None:
-        """A topic is made, or has more partitions."""
+        """Create a topic, or add partitions."""
         known = self.driver.topics.named(name)
         if known is None or known.partition_count < count:
             topic_id = uuid.UUID(int=self.next_topic_id) if known is None else known.topic_id
@@ -266,7 +265,7 @@ class StreamsConversations(RuleBasedStateMachine):
 
     @rule(fails=st.booleans())
     def internal_topics_are_created(self, fails: bool) -> None:
-        """The shell does what it was asked for."""
+        """The shell creates the requested topics."""
         effects = self.driver.other_effects[self.effects_seen :]
         self.effects_seen = len(self.driver.other_effects)
         for effect in effects:
@@ -303,7 +302,7 @@ class StreamsConversations(RuleBasedStateMachine):
             self.last_epoch = 0
             self.read_answers()
 
-    # What must be true
+    # Invariants
 
     @invariant()
     def the_log_says_what_the_shard_believes(self) -> None:
@@ -365,7 +364,7 @@ class StreamsConversations(RuleBasedStateMachine):
         while self.driver.held:
             self.driver.append_done()
         self.read_answers()
-        self.internal_topics_are_created(False)  # Those asked for when the sources may have been wider.
+        self.internal_topics_are_created(False)  # Requested when the sources were perhaps wider.
         self.sources_have_the_same_width()
         for name in ("repartition", "changelog"):
             if self.driver.topics.named(name) is not None:

@@ -1,8 +1,8 @@
-"""Offsets in transactions count when the transaction commits, and never else, whatever happens meanwhile.
+"""Offsets in transactions count when the transaction commits, and only then.
 
 A shard with plain commits, commits of several producers' transactions, markers, deletions, expiry, failing
-appends, new coordinators and a cleaned log is compared after every step with what the log says when it is
-read as a whole: the last record of a partition that counts is its offset.
+appends, new coordinators and a cleaned log is compared after every step with the content of the whole log:
+the last record of a partition that counts is its offset.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ partitions = st.integers(0, 1)
 producers = st.sampled_from(PRODUCERS)
 
 
-class WhatTheLogSays:
-    """The offsets of a log, found by looking at it as a whole."""
+class LogContent:
+    """The offsets of a log, found by reading it as a whole."""
 
     def __init__(self, entries: list[LogEntry]) -> None:
         self.first_undecided = len(entries)
@@ -78,7 +78,7 @@ class WhatTheLogSays:
 
     @staticmethod
     def _counts(entries: list[LogEntry], position: int) -> bool | None:
-        """Whether a record's transaction was committed, or aborted; None while nobody knows."""
+        """Whether a record's transaction was committed or aborted; None while that is open."""
         entry = entries[position]
         if isinstance(entry, TransactionEnd) or entry.producer is None:
             return True
@@ -88,7 +88,7 @@ class WhatTheLogSays:
         return None
 
     def cleaned(self, entries: list[LogEntry], end: int) -> list[LogEntry]:
-        """The log after a cleaner's pass over what lies below `end` and below the first open transaction."""
+        """The log after a cleaner's pass over the part below `end` and below the first open transaction."""
         end = min(end, self.first_undecided)
         last = {
             repr(entry.record.key): position
@@ -153,7 +153,7 @@ class Transactions(RuleBasedStateMachine):
     def transactions_about_one_partition(
         self, order: list[ProducerStamp], commits: tuple[bool, bool, bool]
     ) -> None:
-        """They commit one after the other, and end in any order."""
+        """Three transactions commit one after the other, and end in any order."""
         for producer in PRODUCERS:
             self.commit_in_transaction(producer, "g1", "t", both=False)
         for producer, committed in zip(order, commits, strict=True):
@@ -173,7 +173,7 @@ class Transactions(RuleBasedStateMachine):
     def topic_is_deleted(self, topic: str) -> None:
         self.driver.topic_deleted(topic)
 
-    # The world
+    # The environment
 
     @rule(milliseconds=st.sampled_from([1, 5_000, RETENTION_MS // 4, RETENTION_MS]))
     def time_passes(self, milliseconds: int) -> None:
@@ -197,11 +197,11 @@ class Transactions(RuleBasedStateMachine):
     @rule(upto=st.floats(0, 1))
     def log_is_cleaned(self, upto: float) -> None:
         entries = self.driver.entries
-        cleaned = WhatTheLogSays(entries).cleaned(entries, int(len(entries) * upto))
+        cleaned = LogContent(entries).cleaned(entries, int(len(entries) * upto))
         assert classic_state(self.driver.reloaded_copy(cleaned)) == classic_state(self.driver.shard)
         self.driver.entries = cleaned
 
-    # What must be true
+    # Invariants
 
     @invariant()
     def the_log_says_what_the_shard_believes(self) -> None:
@@ -212,7 +212,7 @@ class Transactions(RuleBasedStateMachine):
     def what_counts_is_committed_and_nothing_else(self) -> None:
         if hasattr(self, "driver"):
             _, held, waiting = classic_state(self.driver.shard)
-            says = WhatTheLogSays(self.driver.entries)
+            says = LogContent(self.driver.entries)
             assert {
                 (group_id, topic, partition): offset.offset
                 for group_id, by_topic in held.items()
@@ -227,7 +227,7 @@ class Transactions(RuleBasedStateMachine):
     def what_an_open_transaction_may_change_is_not_stable(self) -> None:
         if not hasattr(self, "driver") or self.driver.held:
             return
-        says = WhatTheLogSays(self.driver.entries)
+        says = LogContent(self.driver.entries)
         changing = set().union(*says.waiting.values())
         for group_id in GROUPS:
             wanted = [OffsetFetchRequestTopics(name=topic, partition_indexes=[0, 1]) for topic in TOPICS]

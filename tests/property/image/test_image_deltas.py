@@ -1,4 +1,4 @@
-"""What lies between two images is what the records in between have changed."""
+"""The difference between two images is the sum of the changes in between."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ steps = st.lists(
 
 
 def taken(image: MetadataImage, delta: MetadataDelta, steps: Sequence[Step], turn: int) -> None:
-    """Make the steps records that fit, and apply them."""
+    """Turn the steps into valid records, and apply them."""
     for number, (what, which, value) in enumerate(steps):
         for record in records_of(
             image, what, NAMES[which], which, value, uuid.UUID(int=1000 * turn + number)
@@ -71,15 +71,13 @@ def records_of(
 
 
 @given(steps, steps)
-def test_a_snapshot_tells_what_the_records_would_have_told(
-    before: Sequence[Step], after: Sequence[Step]
-) -> None:
+def test_a_snapshots_delta_equals_that_of_the_records(before: Sequence[Step], after: Sequence[Step]) -> None:
     old = MetadataImage()
     taken(old, MetadataDelta(), before, 1)
     new, told = old.copy(), MetadataDelta()
     taken(new, told, after, 2)
     found = image_delta(old, new)
-    # What came and went meanwhile is told by the records alone.
+    # Topics that came and went meanwhile are only in the records.
     came = {each for each in told.created_topics if each[0] in new.topics_by_id}
     went = {each for each in told.deleted_topics if each[0] in old.topics_by_id}
     assert set(found.created_topics) == came
@@ -97,7 +95,7 @@ def test_a_snapshot_tells_what_the_records_would_have_told(
 
 
 @given(steps)
-def test_nothing_lies_between_an_image_and_its_copy(before: Sequence[Step]) -> None:
+def test_an_image_and_its_copy_have_no_difference(before: Sequence[Step]) -> None:
     image = MetadataImage()
     taken(image, MetadataDelta(), before, 1)
     assert image_delta(image, image.copy()).empty

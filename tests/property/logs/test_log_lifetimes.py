@@ -293,7 +293,7 @@ WEIGHTS: dict[Callable[[Story], Awaitable[None]], int] = {
 
 
 @pytest.mark.parametrize("number", range(examples(4)))
-def test_whatever_works_on_a_log_ends_with_it(
+def test_work_on_a_log_ends_with_the_log(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seed = random.SystemRandom().randrange(1 << 30)

@@ -1,4 +1,6 @@
-"""Batches that claim or unfold to more than they may: refused before the memory is taken, by every codec."""
+"""Batches that claim or decompress to more than allowed are refused before the memory is taken, by every
+codec.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ RULES = {
 
 
 def bomb(codec: Codec) -> bytes:
-    """16 MiB of zeros; snappy gets them to a twentieth, the others to a thousandth and less."""
+    """16 MiB of zeros; snappy compresses them to a twentieth, the others to a thousandth or less."""
     return compress(codec, bytes(BOMB_BYTES))
 
 
@@ -66,19 +68,19 @@ def test_a_bomb_costs_no_more_memory_than_is_allowed(codec: Codec) -> None:
 
 @pytest.mark.parametrize("rules", RULES.values(), ids=RULES)
 @pytest.mark.parametrize("codec", PACKED)
-def test_a_bomb_is_unfolded_on_the_event_loop_by_nobody(codec: Codec, rules: BatchRules) -> None:
+def test_a_bomb_is_never_decompressed_on_the_event_loop(codec: Codec, rules: BatchRules) -> None:
     with pytest.raises(HeavyBatch):
         validate_produced(batch_of(bomb(codec), codec), rules, NOW_MS, on_loop=True)
 
 
 def test_many_empty_gzip_members_are_read_in_time_that_grows_with_them() -> None:
-    # given: members of twenty bytes each, in a batch that holds no more than they do
+    # given: members of twenty bytes each, in a batch without any data
     members = gzip.compress(b"") * 4_000
     seen: list[int] = []
     make = zlib.decompressobj
 
     class Member:
-        """Counts the bytes that are handed to zlib and handed back."""
+        """Counts the bytes passed to and from zlib."""
 
         def __init__(self) -> None:
             self._inner = make(31)
@@ -100,12 +102,12 @@ def test_many_empty_gzip_members_are_read_in_time_that_grows_with_them() -> None
         # when
         assert decompress(Codec.GZIP, members, LIMIT_BYTES) == b""
 
-    # then: a piece a member, not all that is left
+    # then: a piece for each member, not all remaining bytes
     assert len(seen) == 4_000
     assert max(seen) <= 16 * 1024
 
 
-def test_a_compressed_batch_that_is_large_and_unfolds_to_nothing_is_checked_in_a_thread() -> None:
+def test_a_large_compressed_batch_of_empty_members_is_checked_in_a_thread() -> None:
     members = gzip.compress(b"") * (LOOP_PAYLOAD_BYTES // 20 + 1)
     with pytest.raises(HeavyBatch):
         validate_produced(batch_of(members, Codec.GZIP), COMPACTED, NOW_MS, on_loop=True)

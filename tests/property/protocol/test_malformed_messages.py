@@ -1,4 +1,4 @@
-"""Bytes that are no message give a ProtocolError: every message, every version, every kind of damage."""
+"""Damaged messages raise a ProtocolError: every message, every version, every kind of damage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MUTATIONS_A_SAMPLE = 25
 
 
 def decodes_or_refuses(cls: type[Message], data: bytes, version: int) -> None:
-    """Either a ProtocolError, or a message that can be written again and means the same."""
+    """Either a ProtocolError, or a message that can be encoded again with the same meaning."""
     try:
         message = cls.decode(data, version)
     except ProtocolError:
@@ -26,7 +26,7 @@ def decodes_or_refuses(cls: type[Message], data: bytes, version: int) -> None:
 
 
 def mutated(data: bytes, dice: random.Random) -> bytes:
-    """The bytes with one to three of: a byte changed, a byte set to an extreme, bytes cut out or put in."""
+    """The bytes with one to three changes: a byte changed or set to an extreme, bytes removed or inserted."""
     changed = bytearray(data)
     for _ in range(dice.randrange(1, 4)):
         at = dice.randrange(len(changed) + 1)

@@ -1,4 +1,4 @@
-"""Every message at every version survives encoding and decoding, whatever its fields hold."""
+"""Every message at every version survives encoding and decoding, with any field values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PLAIN: dict[str, st.SearchStrategy[Any]] = {
 
 @functools.cache
 def structs(cls: type[Struct], version: int, flexible: bool) -> st.SearchStrategy[Any]:
-    """Values of a struct, made from its table: the version's fields, nulls where it allows them."""
+    """Values of a struct, made from its table: the version's fields, with nulls where allowed."""
     fields = {
         field.name: values(field, version, flexible) for field in cls.FIELDS if field.in_version(version)
     }
@@ -59,7 +59,7 @@ def test_a_message_survives_the_way_to_bytes_and_back(cls: type[Message], versio
         # when
         data = message.encode(version)
 
-        # then: both kinds of buffer give the message back, and it gives the same bytes
+        # then: both kinds of buffer decode to the message, which encodes to the same bytes
         assert cls.decode(data, version) == message
         again = cls.decode(memoryview(b"\0\0" + data), version, 2)
         assert again == message

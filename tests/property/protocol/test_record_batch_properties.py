@@ -1,4 +1,4 @@
-"""Record batches of any content come back, other parsers read them, broken ones end in CorruptBatch."""
+"""Record batches of any content can be decoded, also by other parsers; broken ones raise CorruptBatch."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_we_read_what_aiokafka_writes(records: list[NewRecord], codec: Codec) ->
 
 
 @given(records=new_records)
-def test_uncompressed_bytes_are_kafka_pythons(records: list[NewRecord]) -> None:
+def test_uncompressed_bytes_equal_those_of_kafka_python(records: list[NewRecord]) -> None:
     records = [NewRecord(r.key, r.value, max(r.timestamp, 0), r.headers) for r in records]
     builder = kafka_python_records.DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 1 << 20)
     for offset, record in enumerate(records):
@@ -128,7 +128,7 @@ def test_a_partial_batch_ends_the_iteration(batches: list[list[NewRecord]], cut:
 @given(records=new_records, codec=codecs, data=st.data())
 def test_a_changed_byte_is_noticed(records: list[NewRecord], codec: Codec, data: st.DataObject) -> None:
     batch = bytearray(encode_batch(records, codec=codec))
-    # base offset and leader epoch are the leader's to change, so the CRC leaves them out
+    # the leader sets base offset and leader epoch, so the CRC leaves them out
     position = data.draw(st.integers(8, len(batch) - 1).filter(lambda n: not 12 <= n < 16), "position")
     batch[position] ^= data.draw(st.integers(1, 255), "flipped bits")
     with pytest.raises(CorruptBatch):

@@ -1,4 +1,4 @@
-"""The hand-written Fetch of one partition against the codec of the tables."""
+"""The hand-written codec of a Fetch of one partition against the compiled codec."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 RACKS = st.text(st.characters(codec="utf-8"), max_size=150)
 WANTED = st.builds(WantedPartition, st.uuids(), INT32, INT64, INT32, INT32, INT32, INT64)
-# Lengths on both sides of where their prefix gets one more byte, and of where a piece is copied.
+# Lengths around the limits at which their prefix gets one more byte, or a piece is copied.
 RECORDS = st.one_of(
     st.binary(max_size=300),
     st.sampled_from([126, 127, 128, 4095, 4096, 16382, 16383, 2097150, 2097151]).map(bytes),
@@ -56,7 +56,7 @@ def requests(draw: st.DrawFn) -> FetchRequest:
 
 
 def agrees_with_the_codec(body: bytes, version: int) -> bool:
-    """What is read by hand is what the codec reads; False if it is left to the codec."""
+    """Check that both codecs decode the same; False if the hand-written one declines."""
     single = single_partition_fetch.decode(memoryview(body), version)
     if single is None:
         return False
@@ -79,7 +79,7 @@ def test_a_consumers_request_is_read_as_the_codec_reads_it(version: int, request
 
 @settings(deadline=None)
 @given(VERSIONS, requests(), st.data())
-def test_damaged_bytes_are_never_read_as_something_that_the_codec_does_not_read(
+def test_damaged_bytes_are_decoded_only_if_the_codec_decodes_them(
     version: int, request: FetchRequest, data: st.DataObject
 ) -> None:
     body = bytearray(request.encode(version))
@@ -124,7 +124,7 @@ def test_every_other_shape_is_left_to_the_codec() -> None:
     assert single_partition_fetch.decode(memoryview(follower), 14) is None
     plain = FetchRequest(topics=[]).encode(17)
     assert single_partition_fetch.decode(memoryview(plain + b"more"), 17) is None
-    for position, counts in ((21, (0, 3)), (38, (0, 1, 3))):  # topics and partitions, one each
+    for position, counts in ((21, (0, 3)), (38, (0, 1, 3))):  # the counts of topics and partitions, one each
         miscounted = bytearray(FetchRequest(topics=[topic]).encode(17))
         assert single_partition_fetch.decode(memoryview(miscounted), 17) is not None
         for count in counts:

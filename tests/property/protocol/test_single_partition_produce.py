@@ -1,4 +1,4 @@
-"""The hand-written Produce of one partition against the codec of the tables."""
+"""The hand-written codec of a Produce of one partition against the compiled codec."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 ACKS = st.integers(-(2**15), 2**15 - 1)
 NAMES = st.text(st.characters(codec="utf-8"), max_size=40)
-# Lengths on both sides of where their prefix gets one more byte.
+# Lengths around the limits at which their prefix gets one more byte.
 RECORDS = st.one_of(
     st.binary(max_size=300),
     st.sampled_from([126, 127, 128, 16381, 16382, 16383, 16384, 2097149, 2097150, 2097151, 2097152]).map(
@@ -64,7 +64,7 @@ def test_one_partition_is_read_as_the_codec_reads_it(
 
 
 def agrees_with_the_codec(body: bytes, version: int) -> bool:
-    """What is read by hand is what the codec reads; False if it is left to the codec."""
+    """Check that both codecs decode the same; False if the hand-written one declines."""
     single = single_partition_produce.decode(memoryview(body), version)
     if single is None:
         return False
@@ -78,7 +78,7 @@ def agrees_with_the_codec(body: bytes, version: int) -> bool:
 
 
 @given(VERSIONS, NAMES, st.binary(max_size=300), st.data())
-def test_damaged_bytes_are_never_read_as_something_that_the_codec_does_not_read(
+def test_damaged_bytes_are_decoded_only_if_the_codec_decodes_them(
     version: int, name: str, records: bytes, data: st.DataObject
 ) -> None:
     topic = uuid.UUID(int=7) if version >= 13 else name

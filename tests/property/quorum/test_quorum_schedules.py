@@ -1,4 +1,4 @@
-"""Any schedule of crashes, losses, partitions and voter changes: the quorum's rules hold, and it heals.
+"""Any schedule of crashes, losses, partitions and voter changes keeps the quorum's rules, and it recovers.
 
 Each example is a seed; a failure names it. The mutations prove that the checker can fail.
 """

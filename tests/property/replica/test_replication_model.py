@@ -1,4 +1,4 @@
-"""Whatever happens to one partition's replicas, what was acknowledged stays; and the model would notice."""
+"""Acknowledged records survive any events at a partition's replicas; the model would notice a loss."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.exploration import examples
 BROKEN_SEEDS = range(60)
 
 
-def test_nothing_acknowledged_is_lost_and_replicas_agree_in_the_end() -> None:
+def test_no_acknowledged_record_is_lost_and_replicas_agree_in_the_end() -> None:
     acknowledged = epochs = 0
     for seed in range(examples(60)):
         try:
@@ -28,7 +28,7 @@ def test_nothing_acknowledged_is_lost_and_replicas_agree_in_the_end() -> None:
             raise AssertionError(f"seed {seed}: {error}") from error
         acknowledged += len(partition.acknowledged)
         epochs += partition.state.leader_epoch
-    assert acknowledged > 5 * examples(60)  # the histories are worth looking at
+    assert acknowledged > 5 * examples(60)  # the histories are not trivial
     assert epochs > 2 * examples(60)
 
 

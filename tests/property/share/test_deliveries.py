@@ -1,8 +1,8 @@
-"""A share partition's leader in any order of events: nothing is lost, nothing is with two members at once.
+"""A share partition's leader in any order of events: no record is lost, or with two members at once.
 
-A model remembers what members were given and what they were told. Writes to the coordinator may end well
-or fail, or be written without anybody knowing; the leader may be lost at any moment, another one goes on from
-what was written.
+A model remembers the members' records and the answers to them. Writes to the coordinator may succeed, fail,
+or be written without a report; the leader may be lost at any moment, and another one continues from the
+written state.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ members = st.sampled_from(MEMBERS)
 
 @dataclass
 class Held:
-    """What a member holds of one offset, as it was told."""
+    """A member's acquisition of one offset, as it was answered."""
 
     member: str
     deadline_ms: int
@@ -51,7 +51,7 @@ class Held:
 
 @dataclass
 class Pending:
-    """A change that was decided, and what its end means: offset -> whether the record is done with it."""
+    """A change that was decided, and the effect of its end: offset -> whether the record is done."""
 
     write: Write
     offsets: dict[int, bool] = field(default_factory=dict)
@@ -69,9 +69,9 @@ class Deliveries(RuleBasedStateMachine):
         self.written: tuple[StateBatch, ...] = ()
         self.held: dict[int, Held] = {}
         self.done: set[int] = set()
-        """Told to a member as accepted, rejected or a gap; or delivered too often; or gone from the log."""
+        """Offsets that are done: acknowledged to a member, delivered too often, or gone from the log."""
         self.perhaps_done: set[int] = set()
-        """Acknowledged, but nobody knows whether it was written."""
+        """Acknowledged, but perhaps not written."""
         self.last_count: dict[int, int] = {}
         self.waiting: deque[Pending] = deque()
         self.on_its_way: list[Pending] = []
@@ -94,7 +94,7 @@ class Deliveries(RuleBasedStateMachine):
     @precondition(lambda self: len(self.log) > 1)
     @rule(data=st.data())
     def compact(self, data: st.DataObject) -> None:
-        """A batch other than the last vanishes."""
+        """Remove a batch other than the last."""
         batch = self.log.pop(data.draw(st.integers(0, len(self.log) - 2), "compacted"))
         self.gone(range(batch.base_offset, batch.last_offset + 1))
 
@@ -116,7 +116,7 @@ class Deliveries(RuleBasedStateMachine):
         self.take(Wanted(member, max_records, batch_size, mode), batches_read)
 
     def take(self, wanted: Wanted, batches_read: int) -> int:
-        """As the broker fetches; how many records were acquired."""
+        """Fetch as the broker does; return the number of acquired records."""
         partition = self.partition
         if not partition.can_acquire():
             return 0
@@ -144,7 +144,7 @@ class Deliveries(RuleBasedStateMachine):
     @precondition(lambda self: self.held)
     @rule(data=st.data())
     def acknowledge(self, data: st.DataObject) -> None:
-        """Somebody acknowledges something near what is held, perhaps by somebody else."""
+        """A member acknowledges offsets close to acquired ones, perhaps another member's."""
         first = data.draw(st.sampled_from(sorted(self.held)), "first")
         last = first + data.draw(st.integers(0, 8), "more")
         member = data.draw(st.sampled_from([self.held[first].member, *MEMBERS]), "member")
@@ -164,7 +164,7 @@ class Deliveries(RuleBasedStateMachine):
         in_flight = {offset for offset, *_ in before}
         for index, offset in enumerate(range(first, last + 1)):
             if offset < self.partition.start_offset or offset not in in_flight:
-                continue  # over, or a hole that compaction made
+                continue  # done already, or a hole that compaction made
             kind = types[index] if len(types) > 1 else types[0]
             holder = self.held.get(offset)
             assert holder is not None and holder.member == member, f"{offset} was not {member}'s"
@@ -212,7 +212,7 @@ class Deliveries(RuleBasedStateMachine):
     @precondition(lambda self: self.waiting and not self.on_its_way)
     @rule()
     def send(self) -> None:
-        """What was decided so far goes to the coordinator together, with the start as it is now."""
+        """Send the decided changes to the coordinator together, with the present start offset."""
         self.on_its_way, self.waiting = list(self.waiting), deque()
         batches = [batch for pending in self.on_its_way for batch in pending.write.batches]
         self.sent = (self.partition.start_offset, batches)
@@ -232,7 +232,7 @@ class Deliveries(RuleBasedStateMachine):
     @precondition(lambda self: self.on_its_way)
     @rule(was_written=st.booleans())
     def failed(self, was_written: bool) -> None:
-        """The write was refused, or nobody knows that it was not."""
+        """The write was refused, or its result is unknown."""
         if was_written:
             self.persist()
         for pending in self.on_its_way:
@@ -251,7 +251,7 @@ class Deliveries(RuleBasedStateMachine):
 
     @rule(on_the_way_arrives=st.booleans())
     def leader_is_lost(self, on_the_way_arrives: bool) -> None:
-        """A crash: another leader begins with what was written."""
+        """A crash: another leader begins with the written state."""
         if self.on_its_way and on_the_way_arrives:
             self.persist()
             self.perhaps_done.update(
@@ -263,7 +263,7 @@ class Deliveries(RuleBasedStateMachine):
         self.partition = SharePartition(SETTINGS)
         self.partition.load(self.written_start, self.written)
 
-    # -- what always holds ------------------------------------------------------------------------
+    # -- invariants -------------------------------------------------------------------------------
 
     def deliveries(self) -> list[tuple[int, int, str, bool]]:
         return [
@@ -281,8 +281,8 @@ class Deliveries(RuleBasedStateMachine):
                 assert offset in self.done | self.perhaps_done, f"{offset} was passed over"
 
     @invariant()
-    def what_is_not_in_flight_is_not_held(self) -> None:
-        """What lies before the start may be forgotten while a member still thinks that it holds it."""
+    def offsets_not_in_flight_are_not_acquired(self) -> None:
+        """Offsets before the start may be dropped while a member still considers them acquired."""
         in_flight = {offset for offset, *_ in self.deliveries()}
         for offset in set(self.held) - in_flight:
             assert offset < self.partition.start_offset
@@ -302,14 +302,14 @@ class Deliveries(RuleBasedStateMachine):
             assert self.partition.next_wake_ms() is not None or self.on_its_way or self.waiting
 
     def teardown(self) -> None:
-        """When all goes well from now on, everything is delivered and the start reaches the end."""
+        """Without further failures, everything is delivered and the start reaches the end."""
         idle = 0
         for _ in range(400):
             if self.waiting and not self.on_its_way:
                 self.send()
             if self.on_its_way:
                 self.written_and_told()
-            self.what_is_not_in_flight_is_not_held()
+            self.offsets_not_in_flight_are_not_acquired()
             self.time_passes(1_000)
             taken = self.take(Wanted("ann", 100, 100), 100)
             idle = 0 if taken or self.waiting or self.held else idle + 1

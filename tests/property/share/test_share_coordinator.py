@@ -1,7 +1,7 @@
 """The share coordinator in any order of requests, ends of appends, time and reloads.
 
-What was answered for is in the log; what a new leader would load, from the pruned log, is what this one
-believes; offsets are in the state that the strongest of all acknowledged writes gave them.
+Acknowledged changes are in the log; a new coordinator would load the same state from the pruned log; offsets
+are in the state that the strongest of all acknowledged writes gave them.
 """
 
 from __future__ import annotations

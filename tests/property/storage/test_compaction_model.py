@@ -33,16 +33,16 @@ PRODUCERS = st.integers(min_value=1, max_value=2)
 
 @dataclass
 class Model:
-    """Every record that was written, and what became of its transaction."""
+    """Every record that was written, and the outcome of its transaction."""
 
     records: dict[int, tuple[bytes, bytes | None]] = field(default_factory=dict)
     open: dict[int, list[int]] = field(default_factory=dict)
     aborted: set[int] = field(default_factory=set)
     horizons: dict[int, int] = field(default_factory=dict)
-    """Of tombstones: when they may go, from their first cleaning on."""
+    """The times from which tombstones may be dropped, set by their first cleaning."""
 
     def last_offsets(self, end_offset: int) -> dict[bytes, int]:
-        """key -> offset of its last record below `end_offset` that counts."""
+        """key -> offset of its last valid record below `end_offset`."""
         last: dict[bytes, int] = {}
         for offset, (key, _) in self.records.items():
             if offset < end_offset and offset not in self.aborted:
@@ -50,7 +50,7 @@ class Model:
         return last
 
     def after_cleaning(self, end_offset: int, rewritten_end: int, now_ms: int) -> None:
-        """Take out what a cleaning whose map ended at `end_offset` takes out."""
+        """Remove the records that a cleaning whose map ended at `end_offset` removes."""
         last = self.last_offsets(end_offset)
         for offset in list(self.records):
             key, value = self.records[offset]
@@ -93,7 +93,7 @@ class CompactionAgainstModel(RuleBasedStateMachine):
             self.log.close_files()
             self.directory.cleanup()
 
-    # --- what happens ---------------------------------------------------------------------------------
+    # --- operations ---------------------------------------------------------------------------------
 
     @rule(records=RECORDS, codec=st.sampled_from(Codec), timestamp=st.integers(0, 500))
     def produce(self, records: list[tuple[bytes, bytes | None]], codec: Codec, timestamp: int) -> None:
@@ -154,8 +154,8 @@ class CompactionAgainstModel(RuleBasedStateMachine):
         rewritten = max((end for base, end in ends.items() if base < end_offset), default=0)
         self.checkpoint = end_offset
         assert rewritten <= active
-        # A batch gets one horizon for all its tombstones, those that go with it included: the model sets
-        # them by record, which is the same since they are first cleaned together.
+        # A batch gets one horizon for all its tombstones: the model sets it for each record, which is the
+        # same, because they are first cleaned together.
         self.model.after_cleaning(end_offset, rewritten, self.now_ms)
         return rewritten
 
@@ -166,7 +166,7 @@ class CompactionAgainstModel(RuleBasedStateMachine):
         else:
             self.log.close_files()
             for snapshot in self.log.directory.glob("*.snapshot"):
-                snapshot.unlink()  # what is left in the log has to tell as much
+                snapshot.unlink()  # the remaining log has to give the same states
         end, epochs = self.log.log_end_offset, self.log.leader_epochs
         self.log = open_log(
             Path(self.directory.name), self.config, clean_shutdown=clean_shutdown, now_ms=NOW_MS
@@ -176,7 +176,7 @@ class CompactionAgainstModel(RuleBasedStateMachine):
         if forget_checkpoint:
             self.checkpoint = None
 
-    # --- what always holds ----------------------------------------------------------------------------
+    # --- invariants ----------------------------------------------------------------------------
 
     @invariant()
     def the_log_holds_what_the_model_holds(self) -> None:

@@ -1,7 +1,7 @@
 """A log against a plain list of records, through any sequence of operations, restarts and torn tails.
 
-The model holds what the log must answer: every record that was appended, by offset, from the log's start to
-its end. A crash may take batches above the recovery point, never others, and always from the end.
+The model holds the log's expected content: every record that was appended, by offset, from the log's start to
+its end. A crash may take batches above the recovery point only, and always from the end.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class LogAgainstList(RuleBasedStateMachine):
     @precondition(lambda self: self.end > self.checkpointed_recovery_point)
     @rule(torn=st.integers(1, 400))
     def be_killed_with_a_torn_tail(self, torn: int) -> None:
-        """The end of the active segment is lost, as far as it was not flushed."""
+        """The end of the active segment is lost, but no flushed batch."""
         base = self.log.segment_base_offsets[-1]
         path = self.root / "t-0" / f"{base:020d}.log"
         self.log.close_files()
@@ -160,7 +160,7 @@ class LogAgainstList(RuleBasedStateMachine):
         assert self.log.log_end_offset >= max(base, min(self.end, self.checkpointed_recovery_point))
         start = self.start
         self.cut(self.log.log_end_offset)
-        self.start = start  # that one is checkpointed: a log that ends below it begins anew there
+        self.start = start  # the log start is checkpointed: a log that ends below it begins anew there
         self.end = max(self.end, start)
         assert self.end == self.log.log_end_offset, "the log ends with a whole batch"
 
@@ -174,7 +174,7 @@ class LogAgainstList(RuleBasedStateMachine):
         return position
 
     def cut(self, target: int) -> None:
-        """Whole batches from the one with `target` on are gone."""
+        """Drop the whole batches from the one with `target` on."""
         if target >= self.end:
             return
         while self.records and self.records[-1].offset >= target:
@@ -188,7 +188,7 @@ class LogAgainstList(RuleBasedStateMachine):
         self.sequence = state.last_sequence + 1 if state is not None else 0
         self.epoch += 1
 
-    # --- what must hold ----------------------------------------------------------------------------------
+    # --- invariants ----------------------------------------------------------------------------------
 
     def visible(self) -> list[Expected]:
         return [record for record in self.records if record.offset >= self.start]

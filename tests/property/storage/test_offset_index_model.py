@@ -1,4 +1,4 @@
-"""The offset index against a list: lookups near and far, while entries are added, cut and replaced."""
+"""The offset index against a list: look-ups near and far, while entries are added, cut and replaced."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def last(entries: list[int], at_most: int) -> tuple[int, int]:
 @example(9, [("lookup", 20), ("truncate", 10), ("append", 5), ("append", 5), ("lookup", 21)])
 @example(9, [("lookup", 20), ("replace", 2), ("lookup", 21)])
 def test_lookups_find_what_a_list_finds(count: int, steps: list[tuple[str, int]]) -> None:
-    # given windows that are short enough to be left at both ends
+    # given: windows so short that look-ups leave them at both ends
     with tempfile.TemporaryDirectory() as directory, mock.patch.object(indexes, "_WINDOW_ENTRIES", 3):
         index = OffsetIndex(DirectoryFiles(Path(directory)), "0.index", BASE_OFFSET, 10_000)
         entries = [BASE_OFFSET + 5 * number for number in range(1, count + 1)]

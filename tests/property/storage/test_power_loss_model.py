@@ -1,8 +1,8 @@
-"""Random logs, damaged at random above the recovery point: what is left is their longest undamaged beginning.
+"""Random logs, damaged at random above the recovery point, are cut to their longest undamaged beginning.
 
-The oracle compares bytes: what of the log was where it is now before the damage came. Logs have segments and
-batches of random sizes, leader epochs, idempotent and transactional producers; damage is what a power loss
-does: pages of zeros or of something else, shortened, emptied and missing files, indexes and snapshots torn.
+The oracle compares bytes before and after the damage. Logs have segments and batches of random sizes, leader
+epochs, idempotent and transactional producers; damage is that of a power loss: pages of zeros or of other
+bytes, shortened, emptied and missing files, torn indexes and snapshots.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ from support.exploration import examples
 from support.storage.logs import NOW_MS, append, open_log, read_all
 from support.storage.transactions import append_marker
 
-PAGE = (
-    64  # no smaller than the header of a batch: a page that is lost takes the whole of a CRC with its bytes
-)
+PAGE = 64  # at least the header of a batch: a lost page takes a whole CRC with its bytes
 DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot")
 
 FEW = settings(
@@ -38,7 +36,7 @@ FEW = settings(
 
 @dataclass(frozen=True)
 class Placed:
-    """A batch and where it lies."""
+    """A batch and its position."""
 
     path: Path
     position: int
@@ -110,7 +108,7 @@ def written(chance: random.Random, **fields: Any) -> Iterator[Life]:
 
 
 def damage(life: Life, chance: random.Random) -> None:
-    """One thing that is wrong with a segment above the recovery point, in any of its bytes that may be."""
+    """Damage a segment above the recovery point, at a random byte."""
     promised = dict.fromkeys(life.paths, 0)
     for batch in life.batches:
         if batch.header.base_offset < life.recovery_point:
@@ -139,7 +137,7 @@ def damage(life: Life, chance: random.Random) -> None:
             hit.write_bytes(content[:safe])
         case "gone" if (
             safe == 0 and hit != life.paths[0]
-        ):  # a log without its first one is one that retention cut
+        ):  # without its first segment the log looks as after retention
             hit.unlink()
             for suffix in DERIVED[:3]:
                 if chance.random() < 0.5:
@@ -147,7 +145,7 @@ def damage(life: Life, chance: random.Random) -> None:
 
 
 def damage_what_is_derived(life: Life, chance: random.Random) -> None:
-    """Only above the recovery point: what is below was synced with its batches."""
+    """Damage a derived file, above the recovery point only: those below were synced with their batches."""
     for path in sorted((life.directory / "t-0").iterdir()):
         if path.suffix in DERIVED and int(path.stem) >= life.recovery_point and chance.random() < 0.3:
             content = path.read_bytes()
@@ -163,7 +161,7 @@ def damage_what_is_derived(life: Life, chance: random.Random) -> None:
 
 
 def left(life: Life) -> list[Placed]:
-    """The batches before the first one that is not where it was."""
+    """The batches before the first damaged or missing one."""
     contents = {path: path.read_bytes() for path in life.paths}
     found: list[Placed] = []
     for batch in life.batches:
@@ -175,8 +173,8 @@ def left(life: Life) -> list[Placed]:
 
 
 def state(log: Log) -> tuple[object, ...]:
-    """All that a log knows, but for where its segments begin."""
-    producers = {  # a snapshot has the last batch of each
+    """All state of a log, but for the positions of its segments."""
+    producers = {  # a snapshot has the last batch of each producer
         each.producer_id: (each.epoch, each.current_txn_first_offset, list(each.batches)[-1:])
         for each in log.producers
     }
@@ -218,7 +216,7 @@ def test_the_longest_undamaged_beginning_is_left(seed: int) -> None:
         log.close_files()
         log = life.open()
         assert state(log) == expected
-        # and it goes on
+        # and: the log can be appended to
         for _ in range(3):
             end = log.log_end_offset
             assert append(log, b"x" * 200, leader_epoch=99).base_offset == end
@@ -229,7 +227,7 @@ def test_the_longest_undamaged_beginning_is_left(seed: int) -> None:
 
 @FEW
 @given(seed=st.integers(0, 2**40))
-def test_a_log_that_keeps_what_is_valid_is_cut_at_its_end_only(seed: int) -> None:
+def test_a_log_that_keeps_valid_batches_is_cut_at_its_end_only(seed: int) -> None:
     chance = random.Random(seed)
     with written(chance) as life:
         damage(life, chance)

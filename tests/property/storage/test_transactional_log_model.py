@@ -1,8 +1,8 @@
 """A log with transactions against a plain model, through any order of producers, ends, rolls and restarts.
 
-The model is a list of what was appended: records, each of no transaction or of one, and markers. From it
-follows what the log must answer: who has a transaction open, up to where it is stable, and which records a
-read_committed consumer sees, wherever it starts and however small its fetches are.
+The model is the list of appends: records, each of one transaction or none, and markers. The log's expected
+answers follow from it: the producers with an open transaction, the last stable offset, and the records that a
+read_committed consumer sees, from any start and with fetches of any size.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PRODUCERS = st.integers(1, 4)
 
 @dataclass(frozen=True)
 class Entry:
-    """A record or a marker at an offset. `producer` None: of no transaction."""
+    """A record or a marker at an offset. `producer` None: outside of transactions."""
 
     offset: int
     batch: int
@@ -99,7 +99,7 @@ class TransactionsAgainstList(RuleBasedStateMachine):
         return max(self.start, min(self.open_transactions().values(), default=self.end))
 
     def committed_values(self, start: int) -> list[tuple[int, bytes]]:
-        fate: dict[int, bool] = {}  # of the records from here on, by producer
+        fate: dict[int, bool] = {}  # the aborted transactions of the records from here on, by producer
         found = []
         stable = self.stable()
         for entry in reversed(self.entries):
@@ -223,7 +223,7 @@ class TransactionsAgainstList(RuleBasedStateMachine):
         self.start = max(self.start, min(self.end, self.start + ahead))
         self.log.advance_log_start_offset(self.start)
 
-    # --- what must hold -------------------------------------------------------------------------------
+    # --- invariants -------------------------------------------------------------------------------
 
     @invariant()
     def the_same_transactions_are_open(self) -> None:

@@ -1,7 +1,7 @@
-"""Recorded histories of clients keep Kafka's promises, whatever comes late, twice or after a kill.
+"""Recorded histories of clients keep Kafka's promises, with late, repeated and interrupted requests.
 
-Producers of transactions v1 and v2 and one that is idempotent only, their zombies, consumers of both
-isolation levels and transactions that read what others write work on a broker that is restarted, killed and
+Producers of transactions v1 and v2 and one that is only idempotent, their zombies, consumers of both
+isolation levels, and transactions that read others' records work on a broker that is restarted, killed and
 compacted, while requests get lost and come back later. The checkers of `support.clients.histories` judge the
 whole.
 """
@@ -38,11 +38,11 @@ from support.exploration import examples
 
 PARTITION = st.sampled_from(PARTITIONS)
 KEY = st.sampled_from(["a", "b", "c"])
-WHO = st.integers(0, 3)
+PRODUCER = st.integers(0, 3)
 
 
 class RecordedHistories(RuleBasedStateMachine):
-    """Clients and a broker; every rule is one thing that happens."""
+    """Clients and a broker; every rule is one event."""
 
     @initialize()
     def start(self) -> None:
@@ -63,9 +63,9 @@ class RecordedHistories(RuleBasedStateMachine):
     def run(self, doing: Coroutine[Any, Any, Any]) -> Any:
         return self.runner.run(doing)
 
-    def ready(self, who: int) -> Producer:
+    def ready(self, number: int) -> Producer:
         """The producer, in a state in which a client would go on."""
-        producer = self.producers[who]
+        producer = self.producers[number]
         if producer.must_begin_anew:
             self.run(self.world.begin_anew(producer))
         elif producer.must_abort:
@@ -76,27 +76,27 @@ class RecordedHistories(RuleBasedStateMachine):
 
     # --- producers ------------------------------------------------------------------------------------
 
-    @rule(who=WHO, partition=PARTITION, key=KEY)
-    def send(self, who: int, partition: tuple[str, int], key: str) -> None:
-        self.run(self.world.send(self.ready(who), partition, key, lost=False))
+    @rule(number=PRODUCER, partition=PARTITION, key=KEY)
+    def send(self, number: int, partition: tuple[str, int], key: str) -> None:
+        self.run(self.world.send(self.ready(number), partition, key, lost=False))
 
-    @rule(who=WHO, partition=PARTITION, key=KEY)
-    def send_what_gets_lost(self, who: int, partition: tuple[str, int], key: str) -> None:
-        self.run(self.world.send(self.ready(who), partition, key, lost=True))
+    @rule(number=PRODUCER, partition=PARTITION, key=KEY)
+    def send_what_gets_lost(self, number: int, partition: tuple[str, int], key: str) -> None:
+        self.run(self.world.send(self.ready(number), partition, key, lost=True))
 
-    @rule(who=WHO, commit=st.booleans())
-    def end(self, who: int, commit: bool) -> None:
-        if not self.producers[who].must_begin_anew:
-            self.run(self.world.end(self.producers[who], commit=commit, lost=False))
+    @rule(number=PRODUCER, commit=st.booleans())
+    def end(self, number: int, commit: bool) -> None:
+        if not self.producers[number].must_begin_anew:
+            self.run(self.world.end(self.producers[number], commit=commit, lost=False))
 
-    @rule(who=WHO, commit=st.booleans())
-    def end_what_gets_lost(self, who: int, commit: bool) -> None:
-        if not self.producers[who].must_begin_anew:
-            self.run(self.world.end(self.producers[who], commit=commit, lost=True))
+    @rule(number=PRODUCER, commit=st.booleans())
+    def end_what_gets_lost(self, number: int, commit: bool) -> None:
+        if not self.producers[number].must_begin_anew:
+            self.run(self.world.end(self.producers[number], commit=commit, lost=True))
 
-    @rule(who=st.integers(0, 2))
-    def a_second_instance_begins(self, who: int) -> None:
-        old = self.producers[who]
+    @rule(number=st.integers(0, 2))
+    def a_second_instance_begins(self, number: int) -> None:
+        old = self.producers[number]
         self.zombies.append(replace(old, sequences=dict(old.sequences), added=set(old.added)))
         self.run(self.world.begin_anew(old))
 
@@ -135,11 +135,11 @@ class RecordedHistories(RuleBasedStateMachine):
     def read(self, partition: tuple[str, int], committed_only: bool) -> None:
         self.run(self.world.read(partition, committed_only=committed_only))
 
-    @rule(who=st.integers(0, 2), source=PARTITION, into=PARTITION, key=KEY)
+    @rule(number=st.integers(0, 2), source=PARTITION, into=PARTITION, key=KEY)
     def go_on_with_what_was_read(
-        self, who: int, source: tuple[str, int], into: tuple[str, int], key: str
+        self, number: int, source: tuple[str, int], into: tuple[str, int], key: str
     ) -> None:
-        producer = self.ready(who)
+        producer = self.ready(number)
         self.run(self.world.send(producer, into, key, lost=False))
         if producer.transaction is not None:
             self.run(self.world.read(source, committed_only=True, inside=producer.transaction))

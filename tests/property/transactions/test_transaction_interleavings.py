@@ -1,14 +1,14 @@
 """Any interleaving of producers, time, failures and reloads keeps the promises of transactions.
 
 Producers of transactions v1 and v2, with the same and with different transactional ids, send requests, lose
-answers and repeat old requests at any later moment; appends and markers take their time or fail; the
-coordinator is loaded anew from its log, or from what compaction may have left of it.
+answers and repeat old requests at any later moment; appends and markers are delayed or fail; the coordinator
+is loaded anew from its log, or from a compacted one.
 
-Checked after every step: a request is answered once; states follow the table; a reload knows what this
-coordinator knows (also from a compacted log); epochs never go back; no two transactional ids share a
-producer id; a decision is never reversed; under v2, what ends a transaction ends that one and no other (its
-records have the epoch before its marker's), and an EndTxn that was answered with success is what happened.
-At the end, once nothing fails, every transaction is over in every partition and nobody waits.
+Checked after every step: a request is answered once; states follow the table; a reload gives the same state
+(also from a compacted log); epochs never go back; no two transactional ids share a producer id; a decision is
+never reversed; under v2, an end of a transaction ends only that one (its records have the epoch before its
+marker's), and an EndTxn that was answered with success has happened. At the end, without further failures,
+every transaction has ended in every partition and no request waits.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Position = tuple[int, int]
 
 @dataclass
 class Producer:
-    """A client; what it believes of itself may be out of date."""
+    """A client; its own state may be outdated."""
 
     name: str
     is_v2: bool
@@ -75,14 +75,14 @@ class DataPartition:
 
     epochs: dict[int, int] = field(default_factory=dict)
     open: dict[int, int] = field(default_factory=dict)
-    """Of each producer id with an open transaction here the epoch of its records."""
+    """Producer id with an open transaction -> the epoch of its records."""
     markers: int = 0
-    """How many were written: a verification that began before one is void after it."""
+    """The number of markers written: a verification that began before one is void after it."""
 
 
 @dataclass
 class Sent:
-    """A request that is on its way, or was."""
+    """A request that is or was on its way."""
 
     producer: Producer
     request: Message
@@ -117,9 +117,9 @@ class Transactions(RuleBasedStateMachine):
         self.latest: dict[str, Transaction | None] = {}
         self.owners: dict[int, str] = {}
         self.decisions: dict[Position, bool] = {}
-        """Of each end that raised the epoch the position of its marker and whether it was a commit."""
+        """For each end that raised the epoch, the position of its marker and whether it was a commit."""
         self.begun: set[Position] = set()
-        """Where v2 producers have begun a transaction, as far as they know."""
+        """The partitions in which v2 producers have begun a transaction, as far as they know."""
         self.acknowledged: dict[Position, bool] = {}
         if first_epoch is not None:
             for number, name in enumerate(NAMES):
@@ -183,7 +183,7 @@ class Transactions(RuleBasedStateMachine):
         guards = {partition: self.data[partition].markers for partition in chosen}
 
         def on_reply(answer: Message) -> None:
-            # Only what v2 adds, and what v1 verifies, is followed by a batch.
+            # A batch follows only after the addition in v2, or the verification in v1.
             if partition_errors(answer) == {ErrorCode.NONE} and (verify_only or producer.is_v2):
                 self.begun.add(position)
                 for partition in chosen:
@@ -219,7 +219,7 @@ class Transactions(RuleBasedStateMachine):
             assert isinstance(answer, EndTxnResponse)
             if answer.error_code or not producer.is_v2:
                 return
-            # The end of nothing may be answered with the end of another producer's transaction of v1.
+            # An end without a transaction may be answered with that of another producer's v1 transaction.
             if position in self.begun:
                 self.acknowledged[position] = committed
             if position == (producer.producer_id, producer.epoch):
@@ -233,7 +233,7 @@ class Transactions(RuleBasedStateMachine):
         committed=st.booleans(),
     )
     def a_transaction(self, number: int, chosen: set[TopicPartition], committed: bool) -> None:
-        """As it goes when nothing is slow; when something is, the rest of it comes too early."""
+        """A whole transaction without delays; after delays, its later steps come too early."""
         producer = self._some(number)
         self._add(producer, tuple(sorted(chosen)), verify_only=False)
         if not producer.is_v2:
@@ -247,7 +247,7 @@ class Transactions(RuleBasedStateMachine):
     def an_old_request_comes_again(self, back: int) -> None:
         sent = self.history[-1 - back % len(self.history)]
         written = len(self.driver.log) + len(self.driver.held)
-        # It was delayed in the network: nobody waits for its answer.
+        # It was delayed in the network: its client no longer waits.
         answers: list[Message] = []
         self._send(Sent(sent.producer, sent.request, sent.version, answers.append), is_new=False)
         if answers and self._repeats_the_last_end(sent):
@@ -257,7 +257,7 @@ class Transactions(RuleBasedStateMachine):
             assert len(self.driver.log) + len(self.driver.held) == written, "a late request does something"
 
     def _repeats_the_last_end(self, sent: Sent) -> bool:
-        """Whether it is the EndTxn of the last transaction, which is over, and nothing came after it."""
+        """Whether it is the EndTxn of the last transaction, which has ended, and no request came after it."""
         request = sent.request
         if not isinstance(request, EndTxnRequest) or sent.version < FIRST_END_VERSION_OF_V2:
             return False
@@ -365,7 +365,7 @@ class Transactions(RuleBasedStateMachine):
     def the_cluster_changes_its_transaction_version(self, level: int) -> None:
         self.driver.change_settings(replace(self.driver.settings, transaction_version=level))
 
-    # What must hold
+    # Invariants
 
     @invariant()
     def the_log_tells_a_sound_story(self) -> None:
@@ -394,7 +394,7 @@ class Transactions(RuleBasedStateMachine):
                 assert now.producer_epoch >= before.producer_epoch, "an epoch goes back"
             if before.state is TransactionState.ONGOING:
                 assert before.partitions <= now.partitions, "a partition is forgotten"
-        # An end that raises the epoch is told from every other; under v1 only a fence does.
+        # An end that raises the epoch is distinguishable; under v1 only a fence raises it.
         if now.state in ENDING and (before is None or now.producer_epoch > before.producer_epoch):
             position = (now.producer_id, now.producer_epoch)
             committed = now.state is TransactionState.PREPARE_COMMIT
@@ -416,7 +416,7 @@ class Transactions(RuleBasedStateMachine):
             assert transactions(driver.replayed(compacted(driver.log, cleaned, False))) == known
 
     def teardown(self) -> None:
-        """Nothing fails any more, and time passes: every transaction ends everywhere, nobody waits."""
+        """Without further failures, and with time, every transaction ends everywhere and no request waits."""
         if not hasattr(self, "driver"):
             return
         driver = self.driver

@@ -49,7 +49,7 @@ LogEntry: TypeAlias = LoggedRecord | TransactionEnd
 
 
 class ShardDriver:
-    """Feeds a shard events and keeps what comes out. Appends succeed at once unless `hold_appends` is set."""
+    """Feeds a shard events and collects its effects. Appends succeed at once unless `hold_appends` is set."""
 
     def __init__(self, settings: GroupSettings | None = None) -> None:
         self.settings = settings or GroupSettings()
@@ -85,12 +85,12 @@ class ShardDriver:
         self._next_request_id += 1
         self.requests[request_id] = request
         client = Client(client_id, client_host, version)
-        # The request id doubles as the random bits, so that member ids are told apart and repeat.
+        # The request id doubles as the random bits, so that member ids differ and are reproducible.
         self.step(RequestReceived(self.now, request_id, request, client, request_id))
         return request_id
 
     def advance(self, milliseconds: int) -> None:
-        """Let time pass, waking the shard whenever it wants to be woken."""
+        """Let time pass, and send ticks when they are due."""
         end_ms = self.now_ms + milliseconds
         while (wake_ms := self.shard.next_wake_ms()) is not None and wake_ms <= end_ms:
             self.now_ms = max(self.now_ms, wake_ms)
@@ -121,7 +121,7 @@ class ShardDriver:
         self.step(TopicsDeleted(self.now, (DeletedTopic(name, topic_id),)))
 
     def change_topics(self, changed: Mapping[str, TopicDescription | None]) -> None:
-        """Topics are new or different, or gone (None)."""
+        """Add or replace topics, or remove them (None)."""
         self.topics = self.topics.with_changes(changed)
         self.step(TopicsChanged(self.now, self.topics, frozenset(changed)))
 
@@ -136,7 +136,7 @@ class ShardDriver:
         self.shard = self._loaded_shard()
 
     def reloaded_copy(self, entries: Iterable[LogEntry] | None = None) -> Shard:
-        """What a new leader would know now; or would, if these were the log."""
+        """The state that a new leader would load now, or from these entries."""
         return self._loaded_shard(entries)
 
     def waiting(self) -> list[int]:

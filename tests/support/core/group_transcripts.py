@@ -1,4 +1,4 @@
-"""Runs transcripts of group protocol conversations: commands, and below each what came of it.
+"""Runs transcripts of group protocol conversations: commands, and below each its output.
 
     join alice
     ----
@@ -8,10 +8,10 @@
     ----
     -
 
-A command is a word and its arguments; the lines after ---- are every answer and every append that the
-command led to, in order, "-" for none. Members are called by name: a name's member id, its generation and
-its group are remembered from its answers, and `name=value` arguments override them. Ids show as name#n,
-the n-th id that the coordinator gave out.
+A command is a word and its arguments; the lines after ---- are all answers and appends that the command
+caused, in order, "-" for none. Members are called by name: a name's member id, its generation and its group
+are remembered from its answers, and `name=value` arguments override them. Ids show as name#n, the n-th id
+that the coordinator gave out.
 
     set initial_rebalance_delay_ms=0              settings of the shard, before anything else
     join NAME [version= id= instance= protocols=range:meta,... session= rebalance= type= group= reason=]
@@ -21,7 +21,7 @@ the n-th id that the coordinator gave out.
     fetch [topic-0 ...] [stable=true]             without topics: all of them
     describe | list [states= types=] | delete-group | delete-offsets topic-0 ...
     advance MILLISECONDS | topic-deleted NAME
-    hold | done | fail ERROR                      from `hold` on, appends end one by one as told
+    hold | done | fail ERROR                      from `hold` on, each append ends on command
     reload                                        another leader loads the log
 """
 
@@ -78,7 +78,7 @@ GENERATED_ID = re.compile(r"([\w.]+)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f
 
 @dataclass
 class Person:
-    """What a client knows of its membership."""
+    """A client's knowledge of its membership."""
 
     member_id: str = ""
     generation: int = -1
@@ -93,12 +93,12 @@ class Transcript:
         self._driver = ShardDriver(self._settings)
         self._people: dict[str, Person] = {}
         self._labels: dict[int, tuple[str, str]] = {}
-        """request id -> (who, what)"""
+        """request id -> (name, command)"""
         self._shown_replies = 0
         self._shown_records = 0
 
     def run(self, text: str) -> str:
-        """The transcript with the output that really came; equal to `text` when all is as expected."""
+        """The transcript with the real output; equal to `text` if all is as expected."""
         out: list[str] = []
         lines = iter(text.splitlines())
         for line in lines:
@@ -356,7 +356,7 @@ class Transcript:
 
 
 def run_file(path: Path) -> tuple[str, str]:
-    """(what the transcript in `path` expects, what really came)."""
+    """(the transcript in `path`, the real output)."""
     expected = path.read_text(encoding="utf-8")
     return expected, Transcript().run(expected)
 

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 NOTHING_CONFIGURED = BrokerLayers({})
 DEFAULTS = TopicDefaults(num_partitions=1, replication_factor=1)
-#: No topic may elect uncleanly, and one replica in sync is enough.
+#: No unclean elections, and one replica in sync is enough.
 RULES = TopicRules(lambda topic: False, lambda topic: 1)
 
 
@@ -57,7 +57,7 @@ def directory_of(broker_id: int) -> uuid.UUID:
 
 
 def apply(image: MetadataImage, records: Iterable[Message]) -> MetadataDelta:
-    """Apply records, and say what they changed."""
+    """Apply records, and return their delta."""
     delta = MetadataDelta()
     for record in records:
         image.apply(record, delta)
@@ -65,7 +65,7 @@ def apply(image: MetadataImage, records: Iterable[Message]) -> MetadataDelta:
 
 
 def decided(image: MetadataImage, decision: Decision[T]) -> T:
-    """Take a decision over and return its answer."""
+    """Apply a decision's records and return its answer."""
     apply(image, decision.records)
     return decision.response
 
@@ -114,7 +114,9 @@ def started_broker(
     rack: str | None,
     directory_id: uuid.UUID,
 ) -> list[Message]:
-    """The records of a broker's whole (re)start: it loses what it had, registers, leads what waits for it."""
+    """The records of a broker's whole (re)start: it leaves the in-sync sets, registers, and leads partitions
+    without a leader.
+    """
     after = image.copy()
     lost = PartitionChanges(after, RULES)
     restart_broker(lost, broker_id, clean=True)
@@ -127,7 +129,7 @@ def started_broker(
 
 
 def stopped_broker(image: MetadataImage, broker_id: int) -> list[Message]:
-    """The records of a broker that stops: others lead what it led, then it is fenced."""
+    """The records of a broker's stop: its partitions move to other leaders, then it is fenced."""
     after = image.copy()
     shutdown = PartitionChanges(after, RULES)
     begin_controlled_shutdown(shutdown, broker_id)
@@ -160,7 +162,7 @@ def topic(
     configs: dict[str, str | None] | None = None,
     assignments: dict[int, list[int]] | None = None,
 ) -> CreatableTopic:
-    """A topic as a client asks for it."""
+    """A topic in a client's request."""
     return CreatableTopic(
         name=name,
         num_partitions=partitions,

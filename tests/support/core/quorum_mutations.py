@@ -1,4 +1,4 @@
-"""Ways to break the quorum's state machine, each by one function: what a checker must catch."""
+"""Ways to break the quorum's state machine, each in one function, which a checker must catch."""
 
 from __future__ import annotations
 
@@ -61,4 +61,4 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     ),
 }
 ABOUT_LEADERS = frozenset({"records of old epochs are committed"})
-"""These need schedules in which leaders write alone and fall."""
+"""The mutations that need schedules in which isolated leaders write and crash."""

@@ -1,7 +1,7 @@
-"""A quorum of simulated nodes: a seed decides on time, network, disks and faults; a checker sees each step.
+"""A quorum of simulated nodes: a seed determines time, network, disks and faults; a checker sees each step.
 
-The nodes run the real `Quorum`. Their logs tell synced from unsynced entries: a crash loses what was not
-synced, and may bring back what was cut and not synced. `Checker` holds what must never happen.
+The nodes run the real `Quorum`. Their logs distinguish synced and unsynced entries: a crash loses unsynced
+entries, and may restore ones whose removal was not synced. `Checker` holds the invariants.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ SETTINGS = QuorumSettings(
 
 
 class Violation(AssertionError):
-    """Something happened that never may."""
+    """A violated invariant."""
 
 
 class Entry(NamedTuple):
@@ -131,7 +131,7 @@ class SimulatedLog:
         return before + self.entries
 
     def crash(self, dice: random.Random) -> None:
-        """Lose what was not synced, or some of it."""
+        """Lose all unsynced entries, or some of them."""
         kept = list(self.durable)
         if self.entries[: len(kept)] == kept:
             kept += self.entries[len(kept) : len(kept) + dice.randint(0, len(self.entries) - len(kept))]
@@ -151,7 +151,7 @@ def controls_in(entries: list[Entry], first_offset: int) -> list[LogControl]:
 
 
 class Checker:
-    """Everything that must hold, over the life of the whole quorum."""
+    """The invariants over the life of the whole quorum."""
 
     def __init__(self) -> None:
         self.leaders: dict[int, int] = {}
@@ -161,7 +161,7 @@ class Checker:
         self.high_watermarks: dict[int, int] = {}
 
     def led(self, node: SimulatedNode, epoch: int) -> None:
-        """One leader an epoch, with all that is committed."""
+        """One leader an epoch, which has all committed entries."""
         if self.leaders.setdefault(epoch, node.node_id) != node.node_id:
             raise Violation(f"epoch {epoch} has two leaders: {self.leaders[epoch]} and {node.node_id}")
         everything = node.log.everything()
@@ -175,7 +175,7 @@ class Checker:
             raise Violation(f"node {voter.node_id} voted twice in epoch {epoch}")
 
     def appended(self, log: SimulatedLog, first_offset: int) -> None:
-        """An epoch and offset name one entry, and what comes before it."""
+        """An epoch and offset identify one entry, and all entries before it."""
         everything = log.everything()
         for offset in range(first_offset, log.end_offset):
             entry = everything[offset]
@@ -184,7 +184,7 @@ class Checker:
                 raise Violation(f"two entries at offset {offset} of epoch {entry.epoch}")
 
     def commits(self, node: SimulatedNode, high_watermark: int) -> None:
-        """What is committed is the same everywhere, for ever."""
+        """Committed entries are the same everywhere, for ever."""
         before = self.high_watermarks.get(node.node_id, 0)
         if high_watermark < before:
             raise Violation(
@@ -199,7 +199,7 @@ class Checker:
         self.high_watermarks[node.node_id] = high_watermark
 
     def changes_voters(self, node: SimulatedNode, offset: int) -> None:
-        """One voter at a time, the last change committed before."""
+        """One voter at a time, after the last change is committed."""
         everything = node.log.everything()
         voters = [
             (at, {each.key for each in control.value.voters})
@@ -281,7 +281,7 @@ class SimulatedNode:
     # -- events and effects ---------------------------------------------------------------------------
 
     def run(self, event: Callable[[Quorum, int], list[Effect]]) -> None:
-        """Feed one event, perform its effects, see to its wake-up."""
+        """Feed one event, perform its effects, set its alarm."""
         if self.quorum is None:
             return
         for effect in event(self.quorum, self.network.now_ms):
@@ -289,7 +289,7 @@ class SimulatedNode:
         self.see_to_wake()
 
     def see_to_wake(self) -> None:
-        """One alarm is set, for the next thing that is due."""
+        """Set the one alarm, for the next timer."""
         wake_ms = self.quorum.next_wake_ms() if self.quorum is not None else None
         if wake_ms is None or (self.alarm_ms is not None and self.alarm_ms <= wake_ms):
             return
@@ -384,7 +384,7 @@ class SimulatedNode:
         return self.quorum is not None and self.quorum.role is Role.LEADER
 
     def flush(self) -> None:
-        """One sync at a time; it takes a while and makes durable what was there at its beginning."""
+        """One sync at a time; it takes a while and makes the entries at its beginning durable."""
         if self.flushing:
             return
         self.flushing = True
@@ -403,7 +403,7 @@ class SimulatedNode:
         self.network.after(self.network.dice.choice((0, 1, 3, 15, 40)), done)
 
     def propose(self, value: Any) -> bool:
-        """A controller's record, if this node leads."""
+        """Append a controller's record, if this node leads."""
         if not self.leads or self.quorum is None:
             return False
         self.append([Entry(self.quorum.epoch, value)])
@@ -413,7 +413,7 @@ class SimulatedNode:
     # -- snapshots ------------------------------------------------------------------------------------
 
     def snapshot(self) -> None:
-        """Write a snapshot of what is committed, and cut the log before it."""
+        """Write a snapshot of the committed entries, and cut the log before it."""
         if self.quorum is None:
             return
         end = min(self.quorum.high_watermark, len(self.log.durable) + self.log.start_offset)
@@ -464,7 +464,7 @@ def replace_offset(control: LogControl, offset: int) -> LogControl:
 
 @dataclass
 class Faults:
-    """Chances, of 1000, for a message; and who reaches whom."""
+    """Probabilities of 1000 for a message, and the pairs of nodes that reach each other."""
 
     lost: int = 0
     doubled: int = 0
@@ -473,7 +473,7 @@ class Faults:
 
 
 class Network:
-    """Nodes, time and what is under way between them."""
+    """Nodes, time, and the messages under way."""
 
     def __init__(
         self,
@@ -521,7 +521,7 @@ class Network:
         self.at(self.now_ms, action)
 
     def run_for(self, duration_ms: int, until: Callable[[], bool] = lambda: False) -> bool:
-        """Let time pass; whether `until` came true."""
+        """Let time pass. Whether `until` came true."""
         end_ms = self.now_ms + duration_ms
         for _ in range(200_000):
             if until():
@@ -616,7 +616,7 @@ class Network:
             self.after(self.latency(), deliver)
 
     def roundtrip(self, message: Message) -> Message:
-        """What the wire makes of a message, in the latest version."""
+        """The message after encoding and decoding, in the latest version."""
         if not self.wire:
             return message
         version = message.MAX_VERSION
@@ -625,19 +625,19 @@ class Network:
     # -- the operator ---------------------------------------------------------------------------------
 
     def ask(self, node_id: int, request: Message) -> int:
-        """An admin client's request; its answer will be in `admin` under the token."""
+        """Send an admin client's request; its answer will be in `admin` under the token."""
         token = next(self._ids)
         version = request.MAX_VERSION
         self.nodes[node_id].run(lambda quorum, now: quorum.on_request(now, token, request, version))
         return token
 
     def leader(self) -> SimulatedNode | None:
-        """The node that leads the newest epoch that anybody leads."""
+        """The leader of the newest epoch that has one."""
         leaders = [node for node in self.nodes.values() if node.leads]
         return max(leaders, key=lambda node: node.quorum.epoch if node.quorum else 0, default=None)
 
     def heal(self) -> None:
-        """No faults any more, everybody is up."""
+        """End all faults and start all nodes."""
         self.faults = Faults()
         for node in self.nodes.values():
             if node.quorum is None:
@@ -654,7 +654,7 @@ class Network:
         }
 
     def settled(self) -> bool:
-        """There is a leader, and everybody has committed all that it has."""
+        """Whether there is a leader, and all nodes have committed all that it has."""
         leader = self.leader()
         if leader is None or leader.quorum is None:
             return False
@@ -668,7 +668,7 @@ class Network:
 
 
 class Chaos:
-    """What goes wrong in a network, and what its users do meanwhile, by the network's own dice."""
+    """The faults of a network, and its users' requests, from the network's own random numbers."""
 
     def __init__(self, network: Network, *, changes_voters: bool = True) -> None:
         self.network = network
@@ -703,7 +703,9 @@ class Chaos:
         return self
 
     def about_leaders(self) -> Chaos:
-        """Leaders that write alone, fall and come back, and lost answers: figure 8 of the Raft paper."""
+        """Leaders that write while isolated, crash and return, and lost answers:
+        figure 8 of the Raft paper.
+        """
         self.network.faults.lost, self.network.faults.late = 150, 300
         self._actions = [
             (6, self.write_alone),
@@ -715,7 +717,7 @@ class Chaos:
         return self
 
     def run(self, steps: int) -> None:
-        """So many things happen, each after a while."""
+        """Let this many events happen, each after a while."""
         weights = [weight for weight, _ in self._actions]
         for _ in range(steps):
             self.network.run_for(self.dice.choice((1, 5, 20, 60, 200, 500)))
@@ -723,9 +725,9 @@ class Chaos:
             action()
 
     def end_well(self) -> None:
-        """Once all is well again, the quorum settles, and a new record reaches everybody."""
+        """Without further faults, the quorum settles, and a new record reaches all nodes."""
         network = self.network
-        network.run_for(100)  # those that resigned are down by then
+        network.run_for(100)  # the nodes that resigned are down by then
         network.heal()
         if not network.run_for(60_000, network.settled):
             raise Violation("the quorum does not settle")
@@ -747,7 +749,7 @@ class Chaos:
         self.anybody().crash()
 
     def crash_leader(self) -> None:
-        """The leader goes, soon after a record was appended."""
+        """The leader crashes, soon after a record was appended."""
         self.propose()
         self.network.run_for(self.dice.choice((0, 3, 10, 30)))
         leader = self.network.leader()
@@ -755,7 +757,7 @@ class Chaos:
             leader.crash()
 
     def write_alone(self) -> None:
-        """A leader that is cut off writes, and falls."""
+        """An isolated leader writes, and crashes."""
         leader = self.network.leader()
         if leader is not None:
             others = tuple(node_id for node_id in self.network.nodes if node_id != leader.node_id)
@@ -766,7 +768,7 @@ class Chaos:
             self.network.faults.cut.clear()
 
     def power_cut(self) -> None:
-        """All go at once, and come back."""
+        """All nodes crash at once, and restart."""
         self.propose()
         self.network.run_for(self.dice.choice((0, 3, 10, 30)))
         for node in self.network.nodes.values():

@@ -1,4 +1,4 @@
-"""One `Quorum` under a test's own hand: requests in, effects out, a log that a test can look into."""
+"""One `Quorum` in a test's hands: requests in, effects out, a log that the test can inspect."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SETTINGS = QuorumSettings()
 
 
 class Dice:
-    """They always show the same."""
+    """Random numbers that are always the same."""
 
     def below(self, limit: int) -> int:
         return 0
@@ -67,7 +67,7 @@ def static_voters(*node_ids: int) -> VoterSet:
 
 
 class NodeUnderTest:
-    """Node `node_id` of the voters 0, 1 and 2 (kraft.version 1), if nothing else is said."""
+    """Node `node_id` of the voters 0, 1 and 2 (kraft.version 1), by default."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class NodeUnderTest:
     # -- feeding it -----------------------------------------------------------------------------------
 
     def do(self, effects: list[Effect]) -> list[Effect]:
-        """Perform what concerns the log; keep all to look at."""
+        """Perform the effects on the log; keep all effects."""
         self.effects = list(effects)
         for effect in effects:
             match effect:
@@ -126,7 +126,7 @@ class NodeUnderTest:
         return self.feed(self.quorum.on_time)
 
     def flush(self) -> list[Effect]:
-        """All of the log is synced."""
+        """Sync the whole log."""
         return self.feed(lambda now: self.quorum.on_flushed(now, self.log.end_offset))
 
     def ask(self, request: Message, version: int | None = None) -> Any:

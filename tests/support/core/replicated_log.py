@@ -1,13 +1,13 @@
-"""One partition with its replicas in memory, a controller, and everything that may happen between them.
+"""One partition with its replicas in memory, a controller, and all possible events between them.
 
-The product's leaders and followers (core/replica) run over fake logs whose unsynced tails a crash takes.
-Fetches, answers and in-sync updates travel one by one and may get lost or come late; nodes hear of the
-metadata when they hear of it, so that there are leaders who do not know that they are none any more. The
-controller elects as Kafka's does: from the in-sync set, else from the eligible replicas (KIP-966), never from
-others. A machine dies with its unsynced tail only while somebody else has everything: as many at once as
-min.insync.replicas allows for.
+The product's leaders and followers (core/replica) run over fake logs whose unsynced tails are lost in a
+crash. Fetches, answers and in-sync updates travel one by one and may get lost or come late; nodes learn of
+the metadata at any time, so there are leaders that do not know of their successor. The controller elects as
+Kafka's does: from the in-sync set, else from the eligible replicas (KIP-966), never from others. A machine
+loses its unsynced tail only while another one has everything: as many at once as min.insync.replicas allows.
 
-What was acknowledged with acks=all, and what any replica called committed, is kept, and must stay.
+Records that were acknowledged with acks=all, or that a replica considered committed, are remembered, and must
+stay.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ FETCHED_AT_ONCE = 3
 
 
 class Rec(NamedTuple):
-    """A record: the leader epoch it was written in, and a value that no other has."""
+    """A record: the leader epoch in which it was written, and a unique value."""
 
     epoch: int
     value: int
 
 
 class FakeLog:
-    """A log whose records are a list; the tail that is not synced goes with a crash."""
+    """A log whose records are a list; a crash loses its unsynced tail."""
 
     def __init__(self) -> None:
         self.records: list[Rec] = []
@@ -88,7 +88,7 @@ class FakeLog:
         self.epochs = [each for each in self.epochs if each[1] < len(self.records)]
 
     def crash(self) -> None:
-        """Only what was synced is left; epochs are made again from the records."""
+        """Keep only the synced records; restore the epochs from them."""
         records, self.epochs = self.records[: self.synced], []
         self.records = []
         self.append(records)
@@ -96,7 +96,7 @@ class FakeLog:
 
 @dataclass(frozen=True)
 class State:
-    """The partition as the controller has it."""
+    """The partition in the controller's metadata."""
 
     leader: int
     leader_epoch: int = 0
@@ -114,7 +114,7 @@ class Node:
     leader: PartitionLeader | None = None
     follower: PartitionFollower | None = None
     asked: PartitionFollower | None = None
-    """Whose fetch is under way."""
+    """The follower whose fetch is under way, or None."""
     answer: tuple[FetchPosition, FetchAnswer, tuple[Rec, ...]] | None = None
     saved_high_watermark: int = 0
 
@@ -125,11 +125,11 @@ class Node:
 
 
 class Lost(AssertionError):
-    """What was acknowledged or committed is gone, or differs."""
+    """An acknowledged or committed record is gone, or differs."""
 
 
 class ReplicatedLog:
-    """The nodes and their controller; `step` lets one thing happen."""
+    """The nodes and their controller; `step` lets one event happen."""
 
     def __init__(self, seed: int, nodes: int = 3) -> None:
         self.random = random.Random(seed)
@@ -147,10 +147,10 @@ class ReplicatedLog:
         for node in self.nodes.values():
             self.hear(node)
 
-    # -- what may happen ----------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """One thing happens, then everything is looked at."""
+        """Let one event happen, then check all invariants."""
         node = self.random.choice(list(self.nodes.values()))
         action = self.random.choices(
             (self.produce, self.ask, self.arrive, self.deliver, self.hear, self.send_update,
@@ -162,7 +162,7 @@ class ReplicatedLog:
         self.look()
 
     def produce(self, node: Node) -> None:
-        """acks=all, to whoever believes to lead."""
+        """Produce with acks=all, to a node that believes to lead."""
         node = self.random.choice([each for each in self.nodes.values() if each.leader is not None] or [node])
         leader = node.leader
         if leader is None or not leader.has_enough_replicas:
@@ -174,7 +174,7 @@ class ReplicatedLog:
         self.waiting.append((node, leader, node.log.log_end_offset, record))
 
     def ask(self, node: Node) -> None:
-        """A follower's fetch is sent; it may be a while until it reaches the leader."""
+        """Send a follower's fetch; it may take a while to reach the leader."""
         follower = node.follower
         if follower is None or follower.leader_id < 0 or node.answer is not None or node.asked is follower:
             return
@@ -182,7 +182,7 @@ class ReplicatedLog:
         self.requests.append((node, node.broker_epoch, follower, follower.position()))
 
     def arrive(self, _: Node) -> None:
-        """A fetch reaches its leader; the answer is under way, if anybody still waits for it."""
+        """A fetch reaches its leader; the answer is sent if the follower still waits for it."""
         if not self.requests:
             return
         of, broker_epoch, follower, position = self.requests.pop(self.random.randrange(len(self.requests)))
@@ -244,7 +244,7 @@ class ReplicatedLog:
         follower.on_truncated()
 
     def hear(self, node: Node) -> None:
-        """The node hears of the newest metadata."""
+        """The node learns of the newest metadata."""
         state = self.state
         if self.registered[node.node_id] != node.broker_epoch:
             return
@@ -294,19 +294,19 @@ class ReplicatedLog:
                 self.updates.append((node, node.leader, update))
 
     def sync(self, node: Node) -> None:
-        """The disk has everything; so has the checkpoint of the high watermark."""
+        """Sync the log, and the checkpoint of the high watermark."""
         node.log.synced = node.log.log_end_offset
         node.saved_high_watermark = node.high_watermark
 
     def lose(self, node: Node) -> None:
-        """What is under way to the node is lost."""
+        """Lose the messages to the node."""
         node.answer = None
 
     def crash(self, node: Node) -> None:
-        """The machine dies and comes back at once, without its unsynced tail."""
+        """The machine crashes and restarts at once, without its unsynced tail."""
         left = (self.state.isr | self.state.elr) - {node.node_id}
         if not left:
-            return  # the last one that has everything
+            return  # the last node that has everything
         node.log.crash()
         node.leader = node.follower = node.heard = node.answer = node.asked = None
         node.saved_high_watermark = min(node.saved_high_watermark, node.log.log_end_offset)
@@ -319,7 +319,7 @@ class ReplicatedLog:
         )
 
     def fence(self, node: Node) -> None:
-        """The controller hears nothing of a node, which may go on all the same."""
+        """The controller fences a silent node, which may go on all the same."""
         if node.node_id not in self.active:
             return
         del self.active[node.node_id]
@@ -329,7 +329,7 @@ class ReplicatedLog:
         )
 
     def unfence(self, node: Node) -> None:
-        """The controller hears of it again."""
+        """The controller hears of the node again."""
         if node.node_id in self.active:
             return
         self.active[node.node_id] = self.registered[node.node_id]
@@ -350,7 +350,7 @@ class ReplicatedLog:
             self.change(replace(self.state, isr=isr), was_eligible=self.state.isr - isr)
         fate = self.random.random()
         if fate < 0.2:
-            self.updates.append((node, leader, update))  # the answer is lost: asked again
+            self.updates.append((node, leader, update))  # the answer is lost: the leader asks again
         elif code is not ErrorCode.NONE:
             if leader.on_update_refused(update, code):
                 self.updates.append((node, leader, update))
@@ -377,7 +377,7 @@ class ReplicatedLog:
         return ErrorCode.NONE
 
     def change(self, wanted: State, was_eligible: frozenset[int]) -> None:
-        """What the partition becomes: who is eligible, and who leads."""
+        """Change the partition: eligible replicas and leader."""
         elr = frozenset() if len(wanted.isr) >= MIN_ISR else (wanted.elr | was_eligible) - wanted.isr
         isr, leader = wanted.isr, wanted.leader
         if leader not in isr or leader not in self.active:
@@ -390,14 +390,14 @@ class ReplicatedLog:
         if changed != self.state:
             self.state = replace(changed, partition_epoch=self.state.partition_epoch + 1)
 
-    # -- what must hold -----------------------------------------------------------------------------
+    # -- invariants ---------------------------------------------------------------------------------
 
     def acknowledge(self) -> None:
-        """Producers hear of what is committed."""
+        """Producers are answered once their records are committed."""
         still = []
         for node, leader, end_offset, record in self.waiting:
             if node.leader is not leader:
-                continue  # told that it leads no more
+                continue  # it learns that it no longer leads
             code = leader.acknowledgement(end_offset)
             if code is None:
                 still.append((node, leader, end_offset, record))
@@ -422,7 +422,7 @@ class ReplicatedLog:
                     raise Lost(f"node {node_id} may lead and lacks {record} at {offset}")
 
     def heal(self) -> None:
-        """Everything works again: in the end all replicas are in sync and the same."""
+        """Without further faults, all replicas end in sync and equal."""
         nodes = list(self.nodes.values())
         for node in nodes:
             self.unfence(node)
@@ -462,7 +462,7 @@ class ReplicatedLog:
 
 
 def run(seed: int, steps: int = 700) -> ReplicatedLog:
-    """A history; raises AssertionError for one that must not be."""
+    """A history; raises AssertionError for one that violates an invariant."""
     partition = ReplicatedLog(seed, nodes=3 + seed % 2)
     for _ in range(steps):
         partition.step()
@@ -471,7 +471,7 @@ def run(seed: int, steps: int = 700) -> ReplicatedLog:
 
 
 def failing_seeds(seeds: range) -> Iterator[int]:
-    """The seeds whose histories go wrong."""
+    """The seeds whose histories violate an invariant."""
     for seed in seeds:
         try:
             run(seed)

@@ -51,7 +51,7 @@ PARTITIONS = 3
 
 
 class ShareCoordinatorDriver:
-    """Feeds a shard events and keeps what comes out. Appends succeed at once unless `hold_appends` is set."""
+    """Feeds a shard events and collects its effects. Appends succeed at once unless `hold_appends` is set."""
 
     def __init__(self, settings: ShareCoordinatorSettings | None = None) -> None:
         self.settings = settings or ShareCoordinatorSettings()
@@ -87,10 +87,10 @@ class ShareCoordinatorDriver:
     def error(self, request: Message) -> ErrorCode:
         return ErrorCode(self.ask(request).error_code)
 
-    # -- what happens -----------------------------------------------------------------------------
+    # -- events -----------------------------------------------------------------------------------
 
     def advance(self, milliseconds: int) -> None:
-        """Let time pass, waking the shard whenever it wants to be woken."""
+        """Let time pass, and send ticks when they are due."""
         end_ms = self.now_ms + milliseconds
         while (wake_ms := self.shard.next_wake_ms()) is not None and wake_ms <= end_ms:
             self.now_ms = max(self.now_ms, wake_ms)
@@ -120,7 +120,7 @@ class ShareCoordinatorDriver:
         self.shard = self._loaded_shard()
 
     def reloaded_copy(self) -> ShareCoordinatorShard:
-        """What a new leader would know now."""
+        """The state that a new leader would load now."""
         return self._loaded_shard()
 
     def step(self, event: Event) -> None:
@@ -132,7 +132,7 @@ class ShareCoordinatorDriver:
                 case Append():
                     self.held.append(effect)
                 case Prune(offset):
-                    # A new leader may ask again for what the last one has done.
+                    # A new leader may repeat a pruning of the last one.
                     assert self.pruned_to <= offset <= len(self.log)
                     assert self._pruned_by_leader < offset, "asked twice by one leader"
                     self.pruned_to = self._pruned_by_leader = offset

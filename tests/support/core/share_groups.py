@@ -1,4 +1,4 @@
-"""Share groups of a shard under a test's control; the share coordinator answers when it is told to."""
+"""Share groups of a shard under a test's control; the share coordinator answers on command."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ottla.protocol.schema import Message
 from support.core.group_shard import ShardDriver
 
 Answers = Callable[[uuid.UUID, int], ErrorCode]
-"""What the share coordinator says about a partition."""
+"""The share coordinator's error for a partition."""
 
 
 class ShareDriver:
@@ -53,7 +53,7 @@ class ShareDriver:
         self.settle()
 
     def delete_topic(self, name: str) -> None:
-        """The share coordinator hears of it, too."""
+        """Delete a topic, for the share coordinator too."""
         topic = self.shard.topics.named(name)
         assert topic is not None
         self.states = {key: offset for key, offset in self.states.items() if key[1] != topic.topic_id}
@@ -65,13 +65,13 @@ class ShareDriver:
         return request_id
 
     def ask(self, request: Message, version: int = 0, client_id: str = "client") -> Message:
-        """Send a request that is answered now."""
+        """Send a request that is answered at once."""
         return self.shard.replies[self.send(request, version, client_id)]
 
     def heartbeat(
         self, member_id: str, epoch: int, topics: Sequence[str] | None = None, group_id: str = "g"
     ) -> Message:
-        """A member's heartbeat, answered now."""
+        """A member's heartbeat, answered at once."""
         request = ShareGroupHeartbeatRequest(
             group_id=group_id,
             member_id=member_id,
@@ -86,17 +86,17 @@ class ShareDriver:
 
     @property
     def asks(self) -> list[AskShareCoordinator]:
-        """What the share coordinator was asked and has not answered."""
+        """The unanswered requests to the share coordinator."""
         return self.shard.other_effects  # type: ignore[return-value]
 
     def answer(self, errors: Answers = lambda topic_id, partition: ErrorCode.NONE, index: int = 0) -> None:
-        """The share coordinator answers a question, and does what it was asked where it tells no error."""
+        """Let the share coordinator answer a request, and carry it out where there is no error."""
         asked = self.asks.pop(index)
         response = self._perform(asked, errors)
         self.shard.step(ShareCoordinatorAnswered(self.shard.now, asked.call_id, response))
 
     def lose_asks(self, performed: bool) -> None:
-        """Nobody waits for the answers any more."""
+        """Drop the requests: the shard no longer waits for the answers."""
         for asked in self.asks:
             if performed:
                 self._perform(asked, lambda topic_id, partition: ErrorCode.NONE)

@@ -49,7 +49,7 @@ WALL_MINUS_STEADY_MS = 1_700_000_000_000
 
 
 class TransactionDriver:
-    """Feeds a shard events and keeps what comes out.
+    """Feeds a shard events and collects its effects.
 
     Appends, fresh producer ids and markers come at once unless `hold_appends`, `hold_producer_ids` or
     `hold_markers` is set.
@@ -64,7 +64,7 @@ class TransactionDriver:
         self.held: deque[Append] = deque()
         self.tickets: deque[int] = deque()
         self.orders: list[WriteMarkers] = []
-        """Markers that are not all written; the test takes them out."""
+        """Orders of markers that are not all written; the test removes them."""
         self.written: list[WriteMarkers] = []
         self.hold_appends = False
         self.hold_producer_ids = False
@@ -87,7 +87,7 @@ class TransactionDriver:
         return request_id
 
     def advance(self, milliseconds: int) -> None:
-        """Let time pass, waking the shard whenever it wants to be woken."""
+        """Let time pass, and send ticks when they are due."""
         end_ms = self.now_ms + milliseconds
         while (wake_ms := self.shard.next_wake_ms()) is not None and wake_ms <= end_ms:
             self.now_ms = max(self.now_ms, wake_ms)
@@ -106,14 +106,14 @@ class TransactionDriver:
         self.step(AppendFailed(self.now, self.held.popleft().append_id, error))
 
     def producer_id_obtained(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        """The oldest question for a fresh producer id is answered."""
+        """Answer the oldest request for a fresh producer id."""
         ticket = self.tickets.popleft()
         producer_id = -1 if error else self.next_producer_id
         self.next_producer_id += 1
         self.step(ProducerIdObtained(self.now, ticket, producer_id, error))
 
     def markers_written(self, order: WriteMarkers, partitions: Sequence[TopicPartition]) -> None:
-        """These partitions of an order have their marker."""
+        """The markers of these partitions are written."""
         self.step(
             MarkersWritten(
                 self.now, order.transactional_id, order.producer_id, order.producer_epoch, tuple(partitions)
@@ -125,7 +125,7 @@ class TransactionDriver:
         self.step(SettingsChanged(self.now, settings))
 
     def reload(self, records: Iterable[CoordinatorRecord] | None = None) -> None:
-        """A new leader loads the log, or `records` in its place: what compaction has left of it."""
+        """A new leader loads the log, or `records` in its place, as compaction may leave them."""
         self.step(Resigned(self.now))
         self.held.clear()
         self.tickets.clear()
@@ -179,7 +179,7 @@ class TransactionDriver:
                     self.orders.append(effect)
 
     def replayed(self, records: Iterable[CoordinatorRecord]) -> Shard:
-        """What a new leader would know from these records, before it does anything."""
+        """The state that a new leader would load from these records, before its first event."""
         shard = Shard(self.settings)
         for record in records:
             shard.replay(record)

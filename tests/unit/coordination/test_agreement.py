@@ -1,4 +1,4 @@
-"""When all brokers look where Apache Kafka does."""
+"""The condition under which all brokers use Kafka's partitions."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ KNOWS, KAFKA, OLDER, UNKNOWN = BrokerKind
         ([OLDER, UNKNOWN], False),
     ],
 )
-def test_who_waits_for_whom(kinds: list[BrokerKind], agree: bool) -> None:
+def test_brokers_agree_once_all_know_kafkas_partitions(kinds: list[BrokerKind], agree: bool) -> None:
     assert all_agree(kinds) is agree

@@ -1,4 +1,4 @@
-"""Changes of settings: single ones, all of them, and what is refused."""
+"""Changes of settings: single ones, all of a resource's, and refusals."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def change(
     *changes: tuple[str, Operation, str | None],
     layers: BrokerLayers = NOTHING_CONFIGURED,
 ) -> dict[str, str]:
-    """Make the changes; the values of the resource after them."""
+    """Make the changes; return the resource's values after them."""
     apply(image, change_configs(image, layers, *resource, changes))
     return image.configs.get(resource, {})
 
@@ -57,13 +57,13 @@ def test_lists_grow_from_their_default_and_shrink(image: MetadataImage) -> None:
     assert change(image, orders, ("cleanup.policy", SUBTRACT, "delete"))["cleanup.policy"] == "compact"
 
 
-def test_what_changes_nothing_writes_nothing(image: MetadataImage) -> None:
+def test_a_change_without_effect_writes_no_records(image: MetadataImage) -> None:
     changes = [("retention.ms", SET, "1")]
     assert change_configs(image, NOTHING_CONFIGURED, TOPIC, "orders", changes) == []
 
 
 def test_a_brokers_values_are_written_again(image: MetadataImage) -> None:
-    """It is how a broker is asked to read its key stores again."""
+    """The repeated record makes a broker re-read its key stores."""
     changes = [("listener.name.internal.ssl.keystore.location", SET, "keys")]
     for _ in range(2):
         records = change_configs(image, NOTHING_CONFIGURED, BROKER, "1", changes)
@@ -71,7 +71,7 @@ def test_a_brokers_values_are_written_again(image: MetadataImage) -> None:
         apply(image, records)
 
 
-def test_replacing_drops_what_is_not_named(image: MetadataImage) -> None:
+def test_replacing_drops_settings_that_are_not_named(image: MetadataImage) -> None:
     apply(image, replace_configs(image, NOTHING_CONFIGURED, TOPIC, "orders", {"segment.ms": "9"}))
     assert image.configs[(TOPIC, "orders")] == {"segment.ms": "9"}
     apply(image, replace_configs(image, NOTHING_CONFIGURED, TOPIC, "orders", {}))
@@ -114,7 +114,7 @@ def test_another_number_of_in_sync_replicas_clears_the_eligible_ones(image: Meta
     ],
     ids=str,
 )
-def test_what_is_refused(
+def test_invalid_changes_are_refused(
     image: MetadataImage,
     resource: tuple[int, str],
     changed: tuple[str, Operation, str | None],
@@ -142,12 +142,12 @@ def test_a_sessions_timeout_is_longer_than_its_heartbeats(image: MetadataImage) 
         ("listeners", True, "can't be updated while the broker runs: [listeners]"),
     ],
 )
-def test_what_a_running_broker_does_not_change(name: str, per_broker: bool, problem: str) -> None:
+def test_static_settings_may_not_change(name: str, per_broker: bool, problem: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         check_dynamic([name], per_broker)
     assert problem in refused.value.message
 
 
-def test_what_a_running_broker_changes() -> None:
+def test_dynamic_settings_may_change() -> None:
     check_dynamic(["log.retention.ms", "nobody.knows.this"], per_broker=False)
     check_dynamic(["listener.name.internal.ssl.keystore.type", "principal.builder.class"], per_broker=True)

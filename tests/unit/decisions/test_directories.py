@@ -1,4 +1,4 @@
-"""Data directories fail, are closed to new partitions, and replicas are found in them."""
+"""Data directories that fail or are cordoned, and the directories of replicas."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_replica_that_turns_up_leads_again(image: MetadataImage) -> None:
     assert partition(image, 0).leader == 1
 
 
-def test_what_a_broker_must_tell(image: MetadataImage) -> None:
+def test_a_broker_assigns_the_replicas_that_the_metadata_has_elsewhere(image: MetadataImage) -> None:
     request = wanted_assignment(image, 1, FIRST)
     assert request is not None
     decided(image, assign_replicas_to_dirs(image, request, RULES))

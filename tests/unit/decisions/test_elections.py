@@ -48,7 +48,7 @@ def test_leadership_goes_back_to_the_preferred_replica(image: MetadataImage) -> 
     assert image.topics["orders"].partitions[0].leader == 1
 
 
-def test_what_needs_no_election_is_told_only_when_asked_for(image: MetadataImage) -> None:
+def test_partitions_that_need_no_election_are_answered_only_if_named(image: MetadataImage) -> None:
     assert elect(image, PREFERRED, None) == {}
     assert elect(image, PREFERRED, {"orders": [0]}) == {("orders", 0): ErrorCode.ELECTION_NOT_NEEDED}
     assert elect(image, UNCLEAN, {"orders": [0]}) == {("orders", 0): ErrorCode.ELECTION_NOT_NEEDED}
@@ -61,7 +61,7 @@ def test_a_preferred_replica_out_of_sync_does_not_lead(image: MetadataImage) -> 
     }
 
 
-def test_an_unclean_election_takes_whoever_lives(image: MetadataImage) -> None:
+def test_an_unclean_election_takes_any_live_replica(image: MetadataImage) -> None:
     set_partition(image, leader=NO_LEADER, isr=[1])
     apply(image, [BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=101, fenced=1)])
     assert elect(image, UNCLEAN, {"orders": [0]}) == {("orders", 0): ErrorCode.NONE}
@@ -69,14 +69,14 @@ def test_an_unclean_election_takes_whoever_lives(image: MetadataImage) -> None:
     assert (partition.leader, partition.isr, partition.leader_recovery_state) == (2, (2,), RECOVERING)
 
 
-def test_an_unclean_election_prefers_who_is_in_sync(image: MetadataImage) -> None:
+def test_an_unclean_election_prefers_replicas_in_sync(image: MetadataImage) -> None:
     set_partition(image, leader=NO_LEADER, isr=[2])
     elect(image, UNCLEAN, {"orders": [0]})
     partition = image.topics["orders"].partitions[0]
     assert (partition.leader, partition.leader_recovery_state) == (2, 0)
 
 
-def test_nobody_lives(image: MetadataImage) -> None:
+def test_an_unclean_election_without_live_replicas_is_refused(image: MetadataImage) -> None:
     set_partition(image, leader=NO_LEADER, isr=[1])
     apply(
         image,

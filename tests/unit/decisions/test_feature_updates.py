@@ -75,7 +75,7 @@ def test_a_voter_that_has_not_registered_may_not_support_it(image: MetadataImage
     assert "controller 9 has not registered" in answer.error_message
 
 
-def test_without_eligible_leader_replicas_nobody_is_eligible(image: MetadataImage) -> None:
+def test_without_eligible_leader_replicas_no_replica_becomes_eligible(image: MetadataImage) -> None:
     create(image, topic("orders", 1, 1))
     topic_id = image.topics["orders"].topic_id
     gone = PartitionChangeRecord(
@@ -113,6 +113,6 @@ def test_eligible_leader_replicas_need_one_minimum_for_all(image: MetadataImage)
         ("kraft.version", 0, SAFE_DOWNGRADE),
     ],
 )
-def test_what_is_refused(image: MetadataImage, name: str, level: int, kind: int) -> None:
+def test_invalid_updates_are_refused(image: MetadataImage, name: str, level: int, kind: int) -> None:
     assert update(image, (name, level, kind)).error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert image == image_with_brokers([1])

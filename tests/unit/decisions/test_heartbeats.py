@@ -1,4 +1,4 @@
-"""Brokers are unfenced, are fenced when they are silent, and stop."""
+"""Brokers are unfenced, fenced when they are silent, and stop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SESSION_MS = 9_000
 
 
 class Controller:
-    """An active controller at a time."""
+    """An active controller at a settable time."""
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
@@ -71,13 +71,13 @@ def test_it_is_unfenced_when_it_has_applied_its_registration(controller: Control
     assert not controller.image.brokers[3].fenced
 
 
-def test_who_wants_to_stay_fenced_does(controller: Controller) -> None:
+def test_a_broker_that_asks_to_stay_fenced_stays_so(controller: Controller) -> None:
     controller.fence(3)
     assert controller.hear(3, fence=True).is_fenced
     assert controller.image.brokers[3].fenced
 
 
-def test_an_unfenced_one_leads_what_waits_for_it(controller: Controller) -> None:
+def test_an_unfenced_broker_leads_partitions_without_a_leader(controller: Controller) -> None:
     controller.hear(1, fence=True)
     controller.hear(2, fence=True)
     assert controller.orders.leader == NO_LEADER
@@ -85,7 +85,7 @@ def test_an_unfenced_one_leads_what_waits_for_it(controller: Controller) -> None
     assert (controller.orders.leader, controller.orders.isr) == (2, (2,))
 
 
-def test_who_asks_for_it_is_fenced(controller: Controller) -> None:
+def test_a_broker_that_asks_for_it_is_fenced(controller: Controller) -> None:
     assert controller.hear(1, fence=True).is_fenced
     assert (controller.orders.leader, controller.orders.isr) == (2, (2,))
 
@@ -96,7 +96,7 @@ def test_another_run_is_refused(controller: Controller) -> None:
         controller.heartbeats.on_broker_heartbeat(controller.image, request, 0, RULES)
 
 
-def test_who_is_silent_is_fenced_one_at_a_time(controller: Controller) -> None:
+def test_silent_brokers_are_fenced_one_at_a_time(controller: Controller) -> None:
     controller.now_ms = 1_000
     controller.hear(3)
     controller.now_ms = SESSION_MS - 1
@@ -111,7 +111,7 @@ def test_who_is_silent_is_fenced_one_at_a_time(controller: Controller) -> None:
     assert controller.heartbeats.next_wake_ms(controller.image) == 1_000 + SESSION_MS
 
 
-def test_nobody_to_wait_for(controller: Controller) -> None:
+def test_without_unfenced_brokers_there_is_no_wake_time(controller: Controller) -> None:
     for broker_id in (1, 2, 3):
         controller.fence(broker_id)
     assert controller.heartbeats.next_wake_ms(controller.image) is None
@@ -143,7 +143,7 @@ def test_a_leader_stops_when_the_others_know_who_leads_now(controller: Controlle
     assert (answer.is_fenced, answer.should_shut_down) == (False, False)
     assert controller.image.brokers[1].in_controlled_shutdown
     assert (controller.orders.leader, controller.orders.isr) == (2, (2,))
-    assert not controller.hear(1, stop=True).should_shut_down  # nobody was heard since
+    assert not controller.hear(1, stop=True).should_shut_down  # no broker was heard since
     controller.hear(2)
     assert not controller.hear(1, stop=True).should_shut_down
     controller.hear(3)
@@ -153,7 +153,7 @@ def test_a_leader_stops_when_the_others_know_who_leads_now(controller: Controlle
     assert not controller.heartbeats.is_alive(controller.image, 1, controller.now_ms)
 
 
-def test_who_leads_nothing_stops_at_once(controller: Controller) -> None:
+def test_a_broker_that_leads_no_partition_stops_at_once(controller: Controller) -> None:
     answer = controller.hear(3, stop=True)
     assert (answer.is_fenced, answer.should_shut_down) == (True, True)
 

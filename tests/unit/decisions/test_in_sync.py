@@ -1,4 +1,4 @@
-"""Leaders change the in-sync sets of what they lead."""
+"""Leaders change the in-sync sets of their partitions."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_version_2_names_no_epochs(image: MetadataImage) -> None:
     assert orders(image).isr == (1, 2)
 
 
-def test_what_is_so_already_is_answered(image: MetadataImage) -> None:
+def test_an_unchanged_in_sync_set_is_answered_without_an_error(image: MetadataImage) -> None:
     answer = alter(image, [1, 2, 3])
     assert (answer.error_code, answer.partition_epoch) == (ErrorCode.NONE, 0)
 
@@ -119,19 +119,19 @@ def test_only_the_leader_may(image: MetadataImage) -> None:
 
 
 @pytest.mark.parametrize("change", [{"fenced": 1}, {"in_controlled_shutdown": 1}])
-def test_who_is_fenced_or_stops_is_not_taken_in(image: MetadataImage, change: dict[str, int]) -> None:
+def test_a_fenced_or_stopping_replica_is_ineligible(image: MetadataImage, change: dict[str, int]) -> None:
     alter(image, [1, 2])
     apply(image, [BrokerRegistrationChangeRecord(broker_id=3, broker_epoch=103, **change)])
     assert alter(image, [1, 2, 3]).error_code == ErrorCode.INELIGIBLE_REPLICA
 
 
-def test_who_has_restarted_is_not_taken_in(image: MetadataImage) -> None:
+def test_a_restarted_replica_is_ineligible(image: MetadataImage) -> None:
     alter(image, [1, 2])
     assert alter(image, [1, 2, 3], epochs={3: 7}).error_code == ErrorCode.INELIGIBLE_REPLICA
     assert alter(image, [1, 2, 3], epochs={3: -1}).error_code == ErrorCode.NONE
 
 
-def test_what_is_not_there(image: MetadataImage) -> None:
+def test_unknown_partitions_are_refused(image: MetadataImage) -> None:
     assert alter(image, [1], partition_index=9).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert alter(image, [1], topic_id=uuid.UUID(int=9)).error_code == ErrorCode.UNKNOWN_TOPIC_ID
 

@@ -1,4 +1,4 @@
-"""What a partition becomes: leader, in-sync set, eligible replicas."""
+"""Changes of partitions: leader, in-sync set, eligible replicas."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def change(
     rules: TopicRules = TWO_IN_SYNC,
     election: Election | None = None,
 ) -> PartitionImage:
-    """Change it, apply the records, and see that both say the same."""
+    """Change the partition, apply the records, and check that both agree."""
     changes = PartitionChanges(image, rules)
     decided = changes.change(image.topics["orders"], 0, target, election)
     apply(image, changes.records)
@@ -75,11 +75,11 @@ def change(
 
 
 def without(image: MetadataImage, broker_id: int) -> Target:
-    """It is not in sync any more and may not lead."""
+    """The broker is no longer in sync and may not lead."""
     return Target(isr=tuple(each for each in orders(image).isr if each != broker_id), barred=broker_id)
 
 
-def test_what_is_right_already_needs_no_record(image: MetadataImage) -> None:
+def test_a_target_that_is_reached_needs_no_record(image: MetadataImage) -> None:
     changes = PartitionChanges(image, TWO_IN_SYNC)
     assert changes.change(image.topics["orders"], 0, Target()) is None
     assert changes.records == []
@@ -95,7 +95,7 @@ def test_the_first_replica_in_sync_follows_a_leader_that_goes(image: MetadataIma
     assert (after.leader, after.isr, after.leader_epoch, after.elr) == (2, (2, 3), 1, ())
 
 
-def test_below_the_minimum_those_who_leave_stay_eligible(image: MetadataImage) -> None:
+def test_replicas_that_leave_below_the_minimum_stay_eligible(image: MetadataImage) -> None:
     change(image, without(image, 1))
     after = change(image, without(image, 2))
     assert (after.leader, after.isr, after.elr) == (3, (3,), (2,))
@@ -107,7 +107,7 @@ def test_eligible_ones_are_forgotten_when_enough_are_in_sync(image: MetadataImag
     assert (after.isr, after.elr) == ((3, 1), ())
 
 
-def test_with_nobody_in_sync_an_eligible_one_leads(image: MetadataImage) -> None:
+def test_with_no_replica_in_sync_an_eligible_one_leads(image: MetadataImage) -> None:
     set_partition(image, leader=3, isr=[3], elr=[2])
     fence(image, 2)
     after = change(image, without(image, 3))
@@ -125,7 +125,7 @@ def test_in_sync_comes_before_eligible(image: MetadataImage) -> None:
     assert (after.leader, after.isr, after.elr) == (3, (3,), (1, 2))
 
 
-def test_who_lost_records_is_not_eligible(image: MetadataImage) -> None:
+def test_a_replica_that_lost_records_is_not_eligible(image: MetadataImage) -> None:
     set_partition(image, leader=3, isr=[3], elr=[2])
     target = Target(barred=2, barred_has_lost_records=True)
     after = change(image, target)
@@ -147,7 +147,7 @@ def test_a_dead_last_known_leader_does_not(image: MetadataImage) -> None:
     assert (after.leader, after.leader_recovery_state) == (1, RECOVERING)
 
 
-def test_of_several_last_known_ones_nobody_knows_who_led(image: MetadataImage) -> None:
+def test_of_several_last_known_replicas_none_is_elected(image: MetadataImage) -> None:
     set_partition(image, leader=NO_LEADER, isr=[], last_known_elr=[2, 3])
     assert change(image, Target()).leader == NO_LEADER
 
@@ -176,7 +176,7 @@ def test_without_the_feature_the_last_one_stays_in_sync(image: MetadataImage) ->
     assert change(image, Target()).leader == 1
 
 
-def test_without_the_feature_nobody_stays_eligible(image: MetadataImage) -> None:
+def test_without_the_feature_no_replica_stays_eligible(image: MetadataImage) -> None:
     set_partition(image, leader=1, isr=[1], elr=[2])
     apply(image, [FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=0)])
     assert change(image, Target(isr=(1, 3))).elr == ()
@@ -206,7 +206,7 @@ def test_taking_a_replica_off_is_a_new_leader_epoch(image: MetadataImage) -> Non
     assert (after.replicas, after.isr, after.leader, after.leader_epoch) == ((1, 2), (1, 2), 1, 1)
 
 
-def test_who_was_taken_off_is_not_eligible(image: MetadataImage) -> None:
+def test_a_removed_replica_is_not_eligible(image: MetadataImage) -> None:
     set_partition(image, leader=1, isr=[1], elr=[3])
     after = change(image, Target(replicas=(1, 3), removing_replicas=(3,)))
     assert (after.replicas, after.isr, after.elr) == ((1,), (1,), ())

@@ -103,7 +103,7 @@ def test_validate_only_makes_none(image: MetadataImage) -> None:
         ),
     ],
 )
-def test_what_is_refused(
+def test_invalid_partition_counts_and_assignments_are_refused(
     image: MetadataImage,
     name: str,
     count: int,

@@ -1,4 +1,4 @@
-"""Where replicas go."""
+"""The placement of replicas."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_fenced_broker_follows_but_never_leads() -> None:
     assert placed == [[1, 2]] * 5
 
 
-def test_who_is_about_to_stop_gets_nothing_new() -> None:
+def test_a_broker_in_controlled_shutdown_gets_no_new_replicas() -> None:
     image = image_with_brokers([1, 2])
     stops = BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=102, in_controlled_shutdown=1)
     apply(image, [stops])

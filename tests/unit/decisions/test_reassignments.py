@@ -1,4 +1,4 @@
-"""Replicas move from broker to broker."""
+"""Reassignments of replicas."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_cancelling_is_refused_where_it_would_lose_records(image: MetadataImage)
     assert (orders(image).leader, orders(image).leader_recovery_state) == (1, 1)
 
 
-def test_who_is_cancelled_is_not_eligible(image: MetadataImage) -> None:
+def test_replicas_of_a_cancelled_reassignment_are_not_eligible(image: MetadataImage) -> None:
     three = TopicRules(lambda topic: False, lambda topic: 3)
     reassign(image, [4, 5, 1])
     topic_id = image.topics["orders"].topic_id
@@ -147,14 +147,14 @@ def test_the_number_of_replicas_can_be_held(image: MetadataImage) -> None:
     assert reassign(image, [1, 4, 5], may_change_factor=False)[0] == ErrorCode.NONE
 
 
-def test_what_is_not_there(image: MetadataImage) -> None:
+def test_unknown_partitions_are_refused(image: MetadataImage) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert reassign(image, [1], name="nope") == (unknown, "Unable to find a topic named nope.")
     assert reassign(image, [1], partition=9) == (unknown, "Unable to find partition orders:9.")
     assert reassign(image, None)[0] == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
-def test_what_moves_is_listed(image: MetadataImage) -> None:
+def test_reassignments_under_way_are_listed(image: MetadataImage) -> None:
     reassign(image, [4, 2, 3], partition=1)
 
     def listed(*topics: ListPartitionReassignmentsTopics) -> dict[tuple[str, int], tuple[list[int], ...]]:

@@ -1,4 +1,4 @@
-"""Brokers and controllers register, restart and go for good."""
+"""Brokers and controllers register, restart and are unregistered."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_new_broker_is_fenced_and_its_epoch_is_its_records_offset(image: Metad
 
 
 def test_the_epoch_counts_the_records_that_come_before(image: MetadataImage) -> None:
-    assert register(image, request(1)) == 42  # 41 takes it out of the in-sync set
+    assert register(image, request(1)) == 42  # record 41 removes it from the in-sync set
 
 
 def test_an_answer_that_was_lost_is_given_again(image: MetadataImage) -> None:
@@ -120,7 +120,7 @@ def test_after_a_clean_end_it_stays_eligible(image: MetadataImage) -> None:
     assert (orders(image).isr, orders(image).elr) == ((), (1,))
 
 
-def test_old_versions_prove_nothing(image: MetadataImage) -> None:
+def test_old_versions_do_not_prove_a_clean_shutdown(image: MetadataImage) -> None:
     register(image, request(2))
     proof = request(1)
     proof.previous_broker_epoch = 101
@@ -186,7 +186,9 @@ def broken(change: str) -> BrokerRegistrationRequest:
         ("of ZooKeeper", BrokerIdNotRegistered),
     ],
 )
-def test_what_is_refused(image: MetadataImage, change: str, error: type[KafkaError]) -> None:
+def test_invalid_registrations_are_refused(
+    image: MetadataImage, change: str, error: type[KafkaError]
+) -> None:
     before = image.copy()
     with pytest.raises(error):
         register(image, broken(change))
@@ -208,7 +210,7 @@ def test_an_unregistered_broker_is_in_sync_and_eligible_nowhere(image: MetadataI
     assert (orders(image).leader, orders(image).isr, orders(image).elr) == (NO_LEADER, (), ())
 
 
-def test_who_is_not_registered_cannot_be_unregistered(image: MetadataImage) -> None:
+def test_an_unregistered_broker_cannot_be_unregistered(image: MetadataImage) -> None:
     with pytest.raises(BrokerIdNotRegistered, match="Broker ID 9 is not currently registered"):
         unregister_broker(image, UnregisterBrokerRequest(broker_id=9), RULES)
 

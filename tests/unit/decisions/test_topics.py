@@ -1,4 +1,4 @@
-"""Creating and deleting topics: what is made, and what is refused with which code."""
+"""Creation and deletion of topics: records, and refusals with their codes."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_names_that_metrics_could_not_tell_apart_collide(image: MetadataImage) -
     ],
     ids=str,
 )
-def test_what_is_refused(image: MetadataImage, asked: CreatableTopic, code: ErrorCode) -> None:
+def test_invalid_topics_are_refused(image: MetadataImage, asked: CreatableTopic, code: ErrorCode) -> None:
     create(image, topic("exists"))
     result = create(image, asked).topics[0]
     assert result.error_code == code
@@ -126,13 +126,13 @@ def test_what_is_refused(image: MetadataImage, asked: CreatableTopic, code: Erro
     assert sorted(image.topics) == ["exists"]
 
 
-def test_a_request_that_asks_for_too_much_makes_nothing(image: MetadataImage) -> None:
+def test_a_request_that_asks_for_too_much_creates_no_topics(image: MetadataImage) -> None:
     answer = create(image, topic("small", 1, 1), topic("large", 10_000, 1))
     assert [result.error_code for result in answer.topics] == [ErrorCode.POLICY_VIOLATION] * 2
     assert not image.topics
 
 
-def test_without_an_unfenced_broker_nothing_can_be_placed() -> None:
+def test_without_an_unfenced_broker_no_replica_can_be_placed() -> None:
     answer = create(MetadataImage(), topic("orders", 1, 1))
     assert answer.topics[0].error_code == ErrorCode.INVALID_REPLICATION_FACTOR
 
@@ -186,7 +186,7 @@ def test_deletions_that_are_refused(image: MetadataImage) -> None:
     assert [result.error_code for result in twice] == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
 
 
-def test_nothing_is_deleted_where_that_is_switched_off(image: MetadataImage) -> None:
+def test_no_topic_is_deleted_if_deletion_is_disabled(image: MetadataImage) -> None:
     create(image, topic("orders"))
     request = DeleteTopicsRequest(topic_names=["orders", "nope"])
     answer = decided(image, delete_topics(image, request, TopicDeletionDisabled()))

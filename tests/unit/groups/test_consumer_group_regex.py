@@ -1,4 +1,4 @@
-"""Expressions over topic names: RE2's syntax, whole matches, in a time that is linear in the name."""
+"""Expressions over topic names: RE2's syntax, whole matches, in time linear in the name."""
 
 from __future__ import annotations
 
@@ -51,25 +51,25 @@ def test_names_are_matched_as_a_whole(pattern: str, matching: list[str], other: 
         "(?x)a",
     ],
 )
-def test_what_is_no_expression_is_refused(pattern: str) -> None:
+def test_invalid_expressions_are_refused(pattern: str) -> None:
     with pytest.raises(InvalidRegex):
         Regex(pattern)
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", "(.*)*b", "(a?){200}a{200}b"])
-def test_what_takes_exponential_time_elsewhere_is_matched_at_once(pattern: str) -> None:
+def test_expressions_that_are_exponential_elsewhere_are_matched_at_once(pattern: str) -> None:
     assert not Regex(pattern).matches("a" * 249)
 
 
 @pytest.mark.parametrize(
     "pattern", ["((a{1000}){1000}){1000}", "(((){1000}){1000}){1000}", "(" * 5_000, "a" * 5_000]
 )
-def test_what_is_too_large_is_refused(pattern: str) -> None:
+def test_too_large_expressions_are_refused(pattern: str) -> None:
     with pytest.raises(InvalidRegex):
         Regex(pattern)
 
 
-def test_what_is_kept_of_earlier_matches_is_bounded() -> None:
+def test_kept_states_of_earlier_matches_are_bounded() -> None:
     # given an expression that may be in hundreds of its nodes at once, and names that share no beginning
     regex = Regex("(.?){1000}")
     names = [chr(ord("a") + number % 26) * 3 + str(number) * 60 for number in range(10)]
@@ -82,7 +82,7 @@ def test_what_is_kept_of_earlier_matches_is_bounded() -> None:
     assert sum(len(state.nodes) for state in regex._states.values()) <= MAX_NODES_KEPT
 
 
-def test_what_a_match_costs_is_counted_where_nothing_was_known_before() -> None:
+def test_visited_nodes_are_counted_on_unknown_steps_only() -> None:
     # given
     plain, costly = Regex("orders-.*"), Regex("(.?){1000}")
 

@@ -96,8 +96,8 @@ def test_a_new_coordinator_gives_every_member_a_whole_session() -> None:
     assert group.members() == set()
 
 
-def test_a_member_that_gives_nothing_back_is_fenced_and_its_partitions_go_on() -> None:
-    # given: m1 is to give two partitions back
+def test_a_member_that_does_not_revoke_is_fenced_and_its_partitions_are_reassigned() -> None:
+    # given: m1 has to revoke two partitions
     group = Group()
     group.join("m1", "t")
     assert partitions(group.join("m2", "t")) == []
@@ -134,7 +134,7 @@ def test_changes_in_a_short_time_make_one_target() -> None:
     assert group.described().assignment_epoch == 4
 
 
-def test_a_wall_clock_that_was_set_back_holds_nobody_up() -> None:
+def test_a_wall_clock_that_was_set_back_does_not_delay_assignments() -> None:
     group = Group(consumer_assignment_interval_ms=1_000)
     group.driver.advance(10_000_000)
     group.join("m1", "t")
@@ -181,7 +181,7 @@ def test_a_group_has_a_largest_size() -> None:
     assert group.join("m1", "t").error_code == ErrorCode.NONE
 
 
-def test_a_join_that_could_not_be_written_leaves_nothing_behind() -> None:
+def test_a_join_that_could_not_be_written_leaves_no_state() -> None:
     group = Group()
     group.driver.hold_appends = True
     request = ConsumerGroupHeartbeatRequest(
@@ -248,7 +248,7 @@ def test_an_upgrade_that_could_not_be_written_leaves_the_classic_group() -> None
     heartbeat = HeartbeatRequest(
         group_id=GROUP, generation_id=joined.generation_id, member_id=joined.member_id
     )
-    # when: a member of the new protocol joins, the old one says something meanwhile, and nothing is written
+    # when: a member of the new protocol joins, the old one sends a request meanwhile, and no append succeeds
     group.driver.hold_appends = True
     upgrade = ConsumerGroupHeartbeatRequest(
         group_id=GROUP,
@@ -281,7 +281,7 @@ def test_a_classic_member_that_does_not_sync_is_fenced() -> None:
     group.join("m1", "t")
     joined = group.send(classic_join("c1", 600_000), 9)
     assert joined.error_code == ErrorCode.NONE
-    # when: it joined and asks for nothing, while the other one goes on
+    # when: it has joined and is silent, while the other one goes on
     for _ in range(11):
         group.driver.advance(1_000)
         group.beat("m1", 2, [0, 1, 2, 3])

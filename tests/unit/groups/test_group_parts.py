@@ -1,4 +1,4 @@
-"""The small parts of the group coordinator: the hash, the timers, the subscription's prefix, the records."""
+"""Small parts of the group coordinator: the hash, the timers, the subscription's prefix, the records."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_smallest_hash_has_a_partition_too() -> None:
 class TestTimers:
     A, B = TimerKey("a"), TimerKey("b")
 
-    def test_what_is_due_comes_in_order(self) -> None:
+    def test_due_timers_come_in_order(self) -> None:
         timers = Timers()
         timers.set(self.B, 20)
         timers.set(self.A, 10)
@@ -49,7 +49,7 @@ class TestTimers:
         assert [timers.pop_due(30), timers.pop_due(30), timers.pop_due(30)] == [self.A, self.B, None]
         assert timers.next_wake_ms() is None
 
-    def test_nothing_comes_early(self) -> None:
+    def test_no_timer_comes_early(self) -> None:
         timers = Timers()
         timers.set(self.A, 10)
         assert timers.pop_due(9) is None
@@ -108,7 +108,7 @@ def test_the_topics_of_a_subscription_of_any_version(metadata: bytes, topics: li
 
 
 def test_an_offset_is_stored_in_the_versions_that_kafka_writes() -> None:
-    # given: an offset, and one that a client of old gave an expiry time
+    # given: an offset, and one that an old client gave an expiry time
     plain = CommittedOffset(7, 2, "m", 1_000, topic_id=TOPIC_ID)
     expiring = CommittedOffset(7, 2, "m", 1_000, 2_000, TOPIC_ID)
     # when

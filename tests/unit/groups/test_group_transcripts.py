@@ -1,7 +1,7 @@
-"""The group protocol, told as conversations: see the files in transcripts/.
+"""The group protocol as conversations: see the files in transcripts/.
 
-After a change of behaviour that is wanted, `OTTLA_REWRITE_TRANSCRIPTS=1 pytest` writes what really comes
-into the files; read the difference before you commit it.
+After an intended change of behaviour, `OTTLA_REWRITE_TRANSCRIPTS=1 pytest` writes the real output into the
+files; read the difference before you commit it.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def delete_group(world: ShareDriver) -> int:
 
 
 class TestMembers:
-    def test_a_member_gets_nothing_before_its_partitions_have_state(self) -> None:
+    def test_a_member_gets_no_partitions_before_they_have_state(self) -> None:
         world = ShareDriver()
         world.create_topic("t", 2)
         world.hold_answers = True
@@ -97,7 +97,7 @@ class TestMembers:
         assert world.heartbeat("m1", 1).error_code == ErrorCode.FENCED_MEMBER_EPOCH
         assert world.heartbeat("m1", 4).error_code == ErrorCode.FENCED_MEMBER_EPOCH
 
-    def test_a_full_group_takes_nobody_else(self) -> None:
+    def test_a_full_group_refuses_new_members(self) -> None:
         world = ShareDriver(GroupSettings(share_max_size=1))
         world.create_topic("t", 1)
         world.heartbeat("m1", 0, ["t"])
@@ -119,7 +119,7 @@ class TestMembers:
         world = a_group_of_one()
         world.shard.hold_appends = True
         world.shard.advance(SESSION_TIMEOUT_MS - 1)
-        # given: somebody else's decision is on its way, and a heartbeat waits for it
+        # given: another member's decision is on its way, and a heartbeat waits for it
         world.send(_heartbeat("m2", 0, "t"), 1)
         world.send(_heartbeat("m1", 3), 1)
         # when
@@ -139,7 +139,7 @@ class TestMembers:
         assert world.shard.replies[request_id].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         world.shard.hold_appends = False
         assert world.heartbeat("m1", 3).error_code == ErrorCode.NONE
-        # and it is noticed when it is gone all the same
+        # and its departure is noticed all the same
         world.shard.advance(SESSION_TIMEOUT_MS)
         assert not world.group().members
 
@@ -186,7 +186,7 @@ class TestMembers:
         world.create_topic("t", 1)
         world.shard.hold_appends = True
         world.send(_heartbeat("m1", 0, "t"), 1)
-        # when: somebody commits an offset before the first record is written, and somebody joins
+        # when: a client commits an offset before the first record is written, and another one joins
         partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
         topic = OffsetCommitRequestTopic(name="t", partitions=[partition])
         commit = world.send(OffsetCommitRequest(group_id="g", topics=[topic]), 9)
@@ -251,7 +251,7 @@ class TestTopics:
 
 
 class TestStateOfPartitions:
-    def test_what_could_not_begin_is_tried_again_with_the_next_heartbeat(self) -> None:
+    def test_failed_initialization_is_retried_with_the_next_heartbeat(self) -> None:
         world = ShareDriver()
         world.create_topic("t", 2)
         world.hold_answers = True
@@ -302,7 +302,7 @@ class TestStateOfPartitions:
         world.heartbeat("m1", 0, ["t"])
         world.heartbeat("m1", -1)
         request_id = world.send(DeleteGroupsRequest(groups_names=["g"]), 2)
-        # when: the beginning is answered, then the end that was asked for after it
+        # when: the initialization is answered, then the deletion that was requested after it
         world.answer()
         world.answer()
         # then
@@ -310,11 +310,11 @@ class TestStateOfPartitions:
         assert not world.states
         assert share_groups(world.shard.shard) == {}
 
-    def test_what_is_to_end_has_not_begun(self) -> None:
+    def test_initialization_before_a_pending_deletion_does_not_count(self) -> None:
         world = ShareDriver()
         world.create_topic("t", 1)
         world.hold_answers = True
-        # given: the state is to begin, then to end with the group, then to begin for a new member
+        # given: initialization, then deletion with the group, then initialization for a new member
         world.send(alter("t", p0=5))
         world.send(DeleteGroupsRequest(groups_names=["g"]), 2)
         world.heartbeat("m1", 0, ["t"])
@@ -385,7 +385,7 @@ class TestAdministrators:
         assert answer.responses[0].error_code == ErrorCode.NONE
         assert world.group().states == StatePartitions()
 
-    def test_a_group_whose_state_cannot_go_stays(self) -> None:
+    def test_a_group_stays_if_its_state_cannot_be_deleted(self) -> None:
         world = a_group_of_one()
         world.heartbeat("m1", -1)
         world.hold_answers = True
@@ -398,7 +398,7 @@ class TestAdministrators:
         assert delete_group(world) == ErrorCode.NONE
         assert share_groups(world.shard.shard) == {}
 
-    def test_somebody_who_joins_keeps_the_group_from_being_deleted(self) -> None:
+    def test_a_new_member_prevents_the_deletion_of_the_group(self) -> None:
         world = a_group_of_one()
         world.heartbeat("m1", -1)
         world.hold_answers = True
@@ -452,7 +452,7 @@ class TestRecords:
         assert turned["g"].members == {"m": member}
         assert turned["g"].subscriptions == {"t": 1}
 
-    def test_tombstones_of_what_is_not_there_make_nothing(self) -> None:
+    def test_tombstones_of_unknown_keys_create_no_state(self) -> None:
         groups: dict[str, ShareGroup] = {}
         for record in [*records.member_tombstones("g", "m"), *records.group_tombstones("g")]:
             replay(groups, record, 0)
@@ -483,20 +483,20 @@ class TestAssignor:
             assert after[name][T] < before[name][T]
         assert len(after["c"][T]) == 2
 
-    def test_what_cannot_be_assigned_is_taken_back(self) -> None:
+    def test_partitions_that_cannot_be_assigned_are_taken_back(self) -> None:
         current = {"a": {T: frozenset({0, 1}), U: frozenset({0})}}
         assert assign({"a": frozenset({T})}, {T: frozenset({1})}, current) == {"a": {T: {1}}}
 
-    def test_each_topic_goes_to_those_who_want_it(self) -> None:
+    def test_each_topic_goes_to_its_subscribers(self) -> None:
         wanted = {"a": frozenset({T}), "b": frozenset({T, U})}
         given = assign(wanted, {T: frozenset({0, 1}), U: frozenset({0})}, {})
         assert given["b"][U] == {0}
         assert given["a"][T] | given["b"][T] == {0, 1}
         assert given["a"].keys() == {T}
 
-    def test_the_last_place_is_made_by_moving_somebody_over(self) -> None:
+    def test_the_last_place_is_made_by_moving_a_member(self) -> None:
         zero, one = SharePartition(T, 0), SharePartition(T, 1)
-        # given: c is due a second place, but a and b have filled the partition that it has not
+        # given: c is due a second place, but a and b have filled the partition that c does not have
         given = share_out([zero, one], ["a", "b", "c"], {"a": set(), "b": set(), "c": {one}})
         # then
         assert given["c"] == {zero, one}

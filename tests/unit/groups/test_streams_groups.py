@@ -1,4 +1,4 @@
-"""Streams groups in a shard whose clock, topics and log the test holds; and their pure parts."""
+"""Streams groups in a shard whose clock, topics and log the test controls; and their pure parts."""
 
 from __future__ import annotations
 
@@ -432,7 +432,7 @@ def test_copartitioned_repartition_topics_take_the_width_of_the_source() -> None
     assert {name: each.task_count for name, each in configured.subtopologies.items()} == {"0": 2, "1": 5}
 
 
-def test_a_fixed_repartition_topic_elsewhere_is_none_of_a_copartition_groups_business() -> None:
+def test_a_fixed_repartition_topic_outside_of_a_copartition_group_does_not_affect_it() -> None:
     given = Topology(
         epoch=0,
         subtopologies=[
@@ -462,7 +462,7 @@ def test_a_fixed_repartition_topic_elsewhere_is_none_of_a_copartition_groups_bus
 def test_a_copartition_group_of_topics_that_are_not_there_is_refused(group: CopartitionGroup) -> None:
     given = reading("in")
     given.subtopologies[0].copartition_groups = [group]
-    with pytest.raises(InvalidTopology, match="names a topic that it has not"):
+    with pytest.raises(InvalidTopology, match="names a topic that it lacks"):
         configure(topology_from(given), TopicsView(topics(**{"in": 1})))
 
 

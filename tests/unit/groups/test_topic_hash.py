@@ -1,4 +1,4 @@
-"""The hashes of topics are Kafka's; the numbers were computed with the hash4j of Kafka 4.3.1."""
+"""The hashes of topics are Kafka's; the expected numbers come from the hash4j of Kafka 4.3.1."""
 
 from __future__ import annotations
 

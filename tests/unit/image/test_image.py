@@ -1,4 +1,4 @@
-"""The image: what each record changes in it, and what it tells of the change."""
+"""The image: the change by each record, and its delta."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_topic_is_found_by_name_and_by_id(image: MetadataImage) -> None:
     assert sorted(image.topics["orders"].partitions) == [0, 1]
 
 
-def test_the_delta_names_what_is_new() -> None:
+def test_the_delta_names_the_changes() -> None:
     delta = apply(image_with_brokers([1, 2]), orders())
     assert delta.created_topics == [(ORDERS, "orders")]
     assert list(delta.changed_partitions) == [(ORDERS, 0), (ORDERS, 1)]
@@ -153,7 +153,7 @@ def test_settings_are_set_and_taken_back(image: MetadataImage) -> None:
     apply(image, [ConfigRecord(resource_type=4, resource_name="", name="a", value=None)])
     assert delta.broker_configs_changed
     assert (4, "") not in image.configs
-    assert before == {"a": "1"}  # whoever holds it sees no change
+    assert before == {"a": "1"}  # a reader that holds it sees no change
 
 
 def test_a_feature_of_level_0_is_not_there(image: MetadataImage) -> None:
@@ -178,7 +178,7 @@ def test_a_transaction_counts_at_its_end(image: MetadataImage) -> None:
     assert not delta.empty
 
 
-def test_an_aborted_transaction_counts_for_nothing(image: MetadataImage) -> None:
+def test_an_aborted_metadata_transaction_has_no_effect(image: MetadataImage) -> None:
     apply(
         image,
         [BeginTransactionRecord(name="t"), RemoveTopicRecord(topic_id=ORDERS), AbortTransactionRecord()],
@@ -187,7 +187,7 @@ def test_an_aborted_transaction_counts_for_nothing(image: MetadataImage) -> None
     assert "orders" in image.topics
 
 
-def test_what_only_others_use_is_kept() -> None:
+def test_records_that_this_version_does_not_use_are_kept() -> None:
     image = image_with_brokers([1])
     entity = [
         EntityData(entity_type="user", entity_name="ann"),
@@ -232,7 +232,7 @@ def test_the_partitions_of_a_broker_are_found(image: MetadataImage) -> None:
     assert not has(copied, 2)
     assert has(copied, 3)
     assert [each.leader for _, each in copied.leaderless_partitions()] == [NO_LEADER]
-    assert has(image, 2)  # the copy changed apart
+    assert has(image, 2)  # the copy has changed independently
     assert not has(image, 3)
     assert list(image.leaderless_partitions()) == []
     apply(image, [RemoveTopicRecord(topic_id=ORDERS)])

@@ -1,4 +1,4 @@
-"""The table of APIs agrees with the messages, and is read without importing them."""
+"""The table of APIs agrees with the messages, and can be read without importing them."""
 
 from __future__ import annotations
 

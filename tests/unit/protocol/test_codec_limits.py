@@ -1,4 +1,4 @@
-"""What a hostile or broken message may not make the decoder do, case by case."""
+"""The decoder's limits on hostile and broken messages, case by case."""
 
 from __future__ import annotations
 
@@ -155,14 +155,14 @@ def test_a_wrong_length_is_refused_before_it_is_believed(
     # given: the decoder is compiled, so that only decoding takes memory
     cls.decode(cls().encode(version), version)
 
-    # when: some bytes follow, but far fewer than the length says
+    # when: fewer bytes follow than the length says, by far
     tracemalloc.start()
     with pytest.raises(MalformedMessage) as refusal:
         cls.decode(data + bytes(64), version)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
-    # then: it says where and why, and took next to no memory
+    # then: the error names place and reason, and hardly any memory was used
     assert str(refusal.value).startswith(f"{cls.NAME} v{version}: {reason}")
     assert peak < SMALL_PEAK_BYTES
 
@@ -174,7 +174,7 @@ def test_a_request_may_have_a_quarter_of_a_million_elements_and_not_one_more() -
         varint = bytes((length & 0x7F | 0x80, length >> 7 & 0x7F | 0x80, length >> 14))
         return varint + b"\x01" * count + b"\0"
 
-    # then: the limit holds however little each takes on the wire
+    # then: the limit holds, however small each element is on the wire
     read = ListGroupsRequest.decode(message(MAX_REQUEST_ELEMENTS), 4)
     assert len(read.states_filter) == MAX_REQUEST_ELEMENTS
     with pytest.raises(MalformedMessage, match="states_filter has a wrong count"):
@@ -182,7 +182,7 @@ def test_a_request_may_have_a_quarter_of_a_million_elements_and_not_one_more() -
 
 
 def test_an_answer_may_have_a_million_elements_and_not_one_more() -> None:
-    # given: what the brokers that are asked send, names of two bytes each
+    # given: the answers of real brokers, with names of two bytes each
     def message(count: int) -> bytes:
         return struct.pack(">hi", 0, count) + b"\0\0" * count
 

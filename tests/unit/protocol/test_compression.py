@@ -1,4 +1,4 @@
-"""Codecs: other libraries and we read each other; bombs and broken bytes end early."""
+"""Codecs: other libraries decode our data and we theirs; bombs and damaged bytes end early."""
 
 from __future__ import annotations
 

@@ -29,14 +29,14 @@ def test_an_error_has_the_text_of_its_code_or_its_own() -> None:
     assert repr(errors.InvalidConfig("x")) == "InvalidConfig('x')"
 
 
-def test_retriable_is_what_kafkas_clients_take_it_for() -> None:
+def test_retriable_errors_are_those_of_kafkas_clients() -> None:
     assert errors.NotLeaderOrFollower().retriable
     assert ErrorCode.COORDINATOR_LOAD_IN_PROGRESS.retriable
     assert not errors.InvalidRequest().retriable
     assert not ErrorCode.REBALANCE_IN_PROGRESS.retriable
 
 
-def test_a_code_from_the_future_is_an_unknown_server_error_and_none_is_no_error() -> None:
+def test_an_unknown_code_is_an_unknown_server_error_and_zero_is_no_error() -> None:
     assert error_class(9999) is errors.UnknownServerError
     with pytest.raises(ValueError, match="NONE is not an error"):
         error_class(0)

@@ -1,4 +1,4 @@
-"""What a follower accepts from its leader."""
+"""The checks of a follower on its leader's batches."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def test_the_first_batch_may_begin_before_the_offset() -> None:
         batch(5, 2)[:-1] + b"?",  # the CRC
         batch(3, 2),  # before the offset
         batch(5, 2) + batch(6, 1),  # one within the other
-        batch(5, 1, epoch=2),  # of an epoch that the leader does not have
+        batch(5, 1, epoch=2),  # of a later epoch than the leader's
         bytes(100),
     ],
 )
-def test_what_is_refused(data: bytes) -> None:
+def test_invalid_batches_are_refused(data: bytes) -> None:
     with pytest.raises(CorruptBatch):
         check_fetched(data, 5, leader_epoch=1)

@@ -1,4 +1,4 @@
-"""Metadata records and the coordinators' keys and values, with what stands in front of them."""
+"""Metadata records and the coordinators' keys and values, with their types and versions."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ def test_types_and_versions_from_the_future_are_told_from_damage() -> None:
 
 
 def test_a_message_of_another_kind_is_the_callers_mistake() -> None:
-    with pytest.raises(ValueError, match="no metadata record"):
+    with pytest.raises(ValueError, match="not a metadata record"):
         framing.encode_metadata_record(FetchRequest(), 12)
-    with pytest.raises(ValueError, match="no key"):
+    with pytest.raises(ValueError, match="not a key"):
         framing.encode_coordinator_key(GroupMetadataValue())
-    with pytest.raises(ValueError, match="no value"):
+    with pytest.raises(ValueError, match="not a value"):
         framing.encode_coordinator_value(OffsetCommitKey(), 0)
-    with pytest.raises(ValueError, match="no key"):
+    with pytest.raises(ValueError, match="not a key"):
         framing.decode_coordinator_value(Coordinator.GROUP, GroupMetadataValue(), b"\0\0")
 
 

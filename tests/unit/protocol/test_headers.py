@@ -113,7 +113,7 @@ def test_records_are_not_copied_into_the_pieces_of_a_response() -> None:
     # when
     pieces = encode_response_parts(ApiKey.FETCH, 12, 1, response)
 
-    # then: large records stand alone, all else is joined around them
+    # then: large records are pieces of their own, all other bytes are joined
     assert [piece is many for piece in pieces] == [False, True, False, True, False]
     assert b"".join(pieces) == encode_response(ApiKey.FETCH, 12, 1, response)
 

@@ -1,4 +1,4 @@
-"""Record batches byte by byte: fields, flags, patches, control batches, and what is refused."""
+"""Record batches byte by byte: fields, flags, patches, control batches, and refusals."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_compaction_may_leave_an_empty_batch() -> None:
 
 
 def test_header_names_that_are_not_utf8_come_back() -> None:
-    # given a record whose header is named by a byte that is no UTF-8
+    # given: a record whose header name is not valid UTF-8
     record = b"\x00\x00\x00\x01\x01\x02\x02\xff\x00"
     batch = with_payload(encode_batch([NewRecord(None, None, 0)]), bytes([len(record) * 2]) + record)
     # when

@@ -1,4 +1,4 @@
-"""Apache Kafka's own DumpLogSegments reads batches that we write, in every codec and of every kind."""
+"""Apache Kafka's own DumpLogSegments reads our batches, in every codec and of every kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a produced batch must be: Kafka's checks, and the errors that single records get."""
+"""The validation of produced batches: Kafka's checks, and the errors of single records."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_the_largest_batch_is_max_message_bytes() -> None:
     validate_produced(BATCH, BatchRules(max_message_bytes=len(BATCH)), NOW_MS)
     with pytest.raises(MessageTooLarge, match=f"takes {len(BATCH)} bytes"):
         validate_produced(BATCH, BatchRules(max_message_bytes=len(BATCH) - 1), NOW_MS)
-    # the claim is enough: nobody waits for, or checks, what is too large anyway
+    # the claimed size is enough: a batch that is too large is not checked further
     with pytest.raises(MessageTooLarge):
         validate_produced(with_field(BATCH, 8, ">i", 2**30)[:8] + b"\x40" + BATCH[9:], DEFAULTS, NOW_MS)
 
@@ -177,7 +177,7 @@ def test_by_default_the_future_ends_in_an_hour_and_the_past_nowhere() -> None:
 
 
 def test_a_newest_timestamp_beyond_every_record_is_corrected() -> None:
-    """Otherwise it would be a way around retention."""
+    """Otherwise retention could be circumvented."""
     header, accepted = validate_produced(with_field(BATCH, 35, ">q", 2**62), DEFAULTS, NOW_MS)
     assert header.max_timestamp == NOW_MS
     assert crc_valid(accepted, 0, header)

@@ -1,4 +1,4 @@
-"""Structs and messages as their users see them: construction, equality, what a version refuses."""
+"""Structs and messages from their users' view: construction, equality, refusals of versions."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_nullable_structs() -> None:
         DescribeTopicPartitionsRequest.decode(data.replace(b"\xff", b"\x05"), 0)
 
 
-def test_decoding_copies_nothing_of_the_records() -> None:
+def test_decoding_does_not_copy_the_records() -> None:
     # given
     partition = PartitionProduceData(index=0, records=b"batches")
     request = ProduceRequest(topic_data=[TopicProduceData(name="t", partition_data=[partition])])

@@ -37,7 +37,7 @@ def test_every_varint_comes_back(value: int) -> None:
 
 
 @pytest.mark.parametrize("value", [-1, -200, 2**32])
-def test_what_no_varint_can_hold(value: int) -> None:
+def test_values_out_of_range_are_not_encoded(value: int) -> None:
     with pytest.raises(ValueError, match="does not fit"):
         write_unsigned_varint(value)
 

@@ -1,4 +1,4 @@
-"""A leader that hears of no majority resigns in time; one that needs nobody does not."""
+"""A leader that hears from no majority resigns in time; one that needs no other voter does not."""
 
 from __future__ import annotations
 

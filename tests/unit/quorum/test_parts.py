@@ -1,4 +1,4 @@
-"""The machine's small pure parts: the arithmetic of votes and offsets, positions, the history of voters."""
+"""Small pure parts of the state machine: votes and offsets, positions, the history of voters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.core.quorum_node import key, voters
 
 
 class Last:
-    """Dice that always show the most."""
+    """Random numbers that are always the largest."""
 
     def below(self, limit: int) -> int:
         return limit - 1
@@ -96,7 +96,7 @@ def test_positions_beside_a_leaders_log(
     assert check_position(log_after_a_snapshot(), fetch_offset, last_epoch) == expected
 
 
-def test_any_position_fits_nothing_but_the_beginning_of_an_empty_log() -> None:
+def test_only_the_beginning_fits_an_empty_log() -> None:
     assert check_position(SimulatedLog(), 0, 0) is None
     assert check_position(SimulatedLog(), 3, 1) == Divergence(0, 0)
 

@@ -1,4 +1,4 @@
-"""Votes asked for and given, epochs that begin and end."""
+"""Votes given and requested, epochs that begin and end."""
 
 from __future__ import annotations
 
@@ -195,13 +195,13 @@ class TestVoting:
 
         assert not granted(node.ask(vote_request(2, 3)))
 
-    def test_the_other_directory_of_its_candidate_has_no_vote(self) -> None:
+    def test_a_vote_is_for_one_directory_of_the_candidate(self) -> None:
         other = ReplicaKey(1, key(9).directory_id)
         node = NodeUnderTest(election=ElectionState(3, NO_NODE, other))
 
         assert not granted(node.ask(vote_request(1, 3)))
 
-    def test_refuses_a_log_that_may_lack_something(self) -> None:
+    def test_refuses_a_candidate_whose_log_is_older(self) -> None:
         node = NodeUnderTest(entries=(Entry(2, b""), Entry(2, b"")))
 
         assert not granted(node.ask(vote_request(1, 5, (2, 1))))
@@ -237,7 +237,7 @@ class TestVoting:
         for version in range(3):
             assert granted(NodeUnderTest().ask(vote_request(1, 3), version))
 
-    def test_refuses_what_is_not_meant_for_it(self) -> None:
+    def test_refuses_requests_for_other_clusters_topics_and_nodes(self) -> None:
         node = NodeUnderTest()
         other_cluster = vote_request(1, 3)
         other_cluster.cluster_id = "another"
@@ -250,7 +250,7 @@ class TestVoting:
         assert error(node.ask(vote_request(1, 9, (9, 1)))) is ErrorCode.INVALID_REQUEST
         assert error(node.ask(vote_request(-1, 9))) is ErrorCode.INVALID_REQUEST
 
-    def test_a_candidate_with_this_nodes_id_is_reported_and_gets_nothing(self) -> None:
+    def test_a_candidate_with_this_nodes_id_is_reported_and_refused(self) -> None:
         node = NodeUnderTest()
 
         assert not granted(node.ask(vote_request(0, 3)))
@@ -288,7 +288,7 @@ class TestEpochs:
 
         assert node.quorum.role is Role.PROSPECTIVE
 
-    def test_a_resigning_leader_names_who_stands_first(self) -> None:
+    def test_a_resigning_leader_names_its_preferred_successors(self) -> None:
         first, second = follower_of(1), follower_of(1)
 
         first.ask(requests.end_epoch(CLUSTER, 5, 1, listeners(1), [key(0), key(2)]))

@@ -1,4 +1,4 @@
-"""Fetches answered by a leader, and what a follower does with the answers."""
+"""Fetches answered by a leader, and a follower's handling of answers."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ def diverging(answer: Any) -> tuple[int, int]:
 
 
 def leader() -> NodeUnderTest:
-    """It leads epoch 1; its log has the epoch's three control records, all synced."""
+    """A leader of epoch 1; its log has the epoch's three control records, all synced."""
     return NodeUnderTest().be_elected(1)
 
 
 class TestALeader:
-    def test_commits_what_a_majority_has_synced(self) -> None:
+    def test_commits_records_that_a_majority_has_synced(self) -> None:
         node = leader()
 
         assert node.fetched_by(1, 0) is None  # it is given records
@@ -90,7 +90,7 @@ class TestALeader:
         node.flush()
         assert node.all(Commit) == [Commit(4)]
 
-    def test_commits_nothing_of_older_epochs_before_something_of_its_own(self) -> None:
+    def test_commits_records_of_older_epochs_only_with_one_of_its_own(self) -> None:
         kind, value = voters_control(voters(0, 1, 2))
         old = (Entry(1, value, kind), Entry(1, b"old"))
         node = NodeUnderTest(entries=old).be_elected(1)
@@ -101,7 +101,7 @@ class TestALeader:
         node.fetched_by(1, 3)
         assert node.all(Commit) == [Commit(3)]
 
-    def test_an_observer_counts_for_nothing(self) -> None:
+    def test_an_observer_does_not_count_towards_a_majority(self) -> None:
         node = leader()
 
         node.fetched_by(7, 3)
@@ -137,7 +137,7 @@ class TestALeader:
 
         assert partition(node.answer_to(token)).error_code == ErrorCode.NONE
 
-    def test_a_fetch_that_nobody_waits_for_is_forgotten(self) -> None:
+    def test_a_fetch_of_a_closed_connection_is_forgotten(self) -> None:
         node = leader()
         assert node.fetched_by(7, 3, wait_ms=100) is None
 
@@ -145,7 +145,7 @@ class TestALeader:
 
         assert node.after(100) == []
 
-    def test_who_waits_is_told_when_the_leader_is_none_any_more(self) -> None:
+    def test_waiting_requests_are_refused_when_the_leader_loses_its_epoch(self) -> None:
         node = leader()
         node.fetched_by(7, 3)
         token = node.last_token
@@ -282,7 +282,7 @@ class TestDescribing:
 
 
 def follower(entries: tuple[Entry, ...] = (), epoch: int = 5) -> tuple[NodeUnderTest, Send]:
-    """Node 0 follows node 1; and its first fetch."""
+    """Node 0 follows node 1; returned with its first fetch."""
     node = NodeUnderTest(entries=entries)
     node.ask(requests.begin_epoch(CLUSTER, epoch, 1, listeners(1), key(0)))
     (send,) = node.sent(FetchRequest)
@@ -293,7 +293,7 @@ RECORDS = (Entry(5, b"a"), Entry(5, b"b"))
 
 
 class TestAFollower:
-    def test_fetches_on_only_when_what_it_has_is_synced(self) -> None:
+    def test_fetches_on_only_when_its_log_is_synced(self) -> None:
         node, send = follower()
 
         node.answer(send, fetch_answer(1, 5, RECORDS, high_watermark=2))
@@ -318,7 +318,7 @@ class TestAFollower:
         assert node.all(Commit) == []
         assert node.quorum.high_watermark == 2
 
-    def test_cuts_what_went_apart_and_fetches_from_there(self) -> None:
+    def test_cuts_a_diverged_tail_and_fetches_from_there(self) -> None:
         node, send = follower((Entry(2, b"a"), Entry(3, b"b"), Entry(3, b"c")))
 
         node.answer(send, fetch_answer(1, 5, diverging=(2, 1)))
@@ -328,7 +328,7 @@ class TestAFollower:
         node.after(0)
         assert partition(node.sent(FetchRequest)[0].request).fetch_offset == 1
 
-    def test_never_cuts_what_is_committed(self) -> None:
+    def test_never_cuts_committed_records(self) -> None:
         node, send = follower((Entry(2, b"a"), Entry(3, b"b")))
         node.answer(send, fetch_answer(1, 5, high_watermark=2))
 
@@ -379,7 +379,7 @@ class TestAFollower:
         assert SETTINGS.election_timeout_ms < SETTINGS.fetch_timeout_ms
         assert node.quorum.role is Role.PROSPECTIVE
 
-    def test_asks_those_again_who_still_heard_from_the_leader(self) -> None:
+    def test_voters_that_refused_a_pre_vote_are_asked_again_at_the_fetch_timeout(self) -> None:
         # Apache Kafka's followers refuse until their own fetch timeout: a new wait would lose to them.
         node, send = follower()
         node.answer(send, None)
@@ -408,7 +408,7 @@ class TestAFollower:
 
         assert node.quorum.role is Role.FOLLOWER
 
-    def test_leaves_who_does_not_answer_alone_for_longer_each_time(self) -> None:
+    def test_pauses_requests_to_an_unreachable_node_for_longer_each_time(self) -> None:
         node = NodeUnderTest(7, among=(1,))
         waits = []
         for _ in range(4):
@@ -441,7 +441,7 @@ class TestAFollower:
         assert node.quorum.role is Role.FOLLOWER
         assert node.sent(FetchRequest) or node.quorum.next_wake_ms() is not None
 
-    def test_an_observer_that_knows_nobody_asks_its_bootstrap_servers(self) -> None:
+    def test_an_observer_without_voters_asks_its_bootstrap_servers(self) -> None:
         settings = replace(SETTINGS, bootstrap_servers=(Address("seed", 9093),), may_vote=False)
 
         node = NodeUnderTest(7, among=(), settings=settings)
@@ -506,7 +506,7 @@ class TestASnapshot:
         assert node.all(Commit) == [Commit(40)]
         assert partition(node.sent(FetchRequest)[0].request).fetch_offset == 40
 
-    def test_nobody_stands_for_election_while_it_is_put_in_place(self) -> None:
+    def test_a_node_does_not_stand_for_election_while_it_is_put_in_place(self) -> None:
         node, send = self.fetching()
         node.answer(send, piece(b"abc", 0, 3, self.ID))
 
@@ -524,7 +524,7 @@ class TestASnapshot:
         assert node.all(AppendSnapshot) == []
         assert node.sent(FetchRequest)
 
-    def test_below_what_is_committed_is_refused(self) -> None:
+    def test_a_snapshot_below_the_high_watermark_is_refused(self) -> None:
         node, send = follower(RECORDS)
         node.answer(send, fetch_answer(1, 5, high_watermark=2))
 

@@ -31,11 +31,11 @@ from support.core.quorum_node import (
 )
 
 NEW = 3
-"""A node that is no voter yet."""
+"""A node that is not a voter yet."""
 
 
 def leader(*, static: bool = False) -> NodeUnderTest:
-    """It leads voters 0, 1 and 2, and its epoch's first records are committed."""
+    """Leads voters 0, 1 and 2, and its epoch's first records are committed."""
     node = NodeUnderTest(static=static).be_elected(1)
     node.fetched_by(1, node.log.end_offset)
     return node
@@ -63,14 +63,14 @@ def appended_voters(node: NodeUnderTest) -> VoterSet | None:
 
 
 def ready_to_add() -> NodeUnderTest:
-    """A leader that the new node has caught up with."""
+    """A leader, and a new node that has caught up."""
     node = leader()
     node.fetched_by(NEW, node.log.end_offset, high_watermark=3)
     return node
 
 
 def adding() -> NodeUnderTest:
-    """The voters record with the new node is in the log, and not committed."""
+    """The voters record with the new node is in the log and not committed."""
     node = ready_to_add()
     assert node.ask(add()) is None
     (send,) = node.sent(ApiVersionsRequest)
@@ -95,7 +95,7 @@ class TestAdding:
 
         node.flush()
         node.fetched_by(1, node.log.end_offset)
-        assert node.answer_to(token) is None  # two of four are no majority
+        assert node.answer_to(token) is None  # two of four are not a majority
         node.fetched_by(NEW, node.log.end_offset)
         assert node.answer_to(token).error_code == ErrorCode.NONE
 
@@ -170,7 +170,7 @@ class TestAdding:
             node.answer(node.sent(ApiVersionsRequest)[0], response)
             assert node.answer_to(token).error_code == error
 
-    def test_who_waits_is_told_when_the_leader_is_none_any_more(self) -> None:
+    def test_waiting_requests_are_refused_when_the_leader_loses_its_epoch(self) -> None:
         node = adding()
         token = node.last_token
 
@@ -198,7 +198,7 @@ class TestRemoving:
         node.flush()
 
         node.fetched_by(1, node.log.end_offset)
-        assert node.quorum.role is Role.LEADER  # its own log counts no more
+        assert node.quorum.role is Role.LEADER  # its own log no longer counts
         node.fetched_by(2, node.log.end_offset)
 
         assert node.answer_to(token).error_code == ErrorCode.NONE
@@ -238,7 +238,7 @@ class TestUpdating:
         assert (answer.current_leader.leader_id, answer.current_leader.host) == (0, "node-0")
         assert node.quorum.voters.get(1) == self.MOVED
 
-    def test_nothing_new_is_not_written(self) -> None:
+    def test_an_unchanged_registration_is_not_written(self) -> None:
         node = leader()
 
         assert node.ask(requests.update_voter(CLUSTER, 1, voter(1))).error_code == ErrorCode.NONE

@@ -21,7 +21,7 @@ def partition(index: int, offset: int = 0) -> FetchedPartition:
 
 
 class Client:
-    """Sends requests to a cache, with a clock and session ids that a test can foretell."""
+    """Sends requests to a cache, with a controlled clock and predictable session ids."""
 
     def __init__(self, max_sessions: int = 2, min_eviction_ms: int = 100) -> None:
         self.cache = FetchSessionCache(max_sessions, min_eviction_ms)
@@ -51,7 +51,7 @@ def indexes(plan: FetchPlan) -> list[int]:
     return [each.partition for each in plan.partitions]
 
 
-def test_a_sessionless_fetch_keeps_nothing() -> None:
+def test_a_sessionless_fetch_begins_no_session() -> None:
     client = Client()
     plan = client.fetch(0, -1, [partition(0)])
     assert (plan.session_id, plan.session, indexes(plan)) == (0, None, [0])

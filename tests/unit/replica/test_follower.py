@@ -1,4 +1,4 @@
-"""A follower's next fetch, and what answers do to its log."""
+"""A follower's next fetch, and the effects of answers on its log."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_leaders_start_is_followed() -> None:
         ((1, 1, 3, 3), EpochEnd(2, 9), 2),  # the leader's epoch 2 is unknown here: back to the end of 1
         ((1, 1, 3, 3), EpochEnd(1, 4), 2),  # the leader has more of epoch 1: back to the end of it here
         ((1, 1, 3, 3), EpochEnd(1, 1), 1),
-        ((3, 3), EpochEnd(2, 5), 0),  # everything here is of later epochs
+        ((3, 3), EpochEnd(2, 5), 0),  # the whole log here is of later epochs
     ],
 )
 def test_a_diverging_tail_goes(own: tuple[int, ...], told: EpochEnd, cut: int) -> None:
@@ -78,7 +78,7 @@ def test_a_diverging_tail_goes(own: tuple[int, ...], told: EpochEnd, cut: int) -
 
 
 @pytest.mark.parametrize("end_offset", [-1, -(2**63)])
-def test_a_divergence_that_no_leader_can_mean_cuts_nothing(end_offset: int) -> None:
+def test_an_impossible_divergence_is_ignored(end_offset: int) -> None:
     told = EpochEnd(1, end_offset)
     assert answered(follower_of(log_of(1, 1)), FetchAnswer(ErrorCode.NONE, 2, 0, told)) == [NONSENSE]
 
@@ -115,7 +115,7 @@ def test_an_offset_that_the_leader_does_not_have(start: int, end: int, effects: 
     assert list(follower.on_leader_offsets(follower.position(), start, end)) == effects
 
 
-def test_an_answer_to_another_question_counts_nothing() -> None:
+def test_an_answer_to_an_earlier_position_is_ignored() -> None:
     log = log_of(1)
     follower = follower_of(log)
     asked = follower.position()

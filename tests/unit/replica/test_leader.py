@@ -21,7 +21,7 @@ def test_alone_in_sync_everything_appended_is_committed() -> None:
     assert alone.on_append(12) == 12
 
 
-def test_nothing_commits_before_every_in_sync_replica_has_it() -> None:
+def test_no_record_commits_before_every_in_sync_replica_has_it() -> None:
     three = leader(isr=(1, 2, 3))
     assert three.high_watermark == 0
     assert progress(three, 2, 10) == 0
@@ -35,7 +35,7 @@ def test_the_high_watermark_never_moves_back() -> None:
     assert progress(two, 2, 4) == 9
 
 
-def test_a_replica_out_of_sync_holds_nothing_up() -> None:
+def test_a_replica_out_of_sync_does_not_hold_back_the_high_watermark() -> None:
     two = leader(isr=(1, 2))
     assert progress(two, 3, 2) == 0
     assert progress(two, 2, 10) == 10
@@ -66,7 +66,7 @@ def fetch(leader: PartitionLeader, node_id: int, offset: int, now_ms: int = 0, e
     return leader.on_follower_fetch(node_id, offset, 0, epoch, now_ms)
 
 
-def test_a_follower_joins_when_it_has_what_is_committed_and_what_the_epoch_began_with() -> None:
+def test_a_follower_joins_when_it_has_reached_the_high_watermark_and_the_epoch_start() -> None:
     leader = replicated(isr=(1, 2))
     fetch(leader, 2, 10)
     assert leader.high_watermark == 10
@@ -97,7 +97,7 @@ def test_a_follower_that_has_not_caught_up_for_too_long_goes_when_the_controller
     update = leader.on_tick(101)
     assert update is not None
     assert [each.node_id for each in update.isr] == [1, 2]
-    assert leader.high_watermark == 4  # until then the other one may be elected
+    assert leader.high_watermark == 4  # until then the other replica may be elected
     leader.on_update_answered(update, leader_epoch=5, partition_epoch=4, isr=[1, 2])
     assert leader.high_watermark == 10
 
@@ -118,20 +118,20 @@ def test_a_refused_update() -> None:
     assert not leader.on_update_refused(update, ErrorCode.INELIGIBLE_REPLICA)
     assert (leader.update_under_way, leader._maximal_isr) == (None, {1, 2})
     update = fetch(leader, 3, 10)
-    # the partition has changed: the metadata says how
+    # the partition has changed: the metadata will bring its state
     assert not leader.on_update_refused(update, ErrorCode.INVALID_UPDATE_VERSION)
     assert leader._maximal_isr == {1, 2, 3}
     leader.on_metadata(partition_epoch=4, isr=(1, 2), replicas=(1, 2, 3))
     assert (leader.update_under_way, leader._maximal_isr) == (None, {1, 2})
 
 
-def test_old_metadata_changes_nothing() -> None:
+def test_old_metadata_has_no_effect() -> None:
     leader = replicated(isr=(1, 2))
     leader.on_metadata(partition_epoch=2, isr=(1,), replicas=(1,))
     assert (leader.isr, leader.has_followers) == ({1, 2}, True)
 
 
-def test_nothing_commits_with_fewer_in_sync_than_min_insync_replicas() -> None:
+def test_no_record_commits_with_fewer_in_sync_than_min_insync_replicas() -> None:
     leader = replicated(isr=(1,), min_insync_replicas=2)
     assert (leader.high_watermark, leader.has_enough_replicas) == (4, False)
     update = fetch(leader, 2, 10)
@@ -149,7 +149,7 @@ def test_acknowledgements() -> None:
     assert leader.acknowledgement(10) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
-def test_a_leader_is_settled_once_it_has_committed_what_it_began_with() -> None:
+def test_a_leader_is_settled_once_the_log_it_began_with_is_committed() -> None:
     leader = replicated(isr=(1, 2))
     leader.on_append(12)
     assert not leader.settled

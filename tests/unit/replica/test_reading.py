@@ -1,4 +1,4 @@
-"""Which replica a reader is sent to, and what its epochs say."""
+"""The preferred replica of a reader, and the checks of its epochs."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ FAR = ReadableReplica(4, "b", 0, 99, 9)
 @pytest.mark.parametrize(
     ("rack", "offset", "leader_rack", "preferred"),
     [
-        ("a", 50, "z", 3),  # the one with most records
+        ("a", 50, "z", 3),  # the replica with most records
         ("b", 50, "z", 4),
-        ("a", 96, "z", None),  # nobody there has the offset
+        ("a", 96, "z", None),  # no replica there has the offset
         ("c", 50, "z", None),
         ("a", 50, "a", None),  # the leader is there itself
         ("", 50, "z", None),

@@ -97,7 +97,7 @@ def test_an_append_that_takes_too_long_is_answered_and_counts_when_it_comes() ->
     assert driver.ask(read()).state_batches[0].last_offset == 4
 
 
-def test_what_was_never_initialised_or_is_not_there() -> None:
+def test_requests_for_unknown_share_partitions_are_refused() -> None:
     driver = ShareCoordinatorDriver()
     assert driver.error(read()) == ErrorCode.INVALID_REQUEST
     assert driver.error(write()) == ErrorCode.INVALID_REQUEST
@@ -117,7 +117,7 @@ def test_a_deleted_topic_takes_its_states_along() -> None:
     assert [record.value for record in driver.log[2:]] == [None, None]
 
 
-def test_nothing_is_pruned_before_the_oldest_of_the_newest_snapshots() -> None:
+def test_pruning_ends_at_the_oldest_of_the_newest_snapshots() -> None:
     settings = ShareCoordinatorSettings(prune_interval_ms=1_000, cold_snapshot_interval_ms=10**9)
     driver = ShareCoordinatorDriver(settings)
     driver.ask(initialize(partition=0))

@@ -45,7 +45,7 @@ def test_partitions_come_and_go() -> None:
     assert list(session.partitions) == [P1]
 
 
-def test_a_response_names_what_is_new_has_records_or_failed() -> None:
+def test_a_response_names_partitions_that_are_new_have_records_or_failed() -> None:
     all_of_them = sessions()
     all_of_them.begin(ANN, [P0], "c", acknowledges=False)
     session = all_of_them.proceed(ANN, 1, [P1], ())

@@ -1,4 +1,4 @@
-"""A share partition's leader, case by case. What any order of events keeps is in tests/property/share."""
+"""A share partition's leader, case by case. The invariants under any order are in tests/property/share."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def settle(of: SharePartition, first: int, last: int, *types: int, member: str =
     of.write_ended(say(of, first, last, *types, member=member), committed=True, now_ms=0)
 
 
-def test_the_start_moves_over_what_is_done_when_that_is_durable() -> None:
+def test_the_start_moves_past_done_records_once_that_is_durable() -> None:
     jobs = partition()
     fetch(jobs, (0, 4))
     fetch(jobs, (5, 9))
@@ -102,7 +102,7 @@ def test_a_lock_that_times_out_during_a_write_that_fails_is_lost() -> None:
     assert fetch(jobs, (0, 4), member="bob") == [(0, 4, 2)]
 
 
-def test_a_lock_times_out_and_the_record_goes_to_somebody_else() -> None:
+def test_a_record_whose_lock_times_out_goes_to_another_member() -> None:
     jobs = partition()
     fetch(jobs, (0, 4))
     assert jobs.next_wake_ms() == LOCK_MS

@@ -1,4 +1,4 @@
-"""Batches over one another, in pictures: where they meet, the later delivery counts."""
+"""Combinations of state batches, in pictures: on overlaps, the later delivery counts."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ def batches(*rows: tuple[int, int, int, int]) -> tuple[StateBatch, ...]:
     [
         ([], [], -1, []),
         ([(0, 9, A, 1)], [], -1, [(0, 9, A, 1)]),
-        # neighbours that say the same are one
+        # neighbours with equal states are one
         ([(0, 9, A, 1)], [(10, 19, A, 1)], -1, [(0, 19, A, 1)]),
         ([(0, 9, A, 1)], [(10, 19, A, 2)], -1, [(0, 9, A, 1), (10, 19, A, 2)]),
         ([(0, 9, A, 1)], [(11, 19, A, 1)], -1, [(0, 9, A, 1), (11, 19, A, 1)]),
-        # the stronger within, at the beginning, at the end, all over
+        # the stronger one inside, at the beginning, at the end, on all
         ([(0, 9, A, 1)], [(3, 5, D, 1)], -1, [(0, 2, A, 1), (3, 5, D, 1), (6, 9, A, 1)]),
         ([(0, 9, A, 1)], [(0, 5, A, 2)], -1, [(0, 5, A, 2), (6, 9, A, 1)]),
         ([(0, 9, A, 1)], [(5, 9, R, 1)], -1, [(0, 4, A, 1), (5, 9, R, 1)]),
         ([(3, 5, A, 1)], [(0, 9, A, 2)], -1, [(0, 9, A, 2)]),
-        # the weaker has only what nobody else names
+        # the weaker one gets only the offsets of no other batch
         ([(3, 5, D, 2)], [(0, 9, A, 1)], -1, [(0, 2, A, 1), (3, 5, D, 2), (6, 9, A, 1)]),
         ([(0, 5, D, 1)], [(4, 9, A, 1)], -1, [(0, 5, D, 1), (6, 9, A, 1)]),
-        # nothing before the start
+        # no batch before the start
         ([(0, 9, A, 1), (12, 13, D, 1)], [], 5, [(5, 9, A, 1), (12, 13, D, 1)]),
         ([(0, 4, A, 1)], [(2, 3, D, 1)], 5, []),
-        # what ends before it begins says nothing
+        # a batch that ends before it begins is ignored
         ([(5, 4, A, 1)], [(9, 9, A, 1)], -1, [(9, 9, A, 1)]),
     ],
 )

@@ -70,7 +70,7 @@ def test_a_uuid_is_written_as_kafka_does() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "AAAA", "A" * 23, "A" * 21 + "!", "é" * 22])
-def test_what_is_no_uuid_is_refused(text: str) -> None:
+def test_invalid_uuids_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a uuid"):
         uuid_from_text(text)
 

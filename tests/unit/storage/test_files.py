@@ -113,7 +113,7 @@ def test_an_error_in_a_pinned_directory_names_the_file_with_its_directory(
     assert refused.value.filename == refused_in_place.value.filename == str(tmp_path / "file")
 
 
-def test_a_handle_closes_when_nobody_refers_to_it(tmp_path: Path) -> None:
+def test_a_handle_closes_with_its_last_reference(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
     handle = open_for_reading(str(tmp_path / "file"))
     fd = handle.fd
@@ -132,7 +132,7 @@ class User:
         self.recently_used = False
 
 
-def test_who_was_not_used_for_longest_forgets_its_handle(tmp_path: Path) -> None:
+def test_the_least_recently_used_handle_is_dropped(tmp_path: Path) -> None:
     open_files = OpenFiles(limit=2)
     users = [User(tmp_path / str(number)) for number in range(4)]
     open_files.opened(users[0])
@@ -141,7 +141,7 @@ def test_who_was_not_used_for_longest_forgets_its_handle(tmp_path: Path) -> None
 
     open_files.opened(users[2])
     assert [user.handle is not None for user in users[:3]] == [True, False, True]
-    users[0].handle = None  # closed by itself
+    users[0].handle = None  # closed by its user
     users[2].recently_used = True
     open_files.opened(users[3])
     assert [user.handle is not None for user in users] == [False, False, True, True]

@@ -1,4 +1,4 @@
-"""Where leader epochs begin and end (KIP-101, KIP-279)."""
+"""Starts and ends of leader epochs (KIP-101, KIP-279)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def epochs_of(directory: Path, *entries: tuple[int, int]) -> LeaderEpochs:
     ("asked", "answer"),
     [
         (-1, (-1, -1)),  # undefined
-        (0, (0, 0)),  # below the first one: ends where that one begins
+        (0, (0, 0)),  # below the first epoch: ends where that one begins
         (1, (1, 0)),
         (2, (2, 10)),
-        (3, (2, 10)),  # never was: the one before it
+        (3, (2, 10)),  # unused: the epoch before it
         (4, (4, 25)),
         (5, (4, 25)),
-        (6, (6, 40)),  # the latest ends with the log
+        (6, (6, 40)),  # the latest epoch ends with the log
         (7, (-1, -1)),  # not known yet
     ],
 )
@@ -54,7 +54,7 @@ def test_an_epoch_keeps_its_first_offset(tmp_path: Path) -> None:
     assert epochs.entries == [(1, 0)]
 
 
-def test_a_new_entry_replaces_what_contradicts_it(tmp_path: Path) -> None:
+def test_a_new_entry_replaces_contradicting_ones(tmp_path: Path) -> None:
     epochs = epochs_of(tmp_path, (1, 0), (2, 10), (3, 20))
 
     epochs.assign(4, 10)

@@ -314,7 +314,7 @@ def test_a_closed_log_opens_as_it_was(tmp_path: Path) -> None:
     assert again.recovery_point == again.log_end_offset == 60
 
 
-def test_a_clean_log_that_nobody_wrote_to_is_not_written_on_close(tmp_path: Path) -> None:
+def test_close_writes_no_files_of_an_unchanged_clean_log(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     fill(log, 3)
     log.close()
@@ -366,7 +366,7 @@ def test_flush_moves_the_recovery_point(tmp_path: Path) -> None:
     assert log.recovery_point == 30
 
 
-def test_a_flush_that_a_truncation_overtook_moves_nothing(tmp_path: Path) -> None:
+def test_a_flush_overtaken_by_a_truncation_does_not_move_the_recovery_point(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     fill(log, 5)
     task = log.prepare_flush()

@@ -1,4 +1,4 @@
-"""What a cleaning of a log keeps and what it drops."""
+"""The records that a cleaning of a log keeps and drops."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_batch_with_many_records_keeps_the_right_ones(tmp_path: Path) -> None:
 
 
 def test_records_without_a_key_go(tmp_path: Path) -> None:
-    """A topic that was not compacted when they were written."""
+    """They come from a time when the topic was not compacted."""
     log = open_compacted(tmp_path)
     put(log, [(None, b"1"), (b"k", b"2"), (None, b"3")])
     log.roll(NOW_MS)
@@ -126,7 +126,7 @@ def test_batches_that_stay_whole_are_not_touched(tmp_path: Path) -> None:
     assert [bytes(batch) for _, batch in log.iterate_batches(0)] == before
 
 
-def test_what_stays_of_a_batch_tells_its_own_time(tmp_path: Path) -> None:
+def test_a_cleaned_batch_has_the_newest_timestamp_of_its_records(tmp_path: Path) -> None:
     log = open_compacted(tmp_path)
     put(log, [(b"a", b"1"), (b"b", b"2"), (b"c", b"3")], timestamp=NOW_MS)
     put(log, [(b"c", b"4")], timestamp=NOW_MS + 50)
@@ -152,7 +152,7 @@ def test_the_active_segment_is_never_cleaned(tmp_path: Path) -> None:
     assert list(contents(log).values()) == [(b"k", b"2"), (b"k", b"3"), (b"k", b"4")]
 
 
-def test_the_clean_section_loses_what_the_dirty_one_replaces(tmp_path: Path) -> None:
+def test_records_of_the_clean_section_are_replaced_by_the_dirty_one(tmp_path: Path) -> None:
     log = open_compacted(tmp_path)
     put(log, [(b"%d" % at, b"old") for at in range(10)])
     log.roll(NOW_MS)
@@ -185,7 +185,7 @@ def test_cleaning_twice_changes_nothing(tmp_path: Path) -> None:
 def test_records_that_are_alike_and_those_that_are_not(
     key_bytes: int, value: bytes | None, odd_one: int | None
 ) -> None:
-    """The map's two ways through a batch find the same."""
+    """Both of the map's ways through a batch give the same result."""
     names = [(b"%d" % (number % 150)).rjust(key_bytes, b"-")[-key_bytes:] for number in range(200)]
     records = [NewRecord(name, value, NOW_MS + number // 3) for number, name in enumerate(names)]
     if odd_one is not None:
@@ -267,7 +267,7 @@ def test_a_tombstone_stays_for_delete_retention_ms_after_its_first_cleaning(tmp_
     assert 2 in contents(log)
     assert headers(log)[1].delete_horizon_ms == LATER_MS + 1000
 
-    # at the horizon it goes
+    # at the horizon it is dropped
     put(log, [(b"z", b"2")])
     log.roll(NOW_MS)
     clean(log, checkpoint, now_ms=LATER_MS + 1000)
@@ -298,13 +298,13 @@ def test_data_of_an_aborted_transaction_goes_at_once_and_its_marker_later(tmp_pa
     put(log, [(b"z", b"1")], producer_id=7, producer_epoch=0, base_sequence=1)
     log.roll(NOW_MS)
 
-    # the data went, the marker stays, and with it the entry of the index
+    # the data is dropped, the marker stays, and with it the entry of the index
     checkpoint, _ = clean(log, now_ms=LATER_MS)
     assert contents(log) == {0: (b"k", b"kept"), 3: (b"z", b"1")}
     assert [header.is_control for header in headers(log)] == [False, True, False]
     assert [entry.last_offset for entry in log.aborted_transactions(0, 4)] == [2]
 
-    # nothing of the transaction is left: the marker gets its horizon
+    # no record of the transaction is left: the marker gets its horizon
     put(log, [(b"z", b"2")], producer_id=7, producer_epoch=0, base_sequence=2)
     log.roll(NOW_MS)
     checkpoint, _ = clean(log, checkpoint, now_ms=LATER_MS)
@@ -312,7 +312,7 @@ def test_data_of_an_aborted_transaction_goes_at_once_and_its_marker_later(tmp_pa
     assert log.aborted_transactions(0, 4) == []
     assert not [name for name in files(log.directory) if name.endswith(".txnindex")]
 
-    # at the horizon it goes
+    # at the horizon it is dropped
     put(log, [(b"z", b"3")], producer_id=7, producer_epoch=0, base_sequence=3)
     log.roll(NOW_MS)
     clean(log, checkpoint, now_ms=LATER_MS + 1000)
@@ -340,7 +340,7 @@ def test_a_commit_marker_stays_while_a_record_of_its_transaction_does(tmp_path: 
     assert list(contents(log).values()) == [(b"b", b"1"), (b"a", b"2")]
 
 
-def test_nothing_from_an_open_transaction_on_is_cleaned(tmp_path: Path) -> None:
+def test_cleaning_ends_before_an_open_transaction(tmp_path: Path) -> None:
     log = open_compacted(tmp_path)
     put(log, [(b"k", b"1")])
     put(log, [(b"k", b"2")])
@@ -505,7 +505,7 @@ def test_readers_of_a_replaced_segment_see_it_to_its_end(tmp_path: Path) -> None
     assert piece.read() == before
 
 
-def test_corrupt_bytes_end_a_cleaning_and_nothing_changes(tmp_path: Path) -> None:
+def test_corrupt_bytes_end_a_cleaning_and_the_log_is_unchanged(tmp_path: Path) -> None:
     log = open_compacted(tmp_path)
     for number in range(10):
         put(log, [(b"k", b"%d" % number)])
@@ -521,7 +521,7 @@ def test_corrupt_bytes_end_a_cleaning_and_nothing_changes(tmp_path: Path) -> Non
     assert path.read_bytes() == content
 
 
-# --- choosing -------------------------------------------------------------------------------------------
+# --- selection -------------------------------------------------------------------------------------------
 
 
 def fill_segments(log: Log, count: int) -> None:

@@ -1,4 +1,4 @@
-"""A log directory: whose it is, who uses it, how it was left."""
+"""A log directory: its owner, its lock, and the state it was left in."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def tree(path: Path) -> dict[str, bytes]:
 
 
 def refusal(path: Path, *, node_id: int = 1, cluster_id: str | None = None) -> str:
-    """The one line of a directory that is refused, in which nothing but the lock file is new."""
+    """The one line about a refused directory, in which only the lock file is new."""
     before = tree(path) if path.is_dir() else {}
     with pytest.raises(LogDirectoryError) as caught:
         LogDirectory.open(path, node_id=node_id, cluster_id=cluster_id)
@@ -36,7 +36,7 @@ def refusal(path: Path, *, node_id: int = 1, cluster_id: str | None = None) -> s
     return str(caught.value)
 
 
-# --- whose it is ------------------------------------------------------------------------------------------
+# --- its owner ------------------------------------------------------------------------------------------
 
 
 def test_an_empty_directory_is_formatted(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
         LogDirectory.open(tmp_path / "file" / "data", node_id=1)
 
 
-# --- who uses it ------------------------------------------------------------------------------------------
+# --- its lock ------------------------------------------------------------------------------------------
 
 
 def test_one_process_opens_it_once(tmp_path: Path) -> None:
@@ -165,11 +165,12 @@ def test_two_processes_do_not_share_it(tmp_path: Path) -> None:
 
     run = subprocess.run([sys.executable, "-c", script, tmp_path], capture_output=True, text=True, check=True)
 
-    # the first one is still referenced by nobody but its lock: the descriptor is open until close()
+    # only its lock keeps the first one: the descriptor is open until close()
     assert "in use by another broker" in run.stdout
 
 
-# --- how it was left --------------------------------------------------------------------------------------
+# --- the state it was left in
+# --------------------------------------------------------------------------------------
 
 
 def test_a_clean_close_is_seen_once(tmp_path: Path) -> None:

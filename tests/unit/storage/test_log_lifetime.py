@@ -1,4 +1,4 @@
-"""Work on a log whose topic is deleted, and made again under its name, touches nothing of the new one."""
+"""Work on a deleted topic's log does not touch the files of a new topic with the same name."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def old(tmp_path: Path) -> Log:
 
 @contextlib.contextmanager
 def made_again(old: Log) -> Iterator[Log]:
-    """Delete the topic, make it again with a record; what happens then leaves it as it is."""
+    """Delete the topic and create it again with a record; the test's work must not change that."""
     root = old.directory.parent
     assert old.delete() is not None
     new = open_log(root, CONFIG, topic_id=NEW)
@@ -89,7 +89,7 @@ def test_a_segment_that_retention_deleted_is_not_made_again_by_a_search(tmp_path
     log.enforce_retention(NOW_MS, log.log_end_offset)
     before = files_of(log.directory)
 
-    for segment in doomed:  # as a search in a thread that had these segments in its hand
+    for segment in doomed:  # as a search in a thread that already had these segments
         with pytest.raises(FileNotFoundError):
             segment.file()
         with contextlib.suppress(FileNotFoundError):
@@ -100,7 +100,9 @@ def test_a_segment_that_retention_deleted_is_not_made_again_by_a_search(tmp_path
     assert files_of(log.directory) == before
 
 
-def test_a_search_goes_on_in_what_retention_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_goes_on_in_the_segments_that_retention_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = open_log(tmp_path, CONFIG, open_files=OpenFiles(limit=1))
     fill(log, 40)
     log.close_files()
@@ -142,14 +144,14 @@ def test_a_cleaning_that_has_begun(old: Log) -> None:
             old.replace_segments(group, done.size_bytes, has_transaction_index=False, now_ms=NOW_MS)
 
 
-def test_a_directory_that_somebody_removed_is_no_error_when_its_topic_is_deleted(old: Log) -> None:
+def test_deleting_a_topic_tolerates_a_missing_directory(old: Log) -> None:
     old.directory.rename(old.directory.with_name("moved-away"))
 
     assert old.delete() is None
     assert old.is_deleted
 
 
-def test_a_new_segment_never_takes_a_file_that_holds_something(tmp_path: Path) -> None:
+def test_a_new_segment_never_uses_a_file_with_content(tmp_path: Path) -> None:
     log = open_log(tmp_path, CONFIG)
     append(log, b"first")
     (log.directory / f"{1:020d}.log").write_bytes(b"somebody's")

@@ -64,10 +64,10 @@ def test_truncation_lowers_recovery_point_and_forgets_epochs(tmp_path: Path) -> 
     assert log.leader_epochs == [(1, 0), (3, 1)]
 
 
-def test_an_epoch_that_has_no_records_goes_though_there_is_nothing_to_cut(tmp_path: Path) -> None:
+def test_an_epoch_without_records_is_dropped_by_a_truncation_at_the_log_end(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, b"a", leader_epoch=1)
-    log.assign_epoch(3)  # led, and wrote nothing
+    log.assign_epoch(3)  # a leader epoch without records
     assert log.leader_epochs == [(1, 0), (3, 1)]
 
     assert not log.truncate_to(1)
@@ -236,7 +236,7 @@ def test_segments_go_until_the_log_is_just_not_below_the_size(tmp_path: Path) ->
     assert offsets(log) == list(range(log.log_start_offset, 100))
 
 
-def test_nothing_above_the_high_watermark_goes(tmp_path: Path) -> None:
+def test_retention_keeps_segments_above_the_high_watermark(tmp_path: Path) -> None:
     log = open_log(tmp_path, replace(SMALL, retention_ms=0))
     fill(log, 60)
     bases = log.segment_base_offsets

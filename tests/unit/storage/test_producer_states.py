@@ -1,4 +1,4 @@
-"""Idempotent and transactional producers as a log remembers them."""
+"""Idempotent and transactional producers in a log's memory."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_new_epoch_begins_with_sequence_0_and_forgets_the_old_batches() -> Non
 
 
 def test_batches_without_sequence_are_checked_for_their_epoch_only() -> None:
-    """The group coordinator writes such ones on behalf of a producer."""
+    """The group coordinator writes such batches for a producer."""
     states = states_after(batch(-1, epoch=2))
 
     assert states.check(batch(-1, epoch=2)) is None
@@ -194,7 +194,7 @@ def test_the_first_unstable_offset_is_that_of_the_oldest_open_transaction() -> N
 
 
 def test_a_marker_may_bring_a_newer_epoch() -> None:
-    """Transactions v2 (KIP-890): the marker fences whoever is late."""
+    """Transactions v2 (KIP-890): the marker fences late producers."""
     states = states_after(batch(0, transactional=True))
 
     states.update(batch(-1, epoch=1, control=True), TransactionMarker(False, 2))
@@ -207,7 +207,7 @@ def test_a_marker_may_bring_a_newer_epoch() -> None:
     assert states.check(batch(0, epoch=1)) is None
 
 
-def test_a_marker_without_a_transaction_ends_nothing() -> None:
+def test_a_marker_without_a_transaction_has_no_effect() -> None:
     assert states_after().update(batch(-1, control=True), TransactionMarker(True, 1)) is None
 
 
@@ -399,7 +399,7 @@ def test_in_transactions_v2_an_unknown_producer_begins_with_sequence_0() -> None
 
     with pytest.raises(OutOfOrderSequenceNumber):
         states.check(first_of_transaction(7), verification, must_verify=True)
-    assert ProducerStates(DAY_MS).check(first_of_transaction(7)) is None  # where nobody asked
+    assert ProducerStates(DAY_MS).check(first_of_transaction(7)) is None  # without a verification
 
 
 def test_an_old_epoch_is_not_verified() -> None:

@@ -29,7 +29,7 @@ def flip(path: Path, position: int) -> None:
 
 
 def positions(log: Log) -> list[int]:
-    """Where each batch of the first segment begins."""
+    """The position of each batch of the first segment."""
     data = segment_file(log.directory.parent).read_bytes()
     position, found = 0, []
     while position < len(data):
@@ -64,7 +64,7 @@ def test_a_torn_batch_at_the_end_is_cut(tmp_path: Path, left: int, caplog: pytes
 def test_a_hole_between_segments_is_a_loss_unless_the_log_was_once_cleaned(
     tmp_path: Path, was_cleaned: bool
 ) -> None:
-    """Where it was, a cut would take records that nobody lost, whatever the policy is by now."""
+    """In a cleaned log a cut would drop records that were not lost, whatever the present policy is."""
     log = open_log(tmp_path)
     fill(log, 30)
     first, second = log.segments[:2]
@@ -142,7 +142,7 @@ def test_a_damaged_length_is_found_to_have_valid_batches_behind_it(tmp_path: Pat
     assert corruption_when_opened(tmp_path, ONE_SEGMENT, keeps_valid=True).position == damaged
 
 
-def test_damage_above_the_recovery_point_is_cut_with_what_follows_and_told(
+def test_damage_above_the_recovery_point_is_cut_with_all_after_it_and_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = open_log(tmp_path, ONE_SEGMENT)
@@ -187,8 +187,8 @@ def test_an_emptied_segment_without_indexes_is_told(tmp_path: Path, caplog: pyte
     assert f"offsets {first} to {second - 1} are not there path=" in caplog.text
 
 
-def test_segments_that_overlap_are_cut_to_what_was_there_first(tmp_path: Path) -> None:
-    """A segment that was cut comes back after a power loss: its name was on the disk, its removal was not."""
+def test_a_segment_that_overlaps_the_one_before_it_is_cut(tmp_path: Path) -> None:
+    """A removed segment returns after a power loss: its name was on the disk, its removal was not."""
     log = open_log(tmp_path)
     fill(log, 30)
     second = log.segment_base_offsets[1]
@@ -283,7 +283,7 @@ def test_a_reader_meets_damage_with_its_place(tmp_path: Path) -> None:
         list(log.iterate_batches(0))
 
 
-# --- what is derived is made again ------------------------------------------------------------------------
+# --- derived files are made again ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
@@ -396,7 +396,7 @@ def test_producers_come_from_the_snapshot_and_the_batches_after_it(tmp_path: Pat
     assert (state.epoch, state.last_sequence, state.batches[-1].last_offset) == (2, 39, 39)
 
 
-def test_snapshots_of_what_was_lost_go(tmp_path: Path) -> None:
+def test_snapshots_above_the_log_end_are_removed(tmp_path: Path) -> None:
     log = open_log(tmp_path, ONE_SEGMENT)
     append(log, b"a", producer_id=5, producer_epoch=0, base_sequence=0)
     size = log.size_bytes
@@ -439,7 +439,7 @@ def test_a_finished_compaction_takes_the_place_of_the_segments_it_covers(tmp_pat
     fill(log, 30)
     first, second, third = log.segment_base_offsets[:3]
     log.close()
-    # a compaction of the first two segments kept what was in the second one's place
+    # a compaction of the first two segments kept the second one's records
     kept = segment_file(tmp_path, second).read_bytes()
     segment_file(tmp_path, first, ".log.swap").write_bytes(kept)
 

@@ -1,4 +1,4 @@
-"""The index of aborted transactions: its file, what it answers, and its way through a log's life."""
+"""The index of aborted transactions: its file, its answers, and its use by a log."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_marker_must_be_newer_than_the_last(index: TransactionIndex) -> None:
     ],
     ids=["half an entry", "unknown version", "before the last", "no records", "behind the segment"],
 )
-def test_what_cannot_be_of_the_segment_is_found(index: TransactionIndex, damage: bytes) -> None:
+def test_entries_that_cannot_be_of_the_segment_are_found(index: TransactionIndex, damage: bytes) -> None:
     index.check(end_offset=141)
     if isinstance(damage, AbortedTransaction):
         damage = encode_entries([damage])
@@ -217,7 +217,7 @@ def test_a_restart_knows_the_same_transactions(tmp_path: Path, clean: bool) -> N
     ) == before
 
 
-def test_after_a_kill_the_index_of_what_was_not_flushed_is_made_again(tmp_path: Path) -> None:
+def test_after_a_kill_the_indexes_of_unflushed_segments_are_made_again(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     write(log, 1, b"aborted")
     append_marker(log, 1, committed=False)
@@ -228,7 +228,7 @@ def test_after_a_kill_the_index_of_what_was_not_flushed_is_made_again(tmp_path: 
     assert open_log(tmp_path).aborted_transactions(0, 2) == expected
 
 
-def test_after_a_kill_an_entry_whose_marker_is_gone_goes_too(tmp_path: Path) -> None:
+def test_after_a_kill_an_entry_without_its_marker_is_dropped(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     write(log, 1, b"aborted")
     marker = append_marker(log, 1, committed=False)

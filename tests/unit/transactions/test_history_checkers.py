@@ -1,4 +1,4 @@
-"""Every checker of histories finds what it is for, and nothing in a history that is right."""
+"""Every checker of histories finds its violation, and none in a correct history."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ P, Q = ("t", 0), ("t", 1)
 
 
 class Story:
-    """A history with two transactions of v2, the first committed, the second aborted, that went well."""
+    """A correct history with two transactions of v2, the first committed, the second aborted."""
 
     def __init__(self) -> None:
         self.history = History()
@@ -65,7 +65,7 @@ class Story:
         self.history.acknowledged(send, offset)
 
     def violations(self) -> dict[str, list[str]]:
-        """What each checker says; those that say nothing are left out."""
+        """The violations that each checker finds; checkers without any are left out."""
         history, log, final = self.history, self.log, self.final
         said = {
             "changed": values_that_changed(history),
@@ -129,7 +129,7 @@ def test_a_refused_value_that_is_read(story: Story) -> None:
     assert list(story.violations()) == ["aborted"]
 
 
-def test_a_value_that_nobody_sent(story: Story) -> None:
+def test_a_value_that_was_never_sent_is_a_violation(story: Story) -> None:
     story.history.poll(P, [(4, "from nowhere")], committed_only=True)
 
     assert list(story.violations()) == ["aborted"]

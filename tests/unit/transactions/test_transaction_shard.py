@@ -24,7 +24,7 @@ NONE = ErrorCode.NONE
 
 
 class Coordinator(TransactionDriver):
-    """A driver that speaks for the one transactional id `x`."""
+    """A driver that sends requests for the one transactional id `x`."""
 
     def initialise(self, producer_id: int = -1, epoch: int = -1, **fields: Any) -> Any:
         request = InitProducerIdRequest(
@@ -58,7 +58,7 @@ class Coordinator(TransactionDriver):
         return self.shard.transactions["x"]
 
     def holds(self, **changes: Any) -> Coordinator:
-        """A coordinator whose log says this of the transactional id."""
+        """A coordinator whose log holds this state of the transactional id."""
         given = {"producer_id": 1_000, "producer_epoch": 0, "timeout_ms": MINUTE_MS, **changes}
         given.setdefault("last_update_ms", self.now.wall_ms)
         transaction = Transaction(**given)
@@ -103,7 +103,7 @@ def test_a_new_id_gets_a_fresh_producer_id_and_says_so_in_the_log() -> None:
     assert coordinator.log[0].value_version == 1
 
 
-def test_nothing_is_known_of_a_new_id_whose_record_was_not_written() -> None:
+def test_a_new_id_whose_record_was_not_written_leaves_no_state() -> None:
     # given
     coordinator = Coordinator()
     coordinator.hold_appends = True
@@ -153,7 +153,7 @@ def test_the_last_epochs_of_a_producer_id_lead_to_another_one(level: int) -> Non
     assert (answer.producer_id, answer.producer_epoch) == (1_001, 0)
 
 
-def test_who_lost_the_answer_with_a_new_producer_id_gets_it_again() -> None:
+def test_a_repeated_request_gets_the_same_new_producer_id() -> None:
     # given
     coordinator = Coordinator().holds(producer_epoch=MAX_CLIENT_EPOCH)
     first = coordinator.initialise(1_000, MAX_CLIENT_EPOCH)
@@ -179,7 +179,7 @@ def test_under_v2_the_end_at_the_last_epoch_hands_out_another_producer_id() -> N
     assert early.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
     coordinator.markers_written(order, order.partitions)
     assert (coordinator.transaction.producer_id, coordinator.transaction.producer_epoch) == (1_001, 0)
-    # and again, for who lost the answer
+    # and again, after a lost answer
     again = coordinator.end(MAX_CLIENT_EPOCH, committed=True)
     assert (again.error_code, again.producer_id, again.producer_epoch) == (NONE, 1_001, 0)
     assert coordinator.end(MAX_CLIENT_EPOCH, committed=False).error_code == ErrorCode.INVALID_TXN_STATE
@@ -214,7 +214,7 @@ def test_the_end_is_answered_before_its_markers_and_done_after_them() -> None:
     assert coordinator.transaction.partitions == frozenset()
 
 
-def test_a_new_leader_writes_the_markers_of_what_was_decided() -> None:
+def test_a_new_leader_writes_the_markers_of_decided_transactions() -> None:
     # given
     coordinator = ongoing()
     coordinator.hold_markers = True
@@ -222,7 +222,7 @@ def test_a_new_leader_writes_the_markers_of_what_was_decided() -> None:
     coordinator.markers_written(coordinator.orders[0], [T0])
     # when
     coordinator.reload()
-    # then: of all partitions, as nobody knows which have theirs
+    # then: of all partitions, as it is unknown which have their marker
     (order,) = coordinator.orders
     assert (order.partitions, order.committed) == ((T0, T1), False)
 
@@ -278,7 +278,7 @@ def test_while_no_producer_id_is_to_be_had_a_timed_out_transaction_asks_for_one_
     assert (coordinator.transaction.producer_id, coordinator.transaction.producer_epoch) == (1_002, 0)
 
 
-def test_a_fence_that_was_not_written_fences_nobody() -> None:
+def test_a_fence_that_was_not_written_has_no_effect() -> None:
     # given
     coordinator = ongoing(level=0)
     coordinator.hold_appends = True
@@ -291,7 +291,7 @@ def test_a_fence_that_was_not_written_fences_nobody() -> None:
     assert coordinator.end(0, committed=True, version=4).error_code == NONE
 
 
-def test_ids_that_nobody_uses_expire_but_not_with_a_transaction() -> None:
+def test_unused_ids_expire_unless_they_have_a_transaction() -> None:
     # given
     idle = Coordinator(TransactionSettings(expiration_ms=MINUTE_MS, expiry_interval_ms=MINUTE_MS)).holds()
     busy = Coordinator(TransactionSettings(expiration_ms=MINUTE_MS, expiry_interval_ms=MINUTE_MS)).holds(
@@ -309,7 +309,7 @@ def test_ids_that_nobody_uses_expire_but_not_with_a_transaction() -> None:
     assert "x" in busy.shard.transactions
 
 
-def test_two_phase_commit_is_for_those_who_may() -> None:
+def test_two_phase_commit_has_to_be_enabled() -> None:
     assert (
         Coordinator().initialise(enable2_pc=True).error_code
         == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -354,7 +354,7 @@ def test_a_pattern_that_engines_which_backtrack_choke_on_is_matched_at_once() ->
     assert (answer.error_code, answer.transaction_states) == (NONE, [])
 
 
-def test_a_resigned_coordinator_answers_everybody() -> None:
+def test_a_resigned_coordinator_answers_all_open_requests() -> None:
     # given
     coordinator = ongoing()
     coordinator.hold_appends = True

@@ -1,4 +1,4 @@
-"""Transactional ids in the wrong partition: what is open of them is ended there, then they are let go."""
+"""Transactional ids in the wrong partition: their open transactions are ended there, then they are moved."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def loaded(driver: TransactionDriver, records: Iterable[CoordinatorRecord], *str
 
 
 def last_state(driver: TransactionDriver, name: str) -> TransactionState:
-    """What the log says of an id last."""
+    """The last state of an id in the log."""
     values = [each.value for each in driver.log if each.key.transactional_id == name]  # type: ignore[attr-defined]
     assert isinstance(values[-1], TransactionLogValue)
     return transaction_of(values[-1]).state
@@ -50,7 +50,7 @@ def last_state(driver: TransactionDriver, name: str) -> TransactionState:
 def test_a_stray_is_ended_and_let_go(before: TransactionState, after: TransactionState) -> None:
     driver = TransactionDriver()
     loaded(driver, [record("stray", before), record("here", TransactionState.ONGOING)], "stray")
-    # then: its partitions have their marker, the log its end, and nobody is told of it here
+    # then: its partitions have their marker, the log its end, and the id is unknown here
     assert last_state(driver, "stray") is after
     assert {order.partitions for order in driver.written} == (
         set() if before is after else {tuple(sorted(PARTITIONS))}

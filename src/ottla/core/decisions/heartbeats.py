@@ -168,7 +168,7 @@ class BrokerHeartbeats:
         return oldest.broker_id if silent_ms >= self.session_timeout_ms else None
 
     def fence_expired(self, image: MetadataImage, now_ms: int, rules: TopicRules) -> Decision[int | None]:
-        """Fence one silent broker and answer its id; None when all are alive. To be called until it is None.
+        """Fence one silent broker and return its id; None when all are alive. To be called until it is None.
 
         Brokers are fenced one at a time, so that each decision builds on the one before.
         """

@@ -190,7 +190,7 @@ class MetadataImage:
         kind = record.API_KEY
         handler = _HANDLERS.get(kind) if kind is not None else None
         if handler is None:
-            raise ValueError(f"{record.NAME} is no metadata record that this version knows")
+            raise ValueError(f"{record.NAME} is not a metadata record that this version knows")
         handler(self, record, delta)
 
     def copy(self) -> MetadataImage:

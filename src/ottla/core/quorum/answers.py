@@ -218,7 +218,7 @@ def refusal(request: Message, error: ErrorCode, text: str | None = None) -> Mess
         case UpdateRaftVoterRequest():
             return UpdateRaftVoterResponse(error_code=error)
         case _:
-            raise TypeError(f"{type(request).__name__} is no request of the quorum")
+            raise TypeError(f"{type(request).__name__} is not a request of the quorum")
 
 
 def _endpoints(leader: KnownLeader, carried: bool) -> list[tuple[int, str, int]]:

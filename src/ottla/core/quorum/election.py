@@ -71,7 +71,7 @@ def first_election_timeout_ms(settings: QuorumSettings, random: Randomness) -> i
 
 
 def unreachable_patience_ms(settings: QuorumSettings, random: Randomness) -> int:
-    """How long a follower tolerates that its leader refuses connections: a quick restart."""
+    """How long a follower tolerates a leader that refuses connections: longer than a quick restart."""
     half_ms = settings.election_timeout_ms // 2
     return half_ms + random.below(max(half_ms, 1))
 

@@ -210,7 +210,7 @@ class Quorum:
             case UpdateRaftVoterRequest():
                 self._changes.on_update(token, request)
             case _:
-                raise TypeError(f"{type(request).__name__} is no request of the quorum")
+                raise TypeError(f"{type(request).__name__} is not a request of the quorum")
         return self._settle()
 
     def on_disconnected(self, token: int) -> None:

@@ -220,7 +220,7 @@ class _Acquisition:
 
     def _take_offset(self, offset: int, delivery: Delivery, first_range: int) -> None:
         """Take one record; extend the range before it if that is of the same batch."""
-        delivery.acquire(self._wanted.member_id, self._partition.lock_deadline(self._now_ms))
+        delivery.acquire(self._wanted.member_id, self._partition.lock_deadline_ms(self._now_ms))
         self._count += 1
         if len(self.ranges) > first_range:
             before = self.ranges[-1]
@@ -268,7 +268,7 @@ class _Acquisition:
         partition.fill_gap(taken_to + 1)
 
     def _take_whole(self, batch: InFlightBatch, whole: Delivery) -> None:
-        whole.acquire(self._wanted.member_id, self._partition.lock_deadline(self._now_ms))
+        whole.acquire(self._wanted.member_id, self._partition.lock_deadline_ms(self._now_ms))
         self._count += batch.last_offset - batch.first_offset + 1
         self.ranges.append(AcquiredRange(batch.first_offset, batch.last_offset, whole.delivery_count))
 
@@ -277,7 +277,7 @@ class _Acquisition:
         partition = self._partition
         batch = InFlightBatch(first, last, Delivery(RecordState.AVAILABLE, 0))
         partition.in_flight.add(batch)
-        deadline_ms = partition.lock_deadline(self._now_ms)
+        deadline_ms = partition.lock_deadline_ms(self._now_ms)
         batch.divide()
         for _, delivery in batch.offsets(first, taken_to):
             delivery.acquire(self._wanted.member_id, deadline_ms)

@@ -217,7 +217,7 @@ class SharePartition:
         if kind == RENEW:
             if not self.settings.renew_enabled:
                 raise InvalidRecordState("The group does not allow its members to renew acquisition locks.")
-            delivery.lock_deadline_ms = self.lock_deadline(now_ms)
+            delivery.lock_deadline_ms = self.lock_deadline_ms(now_ms)
             return
         state = STATE_AFTER.get(kind)
         if state is None:
@@ -264,7 +264,7 @@ class SharePartition:
         """The time of the next `expire` at the latest; None while no record is acquired."""
         return self._wake_ms
 
-    def lock_deadline(self, now_ms: int) -> int:
+    def lock_deadline_ms(self, now_ms: int) -> int:
         """The deadline of a lock that is acquired or renewed now."""
         deadline_ms = now_ms + self.settings.lock_duration_ms
         self._wake_by(deadline_ms)

@@ -123,7 +123,7 @@ def encode_metadata_record(record: Message, version: int) -> bytes:
     """A metadata record with its frame. Raises as `Message.encode`."""
     kind = record.API_KEY
     if record.KIND != "metadata" or kind is None or METADATA_RECORDS.get(kind) != record.NAME:
-        raise ValueError(f"{record.NAME} is no metadata record")
+        raise ValueError(f"{record.NAME} is not a metadata record")
     frame = (METADATA_FRAME_VERSION, kind, version)
     return b"".join((*map(write_unsigned_varint, frame), *record.encode_parts(version)))
 
@@ -144,14 +144,14 @@ def decode_metadata_record(data: Buffer) -> Message:
 def encode_coordinator_key(key: Message) -> bytes:
     """A key with its type in front. Keys have one version, 0. Raises as `Message.encode`."""
     if key.KIND != "coordinator-key" or key.API_KEY is None:
-        raise ValueError(f"{key.NAME} is no key of a coordinator's record")
+        raise ValueError(f"{key.NAME} is not a key of a coordinator's record")
     return _INT16.pack(key.API_KEY) + key.encode(0)
 
 
 def encode_coordinator_value(value: Message, version: int) -> bytes:
     """A value with its version in front. Raises as `Message.encode`."""
     if value.KIND != "coordinator-value":
-        raise ValueError(f"{value.NAME} is no value of a coordinator's record")
+        raise ValueError(f"{value.NAME} is not a value of a coordinator's record")
     return _INT16.pack(version) + value.encode(version)
 
 
@@ -163,7 +163,7 @@ def decode_coordinator_key(coordinator: Coordinator, data: Buffer) -> Message:
 def decode_coordinator_value(coordinator: Coordinator, key: Message, data: Buffer) -> Message:
     """The value under a key. Raises MalformedMessage, or UnsupportedApiVersion for an unknown version."""
     if key.KIND != "coordinator-key" or key.API_KEY is None:
-        raise ValueError(f"{key.NAME} is no key of a coordinator's record")
+        raise ValueError(f"{key.NAME} is not a key of a coordinator's record")
     return coordinator_value_class(coordinator, key.API_KEY).decode(data, _prefix(data), _INT16.size)
 
 

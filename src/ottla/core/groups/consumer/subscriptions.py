@@ -128,7 +128,7 @@ class Subscriptions:
             try:
                 compiled.append(Regex(pattern))
             except InvalidRegex as problem:  # Apache Kafka accepted the expression and recorded it.
-                self._outbox.note("expression passed over group=%s regex=%s: %s", group_id, pattern, problem)
+                self._outbox.note("expression ignored group=%s regex=%s: %s", group_id, pattern, problem)
         search = Search(compiled, deque(self._context.topics.names()), {pattern: set() for pattern in wanted})
         self._searches[group_id] = search
         self._outbox.set_timer(TimerKey(REGEX_TIMER, group_id), SLICE_INTERVAL_MS)

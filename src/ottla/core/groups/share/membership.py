@@ -408,7 +408,7 @@ def _check(request: ShareGroupHeartbeatRequest) -> None:
         if not request.subscribed_topic_names:
             raise Refused(ErrorCode.INVALID_REQUEST, "a member that joins must name topics")
     elif request.member_epoch < LEAVE_EPOCH:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"{request.member_epoch} is no member epoch")
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{request.member_epoch} is not a member epoch")
 
 
 def _updated(member: ShareMember, request: ShareGroupHeartbeatRequest, event: RequestReceived) -> ShareMember:

@@ -159,7 +159,7 @@ class StatePartitionsOfGroups:
         failed = _less(_less(_by_success(response, False), ending), beginning)
         if failed:
             self._outbox.note(
-                "share state could not begin group=%s partitions=%d",
+                "share state could not be initialized group=%s partitions=%d",
                 group_id,
                 sum(len(partitions) for partitions in failed.values()),
             )

@@ -66,7 +66,7 @@ class Subtopology(NamedTuple):
                 )
             except IndexError:
                 raise InvalidTopology(
-                    f"A copartition group of subtopology {self.subtopology_id} names a topic that it has not."
+                    f"A copartition group of subtopology {self.subtopology_id} names a topic that it lacks."
                 ) from None
 
 
