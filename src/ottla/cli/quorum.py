@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ottla.broker.config import BrokerConfig, ConfigError
+from ottla.broker.config import BROKER_TABLE, BrokerConfig
 from ottla.cli.cluster_client import (
     ClusterClient,
     CommandError,
@@ -23,6 +23,7 @@ from ottla.cli.cluster_client import (
     require_success,
     run_command,
 )
+from ottla.cli.options import add_settings, given_from
 from ottla.protocol.messages.add_raft_voter_request import AddRaftVoterRequest
 from ottla.protocol.messages.add_raft_voter_request import Listener as VoterListener
 from ottla.protocol.messages.add_raft_voter_response import AddRaftVoterResponse
@@ -57,13 +58,8 @@ def _parser() -> argparse.ArgumentParser:
     status = commands.add_parser("status", help="who leads, who votes, who follows")
     status.set_defaults(command=_status)
     add = commands.add_parser("add", help="make a controller that follows already a voter")
-    add.add_argument(
-        "--config",
-        type=Path,
-        required=True,
-        metavar="server.properties",
-        help="the controller's configuration; run this on its machine",
-    )
+    # Those of the controller: this is run on its machine.
+    add_settings(add, BROKER_TABLE, "server.properties", required=True)
     add.set_defaults(command=_add)
     remove = commands.add_parser("remove", help="take a voter out of the quorum")
     remove.add_argument("--node", type=int, required=True, metavar="ID")
@@ -126,10 +122,7 @@ def _row(role: str, replica: ReplicaState, quorum: Quorum, nodes: dict[int, str]
 
 
 async def _add(client: ClusterClient, options: argparse.Namespace) -> Any:
-    try:
-        config = BrokerConfig.load(options.config)
-    except ConfigError as problem:
-        raise CommandError(str(problem)) from None
+    config = BrokerConfig(given_from(options, BROKER_TABLE))
     if not config.is_controller or not config.advertised_controller_listeners:
         raise CommandError(f"{options.config}: this node has no controller that could vote")
     meta = _meta(config.log_directory)

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ottla.client.access import ClusterAccess
+from ottla.config.settings import Settings
 from ottla.registry import settings as names
 from ottla.registry.core.image import RegistryImage
 from ottla.registry.core.reading import Reads
@@ -26,7 +27,6 @@ from ottla.registry.topic import SchemasTopic
 from ottla.registry.workbench import TURN_STEPS, PutOff, Workbench
 from ottla.registry.writer import Fenced, TooLarge, Unstored
 from ottla.web.errors import ApiError, ServiceError
-from ottla.web.settings import Settings
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from ottla.config.settings import Config
+from ottla.config.setting import Config
 from ottla.core.settings.schema_validation_settings import (
     KEY_SCHEMA_VALIDATION,
     KEY_SUBJECT_NAME_STRATEGY,

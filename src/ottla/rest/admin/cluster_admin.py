@@ -24,6 +24,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from ottla.client.access import ClusterAccess
+from ottla.config.settings import Settings
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.schema import Message
@@ -36,9 +37,8 @@ from ottla.rest.admin.cluster_groups import (
 )
 from ottla.rest.admin.model import AclOperation, Cluster, Group, Node, Partition, Topic
 from ottla.rest.kafka_errors import of_kafka_error, raise_for, unreachable
-from ottla.rest.settings import ADMIN_TIMEOUT_MS
+from ottla.rest.settings import ADMIN_PREFIX, ADMIN_TIMEOUT_MS
 from ottla.web.errors import ApiError, ServiceError
-from ottla.web.settings import Settings
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ class ClusterAdmin:
 
     def __init__(self, settings: Settings, access: ClusterAccess) -> None:
         self._timeout_seconds = settings[ADMIN_TIMEOUT_MS] / 1_000
-        access = access.with_properties(settings.with_prefix("admin."))
+        access = access.with_properties(settings.with_prefix(ADMIN_PREFIX))
         self._properties = access.librdkafka()
         self._requests = BrokerRequests(access.with_request_timeout_ms(settings[ADMIN_TIMEOUT_MS]))
         self._threads = ThreadPoolExecutor(BLOCKING_CALLS, thread_name_prefix="rest-admin")
