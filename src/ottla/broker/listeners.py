@@ -22,8 +22,9 @@ DEFAULT_CONTROLLER_PORT = 9093
 BROKER: Final = "broker"
 CONTROLLER: Final = "controller"
 
-_LISTENER = re.compile(r"(?P<name>[^:/\s]+)://(?P<host>\[[^\]]*\]|[^:\[\]]*):(?P<port>\d{1,5})")
-_ADDRESS = re.compile(r"(?P<host>\[[^\]]+\]|[^:\[\]\s]+):(?P<port>\d{1,5})")
+_LISTENER: Final = re.compile(r"(?P<name>[^:/\s]+)://(?P<host>\[[^\]]*\]|[^:\[\]]*):(?P<port>\d{1,5})")
+# Compiled when it is first needed: a node that is alone has no such addresses.
+_ADDRESS: Final = r"(?P<host>\[[^\]]+\]|[^:\[\]\s]+):(?P<port>\d{1,5})"
 
 
 class Listener(NamedTuple):
@@ -202,7 +203,7 @@ def _inter_broker_name(settings: Settings, own: Sequence[Listener]) -> str:
 
 def parse_address(text: str) -> tuple[str, int] | None:
     """(host, port) of `host:port`, or None."""
-    match = _ADDRESS.fullmatch(text)
+    match = re.fullmatch(_ADDRESS, text)
     if match is None or not 0 < int(match["port"]) <= 65535:
         return None
     return match["host"].strip("[]"), int(match["port"])

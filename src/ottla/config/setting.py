@@ -12,7 +12,6 @@ import enum
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from ottla.config.validators import Check
@@ -81,29 +80,58 @@ class InvalidValue(ValueError):
         self.problem = problem
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+# Plain classes, as in validators: hundreds of settings are made at every start, and a frozen dataclass takes
+# five times as long for each.
+
+
 class Password:
     """A secret text. Printed, it is `[hidden]`."""
 
-    value: str
+    __slots__ = ("value",)
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Password) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
 
     def __repr__(self) -> str:
         return HIDDEN
 
 
-@dataclass(frozen=True, slots=True)
 class Setting(Generic[T]):
-    """One setting whose parsed values are of type T."""
+    """One setting whose parsed values are of type T; `Kind` makes them. It never changes.
 
-    name: str
-    kind: Kind[Any]
-    default: T
-    doc: str
-    check: Check | None = None
-    importance: Importance = MEDIUM
-    update: UpdateMode = UpdateMode.READ_ONLY
-    internal: bool = False
-    nullable: bool = False
+    check: what is allowed beyond the type. internal: left out of documentation.
+    """
+
+    __slots__ = ("check", "default", "doc", "importance", "internal", "kind", "name", "update")
+
+    def __init__(
+        self,
+        name: str,
+        kind: Kind[Any],
+        default: T,
+        doc: str,
+        check: Check | None = None,
+        importance: Importance = Importance.MEDIUM,
+        update: UpdateMode = UpdateMode.READ_ONLY,
+        internal: bool = False,
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.default = default
+        self.doc = doc
+        self.check = check
+        self.importance = importance
+        self.update = update
+        self.internal = internal
+
+    def __repr__(self) -> str:
+        return f"Setting({self.name!r})"
 
     @property
     def type(self) -> ConfigType:
@@ -161,7 +189,6 @@ class Config(Protocol):
     def __getitem__(self, setting: Setting[T], /) -> T: ...
 
 
-@dataclass(frozen=True, slots=True)
 class Table:
     """The settings of one program or resource.
 
@@ -170,15 +197,26 @@ class Table:
     of the setting that a name stands for, where they differ.
     """
 
-    title: str
-    settings: Mapping[str, Setting[Any]]
-    prefixes: tuple[str, ...] = ()
-    variables: str = ""
-    base_name: Callable[[str], str] | None = None
+    __slots__ = ("_base_name", "prefixes", "settings", "title", "variables")
+
+    def __init__(
+        self,
+        title: str,
+        settings: Mapping[str, Setting[Any]],
+        *,
+        prefixes: tuple[str, ...] = (),
+        variables: str = "",
+        base_name: Callable[[str], str] | None = None,
+    ) -> None:
+        self.title = title
+        self.settings = settings
+        self.prefixes = prefixes
+        self.variables = variables
+        self._base_name = base_name
 
     def find(self, name: str) -> Setting[Any] | None:
         """The setting of this name."""
-        return self.settings.get(name if self.base_name is None else self.base_name(name))
+        return self.settings.get(name if self._base_name is None else self._base_name(name))
 
 
 def by_name(values: Iterable[object]) -> dict[str, Setting[Any]]:
@@ -284,7 +322,7 @@ class Kind(Generic[U]):
         internal: bool = False,
     ) -> Setting[U | None]:
         """A setting that has no value unless one is given."""
-        return Setting(name, self, None, doc, check, importance, update, internal, nullable=True)
+        return Setting(name, self, None, doc, check, importance, update, internal)
 
 
 boolean: Final = Kind[bool](ConfigType.BOOLEAN, _read_boolean)

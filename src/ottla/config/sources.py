@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.config.errors import ConfigError, UsageError
 from ottla.config.java_properties import MalformedProperties, parse_properties
@@ -28,8 +27,7 @@ class Layer(enum.IntEnum):
     COMMAND = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """A place: `server.properties:12`, the name of a variable, `--set`, or nothing for a default."""
 
     layer: Layer
@@ -42,12 +40,17 @@ class Origin:
         return f"{self.place} " if self.layer is Layer.COMMAND else f"{self.place}: "
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """The text of a setting and its place. Not printed, as nobody knows whether it is a password."""
+OUR_DEFAULT: Final = Origin(Layer.DEFAULT)
 
-    text: str = field(repr=False)
-    origin: Origin = Origin(Layer.DEFAULT)
+
+class Given:
+    """The text of a setting and its place. A plain class, whose text is not printed: it may be a password."""
+
+    __slots__ = ("origin", "text")
+
+    def __init__(self, text: str, origin: Origin = OUR_DEFAULT) -> None:
+        self.text = text
+        self.origin = origin
 
 
 def from_mapping(

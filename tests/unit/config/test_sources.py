@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from ottla.config import sources
 from ottla.config.errors import ConfigError, UsageError
 from ottla.config.sources import (
-    Given,
     Layer,
     Origin,
     from_environment,
@@ -117,7 +116,7 @@ def test_each_name_has_the_last_value_of_its_highest_layer(
     for name in {name for _, values in places for name in values}:
         highest = max(layer for layer, values in places if name in values)
         last = [values[name] for layer, values in places if layer is highest and name in values][-1]
-        assert found[name] == Given(last, Origin(highest))
+        assert (found[name].text, found[name].origin) == (last, Origin(highest))
     assert all(any(name in values for _, values in places) for name in found)
 
 

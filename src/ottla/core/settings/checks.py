@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from ottla.config.validators import Rule
 
-_THROTTLED_REPLICA: Final = re.compile(r"\d+:\d+")
-_ISO_DURATION: Final = re.compile(
-    r"[+-]?P(?:[+-]?\d+D)?(?:T(?:[+-]?\d+H)?(?:[+-]?\d+M)?(?:[+-]?\d+(?:\.\d{1,9})?S)?)?", re.I
+# Compiled when they are first needed: a start needs none of them.
+_THROTTLED_REPLICA: Final = r"\d+:\d+"
+_ISO_DURATION: Final = (
+    r"(?i)[+-]?P(?:[+-]?\d+D)?(?:T(?:[+-]?\d+H)?(?:[+-]?\d+M)?(?:[+-]?\d+(?:\.\d{1,9})?S)?)?"
 )
 
 
@@ -20,7 +21,7 @@ def _gzip_level(value: Any) -> str | None:
 
 
 def _throttled_replicas(value: Any) -> str | None:
-    if not value or value == ("*",) or all(_THROTTLED_REPLICA.fullmatch(item) for item in value):
+    if not value or value == ("*",) or all(re.fullmatch(_THROTTLED_REPLICA, item) for item in value):
         return None
     return "Must be the literal '*' or a list of replicas in the form [partitionId]:[brokerId],..."
 
@@ -29,7 +30,11 @@ def _share_offset_reset(value: Any) -> str | None:
     if value in ("latest", "earliest"):
         return None
     prefix, _, duration = value.partition(":")
-    if prefix == "by_duration" and _ISO_DURATION.fullmatch(duration) and duration[-1:].upper() not in "PT":
+    if (
+        prefix == "by_duration"
+        and re.fullmatch(_ISO_DURATION, duration)
+        and duration[-1:].upper() not in "PT"
+    ):
         return None if "-" not in duration else "The duration must not be negative"
     return "String must be latest, earliest or by_duration:PnDTnHnMn.nS"
 
