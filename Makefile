@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: install install-dev run test lint types contracts conformance drills simulate bench clean
+.PHONY: install install-dev run test lint types contracts reference conformance drills simulate bench clean
 
 install: .venv/.runtime
 install-dev: .venv/.dev
@@ -43,6 +43,10 @@ types: install-dev
 
 contracts: install-dev
 	$(BIN)/lint-imports
+
+# docs/reference, from the tables of settings
+reference: install-dev
+	$(BIN)/python tools/generate_reference.py
 
 # Our own tests on both brokers, then other projects' suites; these alone: .venv/bin/python -m conformance
 conformance: install-dev

@@ -25,7 +25,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.config import BrokerConfig, ConfigError
+from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.controller import Controller
 from ottla.broker.controller.controller_channel import ControllerChannel
 from ottla.broker.controller.controller_registration import register_controller
@@ -51,6 +51,7 @@ from ottla.broker.replication.replica_roles import ReplicaRoles
 from ottla.broker.replication.replication import Replication
 from ottla.broker.share.share_persister import ShareStatePersister
 from ottla.broker.supervisor import Supervisor
+from ottla.config.errors import ConfigError, UserError
 from ottla.core.decisions.topic_names import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from ottla.core.image.image import EndpointImage, MetadataDelta, MetadataImage
 from ottla.core.replica.fetch_sessions import FetchSessionCache
@@ -70,7 +71,7 @@ TELL_SECONDS: Final = 5.0
 STRANGER_SECONDS: Final = 2.0
 
 
-class StartError(Exception):
+class StartError(UserError):
     """The node can't start; the message is one line that says what to do."""
 
 

@@ -1,32 +1,23 @@
 """A broker's configuration: `server.properties`, overrides, and what is changed while it runs.
 
-Kafka's names throughout. A key that nobody knows is named in one warning and kept (DescribeConfigs shows it,
-as Kafka does); a value that is not allowed stops the start with one line that says where it stands, what it
-is and what is allowed. Dynamic values come from the metadata log and are layered over the static ones.
-
-A node is alone when neither controller.quorum.voters nor controller.quorum.bootstrap.servers names another
-one. Any other node must have a node.id that was given, and a controller listener if it is a controller.
+Kafka's names throughout. A key that the table does not have is named in one warning and kept, for Kafka's
+DescribeConfigs shows such keys. A value that is not allowed stops the start with one line that says where it
+stands, what it is and what is allowed. Dynamic values come from the metadata log and are layered over the
+static ones.
 """
 
 from __future__ import annotations
 
 import logging
-import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Final, TypeVar
 
-from ottla.broker.listeners import (
-    BROKER,
-    CONTROLLER,
-    META_ADDRESSES,
-    Listener,
-    Listeners,
-    parse_address,
-    read_listeners,
-)
-from ottla.config.java_properties import MalformedProperties, parse_properties
-from ottla.config.settings import InvalidValue, Setting
+from ottla.broker.listeners import BROKER, CONTROLLER, Listener, Listeners, read_listeners
+from ottla.broker.quorum_addresses import read_quorum_addresses
+from ottla.config.setting import Setting, Table
+from ottla.config.settings import Settings
+from ottla.config.sources import Given, from_mapping, texts
 from ottla.core.image.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from ottla.core.quorum.api import Address
 from ottla.core.settings import broker_settings
@@ -43,73 +34,50 @@ log = logging.getLogger("ottla.broker")
 
 T = TypeVar("T")
 
-MAX_PROPERTIES_BYTES = 16 << 20
-MAX_NODE_ID = 2**31 - 1
-REPLICA_SELECTORS = frozenset({"org.apache.kafka.common.replica.RackAwareReplicaSelector"})
+REPLICA_SELECTORS: Final = frozenset({"org.apache.kafka.common.replica.RackAwareReplicaSelector"})
 """Kafka's own; without one consumers read from leaders."""
-LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
-_FOREIGN_PREFIXES = (LISTENER_PREFIX, "config.providers.", "rsm.config.", "rlmm.config.")
 
-
-class ConfigError(Exception):
-    """A configuration that the broker can't start with; one line that says what to do."""
-
-
-class _Given(NamedTuple):
-    """A static value and where it stands, for messages."""
-
-    text: str
-    where: str
+BROKER_TABLE: Final = Table(
+    title="ottla broker",
+    settings={
+        **{name: setting for name, setting in BROKER_SETTINGS.items() if name not in DYNAMIC_ONLY},
+        **SCHEMA_VALIDATION_BROKER_SETTINGS,
+    },
+    prefixes=(LISTENER_PREFIX, "config.providers.", "rsm.config.", "rlmm.config."),
+    variables="OTTLA_BROKER_",
+    base_name=without_listener,
+)
+"""The settings of a `server.properties`."""
 
 
 class BrokerConfig:
     """The configuration of this node: `config[broker_settings.NUM_PARTITIONS]`, or the properties below."""
 
-    def __init__(self, given: Mapping[str, _Given]) -> None:
-        self._given = given
-        self._static = {name: value.text for name, value in given.items()}
-        self.layers = BrokerLayers(self._static)
-        self._validate_values()
-        self.node_id = self._read_node_id()
+    def __init__(self, given: Mapping[str, Given]) -> None:
+        """Raises ConfigError for values that the node can't start with."""
+        settings = Settings(BROKER_TABLE, given)
+        settings.warn_of_unknown(log)
+        for check in _CHECKS:
+            found = check(settings)
+            if found is not None:
+                raise settings.refusal(*found)
+        self.node_id = _node_id(settings)
         # Both names stand for it, whichever was given.
-        self._static["node.id"] = self._static["broker.id"] = str(self.node_id)
-        roles: tuple[str, ...] = self[broker_settings.PROCESS_ROLES]
+        self._static = texts(given) | dict.fromkeys(("node.id", "broker.id"), str(self.node_id))
+        self.layers = BrokerLayers(self._static)
+        roles: tuple[str, ...] = settings[broker_settings.PROCESS_ROLES]
         self.roles = frozenset(roles)
-        self._listeners: Listeners = read_listeners(self, self.roles, self._static.__contains__, self._refuse)
-        self.quorum_voters: Mapping[int, Address] = self._read_voters()
-        self.quorum_bootstrap_servers = self._read_bootstrap_servers()
-        self.quorum_alone = self._is_alone()
-        self._validate_quorum()
-        self.log_directory = self._read_log_directory()
-        self._validate_replication()
-        self._validate_memory()
-        self._validate_security()
-
-    @classmethod
-    def load(
-        cls,
-        path: Path | None = None,
-        overrides: Sequence[str] = (),
-        defaults: Mapping[str, str] | None = None,
-    ) -> BrokerConfig:
-        """Read a properties file, if there is one, and `key=value` overrides, of which later ones win.
-
-        `defaults` are for keys that neither has. Raises ConfigError.
-        """
-        given = {name: _Given(text, "") for name, text in (defaults or {}).items()}
-        if path is not None:
-            given.update(_read_file(path))
-        for override in overrides:
-            name, separator, value = override.partition("=")
-            if not separator or not name.strip():
-                raise ConfigError(f"--set {override}: write it as key=value")
-            given[name.strip()] = _Given(value.strip(), "--set ")
-        return cls(given)
+        self._listeners: Listeners = read_listeners(settings, self.roles)
+        quorum = read_quorum_addresses(settings, self.node_id, self.roles, self._listeners)
+        self.quorum_voters: Mapping[int, Address] = quorum.voters
+        self.quorum_bootstrap_servers = quorum.bootstrap_servers
+        self.quorum_alone = quorum.alone
+        self.log_directory = _log_directory(settings)
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, str]) -> BrokerConfig:
         """The configuration of these static values alone. Raises ConfigError."""
-        return cls({name: _Given(text, "") for name, text in values.items()})
+        return cls(from_mapping(values))
 
     def __getitem__(self, setting: Setting[T]) -> T:
         """The value that holds now."""
@@ -188,164 +156,69 @@ class BrokerConfig:
             image.configs.get((BROKER_RESOURCE, str(self.node_id)), {}),
         )
 
-    # -- reading --------------------------------------------------------------------------------------
 
-    def _refuse(self, name: str, problem: str) -> ConfigError:
-        given = self._given.get(name)
-        if given is None:
-            return ConfigError(f"{name}: {problem}")
-        return ConfigError(f"{given.where}{name}={given.text}: {problem}")
-
-    def _validate_values(self) -> None:
-        unknown = []
-        for name, text in self._static.items():
-            setting = BROKER_SETTINGS.get(without_listener(name)) or SCHEMA_VALIDATION_BROKER_SETTINGS.get(
-                name
-            )
-            if setting is None or name in DYNAMIC_ONLY:
-                if not name.startswith(_FOREIGN_PREFIXES):
-                    unknown.append(name)
-                continue
-            try:
-                setting.parse(text)
-            except InvalidValue as invalid:
-                raise self._refuse(name, invalid.problem) from None
-        if unknown:
-            log.warning("unknown settings are ignored keys=%s", ",".join(sorted(unknown)))
-
-    def _read_node_id(self) -> int:
-        node_id, broker_id = self[broker_settings.NODE_ID], self[broker_settings.BROKER_ID]
-        if "broker.id" not in self._static or broker_id < 0:
-            return node_id
-        if "node.id" in self._static and broker_id != node_id:
-            raise self._refuse("broker.id", f"it must be the same as node.id={node_id}, or be left out")
-        return broker_id
-
-    def _read_voters(self) -> dict[int, Address]:
-        name = "controller.quorum.voters"
-        voters: dict[int, Address] = {}
-        for voter in self[broker_settings.CONTROLLER_QUORUM_VOTERS]:
-            text, separator, address = voter.partition("@")
-            parsed = parse_address(address)
-            if not separator or not text.isdecimal() or len(text) > 10 or parsed is None:
-                raise self._refuse(name, f"{voter!r} is not id@host:port")
-            if int(text) > MAX_NODE_ID:
-                raise self._refuse(name, f"{text} is too large for a node id")
-            if parsed[0] in META_ADDRESSES:
-                raise self._refuse(name, f"nobody can connect to {voter}: give the address of the node")
-            if int(text) in voters:
-                raise self._refuse(name, f"node {int(text)} is given twice")
-            voters[int(text)] = Address(*parsed)
-        return voters
-
-    def _read_bootstrap_servers(self) -> tuple[Address, ...]:
-        servers = []
-        for server in self[broker_settings.CONTROLLER_QUORUM_BOOTSTRAP_SERVERS]:
-            address = parse_address(server)
-            if address is None:
-                raise self._refuse("controller.quorum.bootstrap.servers", f"{server!r} is not host:port")
-            servers.append(Address(*address))
-        return tuple(servers)
-
-    def _is_alone(self) -> bool:
-        return (
-            self.is_controller
-            and not self.quorum_voters.keys() - {self.node_id}
-            and all(self._is_own_controller(server) for server in self.quorum_bootstrap_servers)
-        )
-
-    def _is_own_controller(self, address: Address) -> bool:
-        """Whether a bootstrap server is this node itself, as far as names tell."""
-        here = LOOPBACK_HOSTS | {socket.gethostname().lower()}
-        every = META_ADDRESSES | {""}
-        for listener in (*self.controller_listeners, self.controller_listener):
-            host = listener.host.lower()
-            same = address.host.lower() == host or (
-                address.host.lower() in here and (host in here or host in every)
-            )
-            if same and address.port == listener.port:
-                return True
-        return False
-
-    def _validate_quorum(self) -> None:
-        name = "controller.quorum.voters"
-        voters = self.quorum_voters
-        if voters and self.is_controller and self.node_id not in voters:
-            raise self._refuse(
-                name, f"node.id={self.node_id} is a controller by process.roles, so it must be one of them"
-            )
-        if self.node_id in voters and not self.is_controller:
-            raise self._refuse(
-                name, f"node.id={self.node_id} is no controller by process.roles, so it can't be one of them"
-            )
-        if not self.is_controller and not voters and not self.quorum_bootstrap_servers:
-            raise self._refuse(
-                "process.roles",
-                "a node without the controller role has to know the controllers: give "
-                "controller.quorum.bootstrap.servers (or controller.quorum.voters)",
-            )
-        if self.quorum_alone:
-            return
-        if self.is_controller and not self.controller_listeners:
-            names: tuple[str, ...] = self[broker_settings.CONTROLLER_LISTENER_NAMES]
-            raise self._refuse(
-                "listeners",
-                "a controller among several needs a listener that controller.listener.names names: "
-                f"add {names[0]}://host:port",
-            )
-        if not {"node.id", "broker.id"} & self._given.keys():
-            raise self._refuse("node.id", "give each node of a cluster a number of its own")
-
-    def _read_log_directory(self) -> Path:
-        several = self[broker_settings.LOG_DIRS]
-        name = "log.dirs" if several is not None else "log.dir"
-        directories = several if several is not None else self[broker_settings.LOG_DIR]
-        if len(directories) != 1:
-            raise self._refuse(name, "one data directory is served, not several")
-        metadata = self[broker_settings.METADATA_LOG_DIR]
-        if metadata is not None and Path(metadata) != Path(directories[0]):
-            raise self._refuse("metadata.log.dir", f"the metadata log lives in {name}: leave it out")
-        return Path(directories[0])
-
-    def _validate_replication(self) -> None:
-        name = "replica.fetch.wait.max.ms"
-        wait_ms = self[broker_settings.REPLICA_FETCH_WAIT_MAX_MS]
-        for limit in (broker_settings.REPLICA_SOCKET_TIMEOUT_MS, broker_settings.REPLICA_LAG_TIME_MAX_MS):
-            if wait_ms > self[limit]:
-                given = name if name in self._static else limit.name
-                raise self._refuse(given, f"{name}={wait_ms} must be at most {limit.name}={self[limit]}")
-        selector = self[broker_settings.REPLICA_SELECTOR_CLASS]
-        if selector and selector not in REPLICA_SELECTORS:
-            raise self._refuse(
-                "replica.selector.class",
-                f"it is not one of {', '.join(sorted(REPLICA_SELECTORS))}: leave it out",
-            )
-
-    def _validate_memory(self) -> None:
-        name = "queued.max.request.bytes"
-        limit, largest = (
-            self[broker_settings.QUEUED_MAX_REQUEST_BYTES],
-            broker_settings.SOCKET_REQUEST_MAX_BYTES,
-        )
-        if 0 < limit < self[largest]:
-            raise self._refuse(name, f"it must be at least {largest.name}={self[largest]}, or -1")
-
-    def _validate_security(self) -> None:
-        if self[broker_settings.AUTHORIZER_CLASS_NAME]:
-            raise self._refuse("authorizer.class.name", "authorization is not served: leave it out")
+# -- reading ----------------------------------------------------------------------------------------
 
 
-def _read_file(path: Path) -> dict[str, _Given]:
-    try:
-        if path.stat().st_size > MAX_PROPERTIES_BYTES:
-            raise ConfigError(f"{path}: larger than {MAX_PROPERTIES_BYTES} bytes, is this a properties file?")
-        text = path.read_text(encoding="utf-8")
-    except OSError as problem:
-        raise ConfigError(f"{path}: can't read it: {problem.strerror or problem}") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: it is not a text in UTF-8") from None
-    try:
-        properties = parse_properties(text)
-    except MalformedProperties as malformed:
-        raise ConfigError(f"{path}:{malformed.line}: {malformed.problem}") from None
-    return {name: _Given(value, f"{path}:{line}: ") for name, (value, line) in properties.items()}
+def _node_id(settings: Settings) -> int:
+    node_id, broker_id = settings[broker_settings.NODE_ID], settings[broker_settings.BROKER_ID]
+    if not settings.is_given("broker.id") or broker_id < 0:
+        return node_id
+    if settings.is_given("node.id") and broker_id != node_id:
+        raise settings.refusal("broker.id", f"it must be the same as node.id={node_id}, or be left out")
+    return broker_id
+
+
+def _log_directory(settings: Settings) -> Path:
+    several = settings[broker_settings.LOG_DIRS]
+    name = "log.dirs" if several is not None else "log.dir"
+    directories = several if several is not None else settings[broker_settings.LOG_DIR]
+    if len(directories) != 1:
+        raise settings.refusal(name, "one data directory is served, not several")
+    metadata = settings[broker_settings.METADATA_LOG_DIR]
+    if metadata is not None and Path(metadata) != Path(directories[0]):
+        raise settings.refusal("metadata.log.dir", f"the metadata log lives in {name}: leave it out")
+    return Path(directories[0])
+
+
+# -- what several settings, or ottla itself, do not allow -------------------------------------------
+
+_Problem = tuple[str, str]
+"""The name of a setting, and the problem with its value."""
+
+
+def _fetch_wait(settings: Settings) -> _Problem | None:
+    name = "replica.fetch.wait.max.ms"
+    wait_ms = settings[broker_settings.REPLICA_FETCH_WAIT_MAX_MS]
+    for limit in (broker_settings.REPLICA_SOCKET_TIMEOUT_MS, broker_settings.REPLICA_LAG_TIME_MAX_MS):
+        if wait_ms > settings[limit]:
+            given = name if settings.is_given(name) else limit.name
+            return given, f"{name}={wait_ms} must be at most {limit.name}={settings[limit]}"
+    return None
+
+
+def _replica_selector(settings: Settings) -> _Problem | None:
+    setting = broker_settings.REPLICA_SELECTOR_CLASS
+    if not settings[setting] or settings[setting] in REPLICA_SELECTORS:
+        return None
+    return setting.name, f"it is not one of {', '.join(sorted(REPLICA_SELECTORS))}: leave it out"
+
+
+def _request_memory(settings: Settings) -> _Problem | None:
+    limit, largest = broker_settings.QUEUED_MAX_REQUEST_BYTES, broker_settings.SOCKET_REQUEST_MAX_BYTES
+    if not 0 < settings[limit] < settings[largest]:
+        return None
+    return limit.name, f"it must be at least {largest.name}={settings[largest]}, or -1"
+
+
+def _authorizer(settings: Settings) -> _Problem | None:
+    setting = broker_settings.AUTHORIZER_CLASS_NAME
+    return (setting.name, "authorization is not served: leave it out") if settings[setting] else None
+
+
+_CHECKS: Final[tuple[Callable[[Settings], _Problem | None], ...]] = (
+    _fetch_wait,
+    _replica_selector,
+    _request_memory,
+    _authorizer,
+)

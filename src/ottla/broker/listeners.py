@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ottla.config.settings import Config
+from ottla.config.settings import Settings
 from ottla.core.settings import broker_settings
 
 PLAINTEXT = "PLAINTEXT"
@@ -22,11 +22,9 @@ DEFAULT_CONTROLLER_PORT = 9093
 BROKER: Final = "broker"
 CONTROLLER: Final = "controller"
 
-_LISTENER = re.compile(r"(?P<name>[^:/\s]+)://(?P<host>\[[^\]]*\]|[^:\[\]]*):(?P<port>\d{1,5})")
-_ADDRESS = re.compile(r"(?P<host>\[[^\]]+\]|[^:\[\]\s]+):(?P<port>\d{1,5})")
-
-#: Raises ConfigError for a setting's value: (name of the setting, what is wrong with it).
-Refuse = Callable[[str, str], Exception]
+_LISTENER: Final = re.compile(r"(?P<name>[^:/\s]+)://(?P<host>\[[^\]]*\]|[^:\[\]]*):(?P<port>\d{1,5})")
+# Compiled when it is first needed: a node that is alone has no such addresses.
+_ADDRESS: Final = r"(?P<host>\[[^\]]+\]|[^:\[\]\s]+):(?P<port>\d{1,5})"
 
 
 class Listener(NamedTuple):
@@ -49,17 +47,15 @@ class Listeners(NamedTuple):
     inter_broker_name: str
 
 
-def read_listeners(
-    config: Config, roles: frozenset[str], given: Callable[[str], bool], refuse: Refuse
-) -> Listeners:
-    """The node's listeners. `given` tells whether a setting was set; raises what `refuse` makes."""
-    controller_names = tuple(name.upper() for name in config[broker_settings.CONTROLLER_LISTENER_NAMES])
-    protocols = _protocol_map(config, controller_names, refuse)
-    texts: tuple[str, ...] = config[broker_settings.LISTENERS]
-    listeners = _parse(texts, "listeners", protocols, refuse)
+def read_listeners(settings: Settings, roles: frozenset[str]) -> Listeners:
+    """The listeners of a node with these roles. Raises ConfigError."""
+    controller_names = tuple(name.upper() for name in settings[broker_settings.CONTROLLER_LISTENER_NAMES])
+    protocols = _protocol_map(settings, controller_names)
+    texts: tuple[str, ...] = settings[broker_settings.LISTENERS]
+    listeners = _parse(settings, "listeners", texts, protocols)
     own = tuple(listener for listener in listeners if listener.name not in controller_names)
     controllers = tuple(listener for listener in listeners if listener.name in controller_names)
-    advertised = _advertised(config, controller_names, listeners, protocols, refuse)
+    advertised = _advertised(settings, controller_names, listeners, protocols)
     clients = tuple(listener for listener in advertised if listener.name not in controller_names)
     advertised_controllers = tuple(
         sorted(
@@ -67,7 +63,7 @@ def read_listeners(
             key=lambda listener: controller_names.index(listener.name),
         )
     )
-    _require_listeners_of_roles(roles, own, controllers, clients, refuse)
+    _require_listeners_of_roles(settings, roles, own, controllers, clients)
     substitute = Listener(controller_names[0], clients[0].host if clients else "", DEFAULT_CONTROLLER_PORT)
     return Listeners(
         broker=own,
@@ -75,54 +71,56 @@ def read_listeners(
         controllers=controllers,
         advertised_controllers=advertised_controllers,
         controller=advertised_controllers[0] if advertised_controllers else substitute,
-        inter_broker_name=_inter_broker_name(config, given, own, refuse) if own else PLAINTEXT,
+        inter_broker_name=_inter_broker_name(settings, own) if own else PLAINTEXT,
     )
 
 
 def _require_listeners_of_roles(
+    settings: Settings,
     roles: frozenset[str],
     own: Sequence[Listener],
     controllers: Sequence[Listener],
     clients: Sequence[Listener],
-    refuse: Refuse,
 ) -> None:
     if BROKER in roles:
         if not own:
-            raise refuse(
+            raise settings.refusal(
                 "listeners", "a broker needs a listener that is not one of controller.listener.names"
             )
         if not clients:
-            raise refuse(
+            raise settings.refusal(
                 "advertised.listeners", "a broker needs one that is not of controller.listener.names"
             )
     if CONTROLLER not in roles and controllers:
-        raise refuse(
+        raise settings.refusal(
             "listeners",
             f"{controllers[0].name} is one of controller.listener.names, and process.roles has no "
             "controller: leave it out, other nodes' controllers listen there",
         )
     if BROKER not in roles:
         if not controllers:
-            raise refuse("listeners", "a controller needs a listener that controller.listener.names names")
+            raise settings.refusal(
+                "listeners", "a controller needs a listener that controller.listener.names names"
+            )
         for listener in (*own, *clients):
-            raise refuse(
+            raise settings.refusal(
                 "listeners" if listener in own else "advertised.listeners",
                 f"{listener.name} is not one of controller.listener.names, and process.roles has no broker: "
                 "leave it out",
             )
 
 
-def _protocol_map(config: Config, controller_names: Sequence[str], refuse: Refuse) -> dict[str, str]:
+def _protocol_map(settings: Settings, controller_names: Sequence[str]) -> dict[str, str]:
     name = "listener.security.protocol.map"
     protocols: dict[str, str] = {}
-    for pair in config[broker_settings.LISTENER_SECURITY_PROTOCOL_MAP].split(","):
+    for pair in settings[broker_settings.LISTENER_SECURITY_PROTOCOL_MAP].split(","):
         listener, separator, protocol = pair.strip().rpartition(":")
         if not separator or not listener:
-            raise refuse(name, f"{pair.strip()!r} is not NAME:PROTOCOL")
+            raise settings.refusal(name, f"{pair.strip()!r} is not NAME:PROTOCOL")
         if protocol.upper() not in PROTOCOLS:
-            raise refuse(name, f"{protocol} is not one of {', '.join(PROTOCOLS)}")
+            raise settings.refusal(name, f"{protocol} is not one of {', '.join(PROTOCOLS)}")
         if listener.upper() in protocols:
-            raise refuse(name, f"{listener} is given twice")
+            raise settings.refusal(name, f"{listener} is given twice")
         protocols[listener.upper()] = protocol.upper()
     for listener in controller_names:
         protocols.setdefault(listener, PLAINTEXT)
@@ -130,53 +128,52 @@ def _protocol_map(config: Config, controller_names: Sequence[str], refuse: Refus
 
 
 def _parse(
-    texts: Sequence[str], setting: str, protocols: dict[str, str], refuse: Refuse
+    settings: Settings, setting: str, texts: Sequence[str], protocols: dict[str, str]
 ) -> tuple[Listener, ...]:
     listeners: list[Listener] = []
     for text in texts:
         match = _LISTENER.fullmatch(text)
         if match is None or int(match["port"]) > 65535:
-            raise refuse(setting, f"{text!r} is not NAME://host:port")
+            raise settings.refusal(setting, f"{text!r} is not NAME://host:port")
         name = match["name"].upper()
         protocol = protocols.get(name)
         if protocol is None:
-            raise refuse(setting, f"listener {name} has no entry in listener.security.protocol.map")
+            raise settings.refusal(setting, f"listener {name} has no entry in listener.security.protocol.map")
         if protocol != PLAINTEXT:
-            raise refuse(setting, f"listener {name} speaks {protocol}, only PLAINTEXT is served")
+            raise settings.refusal(setting, f"listener {name} speaks {protocol}, only PLAINTEXT is served")
         listeners.append(Listener(name, match["host"].strip("[]"), int(match["port"]), protocol))
     names = [listener.name for listener in listeners]
     if len(set(names)) != len(names):
-        raise refuse(setting, "each listener must have a different name")
+        raise settings.refusal(setting, "each listener must have a different name")
     if setting == "listeners":
         places = [(listener.host, listener.port) for listener in listeners if listener.port]
         if len(set(places)) != len(places):
-            raise refuse(setting, "each listener must have a different port")
+            raise settings.refusal(setting, "each listener must have a different port")
     return tuple(listeners)
 
 
 def _advertised(
-    config: Config,
+    settings: Settings,
     controller_names: Sequence[str],
     listeners: tuple[Listener, ...],
     protocols: dict[str, str],
-    refuse: Refuse,
 ) -> tuple[Listener, ...]:
     """What is advertised; a listener of the controller that is left out is advertised as it listens."""
-    texts: tuple[str, ...] | None = config[broker_settings.ADVERTISED_LISTENERS]
+    texts: tuple[str, ...] | None = settings[broker_settings.ADVERTISED_LISTENERS]
     if texts is None:
         setting, advertised = "listeners", listeners
     else:
         setting = "advertised.listeners"
-        given = _parse(texts, setting, protocols, refuse)
+        given = _parse(settings, setting, texts, protocols)
         names = {listener.name for listener in given}
         left_out = (each for each in listeners if each.name in controller_names and each.name not in names)
         advertised = (*given, *left_out)
     listening = {listener.name for listener in listeners}
     for listener in advertised:
         if listener.name not in listening:
-            raise refuse(setting, f"{listener.name} is not one of this node's listeners")
+            raise settings.refusal(setting, f"{listener.name} is not one of this node's listeners")
         if listener.host in META_ADDRESSES:
-            raise refuse(
+            raise settings.refusal(
                 setting,
                 f"nobody can connect to {listener.host}: set advertised.listeners to addresses that they can",
             )
@@ -185,26 +182,28 @@ def _advertised(
     )
 
 
-def _inter_broker_name(
-    config: Config, given: Callable[[str], bool], own: Sequence[Listener], refuse: Refuse
-) -> str:
+def _inter_broker_name(settings: Settings, own: Sequence[Listener]) -> str:
     setting = "inter.broker.listener.name"
-    name = config[broker_settings.INTER_BROKER_LISTENER_NAME]
+    name = settings[broker_settings.INTER_BROKER_LISTENER_NAME]
     if name is None:
-        protocol = config[broker_settings.SECURITY_INTER_BROKER_PROTOCOL]
+        protocol = settings[broker_settings.SECURITY_INTER_BROKER_PROTOCOL]
         if protocol != PLAINTEXT:
-            raise refuse("security.inter.broker.protocol", f"{protocol} is not served, only PLAINTEXT is")
+            raise settings.refusal(
+                "security.inter.broker.protocol", f"{protocol} is not served, only PLAINTEXT is"
+            )
         return next((each.name for each in own if each.security_protocol == protocol), own[0].name)
-    if given("security.inter.broker.protocol"):
-        raise refuse(setting, "set only one of inter.broker.listener.name and security.inter.broker.protocol")
+    if settings.is_given("security.inter.broker.protocol"):
+        raise settings.refusal(
+            setting, "set only one of inter.broker.listener.name and security.inter.broker.protocol"
+        )
     if name.upper() not in {listener.name for listener in own}:
-        raise refuse(setting, f"{name} is not one of the broker's listeners")
+        raise settings.refusal(setting, f"{name} is not one of the broker's listeners")
     return name.upper()
 
 
 def parse_address(text: str) -> tuple[str, int] | None:
     """(host, port) of `host:port`, or None."""
-    match = _ADDRESS.fullmatch(text)
+    match = re.fullmatch(_ADDRESS, text)
     if match is None or not 0 < int(match["port"]) <= 65535:
         return None
     return match["host"].strip("[]"), int(match["port"])

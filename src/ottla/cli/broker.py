@@ -7,16 +7,17 @@ import asyncio
 import gc
 import re
 import signal
-import sys
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
 from ottla.broker.broker import Broker, StartError
-from ottla.broker.config import BrokerConfig, ConfigError
+from ottla.broker.config import BROKER_TABLE, BrokerConfig
 from ottla.broker.network.connection_limits import raise_descriptor_limit
 from ottla.cli.event_loop import loop_factory
-from ottla.cli.options import add_log_level, add_pairs, log_to_stderr
+from ottla.cli.options import add_log_level, add_settings, given_from, log_to_stderr
+from ottla.config.errors import ConfigError
+from ottla.config.sources import Given, Layer, Origin, layered
 
 DEFAULT_LISTEN = "127.0.0.1:9092"
 CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -25,18 +26,13 @@ SEVERAL_BROKERS_FILE = "brokers.json"
 
 
 def main(argv: Sequence[str]) -> int:
-    """Parse the options, run the broker, return 0 after a clean stop and 1 after a failure."""
+    """Parse the options and run the broker; 0 after a clean stop, 1 after a failure. Raises UserError."""
     options = _parser().parse_args(list(argv))
     log_to_stderr(options.log_level)
-    try:
-        _require_cluster_id(options.cluster_id)
-        if options.brokers is not None:
-            return _run_brokers(options)
-        config = _config(options)
-        return _run(_serve(config, options))
-    except (ConfigError, StartError) as problem:
-        print(f"ottla broker: {problem}", file=sys.stderr)
-        return 1
+    _require_cluster_id(options.cluster_id)
+    if options.brokers is not None:
+        return _run_brokers(options)
+    return _run(_serve(_config(options), options))
 
 
 def _require_cluster_id(cluster_id: str | None) -> None:
@@ -49,23 +45,20 @@ def _require_cluster_id(cluster_id: str | None) -> None:
 
 def _run_brokers(options: argparse.Namespace) -> int:
     from ottla.cli.brokers import Launcher, LaunchOptions, prepare
-    from ottla.cli.brokers_layout import LayoutError
     from ottla.storage.errors import StorageError
 
     try:
         launch = prepare(
             LaunchOptions(
                 brokers=options.brokers,
-                data=options.data,
-                listen=options.listen,
+                given=_given(options),
                 config=options.config,
                 overrides=options.set,
                 log_level=options.log_level,
                 cluster_id=options.cluster_id,
-                default_listen=DEFAULT_LISTEN,
             )
         )
-    except (LayoutError, StorageError) as problem:
+    except StorageError as problem:
         raise StartError(str(problem)) from problem
     except OSError as problem:
         raise StartError(f"{problem.filename}: {problem.strerror}") from problem
@@ -98,8 +91,7 @@ def _parser() -> argparse.ArgumentParser:
         help="run N brokers on this machine, each a process with its own directory in DIR; they listen on "
         "PORT and the ports that follow",
     )
-    parser.add_argument("--config", type=Path, metavar="server.properties", help="a Kafka configuration file")
-    add_pairs(parser, "--set", "one Kafka configuration value; may be repeated, wins over --config")
+    add_settings(parser, BROKER_TABLE, "server.properties")
     parser.add_argument(
         "--cluster-id",
         metavar="ID",
@@ -111,13 +103,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _config(options: argparse.Namespace) -> BrokerConfig:
-    overrides = list(options.set)
+def _given(options: argparse.Namespace) -> dict[str, Given]:
+    """The settings of all layers; --data and --listen are settings too."""
+    own = {"listeners": Given(f"PLAINTEXT://{DEFAULT_LISTEN}")}
     if options.data is not None:
-        overrides.append(f"log.dirs={options.data}")
+        own["log.dirs"] = Given(str(options.data), Origin(Layer.COMMAND, "--data"))
     if options.listen is not None:
-        overrides.append(f"listeners=PLAINTEXT://{options.listen}")
-    config = BrokerConfig.load(options.config, overrides, {"listeners": f"PLAINTEXT://{DEFAULT_LISTEN}"})
+        own["listeners"] = Given(f"PLAINTEXT://{options.listen}", Origin(Layer.COMMAND, "--listen"))
+    return layered(given_from(options, BROKER_TABLE), own)
+
+
+def _config(options: argparse.Namespace) -> BrokerConfig:
+    config = BrokerConfig(_given(options))
     if (config.log_directory / SEVERAL_BROKERS_FILE).exists():
         raise ConfigError(
             f"{config.log_directory} is the directory of several brokers: give --brokers N, or name "

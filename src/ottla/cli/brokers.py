@@ -19,12 +19,12 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ottla.broker.config import BrokerConfig, ConfigError
+from ottla.broker.config import BrokerConfig
 from ottla.broker.listeners import Listener
 from ottla.cli.brokers_layout import (
     LOCAL_HOST,
@@ -44,6 +44,8 @@ from ottla.cli.child_broker import (
     tell_to_stop,
 )
 from ottla.cli.launched import LEFT_LINE
+from ottla.config.errors import ConfigError
+from ottla.config.sources import SET, Given, from_words
 from ottla.core.settings import broker_settings
 
 log = logging.getLogger("ottla.brokers")
@@ -81,16 +83,17 @@ INTERNAL_REPLICATION_FACTORS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class LaunchOptions:
-    """The options of the command line."""
+    """The options of the command.
+
+    given: the settings of all layers. config, overrides: --config and --set, which each node gets as well.
+    """
 
     brokers: int
-    data: Path | None
-    listen: str | None
+    given: Mapping[str, Given]
     config: Path | None
     overrides: Sequence[str]
     log_level: str
     cluster_id: str | None
-    default_listen: str
 
 
 class NodeCommand(NamedTuple):
@@ -126,10 +129,11 @@ def prepare(options: LaunchOptions) -> Launch:
     """
     if not 1 <= options.brokers <= MAX_BROKERS:
         raise LayoutError(f"--brokers {options.brokers}: give a number from 1 to {MAX_BROKERS}")
-    for override in options.overrides:
-        name = override.partition("=")[0].strip()
+    for name, each in from_words(options.overrides).items():
         if name in OWN_SETTINGS:
-            raise ConfigError(f"--set {override}: with --brokers each node gets its own {name}, leave it out")
+            raise ConfigError(
+                f"{each.origin}{name}={each.text}: with --brokers each node gets its own {name}, leave it out"
+            )
     base = _base_config(options)
     listener, advertised = base.listener, base.advertised_listeners[0]
     names = base.controller_listener.name
@@ -149,13 +153,7 @@ def prepare(options: LaunchOptions) -> Launch:
 
 def _base_config(options: LaunchOptions) -> BrokerConfig:
     """The configuration that all nodes share, read as if it were one node's."""
-    overrides = list(options.overrides)
-    if options.data is not None:
-        overrides.append(f"log.dirs={options.data}")
-    if options.listen is not None:
-        overrides.append(f"listeners=PLAINTEXT://{options.listen}")
-    defaults = {"listeners": f"PLAINTEXT://{options.default_listen}"}
-    base = BrokerConfig.load(options.config, overrides, defaults)
+    base = BrokerConfig(options.given)
     if not (base.is_broker and base.is_controller and base.quorum_alone):
         raise ConfigError(
             "--brokers makes a cluster of its own: leave process.roles and controller.quorum.* out of the "
@@ -207,9 +205,9 @@ def _command(options: LaunchOptions, layout: Layout, settings: dict[str, str]) -
     if options.config is not None:
         words += ["--config", str(options.config)]
     for override in options.overrides:
-        words += ["--set", override]
+        words += [SET, override]
     for name, value in settings.items():
-        words += ["--set", f"{name}={value}"]
+        words += [SET, f"{name}={value}"]
     return words
 
 

@@ -19,9 +19,9 @@ from ottla.client.kafka_requests import (
     UnsupportedRequest,
 )
 from ottla.config.errors import UserError
+from ottla.config.sources import from_file, from_words, layered, texts
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.schema import Message
-from ottla.web.settings import given_values
 
 T = TypeVar("T", bound=Message)
 
@@ -109,7 +109,8 @@ def run_command(options: argparse.Namespace, command: Callable[[ClusterClient, A
 
 
 def _access(options: argparse.Namespace) -> ClusterAccess:
-    given = given_values(options.command_config, options.set)
+    file = {} if options.command_config is None else from_file(options.command_config)
+    given = texts(layered(file, from_words(options.set)))
     bootstrap = given.pop("bootstrap.servers", DEFAULT_BOOTSTRAP)
     access = ClusterAccess(options.bootstrap or bootstrap, given)
     access.require_common_properties()

@@ -4,12 +4,46 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
+from pathlib import Path
+
+from ottla.config.setting import Table
+from ottla.config.sources import SET, Given, from_environment, from_file, from_words, layered, texts
+
+
+def add_settings(parser: argparse.ArgumentParser, table: Table, file: str = "FILE") -> None:
+    """`--config` and `--set` for the settings of a table, which `given_from` reads.
+
+    file: the usual name of its properties file.
+    """
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar=file,
+        help=f"a properties file with settings of {table.title}; variables {table.variables}… win over it",
+    )
+    add_pairs(parser, SET, f"one setting of {table.title}; may be repeated, wins over --config")
+
+
+def given_from(options: argparse.Namespace, table: Table) -> dict[str, Given]:
+    """The settings that `--config`, the environment and `--set` give. Raises ConfigError, UsageError."""
+    file: Path | None = options.config
+    return layered(
+        {} if file is None else from_file(file),
+        from_environment(os.environ, table.variables),
+        from_words(options.set),
+    )
 
 
 def add_pairs(parser: argparse.ArgumentParser, option: str, help: str) -> None:
-    """An option of KEY=VALUE that may be repeated; its value is the list of them."""
+    """An option of KEY=VALUE that may be repeated; its value is the list of them, which `pairs_of` reads."""
     parser.add_argument(option, action="append", default=[], metavar="KEY=VALUE", help=help)
+
+
+def pairs_of(option: str, words: list[str]) -> dict[str, str]:
+    """The pairs of an option of `add_pairs` that gives no settings of a table. Raises UsageError."""
+    return texts(from_words(words, option))
 
 
 def add_log_level(parser: argparse.ArgumentParser) -> None:

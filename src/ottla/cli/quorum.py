@@ -9,11 +9,13 @@ unregister  forget a broker that has no replicas any more (UnregisterBroker)
 from __future__ import annotations
 
 import argparse
+import os
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from ottla.broker.config import BROKER_TABLE, BrokerConfig
 from ottla.cli.cluster_command import (
     ClusterClient,
     CommandError,
@@ -22,6 +24,7 @@ from ottla.cli.cluster_command import (
     require_success,
     run_command,
 )
+from ottla.config.sources import from_environment, from_file, layered
 from ottla.protocol.messages.add_raft_voter_request import AddRaftVoterRequest
 from ottla.protocol.messages.add_raft_voter_request import Listener as VoterListener
 from ottla.protocol.messages.add_raft_voter_response import AddRaftVoterResponse
@@ -125,13 +128,9 @@ def _row(role: str, replica: ReplicaState, quorum: Quorum, nodes: dict[int, str]
 
 
 async def _add(client: ClusterClient, options: argparse.Namespace) -> Any:
-    # The reader of a node's configuration: the only thing of the broker's that a command here needs.
-    from ottla.broker.config import BrokerConfig, ConfigError
-
-    try:
-        config = BrokerConfig.load(options.config)
-    except ConfigError as problem:
-        raise CommandError(str(problem)) from None
+    config = BrokerConfig(
+        layered(from_file(options.config), from_environment(os.environ, BROKER_TABLE.variables))
+    )
     if not config.is_controller or not config.advertised_controller_listeners:
         raise CommandError(f"{options.config}: this node has no controller that could vote")
     meta = _meta(config.log_directory)

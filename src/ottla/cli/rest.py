@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.cli.service_command import run_service
+from ottla.cli.service_command import ServiceCommand
+from ottla.rest import settings
 from ottla.rest.service import RestService
-
-DEFAULT_LISTEN = "127.0.0.1:8082"
 
 
 def main(argv: Sequence[str]) -> int:
-    """Parse the options and run the proxy; its exit code."""
-    return run_service(
-        argv,
-        "ottla rest",
+    """Parse the options and run the proxy; its exit code. Raises UserError."""
+    return ServiceCommand(
         "REST Proxy: produce, consume and administer over HTTP, by Confluent's APIs v2 and v3.",
-        DEFAULT_LISTEN,
-        "bootstrap.servers",
-        RestService.from_given,
-    )
+        settings.TABLE,
+        settings.BOOTSTRAP_SERVERS,
+        settings.LISTENERS,
+        RestService,
+    ).run(argv)

@@ -16,8 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.cli.options import add_log_level, add_pairs, log_to_stderr
+from ottla.cli.options import add_log_level, add_pairs, log_to_stderr, pairs_of
 from ottla.config.errors import UsageError, UserError
+from ottla.config.sources import SET
 
 if TYPE_CHECKING:
     from ottla.pipeline.query.query import PipelineQuery
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 EXIT_FAILURE: Final = 1
 EXIT_INTERRUPTED: Final = 130
 PROG: Final = "ottla streams"
+SPARK: Final = "--spark"
 
 
 def main(argv: Sequence[str]) -> int:
@@ -98,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--until-caught-up", action="store_true", help="end when all that is there now is done")
     run.add_argument("--plain", action="store_true", help="progress as lines, also on a terminal")
-    add_pairs(run, "--spark", "a Spark property; may be repeated")
+    add_pairs(run, SPARK, "a Spark property; may be repeated")
     add_log_level(run)
     run.set_defaults(command=_run)
 
@@ -144,7 +146,7 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where checkpoints and state are kept (or OTTLA_STREAMS_STATE; default: ottla-streams)",
     )
-    add_pairs(parser, "--set", "an option of the Kafka client, by librdkafka's names; may be repeated")
+    add_pairs(parser, SET, "an option of the Kafka client, by librdkafka's names; may be repeated")
 
 
 # -- run ---------------------------------------------------------------------------------------------------
@@ -231,8 +233,8 @@ def _settings(options: argparse.Namespace) -> StreamsSettings:
         "at_least_once": options.at_least_once,
         "metrics_port": options.metrics,
         "queries_port": options.queries_port,
-        "client_options": _pairs("--set", options.set),
-        "spark_properties": _pairs("--spark", options.spark),
+        "client_options": pairs_of(SET, options.set),
+        "spark_properties": pairs_of(SPARK, options.spark),
         "until_caught_up": options.until_caught_up,
         "forget_lost_state": options.forget_lost_state,
     }
@@ -289,7 +291,7 @@ def _reset(options: argparse.Namespace) -> int:
         planned = plan_reset(
             application,
             None if app is None else app.topology(),
-            ClusterAccess(options.bootstrap or default.cluster.bootstrap, _pairs("--set", options.set)),
+            ClusterAccess(options.bootstrap or default.cluster.bootstrap, pairs_of(SET, options.set)),
             options.state or default.state,
             begin_ms=_beginning(options),
         )
@@ -345,16 +347,6 @@ def _confirmed() -> bool:
 
 def _tell(line: str) -> None:
     print(line, flush=True)
-
-
-def _pairs(option: str, given: Sequence[str]) -> dict[str, str]:
-    pairs = {}
-    for text in given:
-        key, separator, value = text.partition("=")
-        if not separator or not key.strip():
-            raise UsageError(f"{option} {text}: write KEY=VALUE")
-        pairs[key.strip()] = value
-    return pairs
 
 
 def _iso(timestamp_ms: int) -> str:

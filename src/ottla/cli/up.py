@@ -9,21 +9,29 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
+from ottla.broker.config import BROKER_TABLE
 from ottla.cli.child_broker import ChildBroker
 from ottla.cli.event_loop import loop_factory
-from ottla.cli.options import add_log_level, add_pairs
-from ottla.cli.registry import DEFAULT_LISTEN as REGISTRY_LISTEN
-from ottla.cli.rest import DEFAULT_LISTEN as REST_LISTEN
+from ottla.cli.options import add_log_level, add_settings
 from ottla.cli.service_command import log_service_to_stderr, told_ready
 from ottla.client.access import DEFAULT_BOOTSTRAP
+from ottla.config.setting import Table
+from ottla.config.settings import Settings
+from ottla.config.sources import SET, Layer, from_environment, from_mapping, layered
+from ottla.registry import settings as registry_settings
 from ottla.registry.service import RegistryService
+from ottla.rest import settings as rest_settings
 from ottla.rest.service import RestService
 from ottla.web.running import Kept, Place, run_together
 from ottla.web.server import HttpAddress
+
+PROG: Final = "ottla up"
 
 
 def main(argv: Sequence[str]) -> int:
@@ -52,12 +60,21 @@ async def _run(options: argparse.Namespace) -> int:
 
 
 def _services(bootstrap: str, registry: Place, rest: Place) -> Sequence[Kept]:
-    of_registry = {"kafkastore.bootstrap.servers": bootstrap}
-    of_rest = {"bootstrap.servers": bootstrap, "schema.registry.url": registry.address.url}
+    of_registry = {registry_settings.BOOTSTRAP_SERVERS.name: bootstrap}
+    of_rest = {
+        rest_settings.BOOTSTRAP_SERVERS.name: bootstrap,
+        rest_settings.SCHEMA_REGISTRY_URL.name: registry.address.url,
+    }
     return (
-        Kept(registry, lambda: RegistryService.from_given(of_registry)),
-        Kept(rest, lambda: RestService.from_given(of_rest)),
+        Kept(registry, lambda: RegistryService(_settings(registry_settings.TABLE, of_registry))),
+        Kept(rest, lambda: RestService(_settings(rest_settings.TABLE, of_rest))),
     )
+
+
+def _settings(table: Table, own: Mapping[str, str]) -> Settings:
+    """What this command gives a service; the environment gives the others. Raises ConfigError."""
+    given = from_environment(os.environ, table.variables)
+    return Settings(table, layered(given, from_mapping(own, Layer.COMMAND, PROG)))
 
 
 def _broker_words(options: argparse.Namespace, registry_url: str) -> list[str]:
@@ -65,14 +82,14 @@ def _broker_words(options: argparse.Namespace, registry_url: str) -> list[str]:
     if options.data is not None:
         words += ["--data", str(options.data)]
     # The first of these, so that the user's own win.
-    words += ["--set", f"confluent.schema.registry.url={registry_url}"]
+    words += [SET, f"confluent.schema.registry.url={registry_url}"]
     if options.config is not None:
         words += ["--config", str(options.config)]
     else:
         # A group's first member is served at once: on one machine nobody starts a hundred of them.
-        words += ["--set", "group.initial.rebalance.delay.ms=0"]
+        words += [SET, "group.initial.rebalance.delay.ms=0"]
     for override in options.set:
-        words += ["--set", override]
+        words += [SET, override]
     return words
 
 
@@ -86,22 +103,19 @@ def _bootstrap(ready_line: str) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="ottla up", description="Run a broker, a Schema Registry and a REST Proxy on this machine."
+        prog=PROG, description="Run a broker, a Schema Registry and a REST Proxy on this machine."
     )
     parser.add_argument(
         "--data", type=Path, metavar="DIR", help="where the broker keeps its logs (default: ./ottla-data)"
     )
     for name, default, what in (
         ("listen", DEFAULT_BOOTSTRAP, "Kafka clients"),
-        ("registry", REGISTRY_LISTEN, "clients of the Schema Registry"),
-        ("rest", REST_LISTEN, "clients of the REST Proxy"),
+        ("registry", registry_settings.DEFAULT_LISTEN, "clients of the Schema Registry"),
+        ("rest", rest_settings.DEFAULT_LISTEN, "clients of the REST Proxy"),
     ):
         parser.add_argument(
             f"--{name}", metavar="HOST:PORT", default=default, help=f"where {what} connect (%(default)s)"
         )
-    parser.add_argument(
-        "--config", type=Path, metavar="server.properties", help="a Kafka configuration file, of the broker"
-    )
-    add_pairs(parser, "--set", "one configuration value of the broker; may be repeated, wins over --config")
+    add_settings(parser, BROKER_TABLE, "server.properties")
     add_log_level(parser)
     return parser

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ottla.client.access import ClusterAccess
+from ottla.config.settings import Settings
 from ottla.registry import settings as names
 from ottla.registry.core.image import RegistryImage
 from ottla.registry.core.reading import Reads
@@ -35,7 +36,6 @@ from ottla.replicated.primary import Primary
 from ottla.replicated.records import ReplayedRecord
 from ottla.replicated.topic import OtherTopic, ReplicatedTopic
 from ottla.web.errors import ApiError, ServiceError
-from ottla.web.settings import Settings
 
 T = TypeVar("T")
 

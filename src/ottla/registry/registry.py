@@ -9,12 +9,12 @@ from typing import Protocol, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ottla.config.settings import Settings
 from ottla.registry.core.image import RegistryImage
 from ottla.registry.core.reading import Reads
 from ottla.registry.core.writing import Writes
 from ottla.replicated.decision import Decision
 from ottla.replicated.place import Place
-from ottla.web.settings import Settings
 
 T = TypeVar("T")
 

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import socket
-from collections.abc import Mapping
 from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ottla.client.access import ClusterAccess
 from ottla.client.errors import ClientOptionError
+from ottla.config.settings import Settings
 from ottla.registry import settings as names
 from ottla.registry.app import registry_application
 from ottla.registry.instance import RegistryInstance
 from ottla.registry.membership import Identity
 from ottla.web.errors import ServiceError
 from ottla.web.server import HttpAddress
-from ottla.web.settings import Settings, warn_of_unknown
 
 CLIENT_ID: Final = "ottla-registry"
-_CLIENT_PREFIX = "kafkastore."
+log = logging.getLogger("ottla.registry")
+
 _ANYWHERE = frozenset({"", "0.0.0.0", "::"})
 
 
@@ -29,16 +30,10 @@ class RegistryService:
     name = "registry"
 
     def __init__(self, settings: Settings) -> None:
+        settings.warn_of_unknown(log)
         self._settings = settings
         self._instance: RegistryInstance | None = None
         self._application: ASGIApp | None = None
-
-    @classmethod
-    def from_given(cls, given: Mapping[str, str]) -> RegistryService:
-        """The service of these settings. Raises ServiceError."""
-        settings = Settings(names.SETTINGS, given)
-        warn_of_unknown("registry", given, names.SETTINGS, (_CLIENT_PREFIX,))
-        return cls(settings)
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers once started."""
@@ -59,9 +54,7 @@ class RegistryService:
         await self._instance.start()
 
     def _access(self) -> ClusterAccess:
-        own = {setting.name for setting in names.SETTINGS}
-        given = self._settings.with_prefix(_CLIENT_PREFIX)
-        properties = {name: text for name, text in given.items() if _CLIENT_PREFIX + name not in own}
+        properties = self._settings.with_prefix(names.CLIENT_PREFIX)
         return ClusterAccess(self._settings[names.BOOTSTRAP_SERVERS], properties, CLIENT_ID)
 
     async def failed(self) -> str:

@@ -1,80 +1,129 @@
-"""The settings of `ottla registry`, by the names that Confluent's Schema Registry gives them."""
+"""The settings of `ottla registry`, by the names that Confluent's Schema Registry gives them.
+
+Other settings that begin with `kafkastore.` go, without that prefix, to the Kafka clients, in librdkafka's
+names.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
 from ottla.client.access import DEFAULT_BOOTSTRAP
-from ottla.schemas.model import CompatibilityLevel
-from ottla.web.settings import Setting, boolean, integer, one_of, optional_text, text
-
-BOOTSTRAP_SERVERS: Final = Setting(
-    "kafkastore.bootstrap.servers", text, DEFAULT_BOOTSTRAP, "the cluster that keeps the schemas"
-)
-TOPIC: Final = Setting("kafkastore.topic", text, "_schemas", "the compacted topic of one partition")
-TOPIC_REPLICATION_FACTOR: Final = Setting(
-    "kafkastore.topic.replication.factor", integer(1, 32_767), 3, "or as many brokers as there are"
-)
-INIT_TIMEOUT_MS: Final = Setting(
-    "kafkastore.init.timeout.ms", integer(1), 60_000, "to read the topic to its end when starting"
-)
-TIMEOUT_MS: Final = Setting(
-    "kafkastore.timeout.ms", integer(1), 10_000, "for a write to be stored and read back"
-)
-GROUP_ID: Final = Setting(
-    "schema.registry.group.id", text, "schema-registry", "the Kafka group that elects the primary"
-)
-SESSION_TIMEOUT_MS: Final = Setting(
-    "kafkagroup.session.timeout.ms",
-    integer(100),
-    10_000,
-    "of silence, after which an instance counts as dead",
-)
-HEARTBEAT_INTERVAL_MS: Final = Setting(
-    "kafkagroup.heartbeat.interval.ms", integer(10), 3_000, "between two signs of life to the group"
-)
-LEADER_ELIGIBILITY: Final = Setting(
-    "leader.eligibility", boolean, True, "whether this instance may become the primary"
-)
-HOST_NAME: Final = Setting(
-    "host.name", optional_text, None, "where other instances reach this one (else where it listens)"
-)
-COMPATIBILITY_LEVEL: Final = Setting(
-    "schema.compatibility.level",
-    lambda value: CompatibilityLevel(one_of(*CompatibilityLevel)(value)),
-    CompatibilityLevel.BACKWARD,
-    "where neither a subject nor the registry has a level",
-)
-VALIDATE_DEFAULTS: Final = Setting(
-    "schema.providers.avro.validate.defaults",
+from ottla.config.setting import (
+    HIGH,
+    LOW,
+    Setting,
+    Table,
     boolean,
+    by_name,
+    choice,
+    integer,
+    long,
+    string,
+    string_list,
+    text_or_none,
+)
+from ottla.config.validators import ListOf, at_least, between, not_empty
+from ottla.schemas.model import CompatibilityLevel
+
+DEFAULT_LISTEN: Final = "127.0.0.1:8081"
+
+BOOTSTRAP_SERVERS: Final = string(
+    "kafkastore.bootstrap.servers", DEFAULT_BOOTSTRAP, "The cluster that keeps the schemas.", not_empty
+)
+TOPIC: Final = string(
+    "kafkastore.topic",
+    "_schemas",
+    "The topic that keeps the schemas: compacted, of one partition.",
+    not_empty,
+    importance=HIGH,
+)
+TOPIC_REPLICATION_FACTOR: Final = integer(
+    "kafkastore.topic.replication.factor",
+    3,
+    "The replicas that the topic is made with, or as many as there are brokers.",
+    between(1, 32_767),
+    importance=HIGH,
+)
+INIT_TIMEOUT_MS: Final = long(
+    "kafkastore.init.timeout.ms",
+    60_000,
+    "How long a start may take to read the topic to its end.",
+    at_least(1),
+)
+TIMEOUT_MS: Final = long(
+    "kafkastore.timeout.ms", 10_000, "How long a write may take to be stored and read back.", at_least(1)
+)
+GROUP_ID: Final = string(
+    "schema.registry.group.id",
+    "schema-registry",
+    "The Kafka group of all instances, which elects the primary.",
+    not_empty,
+)
+SESSION_TIMEOUT_MS: Final = long(
+    "kafkagroup.session.timeout.ms",
+    10_000,
+    "An instance that is silent for this time counts as dead.",
+    at_least(100),
+)
+HEARTBEAT_INTERVAL_MS: Final = long(
+    "kafkagroup.heartbeat.interval.ms",
+    3_000,
+    "The time between two heartbeats of an instance to the group.",
+    at_least(10),
+)
+LEADER_ELIGIBILITY: Final = boolean(
+    "leader.eligibility", True, "Whether this instance may become the primary."
+)
+LISTENERS: Final[Setting[tuple[str, ...]]] = string_list(
+    "listeners",
+    (DEFAULT_LISTEN,),
+    "Where HTTP clients connect, as host:port or http://host:port; the first counts.",
+    ListOf(empty=False),
+    importance=HIGH,
+)
+HOST_NAME: Final = text_or_none(
+    "host.name",
+    None,
+    "The host at which other instances reach this one; by default where it listens.",
+    importance=HIGH,
+)
+COMPATIBILITY_LEVEL: Final = choice(CompatibilityLevel)(
+    "schema.compatibility.level",
+    CompatibilityLevel.BACKWARD,
+    "The compatibility level where neither a subject nor the registry has one.",
+    importance=HIGH,
+)
+VALIDATE_DEFAULTS: Final = boolean(
+    "schema.providers.avro.validate.defaults",
     False,
-    "whether the defaults of a new Avro schema must fit their types",
+    "Whether the defaults of a new Avro schema must fit their types.",
+    importance=LOW,
 )
-MODE_MUTABILITY: Final = Setting("mode.mutability", boolean, True, "whether modes may be changed")
-SEARCH_DEFAULT_LIMIT: Final = Setting(
-    "schema.search.default.limit", integer(1), 1_000, "schemas of one listing that names no limit"
+MODE_MUTABILITY: Final = boolean("mode.mutability", True, "Whether modes may be changed.", importance=LOW)
+SEARCH_DEFAULT_LIMIT: Final = long(
+    "schema.search.default.limit",
+    1_000,
+    "The schemas of one listing that names no limit.",
+    at_least(1),
+    importance=LOW,
 )
-SEARCH_MAX_LIMIT: Final = Setting("schema.search.max.limit", integer(1), 1_000, "schemas of one listing")
-MAX_SCHEMA_BYTES: Final = Setting(
-    "ottla.max.schema.bytes", integer(1_024, 64 << 20), 1 << 20, "the size of a request's body"
+SEARCH_MAX_LIMIT: Final = long(
+    "schema.search.max.limit", 1_000, "The most schemas of one listing.", at_least(1), importance=LOW
+)
+MAX_SCHEMA_BYTES: Final = integer(
+    "ottla.max.schema.bytes",
+    1 << 20,
+    "The largest body of a request.",
+    between(1_024, 64 << 20),
+    importance=LOW,
 )
 
-SETTINGS: Final = (
-    BOOTSTRAP_SERVERS,
-    TOPIC,
-    TOPIC_REPLICATION_FACTOR,
-    INIT_TIMEOUT_MS,
-    TIMEOUT_MS,
-    GROUP_ID,
-    SESSION_TIMEOUT_MS,
-    HEARTBEAT_INTERVAL_MS,
-    LEADER_ELIGIBILITY,
-    HOST_NAME,
-    COMPATIBILITY_LEVEL,
-    VALIDATE_DEFAULTS,
-    MODE_MUTABILITY,
-    SEARCH_DEFAULT_LIMIT,
-    SEARCH_MAX_LIMIT,
-    MAX_SCHEMA_BYTES,
+CLIENT_PREFIX: Final = "kafkastore."
+
+TABLE: Final = Table(
+    title="ottla registry",
+    settings=by_name(globals().values()),
+    prefixes=(CLIENT_PREFIX,),
+    variables="OTTLA_REGISTRY_",
 )

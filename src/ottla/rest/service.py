@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from typing import Final, Protocol
 
 from starlette.types import ASGIApp
@@ -13,6 +12,7 @@ from ottla.client.access import ClusterAccess
 from ottla.client.errors import ClientOptionError
 from ottla.client.registry.async_client import RegistryClient
 from ottla.client.registry.wire import RegistryAccess
+from ottla.config.settings import Settings
 from ottla.rest.admin.cluster_admin import ClusterAdmin
 from ottla.rest.app import all_routes, rest_application
 from ottla.rest.consumers.consumer_instances import ConsumerInstances
@@ -20,18 +20,16 @@ from ottla.rest.operations import Api
 from ottla.rest.records.producing import Producing
 from ottla.rest.settings import (
     BOOTSTRAP_SERVERS,
-    CLIENT_PREFIXES,
+    CLIENT_PREFIX,
     HOST_NAME,
     MAX_BODY_BYTES,
     SCHEMA_REGISTRY_URL,
-    SETTINGS,
 )
 from ottla.rest.urls import Urls
 from ottla.rest.v2 import consumers, produce
 from ottla.rest.v3 import records
 from ottla.web.errors import ServiceError
 from ottla.web.server import HttpAddress
-from ottla.web.settings import Settings, warn_of_unknown
 
 log = logging.getLogger("ottla.rest")
 
@@ -54,7 +52,10 @@ class RestService:
 
     name: Final = "rest"
 
-    def __init__(self, settings: Settings, access: ClusterAccess) -> None:
+    def __init__(self, settings: Settings) -> None:
+        """Raises ServiceError for a URL of the registry that can't be."""
+        settings.warn_of_unknown(log)
+        access = ClusterAccess(settings[BOOTSTRAP_SERVERS], settings.with_prefix(CLIENT_PREFIX))
         self._schemas = RegistryClient(_registry(settings[SCHEMA_REGISTRY_URL]))
         self._urls = Urls(settings[HOST_NAME])
         admin = ClusterAdmin(settings, access)
@@ -66,13 +67,6 @@ class RestService:
         others = [*produce.routes(producing), *records.routes(producing), *consumers.routes(instances)]
         self.routes = all_routes(api, others)
         self._app = rest_application(self.routes)
-
-    @classmethod
-    def from_given(cls, given: Mapping[str, str]) -> RestService:
-        """The service of the settings that the user gave. Raises UserError for an invalid value."""
-        settings = Settings(SETTINGS, given)
-        warn_of_unknown("rest", given, SETTINGS, CLIENT_PREFIXES)
-        return cls(settings, ClusterAccess(settings[BOOTSTRAP_SERVERS], settings.with_prefix("client.")))
 
     @property
     def app(self) -> ASGIApp:

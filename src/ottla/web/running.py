@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ottla.web.errors import ServiceError
+from ottla.config.errors import UserError
 from ottla.web.server import HttpAddress, Service, bind, cancel, serve
 
 log = logging.getLogger("ottla.web")
@@ -119,7 +119,7 @@ async def _keep(kept: Kept, ready: Callable[[str], None], tried: asyncio.Event) 
         begun = clock()
         try:
             problem = f"ottla {name} has ended: {await _served(kept, is_ready)}"
-        except ServiceError as refusal:
+        except UserError as refusal:
             problem = f"ottla {name} can't start: {refusal}"
         except Exception as fault:
             log.exception("ottla %s ends by a fault of its own", name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.config.settings import ConfigType, InvalidValue, Setting
+from ottla.config.setting import HIDDEN, ConfigType, InvalidValue, Setting
 from ottla.core.settings.broker_settings import BROKER_SETTINGS
 from ottla.core.settings.group_settings import GROUP_SETTINGS
 from ottla.core.settings.topic_settings import TOPIC_SETTINGS
@@ -28,7 +28,10 @@ def test_a_text_is_a_value_or_refused(setting: Setting[object], text: str) -> No
         return
     shown = setting.format(value)
     assert shown is not None
-    assert setting.parse(shown) == value
+    if setting.sensitive:
+        assert shown == str(value) == repr(value) == HIDDEN
+    else:
+        assert setting.parse(shown) == value
 
 
 @given(st.sampled_from([s for s in BROKER_SETTINGS.values() if s.type is ConfigType.LONG]), st.integers())

@@ -1,10 +1,15 @@
+import java.io.BufferedReader;
 import java.io.BufferedWriter;
+import java.io.FileReader;
 import java.io.FileWriter;
 import java.lang.reflect.Field;
+import java.util.Collections;
+import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.coordinator.group.GroupConfig;
 import org.apache.kafka.server.common.Feature;
 import org.apache.kafka.server.common.MetadataVersion;
@@ -17,6 +22,9 @@ import org.apache.kafka.storage.internals.log.LogConfig;
 
 /**
  * Writes Apache Kafka's own tables of settings and features to a file, a line each, words apart by tabs.
+ *
+ * With two more files, reads lines of table, name and value (in hexadecimal UTF-16) from the one, and writes to
+ * the other whether the value is taken, and how it is shown, or why it is refused.
  *
  * Plain old Java: it is compiled by Janino where the Java runtime has no compiler.
  */
@@ -52,6 +60,49 @@ public class ConfigTables {
             "" + MetadataVersion.latestProduction().featureLevel()
         });
         out.close();
+        if (arguments.length > 1) {
+            values(arguments[1], arguments[2]);
+        }
+    }
+
+    private static void values(String from, String to) throws Exception {
+        Map tables = new HashMap();
+        tables.put("broker", kafka.server.KafkaConfig.configDef().configKeys());
+        tables.put("topic", LogConfig.configDefCopy().configKeys());
+        tables.put("group", groupDefinition().configKeys());
+        BufferedReader in = new BufferedReader(new FileReader(from));
+        BufferedWriter out = new BufferedWriter(new FileWriter(to));
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            String[] words = line.split("\t", -1);
+            ConfigDef.ConfigKey key = (ConfigDef.ConfigKey) ((Map) tables.get(words[0])).get(words[1]);
+            ConfigDef one = new ConfigDef();
+            one.define(key);
+            try {
+                Map parsed = one.parse(Collections.singletonMap(words[1], fromHexadecimal(words[2])));
+                Object value = parsed.get(words[1]);
+                line(out, new Object[] {"taken", hexadecimal(ConfigDef.convertToString(value, key.type))});
+            } catch (ConfigException refused) {
+                line(out, new Object[] {"refused", hexadecimal(refused.getMessage())});
+            }
+        }
+        in.close();
+        out.close();
+    }
+
+    private static String fromHexadecimal(String digits) {
+        StringBuffer text = new StringBuffer();
+        for (int i = 0; i < digits.length(); i += 4) {
+            text.append((char) Integer.parseInt(digits.substring(i, i + 4), 16));
+        }
+        return text.toString();
+    }
+
+    private static String hexadecimal(String text) {
+        StringBuffer digits = new StringBuffer();
+        for (int i = 0; i < text.length(); i++) {
+            digits.append(Integer.toHexString(0x10000 + text.charAt(i)).substring(1));
+        }
+        return digits.toString();
     }
 
     private static ConfigDef groupDefinition() throws Exception {
@@ -74,7 +125,12 @@ public class ConfigTables {
                 text = ConfigDef.convertToString(key.defaultValue, key.type);
             }
             line(out, new Object[] {
-                table, key.name, key.type.toString(), text == null ? "<none>" : text, "" + key.internalConfig
+                table,
+                key.name,
+                key.type.toString(),
+                text == null ? "<none>" : text,
+                "" + key.internalConfig,
+                key.importance.toString().toLowerCase()
             });
         }
     }

@@ -10,11 +10,13 @@ from typing import TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ottla.config.settings import Settings
+from ottla.config.sources import from_mapping
 from ottla.registry.core.image import RegistryImage
 from ottla.registry.core.reading import Reads, SchemaRequest
 from ottla.registry.core.writing import Writes
 from ottla.registry.registry import Gone, State
-from ottla.registry.settings import COMPATIBILITY_LEVEL, MODE_MUTABILITY, SETTINGS, VALIDATE_DEFAULTS
+from ottla.registry.settings import COMPATIBILITY_LEVEL, MODE_MUTABILITY, TABLE, VALIDATE_DEFAULTS
 from ottla.replicated.decision import Decision
 from ottla.replicated.place import Place
 from ottla.replicated.records import Record
@@ -22,7 +24,6 @@ from ottla.schemas.format import SchemaFormat
 from ottla.schemas.formats import format_of
 from ottla.schemas.model import Schema, SchemaType
 from ottla.web.errors import ApiError
-from ottla.web.settings import Settings
 
 T = TypeVar("T")
 
@@ -39,7 +40,7 @@ class InMemoryRegistry:
         formats: Callable[[SchemaType], SchemaFormat] = format_of,
     ) -> None:
         self.given = dict(given or {})
-        self.settings = Settings(SETTINGS, self.given)
+        self.settings = Settings(TABLE, from_mapping(self.given))
         self.image = RegistryImage()
         self.reads = Reads(
             self.image, self.settings[COMPATIBILITY_LEVEL], formats, self.settings[VALIDATE_DEFAULTS]

@@ -14,12 +14,13 @@ from starlette.applications import Starlette
 from ottla.client.access import ClusterAccess
 from ottla.client.registry.async_client import RegistryClient
 from ottla.client.registry.wire import RegistryAccess
+from ottla.config.settings import Settings
+from ottla.config.sources import from_mapping
 from ottla.rest.app import rest_application
 from ottla.rest.consumers import group_consumer
 from ottla.rest.consumers.consumer_instances import ConsumerInstances
-from ottla.rest.settings import SETTINGS
+from ottla.rest.settings import TABLE
 from ottla.rest.v2.consumers import routes
-from ottla.web.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +191,7 @@ class Proxy:
     """The consumer part of a REST proxy in this process: a context, with an HTTP client to it."""
 
     def __init__(self, given: Mapping[str, str] | None = None) -> None:
-        settings = Settings(SETTINGS, {"consumer.request.timeout.ms": "20", **(given or {})})
+        settings = Settings(TABLE, from_mapping({"consumer.request.timeout.ms": "20", **(given or {})}))
         self.clock = ManualClock()
         self.registry = RegistryClient(RegistryAccess("http://127.0.0.1:1", attempts=1))
         self.instances = ConsumerInstances(settings, ClusterAccess("127.0.0.1:1"), self.registry, self.clock)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from ottla.broker.config import BrokerConfig, ConfigError
+from ottla.broker.config import BrokerConfig
 from ottla.broker.listeners import Listener
+from ottla.config.errors import ConfigError, UsageError
+from ottla.config.sources import from_file, from_mapping, from_words, layered
 from ottla.core.image.image import MetadataImage
 from ottla.core.settings import broker_settings, group_settings, topic_settings
 from ottla.protocol.records.config_record import ConfigRecord
@@ -36,6 +39,15 @@ def configured(**values: str) -> BrokerConfig:
     return BrokerConfig.from_mapping({name.replace("_", "."): value for name, value in values.items()})
 
 
+def loaded(
+    file: Path | None = None, words: Sequence[str] = (), defaults: Mapping[str, str] | None = None
+) -> BrokerConfig:
+    """A configuration as the command reads it."""
+    return BrokerConfig(
+        layered({} if file is None else from_file(file), from_words(words), from_mapping(defaults or {}))
+    )
+
+
 def problem(**values: str) -> str:
     with pytest.raises(ConfigError) as refused:
         configured(**values)
@@ -52,7 +64,7 @@ def write(path: Path, text: str) -> Path:
 
 def test_a_file_with_overrides(tmp_path: Path) -> None:
     file = write(tmp_path / "server.properties", "num.partitions=3\nlog.retention.hours=1\n")
-    config = BrokerConfig.load(file, ["num.partitions=5", "broker.rack= east"])
+    config = loaded(file, ["num.partitions=5", "broker.rack= east"])
     assert config[broker_settings.NUM_PARTITIONS] == 5
     assert config[broker_settings.LOG_RETENTION_HOURS] == 1
     assert config.rack == "east"
@@ -61,21 +73,21 @@ def test_a_file_with_overrides(tmp_path: Path) -> None:
 def test_defaults_are_for_what_nobody_says(tmp_path: Path) -> None:
     file = write(tmp_path / "server.properties", "num.partitions=3\n")
     defaults = {"num.partitions": "7", "broker.rack": "west", "log.dir": "here"}
-    config = BrokerConfig.load(file, ["log.dirs=there"], defaults)
+    config = loaded(file, ["log.dirs=there"], defaults)
     assert config[broker_settings.NUM_PARTITIONS] == 3
     assert config.rack == "west"
     assert config.log_directory == Path("there")
 
 
 def test_nothing_at_all_is_a_single_node() -> None:
-    config = BrokerConfig.load()
+    config = loaded()
     assert config.node_id == 1
     assert config[broker_settings.PROCESS_ROLES] == ("broker", "controller")
     assert config.listener == Listener("PLAINTEXT", "", 9092)
 
 
 def test_the_file_that_kafka_comes_with(tmp_path: Path) -> None:
-    config = BrokerConfig.load(write(tmp_path / "server.properties", KAFKA_S_OWN_FILE))
+    config = loaded(write(tmp_path / "server.properties", KAFKA_S_OWN_FILE))
     assert config.node_id == 7
     assert config.listeners == (Listener("PLAINTEXT", "", 9092),)
     assert config.advertised_listeners == (Listener("PLAINTEXT", "localhost", 9092),)
@@ -98,27 +110,27 @@ def test_unknown_keys_are_named_in_one_line(caplog: pytest.LogCaptureFixture) ->
 def test_a_wrong_value_is_named_with_its_place(tmp_path: Path) -> None:
     file = write(tmp_path / "server.properties", "\n# how many\nnum.partitions=0\n")
     with pytest.raises(ConfigError) as refused:
-        BrokerConfig.load(file)
+        loaded(file)
     assert str(refused.value) == f"{file}:3: num.partitions=0: Value must be at least 1"
 
 
 def test_a_wrong_override_is_named_as_one() -> None:
     with pytest.raises(ConfigError, match=r"^--set num\.partitions=x: Not a number of type INT$"):
-        BrokerConfig.load(None, ["num.partitions=x"])
-    with pytest.raises(ConfigError, match="write it as key=value"):
-        BrokerConfig.load(None, ["num.partitions"])
+        loaded(None, ["num.partitions=x"])
+    with pytest.raises(UsageError, match="write it as key=value"):
+        loaded(None, ["num.partitions"])
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="can't read it: No such file"):
-        BrokerConfig.load(tmp_path / "nowhere")
+        loaded(tmp_path / "nowhere")
     with pytest.raises(ConfigError, match="can't read it: Is a directory"):
-        BrokerConfig.load(tmp_path)
+        loaded(tmp_path)
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="not a text in UTF-8"):
-        BrokerConfig.load(tmp_path / "binary")
+        loaded(tmp_path / "binary")
     with pytest.raises(ConfigError, match=r"escape:2: .*hexadecimal"):
-        BrokerConfig.load(write(tmp_path / "escape", "a=1\nb=\\u00zz"))
+        loaded(write(tmp_path / "escape", "a=1\nb=\\u00zz"))
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from ottla.broker.broker import StartError
 from ottla.cli import main as command
-from ottla.config.errors import UsageError, UserError
+from ottla.config.errors import ConfigError, UsageError, UserError
 
 #: Errors that are no user's: told to a caller inside, who turns them into one or answers a request with them.
 INTERNAL = {
@@ -46,6 +47,11 @@ def test_errors_of_the_houses_above_the_cluster_are_user_errors() -> None:
         if not issubclass(each, UserError | ValueError) and each.__name__ not in INTERNAL
     }
     assert strangers == set()
+
+
+def test_errors_of_a_broker_s_start_are_user_errors() -> None:
+    assert issubclass(StartError, UserError)
+    assert issubclass(ConfigError, UserError)
 
 
 @pytest.mark.parametrize(("error", "code"), [(UserError("no", "trace\n"), 1), (UsageError("no"), 2)])

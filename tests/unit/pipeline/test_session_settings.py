@@ -62,9 +62,9 @@ def test_a_local_master_tries_a_task_more_than_once(master: str, resolved: str, 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("executor.memory 2g\n", "line 1: executor.memory is no Spark property"),
-        ("spark.master \\u12\n", "line 1"),
-        (None, "cannot read the properties file"),
+        ("executor.memory 2g\n", "spark.conf:1: executor.memory is no Spark property"),
+        ("spark.master \\u12\n", "spark.conf:1: "),
+        (None, "spark.conf: can't read it"),
     ],
 )
 def test_a_bad_file_is_one_line(text: str | None, message: str, tmp_path: Path) -> None:

@@ -10,16 +10,17 @@ from collections.abc import Callable
 import pytest
 
 from ottla.client.access import ClusterAccess
+from ottla.config.settings import Settings
+from ottla.config.sources import from_mapping
 from ottla.registry.instance import RegistryInstance
 from ottla.registry.membership import Identity
-from ottla.registry.settings import SETTINGS
+from ottla.registry.settings import TABLE
 from ottla.registry.workbench import TURN_STEPS, PutOff, Workbench
 from ottla.replicated.decision import Decision
 from ottla.replicated.primary import Primary
 from ottla.schemas.effort import Abandoned, Effort
 from ottla.schemas.format import InvalidSchema
 from ottla.web.errors import ApiError
-from ottla.web.settings import Settings
 from support.replicated.written_topic import WrittenTopic
 
 WAIT_SECONDS = 30
@@ -45,7 +46,7 @@ class Endless:
 
 def instance(**given: str) -> RegistryInstance:
     """One that has not been started: it has an image and turns, and no cluster."""
-    settings = Settings(SETTINGS, {name.replace("_", "."): value for name, value in given.items()})
+    settings = Settings(TABLE, from_mapping({name.replace("_", "."): value for name, value in given.items()}))
     return RegistryInstance(settings, ClusterAccess("127.0.0.1:9", {}), Identity("h", 1, False))
 
 

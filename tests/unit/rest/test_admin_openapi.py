@@ -12,9 +12,11 @@ from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import validate
 from starlette.routing import Route
 
+from ottla.config.settings import Settings
 from ottla.rest.app import ADMINISTRATION
 from ottla.rest.openapi import openapi_document
 from ottla.rest.service import RestService
+from ottla.rest.settings import TABLE
 from support.rest.fake_cluster_admin import CLUSTER_ID, FakeClusterAdmin, api_client
 
 DOCUMENT = openapi_document([operation.description for operation in ADMINISTRATION])
@@ -25,7 +27,7 @@ def test_the_document_is_valid() -> None:
 
 
 def test_every_route_is_in_the_document_and_the_other_way_round() -> None:
-    service = RestService.from_given({})
+    service = RestService(Settings(TABLE, {}))
     routed = {
         (method, re.sub(r":\w+}", "}", route.path))
         for route in service.routes

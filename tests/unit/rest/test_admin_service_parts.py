@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
+from ottla.config.settings import Settings
+from ottla.config.sources import from_mapping
 from ottla.rest.service import RestService
+from ottla.rest.settings import TABLE
 from ottla.web.errors import ServiceError
 from ottla.web.server import HttpAddress
 
@@ -42,7 +45,7 @@ class Part:
 
 
 def service(*parts: Part) -> RestService:
-    made = RestService.from_given({})
+    made = RestService(Settings(TABLE, {}))
     made.parts = parts
     return made
 
@@ -103,6 +106,6 @@ def test_a_setting_that_nobody_knows_is_warned_of(
     given: dict[str, Any], warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        RestService.from_given(given)
+        RestService(Settings(TABLE, from_mapping(given)))
 
-    assert ("unknown to ottla rest" in caplog.text) == warned
+    assert ("unknown settings are ignored" in caplog.text) == warned

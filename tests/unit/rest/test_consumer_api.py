@@ -12,12 +12,13 @@ import pytest
 from ottla.client.access import ClusterAccess
 from ottla.client.registry.async_client import RegistryClient
 from ottla.client.registry.wire import RegistryAccess
+from ottla.config.settings import Settings
+from ottla.config.sources import from_mapping
 from ottla.rest.consumers.consumer_instances import ConsumerInstances
 from ottla.rest.consumers.consumer_settings import DataFormat
-from ottla.rest.settings import SETTINGS
+from ottla.rest.settings import TABLE
 from ottla.rest.v2.consumers import accepts
 from ottla.web.errors import ServiceError
-from ottla.web.settings import Settings
 from support.rest.rest_consumers import FakeConsumer, Proxy, error_of, use_fake_consumers
 
 PART = {"topic": "t", "partition": 0}
@@ -102,7 +103,7 @@ def test_a_setting_that_clients_do_not_have_stops_the_start() -> None:
     async def story() -> None:
         with pytest.raises(ServiceError, match="nonsense"):
             await ConsumerInstances(
-                Settings(SETTINGS, {"consumer.nonsense": "1"}),
+                Settings(TABLE, from_mapping({"consumer.nonsense": "1"})),
                 ClusterAccess("127.0.0.1:1"),
                 RegistryClient(RegistryAccess("http://127.0.0.1:1", attempts=1)),
             ).start()

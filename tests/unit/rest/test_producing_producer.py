@@ -9,11 +9,12 @@ import pytest
 from confluent_kafka import KafkaError
 
 from ottla.client.access import ClusterAccess
+from ottla.config.settings import Settings
+from ottla.config.sources import from_mapping
 from ottla.rest.records import producing as producing_module
 from ottla.rest.records.producing import Outgoing, Producing
-from ottla.rest.settings import SETTINGS
+from ottla.rest.settings import TABLE
 from ottla.web.errors import ApiError, ServiceError
-from ottla.web.settings import Settings
 from support.rest.fake_producing import FakeRegistry
 from support.servers.cluster import free_port
 
@@ -24,7 +25,7 @@ def run(settings: dict[str, str], story: Callable[[Producing], Awaitable[None]])
     """Tell a story with a producer whose cluster is not there."""
 
     async def told() -> None:
-        given = Settings(SETTINGS, {**QUICK, **settings})
+        given = Settings(TABLE, from_mapping({**QUICK, **settings}))
         producing = Producing(given, ClusterAccess(f"127.0.0.1:{free_port()}"), FakeRegistry().client())
         try:
             await producing.start()

@@ -26,11 +26,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from ottla.broker.config import BrokerConfig, ConfigError
+from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.metadata_formatting import bootstrap_records
 from ottla.broker.controller.metadata_quorum import MetadataQuorum, QuorumFailure
 from ottla.broker.controller.metadata_snapshots import SnapshotContent
 from ottla.broker.supervisor import Spawn, start_task
+from ottla.config.errors import ConfigError
 from ottla.core.decisions.decision import Decision
 from ottla.core.image.features import (
     LATEST_METADATA_VERSION,

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.network.context import RequestContext
-from ottla.config.settings import Setting
+from ottla.config.setting import Setting
 from ottla.core.coordination.partitioning import counterpart_of
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.framing import Coordinator

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from ottla.config.settings import InvalidValue
+from ottla.config.setting import InvalidValue
 from ottla.core.coordination.api import Moment
 from ottla.core.decisions.config_changes import group_setting_bounds
 from ottla.core.groups.api import SettingsChanged, TopicsChanged

@@ -20,7 +20,7 @@ from ottla.broker.network.flood_log import FloodLog
 from ottla.broker.network.polling import Poller, look_seconds
 from ottla.broker.network.request_memory import RequestMemory
 from ottla.broker.supervisor import Supervisor
-from ottla.config.settings import MAX_INT, Setting
+from ottla.config.setting import MAX_INT, Setting
 from ottla.core.settings import broker_settings
 
 log = logging.getLogger("ottla.broker")

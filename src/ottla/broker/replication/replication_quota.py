@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.config.settings import Setting
+from ottla.config.setting import Setting
 from ottla.core.replica.throttle import RateWindow, throttled_partitions
 from ottla.core.settings import broker_settings, topic_settings
 from ottla.core.settings.config_layers import TopicConfig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ottla.config.settings import Config
+from ottla.config.setting import Config
 from ottla.core.settings.schema_validation_settings import (
     KEY_SCHEMA_VALIDATION,
     KEY_SUBJECT_NAME_STRATEGY,

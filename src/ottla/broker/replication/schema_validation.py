@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.replication.schema_rules import PartRule, SchemaRules, schema_rules
-from ottla.config.settings import Config
+from ottla.config.setting import Config
 from ottla.core.settings.schema_validation_settings import SCHEMA_REGISTRY_URL
 from ottla.protocol.batch_validation import (
     LOOP_PAYLOAD_BYTES,

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from ottla.broker.share.counters import ShareCounters
 from ottla.broker.share.share_partition_leader import SharePartitionLeader, Status
-from ottla.config.settings import Setting
+from ottla.config.setting import Setting
 from ottla.core.decisions.config_changes import group_setting_bounds
 from ottla.core.settings import broker_settings, group_settings
 from ottla.core.share.keys import SharePartitionKey

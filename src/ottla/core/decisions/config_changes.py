@@ -11,7 +11,7 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ottla.config.settings import ConfigType, InvalidValue, Setting, UpdateMode
+from ottla.config.setting import ConfigType, InvalidValue, Setting, UpdateMode
 from ottla.core.decisions.topic_names import topic_name_problem
 from ottla.core.image.features import ELIGIBLE_LEADER_REPLICAS
 from ottla.core.image.image import (

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.config.settings import (
-    ListOf,
-    Setting,
-    integer,
-    string_list,
-    table,
-)
+from ottla.config.setting import Setting, by_name, integer, string_list
+from ottla.config.validators import ListOf
 
 INTERVAL_MS = integer("interval.ms", 300_000, "How often clients push their metrics.")
 MATCH = string_list("match", (), "Which clients: comma-separated key=pattern.", ListOf())
 METRICS = string_list("metrics", (), "Prefixes of the names of the metrics; * is all.", ListOf())
 
-CLIENT_METRICS_SETTINGS: dict[str, Setting[Any]] = table(globals().values())
+CLIENT_METRICS_SETTINGS: dict[str, Setting[Any]] = by_name(globals().values())
 
 #: What a pattern of `match` may be about.
 MATCH_KEYS = frozenset(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ottla.config.settings import ConfigType, InvalidValue, Setting, UpdateMode
+from ottla.config.setting import ConfigType, InvalidValue, Setting, UpdateMode
 from ottla.core.settings.broker_settings import (
     BROKER_SETTINGS,
     DYNAMIC_ONLY,

@@ -12,7 +12,7 @@ import enum
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar, cast
 
-from ottla.config.settings import InvalidValue, Setting
+from ottla.config.setting import InvalidValue, Setting
 from ottla.core.settings import group_settings, topic_settings
 from ottla.core.settings.broker_settings import (
     BROKER_SETTINGS,

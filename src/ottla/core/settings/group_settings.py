@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.config.settings import (
-    OneOf,
-    Setting,
-    at_least,
-    boolean,
-    integer,
-    string,
-    table,
-)
+from ottla.config.setting import Setting, boolean, by_name, integer, string
+from ottla.config.validators import OneOf, at_least
 from ottla.core.settings.checks import share_offset_reset
 
 CONSUMER_ASSIGNMENT_INTERVAL_MS = integer(
@@ -100,7 +93,7 @@ STREAMS_SESSION_TIMEOUT_MS = integer(
     at_least(1),
 )
 
-GROUP_SETTINGS: dict[str, Setting[Any]] = table(globals().values())
+GROUP_SETTINGS: dict[str, Setting[Any]] = by_name(globals().values())
 
 #: The broker setting that a group setting takes its default from.
 BROKER_SYNONYMS: dict[str, str] = {

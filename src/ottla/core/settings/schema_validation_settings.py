@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ottla.config.settings import OneOf, Setting, boolean, string, string_list
+from ottla.config.setting import Setting, boolean, string, string_list
+from ottla.config.validators import OneOf
 
 STRATEGY_PACKAGE: Final = "io.confluent.kafka.serializers.subject."
 TOPIC_NAME_STRATEGY: Final = STRATEGY_PACKAGE + "TopicNameStrategy"

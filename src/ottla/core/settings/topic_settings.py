@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.config.settings import (
+from ottla.config.setting import (
     MAX_LONG,
-    ListOf,
-    OneOf,
     Setting,
-    at_least,
-    between,
     boolean,
+    by_name,
     double,
     integer,
     long,
     string,
     string_list,
-    table,
 )
+from ottla.config.validators import ListOf, OneOf, at_least, between
 from ottla.core.settings.checks import gzip_level, throttled_replicas
 
 CLEANUP_POLICY = string_list(
@@ -159,7 +156,7 @@ UNCLEAN_LEADER_ELECTION_ENABLE = boolean(
     "Whether a replica out of sync may lead when no other is left, at the price of lost records.",
 )
 
-TOPIC_SETTINGS: dict[str, Setting[Any]] = table(globals().values())
+TOPIC_SETTINGS: dict[str, Setting[Any]] = by_name(globals().values())
 
 #: The broker settings that a topic setting takes its default from (the first that has a value wins), each
 #: with what one unit of it is in units of the topic setting.

@@ -35,7 +35,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla.config.java_properties import MalformedProperties, parse_properties
+from ottla.config.errors import ConfigError
+from ottla.config.sources import from_file
 from ottla.pipeline.spark import spark_daemon
 from ottla.pipeline.spark.errors import SparkError
 from ottla.pipeline.spark.java_runtime import JavaRuntime, find_java
@@ -274,15 +275,13 @@ def _with_retries(master: str) -> str:
 
 def _read_properties(path: Path) -> dict[str, str]:
     try:
-        parsed = parse_properties(path.read_text(encoding="utf-8"))
-    except MalformedProperties as error:
-        raise SparkError(f"{path}, line {error.line}: {error.problem}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise SparkError(f"cannot read the properties file {path}: {error}") from error
-    for key, entry in parsed.items():
+        given = from_file(path)
+    except ConfigError as error:
+        raise SparkError(str(error)) from None
+    for key, each in given.items():
         if not key.startswith("spark."):
-            raise SparkError(f"{path}, line {entry.line}: {key} is no Spark property, they begin with spark.")
-    return {key: entry.value.strip() for key, entry in parsed.items()}
+            raise SparkError(f"{each.origin}{key} is no Spark property, they begin with spark.")
+    return {key: each.text.strip() for key, each in given.items()}
 
 
 def _launch(directory: Path, java: JavaRuntime, properties: Mapping[str, str]) -> SparkPipelineSession:

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 from ottla.client.access import ClusterAccess
 from ottla.client.errors import ClientOptionError
+from ottla.config.settings import Settings
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.schema import Message
@@ -29,9 +30,8 @@ from ottla.rest.admin.cluster_groups import (
 from ottla.rest.admin.cluster_offsets import partition_offsets
 from ottla.rest.admin.model import AclOperation, Cluster, Group, Node, OffsetSpec, Partition, Topic
 from ottla.rest.kafka_errors import raise_for, unreachable
-from ottla.rest.settings import ADMIN_TIMEOUT_MS
+from ottla.rest.settings import ADMIN_PREFIX, ADMIN_TIMEOUT_MS
 from ottla.web.errors import ApiError, ServiceError
-from ottla.web.settings import Settings
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ class ClusterAdmin:
     def __init__(self, settings: Settings, access: ClusterAccess) -> None:
         """Raises ServiceError for settings admin.* or client.* that can't be."""
         self._timeout_seconds = settings[ADMIN_TIMEOUT_MS] / 1_000
-        own = ClusterAccess(access.bootstrap, settings.with_prefix("admin."))
+        own = ClusterAccess(access.bootstrap, settings.with_prefix(ADMIN_PREFIX))
         access = access.with_properties(own.properties)
         try:
             own.require_common_properties()

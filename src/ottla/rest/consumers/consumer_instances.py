@@ -24,6 +24,7 @@ from confluent_kafka import KafkaException
 
 from ottla.client.access import ClusterAccess
 from ottla.client.registry.async_client import RegistryClient
+from ottla.config.settings import Settings
 from ottla.rest.consumers import consumer_errors
 from ottla.rest.consumers.consumer_instance import ConsumerInstance, Threads
 from ottla.rest.consumers.consumer_settings import (
@@ -42,7 +43,6 @@ from ottla.rest.settings import (
     INSTANCE_ID,
 )
 from ottla.web.errors import ApiError, ServiceError
-from ottla.web.settings import Settings
 
 log = logging.getLogger("ottla.rest")
 

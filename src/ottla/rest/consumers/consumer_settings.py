@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ottla.client.access import ClusterAccess
+from ottla.config.settings import Settings
 from ottla.rest.settings import (
+    CLIENT_PREFIX,
     CONSUMER_INSTANCE_TIMEOUT_MS,
+    CONSUMER_PREFIX,
     CONSUMER_REQUEST_TIMEOUT_MS,
     FETCH_MIN_BYTES,
-    SETTINGS,
 )
 from ottla.web.errors import ApiError
-from ottla.web.settings import Settings
 
 QUEUE_KIB: Final = 1_024
 """KiB of records that a client fetches ahead of its reads."""
@@ -104,11 +105,10 @@ def client_properties(
     settings: Settings, access: ClusterAccess, group: str, wanted: InstanceSettings
 ) -> dict[str, Any]:
     """librdkafka's properties: defaults, those of `client.` and `consumer.`, and those the API depends on."""
-    own = {setting.name for setting in SETTINGS} | OF_CONFLUENTS_PROXY
     given = {
         name: text
-        for name, text in settings.with_prefix("consumer.").items()
-        if f"consumer.{name}" not in own
+        for name, text in settings.with_prefix(CONSUMER_PREFIX).items()
+        if CONSUMER_PREFIX + name not in OF_CONFLUENTS_PROXY
     }
     properties: dict[str, Any] = {
         "queued.max.messages.kbytes": QUEUE_KIB,
@@ -123,7 +123,7 @@ def client_properties(
         "max.poll.interval.ms": min(
             86_400_000, settings[CONSUMER_INSTANCE_TIMEOUT_MS] + wanted.request_timeout_ms + 60_000
         ),
-        **settings.with_prefix("client."),
+        **settings.with_prefix(CLIENT_PREFIX),
         **given,
         "group.id": group,
         "enable.auto.commit": wanted.auto_commit,

@@ -26,11 +26,11 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from ottla.client.access import ClusterAccess
 from ottla.client.registry.async_client import RegistryClient
+from ottla.config.settings import Settings
 from ottla.rest import kafka_errors
 from ottla.rest.records.bytes_in_work import BytesInWork
-from ottla.rest.settings import MAX_BODY_BYTES, RESPONSE_TIMEOUT_MS
+from ottla.rest.settings import MAX_BODY_BYTES, PRODUCER_PREFIX, RESPONSE_TIMEOUT_MS
 from ottla.web.errors import ApiError, ServiceError
-from ottla.web.settings import Settings
 
 log = logging.getLogger("ottla.rest")
 
@@ -113,7 +113,7 @@ class Producing:
         self.max_body_bytes = settings[MAX_BODY_BYTES]
         self.work = BytesInWork(max(WORK_BYTES, 2 * self.max_body_bytes))
         self._send_seconds = settings[RESPONSE_TIMEOUT_MS] / 1_000
-        given = {**access.properties, **settings.with_prefix("producer.")}
+        given = {**access.properties, **settings.with_prefix(PRODUCER_PREFIX)}
         self._properties = access.librdkafka({**_DEFAULTS, **given})
         if "message.timeout.ms" not in given:
             self._properties.setdefault("delivery.timeout.ms", settings[RESPONSE_TIMEOUT_MS])

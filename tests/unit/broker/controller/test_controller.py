@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.config import BrokerConfig, ConfigError
+from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.controller import Controller
 from ottla.broker.controller.metadata_quorum import MetadataQuorum
 from ottla.broker.controller.metadata_snapshots import snapshots
 from ottla.broker.peers.peers import PeerConnections
 from ottla.broker.system_randomness import SystemRandomness
+from ottla.config.errors import ConfigError
 from ottla.core.decisions.decision import Decision
 from ottla.core.decisions.topics import create_topics, delete_topics
 from ottla.core.image.features import INITIAL_FEATURES

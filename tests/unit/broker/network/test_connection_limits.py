@@ -9,11 +9,12 @@ import socket
 
 import pytest
 
-from ottla.broker.config import BrokerConfig, ConfigError
+from ottla.broker.config import BrokerConfig
 from ottla.broker.network import acceptor, flood_log
 from ottla.broker.network.acceptor import Acceptor
 from ottla.broker.network.connection_limits import ConnectionLimits, CreationRate, descriptor_share
 from ottla.broker.network.flood_log import FloodLog
+from ottla.config.errors import ConfigError
 from support.nodes.in_process import until
 
 SHARE = 1000

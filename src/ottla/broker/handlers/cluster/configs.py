@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from ottla.broker import loggers
 from ottla.broker.network.context import RequestContext
 from ottla.broker.network.turns import in_turns
-from ottla.config.settings import ConfigType
+from ottla.config.setting import ConfigType
 from ottla.core.decisions.config_changes import (
     MAX_ID_DIGITS,
     Operation,

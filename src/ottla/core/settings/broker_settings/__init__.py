@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.config.settings import CLUSTER_WIDE, PER_BROKER, Setting, UpdateMode, table
+from ottla.config.setting import CLUSTER_WIDE, PER_BROKER, Setting, UpdateMode, by_name
 from ottla.core.settings.broker_settings.groups import *  # noqa: F403
 from ottla.core.settings.broker_settings.log import *  # noqa: F403
 from ottla.core.settings.broker_settings.quorum import *  # noqa: F403
@@ -20,7 +20,7 @@ from ottla.core.settings.broker_settings.share import *  # noqa: F403
 from ottla.core.settings.broker_settings.topics import *  # noqa: F403
 from ottla.core.settings.broker_settings.transactions import *  # noqa: F403
 
-BROKER_SETTINGS: dict[str, Setting[Any]] = table(globals().values())
+BROKER_SETTINGS: dict[str, Setting[Any]] = by_name(globals().values())
 
 _ROLL = ("log.roll.ms", "log.roll.hours")
 _ROLL_JITTER = ("log.roll.jitter.ms", "log.roll.jitter.hours")

@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.config.settings import (
-    CLUSTER_WIDE,
-    MAX_INT,
-    ListOf,
-    OneOf,
-    at_least,
-    integer,
-    long,
-    short,
-    string,
-    string_list,
-)
+from ottla.config.setting import CLUSTER_WIDE, HIGH, MAX_INT, integer, long, short, string, string_list
+from ottla.config.validators import ListOf, OneOf, at_least
 
 GROUP_MIN_SESSION_TIMEOUT_MS = integer(
     "group.min.session.timeout.ms", 6000, "The shortest session timeout that a member may ask for."
@@ -28,13 +18,14 @@ GROUP_INITIAL_REBALANCE_DELAY_MS = integer(
 )
 GROUP_MAX_SIZE = integer("group.max.size", MAX_INT, "Members that one group may have.", at_least(1))
 GROUP_COORDINATOR_THREADS = integer(
-    "group.coordinator.threads", 4, "Threads of the group coordinator.", at_least(1)
+    "group.coordinator.threads", 4, "Threads of the group coordinator.", at_least(1), importance=HIGH
 )
 GROUP_COORDINATOR_BACKGROUND_THREADS = integer(
     "group.coordinator.background.threads",
     2,
     "Threads that compute assignments beside the group coordinator.",
     at_least(1),
+    importance=HIGH,
 )
 GROUP_COORDINATOR_APPEND_LINGER_MS = integer(
     "group.coordinator.append.linger.ms",
@@ -210,31 +201,53 @@ OFFSETS_TOPIC_NUM_PARTITIONS = integer(
     50,
     "Partitions of the topic of committed offsets; must not change once it exists.",
     at_least(1),
+    importance=HIGH,
 )
 OFFSETS_TOPIC_REPLICATION_FACTOR = short(
-    "offsets.topic.replication.factor", 3, "Replicas of the topic of committed offsets.", at_least(1)
+    "offsets.topic.replication.factor",
+    3,
+    "Replicas of the topic of committed offsets.",
+    at_least(1),
+    importance=HIGH,
 )
 OFFSETS_TOPIC_SEGMENT_BYTES = integer(
     "offsets.topic.segment.bytes",
     104_857_600,
     "The segment size of the topic of committed offsets.",
     at_least(1),
+    importance=HIGH,
 )
 OFFSETS_TOPIC_COMPRESSION_CODEC = integer(
-    "offsets.topic.compression.codec", 0, "The codec of the topic of committed offsets, by number."
+    "offsets.topic.compression.codec",
+    0,
+    "The codec of the topic of committed offsets, by number.",
+    importance=HIGH,
 )
 OFFSETS_LOAD_BUFFER_SIZE = integer(
     "offsets.load.buffer.size",
     5_242_880,
     "Bytes read at once while a coordinator loads its offsets.",
     at_least(1),
+    importance=HIGH,
 )
 OFFSETS_RETENTION_MINUTES = integer(
-    "offsets.retention.minutes", 10_080, "How long the offsets of an empty group are kept.", at_least(1)
+    "offsets.retention.minutes",
+    10_080,
+    "How long the offsets of an empty group are kept.",
+    at_least(1),
+    importance=HIGH,
 )
 OFFSETS_RETENTION_CHECK_INTERVAL_MS = long(
-    "offsets.retention.check.interval.ms", 600_000, "How often offsets are looked at for expiry.", at_least(1)
+    "offsets.retention.check.interval.ms",
+    600_000,
+    "How often offsets are looked at for expiry.",
+    at_least(1),
+    importance=HIGH,
 )
 OFFSETS_COMMIT_TIMEOUT_MS = integer(
-    "offsets.commit.timeout.ms", 5000, "How long a commit may wait for its replicas.", at_least(1)
+    "offsets.commit.timeout.ms",
+    5000,
+    "How long a commit may wait for its replicas.",
+    at_least(1),
+    importance=HIGH,
 )

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from ottla.config.settings import (
+from ottla.config.setting import (
     CLUSTER_WIDE,
+    HIGH,
+    LOW,
     MAX_DOUBLE,
     MAX_LONG,
-    ListOf,
-    OneOf,
-    at_least,
-    between,
     boolean,
     double,
     integer,
@@ -17,6 +15,7 @@ from ottla.config.settings import (
     string,
     string_list,
 )
+from ottla.config.validators import ListOf, OneOf, at_least, between
 from ottla.core.settings.checks import gzip_level
 
 LOG_SEGMENT_BYTES = integer(
@@ -24,37 +23,54 @@ LOG_SEGMENT_BYTES = integer(
     1_073_741_824,
     "The size of a segment file.",
     at_least(1_048_576),
+    importance=HIGH,
     update=CLUSTER_WIDE,
 )
 LOG_ROLL_MS = long.optional(
     "log.roll.ms",
     "A segment is closed after this time even when it is not full; before log.roll.hours.",
+    importance=HIGH,
     update=CLUSTER_WIDE,
 )
 LOG_ROLL_HOURS = integer(
-    "log.roll.hours", 168, "A segment is closed after these hours even when it is not full.", at_least(1)
+    "log.roll.hours",
+    168,
+    "A segment is closed after these hours even when it is not full.",
+    at_least(1),
+    importance=HIGH,
 )
 LOG_ROLL_JITTER_MS = long.optional(
     "log.roll.jitter.ms",
     "The largest random time taken off the roll time; before log.roll.jitter.hours.",
+    importance=HIGH,
     update=CLUSTER_WIDE,
 )
 LOG_ROLL_JITTER_HOURS = integer(
-    "log.roll.jitter.hours", 0, "The largest random time taken off the roll time, in hours.", at_least(0)
+    "log.roll.jitter.hours",
+    0,
+    "The largest random time taken off the roll time, in hours.",
+    at_least(0),
+    importance=HIGH,
 )
 LOG_RETENTION_MS = long.optional(
     "log.retention.ms",
     "How long records are kept; -1 is for ever. Before log.retention.minutes.",
+    importance=HIGH,
     update=CLUSTER_WIDE,
 )
 LOG_RETENTION_MINUTES = integer.optional(
-    "log.retention.minutes", "How long records are kept, in minutes. Before log.retention.hours."
+    "log.retention.minutes",
+    "How long records are kept, in minutes. Before log.retention.hours.",
+    importance=HIGH,
 )
-LOG_RETENTION_HOURS = integer("log.retention.hours", 168, "How long records are kept, in hours.")
+LOG_RETENTION_HOURS = integer(
+    "log.retention.hours", 168, "How long records are kept, in hours.", importance=HIGH
+)
 LOG_RETENTION_BYTES = long(
     "log.retention.bytes",
     -1,
     "The size of a partition above which its oldest segments go; -1 is no limit.",
+    importance=HIGH,
     update=CLUSTER_WIDE,
 )
 LOG_RETENTION_CHECK_INTERVAL_MS = long(
@@ -89,33 +105,38 @@ LOG_FLUSH_INTERVAL_MESSAGES = long(
     MAX_LONG,
     "Records after which a log is forced to disk.",
     at_least(1),
+    importance=HIGH,
     update=CLUSTER_WIDE,
 )
 LOG_FLUSH_INTERVAL_MS = long.optional(
     "log.flush.interval.ms",
     "Time after which a log is forced to disk; by default that of the scheduler.",
+    importance=HIGH,
     update=CLUSTER_WIDE,
 )
 LOG_FLUSH_SCHEDULER_INTERVAL_MS = long(
-    "log.flush.scheduler.interval.ms", MAX_LONG, "How often logs are looked at for flushing."
+    "log.flush.scheduler.interval.ms", MAX_LONG, "How often logs are looked at for flushing.", importance=HIGH
 )
 LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS = integer(
     "log.flush.offset.checkpoint.interval.ms",
     60_000,
     "How often the recovery points are written.",
     at_least(0),
+    importance=HIGH,
 )
 LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS = integer(
     "log.flush.start.offset.checkpoint.interval.ms",
     60_000,
     "How often the log start offsets are written.",
     at_least(0),
+    importance=HIGH,
 )
 LOG_SEGMENT_DELETE_DELAY_MS = long(
     "log.segment.delete.delay.ms",
     60_000,
     "Time between a file being renamed for deletion and its removal.",
     at_least(0),
+    importance=HIGH,
     update=CLUSTER_WIDE,
 )
 LOG_PREALLOCATE = boolean(
@@ -126,12 +147,14 @@ LOG_DIR_FAILURE_TIMEOUT_MS = long(
     30_000,
     "A broker whose data directory failed stops when it cannot tell the controller in this time.",
     at_least(1),
+    importance=LOW,
 )
 LOG_INITIAL_TASK_DELAY_MS = long(
     "log.initial.task.delay.ms",
     30_000,
     "Time before background work on logs first runs.",
     at_least(0),
+    importance=LOW,
     internal=True,
 )
 LOG_MESSAGE_TIMESTAMP_TYPE = string(
@@ -238,6 +261,7 @@ MESSAGE_MAX_BYTES = integer(
     1_048_588,
     "The largest record batch that is taken.",
     at_least(0),
+    importance=HIGH,
     update=CLUSTER_WIDE,
 )
 COMPRESSION_TYPE = string(
@@ -245,6 +269,7 @@ COMPRESSION_TYPE = string(
     "producer",
     "The codec that batches are stored in; `producer` keeps that of the producer.",
     OneOf(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
+    importance=HIGH,
     update=CLUSTER_WIDE,
 )
 COMPRESSION_GZIP_LEVEL = integer(

@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.config.settings import (
-    CLUSTER_WIDE,
-    MAX_LONG,
-    at_least,
-    between,
-    boolean,
-    double,
-    integer,
-    long,
-    not_empty,
-    string,
-)
+from ottla.config.setting import CLUSTER_WIDE, LOW, MAX_LONG, boolean, double, integer, long, string
+from ottla.config.validators import at_least, between, not_empty
 
 REMOTE_LOG_STORAGE_SYSTEM_ENABLE = boolean(
     "remote.log.storage.system.enable", False, "Whether old segments may be moved to remote storage."
@@ -53,6 +43,7 @@ REMOTE_LOG_METADATA_CUSTOM_METADATA_MAX_BYTES = integer(
     128,
     "The largest metadata of its own that a remote storage may add to a segment.",
     at_least(0),
+    importance=LOW,
 )
 REMOTE_LOG_MANAGER_THREAD_POOL_SIZE = integer(
     "remote.log.manager.thread.pool.size", 2, "Threads that schedule work on remote segments.", at_least(1)
@@ -79,13 +70,18 @@ REMOTE_LOG_MANAGER_FOLLOWER_THREAD_POOL_SIZE = integer(
     update=CLUSTER_WIDE,
 )
 REMOTE_LOG_MANAGER_TASK_INTERVAL_MS = long(
-    "remote.log.manager.task.interval.ms", 30_000, "How often work on remote segments runs.", at_least(1)
+    "remote.log.manager.task.interval.ms",
+    30_000,
+    "How often work on remote segments runs.",
+    at_least(1),
+    importance=LOW,
 )
 REMOTE_LOG_MANAGER_TASK_RETRY_BACKOFF_MS = long(
     "remote.log.manager.task.retry.backoff.ms",
     500,
     "Time to wait before failed work on remote segments is tried again.",
     at_least(1),
+    importance=LOW,
     internal=True,
 )
 REMOTE_LOG_MANAGER_TASK_RETRY_BACKOFF_MAX_MS = long(
@@ -93,6 +89,7 @@ REMOTE_LOG_MANAGER_TASK_RETRY_BACKOFF_MAX_MS = long(
     30_000,
     "The longest time to wait before it is tried again.",
     at_least(1),
+    importance=LOW,
     internal=True,
 )
 REMOTE_LOG_MANAGER_TASK_RETRY_JITTER = double(
@@ -100,6 +97,7 @@ REMOTE_LOG_MANAGER_TASK_RETRY_JITTER = double(
     0.2,
     "The random part of that time.",
     between(0, 0.5),
+    importance=LOW,
     internal=True,
 )
 REMOTE_LOG_MANAGER_COPY_MAX_BYTES_PER_SECOND = long(
@@ -145,6 +143,7 @@ REMOTE_LOG_INDEX_FILE_CACHE_TOTAL_SIZE_BYTES = long(
     1_073_741_824,
     "The size of the cache of remote index files.",
     at_least(1),
+    importance=LOW,
     update=CLUSTER_WIDE,
 )
 REMOTE_LOG_INDEX_FILE_CACHE_TTL_MS = long(
@@ -152,6 +151,7 @@ REMOTE_LOG_INDEX_FILE_CACHE_TTL_MS = long(
     900_000,
     "How long an unused remote index file stays in the cache; -1 is for ever.",
     at_least(-1),
+    importance=LOW,
     internal=True,
 )
 REMOTE_LOG_READER_THREADS = integer(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from ottla.config.settings import (
+from ottla.config.setting import (
+    HIGH,
+    LOW,
     PER_BROKER,
-    ListOf,
-    OneOf,
-    at_least,
-    between,
     boolean,
     class_name,
     double,
@@ -18,9 +16,13 @@ from ottla.config.settings import (
     string,
     string_list,
 )
+from ottla.config.validators import ListOf, OneOf, at_least, between
 
 AUTHORIZER_CLASS_NAME = string(
-    "authorizer.class.name", "", "The class that decides who may do what; empty lets everybody do everything."
+    "authorizer.class.name",
+    "",
+    "The class that decides who may do what; empty lets everybody do everything.",
+    importance=LOW,
 )
 PRINCIPAL_BUILDER_CLASS = class_name(
     "principal.builder.class",
@@ -33,7 +35,9 @@ CONNECTIONS_MAX_REAUTH_MS = long(
     0,
     "How long an authenticated connection lasts before it must authenticate again; 0 is for ever.",
 )
-SECURITY_PROVIDERS = string.optional("security.providers", "Classes that provide security algorithms.")
+SECURITY_PROVIDERS = string.optional(
+    "security.providers", "Classes that provide security algorithms.", importance=LOW
+)
 DELEGATION_TOKEN_SECRET_KEY = password.optional(
     "delegation.token.secret.key",
     "The secret that delegation tokens are made with; the same on every broker.",
@@ -52,6 +56,7 @@ DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS = long(
     3_600_000,
     "How often expired delegation tokens are removed.",
     at_least(1),
+    importance=LOW,
 )
 SSL_PROTOCOL = string(
     "ssl.protocol", "TLSv1.3", "The TLS version that contexts are made with.", update=PER_BROKER
@@ -118,22 +123,32 @@ SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = string(
     "ssl.endpoint.identification.algorithm",
     "https",
     "How a server's name is checked against its certificate; empty is not at all.",
+    importance=LOW,
     update=PER_BROKER,
 )
 SSL_SECURE_RANDOM_IMPLEMENTATION = string.optional(
-    "ssl.secure.random.implementation", "The random number generator of TLS.", update=PER_BROKER
+    "ssl.secure.random.implementation",
+    "The random number generator of TLS.",
+    importance=LOW,
+    update=PER_BROKER,
 )
 SSL_ENGINE_FACTORY_CLASS = class_name.optional(
-    "ssl.engine.factory.class", "The class that makes TLS engines.", update=PER_BROKER
+    "ssl.engine.factory.class", "The class that makes TLS engines.", importance=LOW, update=PER_BROKER
 )
 SSL_PRINCIPAL_MAPPING_RULES = string(
-    "ssl.principal.mapping.rules", "DEFAULT", "Rules that turn a certificate's name into a short one."
+    "ssl.principal.mapping.rules",
+    "DEFAULT",
+    "Rules that turn a certificate's name into a short one.",
+    importance=LOW,
 )
 SSL_ALLOW_DN_CHANGES = boolean(
-    "ssl.allow.dn.changes", False, "Whether a new certificate may have another name."
+    "ssl.allow.dn.changes", False, "Whether a new certificate may have another name.", importance=LOW
 )
 SSL_ALLOW_SAN_CHANGES = boolean(
-    "ssl.allow.san.changes", False, "Whether a new certificate may have other alternative names."
+    "ssl.allow.san.changes",
+    False,
+    "Whether a new certificate may have other alternative names.",
+    importance=LOW,
 )
 SASL_ENABLED_MECHANISMS = string_list(
     "sasl.enabled.mechanisms",
@@ -146,7 +161,7 @@ SASL_MECHANISM_INTER_BROKER_PROTOCOL = string(
     "sasl.mechanism.inter.broker.protocol", "GSSAPI", "The SASL mechanism among brokers.", update=PER_BROKER
 )
 SASL_MECHANISM_CONTROLLER_PROTOCOL = string(
-    "sasl.mechanism.controller.protocol", "GSSAPI", "The SASL mechanism to controllers."
+    "sasl.mechanism.controller.protocol", "GSSAPI", "The SASL mechanism to controllers.", importance=HIGH
 )
 SASL_JAAS_CONFIG = password.optional(
     "sasl.jaas.config", "The login of a listener's mechanism, as in a JAAS file.", update=PER_BROKER
@@ -165,18 +180,19 @@ SASL_SERVER_MAX_RECEIVE_SIZE = integer(
     "sasl.server.max.receive.size", 524_288, "The largest SASL message that is read before authentication."
 )
 SASL_LOGIN_CONNECT_TIMEOUT_MS = integer.optional(
-    "sasl.login.connect.timeout.ms", "How long connecting to a token provider may take."
+    "sasl.login.connect.timeout.ms", "How long connecting to a token provider may take.", importance=LOW
 )
 SASL_LOGIN_READ_TIMEOUT_MS = integer.optional(
-    "sasl.login.read.timeout.ms", "How long reading from a token provider may take."
+    "sasl.login.read.timeout.ms", "How long reading from a token provider may take.", importance=LOW
 )
 SASL_LOGIN_RETRY_BACKOFF_MS = long(
-    "sasl.login.retry.backoff.ms", 100, "Time to wait before asking a token provider again."
+    "sasl.login.retry.backoff.ms", 100, "Time to wait before asking a token provider again.", importance=LOW
 )
 SASL_LOGIN_RETRY_BACKOFF_MAX_MS = long(
     "sasl.login.retry.backoff.max.ms",
     10_000,
     "The longest time to wait before asking a token provider again.",
+    importance=LOW,
 )
 SASL_LOGIN_REFRESH_WINDOW_FACTOR = double(
     "sasl.login.refresh.window.factor",
@@ -237,36 +253,48 @@ SASL_OAUTHBEARER_JWKS_ENDPOINT_URL = string.optional(
     "sasl.oauthbearer.jwks.endpoint.url", "Where the keys that sign tokens are found."
 )
 SASL_OAUTHBEARER_JWKS_ENDPOINT_REFRESH_MS = long(
-    "sasl.oauthbearer.jwks.endpoint.refresh.ms", 3_600_000, "How often the signing keys are fetched again."
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+    3_600_000,
+    "How often the signing keys are fetched again.",
+    importance=LOW,
 )
 SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MS = long(
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
     100,
     "Time to wait before fetching the signing keys again after a failure.",
+    importance=LOW,
 )
 SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MAX_MS = long(
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
     10_000,
     "The longest time to wait before fetching the signing keys again.",
+    importance=LOW,
 )
 SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL = string.optional(
     "sasl.oauthbearer.token.endpoint.url", "Where tokens are asked for."
 )
 SASL_OAUTHBEARER_EXPECTED_AUDIENCE = string_list(
-    "sasl.oauthbearer.expected.audience", (), "Audiences that a token may be meant for.", ListOf()
+    "sasl.oauthbearer.expected.audience",
+    (),
+    "Audiences that a token may be meant for.",
+    ListOf(),
+    importance=HIGH,
 )
 SASL_OAUTHBEARER_EXPECTED_ISSUER = string.optional(
-    "sasl.oauthbearer.expected.issuer", "The issuer that a token must come from."
+    "sasl.oauthbearer.expected.issuer", "The issuer that a token must come from.", importance=HIGH
 )
 SASL_OAUTHBEARER_CLOCK_SKEW_SECONDS = integer(
-    "sasl.oauthbearer.clock.skew.seconds", 30, "The difference between clocks that is allowed for."
+    "sasl.oauthbearer.clock.skew.seconds",
+    30,
+    "The difference between clocks that is allowed for.",
+    importance=LOW,
 )
 SASL_OAUTHBEARER_SCOPE = string.optional("sasl.oauthbearer.scope", "The scope to ask a token for.")
 SASL_OAUTHBEARER_SCOPE_CLAIM_NAME = string(
-    "sasl.oauthbearer.scope.claim.name", "scope", "The claim that holds a token's scope."
+    "sasl.oauthbearer.scope.claim.name", "scope", "The claim that holds a token's scope.", importance=LOW
 )
 SASL_OAUTHBEARER_SUB_CLAIM_NAME = string(
-    "sasl.oauthbearer.sub.claim.name", "sub", "The claim that holds a token's subject."
+    "sasl.oauthbearer.sub.claim.name", "sub", "The claim that holds a token's subject.", importance=LOW
 )
 SASL_OAUTHBEARER_JWT_RETRIEVER_CLASS = class_name(
     "sasl.oauthbearer.jwt.retriever.class",
@@ -294,7 +322,11 @@ SASL_OAUTHBEARER_ASSERTION_CLAIM_AUD = string.optional(
     "sasl.oauthbearer.assertion.claim.aud", "The audience of an assertion."
 )
 SASL_OAUTHBEARER_ASSERTION_CLAIM_EXP_SECONDS = integer(
-    "sasl.oauthbearer.assertion.claim.exp.seconds", 300, "How long an assertion is valid.", between(0, 86_400)
+    "sasl.oauthbearer.assertion.claim.exp.seconds",
+    300,
+    "How long an assertion is valid.",
+    between(0, 86_400),
+    importance=LOW,
 )
 SASL_OAUTHBEARER_ASSERTION_CLAIM_ISS = string.optional(
     "sasl.oauthbearer.assertion.claim.iss", "The issuer of an assertion."
@@ -307,6 +339,7 @@ SASL_OAUTHBEARER_ASSERTION_CLAIM_NBF_SECONDS = integer(
     60,
     "How far in the past an assertion's validity begins.",
     between(0, 3600),
+    importance=LOW,
 )
 SASL_OAUTHBEARER_ASSERTION_CLAIM_SUB = string.optional(
     "sasl.oauthbearer.assertion.claim.sub", "The subject of an assertion."

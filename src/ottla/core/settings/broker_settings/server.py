@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from ottla.config.settings import (
+from ottla.config.setting import (
     CLUSTER_WIDE,
+    HIGH,
+    LOW,
     MAX_INT,
     MAX_LONG,
     PER_BROKER,
-    ListOf,
-    OneOf,
-    at_least,
     boolean,
     integer,
     long,
     string,
     string_list,
 )
+from ottla.config.validators import ListOf, OneOf, Rule, at_least
 
 
 def parse_connection_overrides(text: str) -> list[tuple[str, int]]:
@@ -43,9 +43,14 @@ PROCESS_ROLES = string_list(
     ("broker", "controller"),
     "The roles of this node: broker, controller, or both.",
     ListOf(("broker", "controller"), empty=False),
+    importance=HIGH,
 )
-NODE_ID = integer("node.id", 1, "The id of this node, one of its own in the cluster.", at_least(0))
-BROKER_ID = integer("broker.id", -1, "The id of this broker; node.id is its newer name and wins.")
+NODE_ID = integer(
+    "node.id", 1, "The id of this node, one of its own in the cluster.", at_least(0), importance=HIGH
+)
+BROKER_ID = integer(
+    "broker.id", -1, "The id of this broker; node.id is its newer name and wins.", importance=HIGH
+)
 BROKER_RACK = string.optional(
     "broker.rack", "The rack, host or zone of this broker; replicas are spread over different ones."
 )
@@ -54,17 +59,20 @@ LISTENERS = string_list(
     ("PLAINTEXT://:9092",),
     "Where this node listens: NAME://host:port, with commas between; an empty host is every interface.",
     ListOf(empty=False),
+    importance=HIGH,
     update=PER_BROKER,
 )
 ADVERTISED_LISTENERS = string_list.optional(
     "advertised.listeners",
     "The addresses that clients are told to use; by default those of `listeners`.",
     ListOf(empty=False),
+    importance=HIGH,
 )
 LISTENER_SECURITY_PROTOCOL_MAP = string(
     "listener.security.protocol.map",
     "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
     "Which security protocol each listener name speaks, as NAME:PROTOCOL pairs.",
+    importance=LOW,
     update=PER_BROKER,
 )
 INTER_BROKER_LISTENER_NAME = string.optional(
@@ -81,41 +89,60 @@ CONTROLLER_LISTENER_NAMES = string_list(
     ("CONTROLLER",),
     "The listeners of the controller; the first is the one that brokers use.",
     ListOf(empty=False),
+    importance=HIGH,
 )
 EARLY_START_LISTENERS = string_list.optional(
-    "early.start.listeners", "Listeners that open before the authorizer is ready.", ListOf()
+    "early.start.listeners", "Listeners that open before the authorizer is ready.", ListOf(), importance=HIGH
 )
 LOG_DIR = string_list(
     "log.dir",
     ("ottla-data",),
     "The directory of the data, used when log.dirs is not given.",
     ListOf(empty=False),
+    importance=HIGH,
 )
-LOG_DIRS = string_list.optional("log.dirs", "The directories of the data.", ListOf(empty=False))
+LOG_DIRS = string_list.optional(
+    "log.dirs", "The directories of the data.", ListOf(empty=False), importance=HIGH
+)
 CORDONED_LOG_DIRS = string_list(
     "cordoned.log.dirs", (), "Data directories that get no new partitions.", ListOf(), update=PER_BROKER
 )
 METADATA_LOG_DIR = string.optional(
-    "metadata.log.dir", "The directory of the metadata log; by default the first of log.dirs."
+    "metadata.log.dir",
+    "The directory of the metadata log; by default the first of log.dirs.",
+    importance=HIGH,
 )
 NUM_NETWORK_THREADS = integer(
-    "num.network.threads", 3, "Threads that read and write sockets.", at_least(1), update=CLUSTER_WIDE
+    "num.network.threads",
+    3,
+    "Threads that read and write sockets.",
+    at_least(1),
+    importance=HIGH,
+    update=CLUSTER_WIDE,
 )
 NUM_IO_THREADS = integer(
-    "num.io.threads", 8, "Threads that handle requests.", at_least(1), update=CLUSTER_WIDE
+    "num.io.threads", 8, "Threads that handle requests.", at_least(1), importance=HIGH, update=CLUSTER_WIDE
 )
 BACKGROUND_THREADS = integer(
-    "background.threads", 10, "Threads for background work.", at_least(1), update=CLUSTER_WIDE
+    "background.threads",
+    10,
+    "Threads for background work.",
+    at_least(1),
+    importance=HIGH,
+    update=CLUSTER_WIDE,
 )
 NUM_RECOVERY_THREADS_PER_DATA_DIR = integer(
     "num.recovery.threads.per.data.dir",
     2,
     "Threads that recover logs at the start and flush them at the end, for each data directory.",
     at_least(1),
+    importance=HIGH,
     update=CLUSTER_WIDE,
 )
 NUM_REPLICA_ALTER_LOG_DIRS_THREADS = integer.optional(
-    "num.replica.alter.log.dirs.threads", "Threads that move replicas between data directories."
+    "num.replica.alter.log.dirs.threads",
+    "Threads that move replicas between data directories.",
+    importance=HIGH,
 )
 QUEUED_MAX_REQUESTS = integer(
     "queued.max.requests",
@@ -123,6 +150,7 @@ QUEUED_MAX_REQUESTS = integer(
     "Requests that may wait for a handler before sockets are no longer read. Requests wait for none here: "
     "each is handled as it is read.",
     at_least(1),
+    importance=HIGH,
 )
 QUEUED_MAX_REQUEST_BYTES = long(
     "queued.max.request.bytes",
@@ -130,16 +158,25 @@ QUEUED_MAX_REQUEST_BYTES = long(
     "Bytes of requests that have arrived in part or wait for their turn, of all connections; -1 is no limit.",
 )
 REQUEST_TIMEOUT_MS = integer(
-    "request.timeout.ms", 30_000, "How long this node waits for the answer to a request of its own."
+    "request.timeout.ms",
+    30_000,
+    "How long this node waits for the answer to a request of its own.",
+    importance=HIGH,
 )
 SOCKET_SEND_BUFFER_BYTES = integer(
-    "socket.send.buffer.bytes", 102_400, "The send buffer of each socket, if it is given and not -1."
+    "socket.send.buffer.bytes",
+    102_400,
+    "The send buffer of each socket, if it is given and not -1.",
+    importance=HIGH,
 )
 SOCKET_RECEIVE_BUFFER_BYTES = integer(
-    "socket.receive.buffer.bytes", 102_400, "The receive buffer of each socket, if it is given and not -1."
+    "socket.receive.buffer.bytes",
+    102_400,
+    "The receive buffer of each socket, if it is given and not -1.",
+    importance=HIGH,
 )
 SOCKET_REQUEST_MAX_BYTES = integer(
-    "socket.request.max.bytes", 104_857_600, "The largest request that is read.", at_least(1)
+    "socket.request.max.bytes", 104_857_600, "The largest request that is read.", at_least(1), importance=HIGH
 )
 SOCKET_LISTEN_BACKLOG_SIZE = integer(
     "socket.listen.backlog.size", 50, "Connections that may wait to be accepted.", at_least(1)
@@ -168,7 +205,7 @@ MAX_CONNECTIONS_PER_IP_OVERRIDES = string(
     "max.connections.per.ip.overrides",
     "",
     "Other limits for single addresses, as address:limit pairs.",
-    _connection_overrides,
+    Rule("address:limit pairs", _connection_overrides),
     update=CLUSTER_WIDE,
 )
 MAX_CONNECTION_CREATION_RATE = integer(
@@ -186,6 +223,7 @@ CONNECTION_FAILED_AUTHENTICATION_DELAY_MS = integer(
     100,
     "How long the answer to a failed authentication is held back.",
     at_least(0),
+    importance=LOW,
 )
 CONTROLLED_SHUTDOWN_ENABLE = boolean(
     "controlled.shutdown.enable", True, "Whether a broker hands over its partitions before it stops."
@@ -240,45 +278,54 @@ CONFIG_PROVIDERS = string_list(
     (),
     "Names of the providers that fill in variables in settings.",
     ListOf(),
+    importance=LOW,
     update=CLUSTER_WIDE,
 )
 TELEMETRY_MAX_BYTES = integer(
-    "telemetry.max.bytes", 1_048_576, "The largest push of a client's metrics that is taken.", at_least(1)
+    "telemetry.max.bytes",
+    1_048_576,
+    "The largest push of a client's metrics that is taken.",
+    at_least(1),
+    importance=LOW,
 )
 METRIC_REPORTERS = string_list(
     "metric.reporters",
     ("org.apache.kafka.common.metrics.JmxReporter",),
     "Classes that report metrics.",
     ListOf(),
+    importance=LOW,
     update=CLUSTER_WIDE,
 )
 METRICS_NUM_SAMPLES = integer(
-    "metrics.num.samples", 2, "Samples that a metric is computed from.", at_least(1)
+    "metrics.num.samples", 2, "Samples that a metric is computed from.", at_least(1), importance=LOW
 )
 METRICS_SAMPLE_WINDOW_MS = long(
-    "metrics.sample.window.ms", 30_000, "The time that one sample covers.", at_least(1)
+    "metrics.sample.window.ms", 30_000, "The time that one sample covers.", at_least(1), importance=LOW
 )
 METRICS_RECORDING_LEVEL = string(
-    "metrics.recording.level", "INFO", "The finest level of metrics that is recorded."
+    "metrics.recording.level", "INFO", "The finest level of metrics that is recorded.", importance=LOW
 )
 KAFKA_METRICS_REPORTERS = string_list(
-    "kafka.metrics.reporters", (), "Classes that report the older kind of metrics.", ListOf()
+    "kafka.metrics.reporters", (), "Classes that report the older kind of metrics.", ListOf(), importance=LOW
 )
 KAFKA_METRICS_POLLING_INTERVAL_SECS = integer(
     "kafka.metrics.polling.interval.secs",
     10,
     "How often the older kind of metrics is polled, in seconds.",
     at_least(1),
+    importance=LOW,
 )
 UNSTABLE_API_VERSIONS_ENABLE = boolean(
     "unstable.api.versions.enable",
     False,
     "Whether versions of requests that are still being designed are served.",
+    importance=HIGH,
     internal=True,
 )
 UNSTABLE_FEATURE_VERSIONS_ENABLE = boolean(
     "unstable.feature.versions.enable",
     False,
     "Whether feature levels that are still being designed may be used.",
+    importance=HIGH,
     internal=True,
 )

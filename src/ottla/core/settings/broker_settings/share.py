@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.config.settings import (
-    CLUSTER_WIDE,
-    ListOf,
-    at_least,
-    between,
-    integer,
-    short,
-    string,
-    string_list,
-)
+from ottla.config.setting import CLUSTER_WIDE, HIGH, LOW, integer, short, string, string_list
+from ottla.config.validators import ListOf, at_least, between
 
 GROUP_SHARE_SESSION_TIMEOUT_MS = integer(
     "group.share.session.timeout.ms",
@@ -130,6 +122,7 @@ GROUP_SHARE_INITIALIZE_RETRY_INTERVAL_MS = integer(
     30_000,
     "How long the coordinator waits before it initialises a share partition again.",
     at_least(1),
+    importance=LOW,
     internal=True,
 )
 GROUP_SHARE_PERSISTER_CLASS_NAME = string(
@@ -156,6 +149,7 @@ SHARE_COORDINATOR_COLD_PARTITION_SNAPSHOT_INTERVAL_MS = integer(
     300_000,
     "How often idle share partitions get a snapshot.",
     at_least(1),
+    importance=LOW,
     internal=True,
 )
 SHARE_COORDINATOR_LOAD_BUFFER_SIZE = integer(
@@ -163,6 +157,7 @@ SHARE_COORDINATOR_LOAD_BUFFER_SIZE = integer(
     5_242_880,
     "Bytes read at once while the share coordinator loads its state.",
     at_least(1),
+    importance=HIGH,
 )
 SHARE_COORDINATOR_SNAPSHOT_UPDATE_RECORDS_PER_SNAPSHOT = integer(
     "share.coordinator.snapshot.update.records.per.snapshot",
@@ -171,25 +166,31 @@ SHARE_COORDINATOR_SNAPSHOT_UPDATE_RECORDS_PER_SNAPSHOT = integer(
     between(0, 500),
 )
 SHARE_COORDINATOR_STATE_TOPIC_COMPRESSION_CODEC = integer(
-    "share.coordinator.state.topic.compression.codec", 0, "The codec of the topic of share states, by number."
+    "share.coordinator.state.topic.compression.codec",
+    0,
+    "The codec of the topic of share states, by number.",
+    importance=HIGH,
 )
 SHARE_COORDINATOR_STATE_TOPIC_MIN_ISR = short(
     "share.coordinator.state.topic.min.isr",
     2,
     "min.insync.replicas of the topic of share states.",
     at_least(1),
+    importance=HIGH,
 )
 SHARE_COORDINATOR_STATE_TOPIC_NUM_PARTITIONS = integer(
     "share.coordinator.state.topic.num.partitions",
     50,
     "Partitions of the topic of share states.",
     at_least(1),
+    importance=HIGH,
 )
 SHARE_COORDINATOR_STATE_TOPIC_PRUNE_INTERVAL_MS = integer(
     "share.coordinator.state.topic.prune.interval.ms",
     300_000,
     "How often the topic of share states is pruned.",
     at_least(1),
+    importance=LOW,
     internal=True,
 )
 SHARE_COORDINATOR_STATE_TOPIC_REPLICATION_FACTOR = short(
@@ -197,12 +198,14 @@ SHARE_COORDINATOR_STATE_TOPIC_REPLICATION_FACTOR = short(
     3,
     "Replicas of the topic of share states.",
     at_least(1),
+    importance=HIGH,
 )
 SHARE_COORDINATOR_STATE_TOPIC_SEGMENT_BYTES = integer(
     "share.coordinator.state.topic.segment.bytes",
     104_857_600,
     "The segment size of the topic of share states.",
     at_least(1),
+    importance=HIGH,
 )
 SHARE_COORDINATOR_THREADS = integer(
     "share.coordinator.threads", 1, "Threads of the share coordinator.", at_least(1)
@@ -212,4 +215,5 @@ SHARE_COORDINATOR_WRITE_TIMEOUT_MS = integer(
     5000,
     "How long a write of the share coordinator may wait for its replicas.",
     at_least(1),
+    importance=HIGH,
 )

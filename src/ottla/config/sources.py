@@ -1,0 +1,128 @@
+"""Where settings are given: defaults of a command, a properties file, the environment, the command line.
+
+Each place gives names and texts; a text knows its place for as long as it lives, so that a refusal can say
+where the user has to look. Of several places the last one in the order of `Layer` wins (`layered`).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ottla.config.errors import ConfigError, UsageError
+from ottla.config.java_properties import MalformedProperties, parse_properties
+
+MAX_FILE_BYTES: Final = 16 << 20
+SET: Final = "--set"
+
+
+class Layer(enum.IntEnum):
+    """The kind of place that gives a setting; a higher one wins."""
+
+    DEFAULT = 0
+    FILE = 1
+    ENVIRONMENT = 2
+    COMMAND = 3
+
+
+class Origin(NamedTuple):
+    """A place: `server.properties:12`, the name of a variable, `--set`, or nothing for a default."""
+
+    layer: Layer
+    place: str = ""
+
+    def __str__(self) -> str:
+        """What stands before `name=value` in a message."""
+        if not self.place:
+            return ""
+        return f"{self.place} " if self.layer is Layer.COMMAND else f"{self.place}: "
+
+
+OUR_DEFAULT: Final = Origin(Layer.DEFAULT)
+
+
+class Given:
+    """The text of a setting and its place. A plain class, whose text is not printed: it may be a password."""
+
+    __slots__ = ("origin", "text")
+
+    def __init__(self, text: str, origin: Origin = OUR_DEFAULT) -> None:
+        self.text = text
+        self.origin = origin
+
+
+def from_mapping(
+    values: Mapping[str, str], layer: Layer = Layer.DEFAULT, place: str = ""
+) -> dict[str, Given]:
+    """These values, all given in one place."""
+    origin = Origin(layer, place)
+    return {name: Given(text, origin) for name, text in values.items()}
+
+
+def from_file(path: Path) -> dict[str, Given]:
+    """The values of a properties file. Raises ConfigError, which names the file and the line."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except OSError as problem:
+        raise ConfigError(f"{path}: can't read it: {problem.strerror or problem}") from None
+    if len(data) > MAX_FILE_BYTES:
+        raise ConfigError(f"{path}: larger than {MAX_FILE_BYTES} bytes, is this a properties file?")
+    try:
+        properties = parse_properties(data.decode())
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: it is not a text in UTF-8") from None
+    except MalformedProperties as malformed:
+        raise ConfigError(f"{path}:{malformed.line}: {malformed.problem}") from None
+    return {
+        name: Given(value, Origin(Layer.FILE, f"{path}:{line}")) for name, (value, line) in properties.items()
+    }
+
+
+def from_environment(environ: Mapping[str, str], prefix: str) -> dict[str, Given]:
+    """The values of variables that begin with `prefix`.
+
+    The rest of a variable's name is the setting's in capitals: `_` stands for a dot, `__` for a `_`, `___`
+    for a dash, as in the container images of Kafka and Confluent.
+    """
+    return {
+        _setting_name(variable.removeprefix(prefix)): Given(text, Origin(Layer.ENVIRONMENT, variable))
+        for variable, text in environ.items()
+        if variable.startswith(prefix) and variable != prefix
+    }
+
+
+def _setting_name(variable: str) -> str:
+    return variable.lower().replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
+
+
+def from_words(words: Iterable[str], option: str = SET) -> dict[str, Given]:
+    """The values of an option's words, `name=value` each, of which the last of a name counts.
+
+    As in a properties file, space around the first `=` goes and space at the end is part of the value.
+    Raises UsageError.
+    """
+    origin = Origin(Layer.COMMAND, option)
+    given: dict[str, Given] = {}
+    for word in words:
+        name, separator, text = word.partition("=")
+        if not separator or not name.strip():
+            raise UsageError(f"{option} {word}: write it as key=value")
+        given[name.strip()] = Given(text.lstrip(), origin)
+    return given
+
+
+def layered(*layers: Mapping[str, Given]) -> dict[str, Given]:
+    """The values of all layers; where several have a name, that of the highest, or else of the last."""
+    found: dict[str, Given] = {}
+    for name, given in (item for layer in layers for item in layer.items()):
+        if name not in found or given.origin.layer >= found[name].origin.layer:
+            found[name] = given
+    return found
+
+
+def texts(given: Mapping[str, Given]) -> dict[str, str]:
+    """The texts alone."""
+    return {name: each.text for name, each in given.items()}
