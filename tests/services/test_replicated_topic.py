@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -129,6 +130,19 @@ def test_a_fenced_writer_says_so_for_any_number_of_records(broker: OttlaBroker, 
             first.write([Record(b"%d" % number, b"c") for number in range(count)], TIMEOUT_MS)
 
 
+def test_a_writer_that_is_fenced_before_its_commit_does_not_say_that_nothing_was_stored(
+    broker: OttlaBroker, unique_name: str
+) -> None:
+    create_topic(broker.bootstrap, unique_name)
+    access = ClusterAccess(broker.bootstrap)
+    first = Writer(access, unique_name, unique_name, TIMEOUT_MS)
+    first.write([Record(b"a", b"b")], TIMEOUT_MS)
+    Writer(access, unique_name, unique_name, TIMEOUT_MS)
+    with pytest.raises(Unstored):
+        first.commit(TIMEOUT_MS)
+    assert list(KafkaCluster(broker.bootstrap).read(unique_name)) == []
+
+
 def test_a_record_that_is_too_large_is_refused_and_the_next_write_takes_over(
     broker: OttlaBroker, unique_name: str
 ) -> None:
@@ -159,6 +173,52 @@ def test_any_instance_adds_records_that_no_primary_decides(broker: OttlaBroker, 
             assert [one.image[b"%d" % number] for number in (0, 2, 3)] == [b"other", b"other", b"one"]
 
     run(story())
+
+
+def test_three_topics_of_one_service_are_one_image_that_stands_still_as_a_whole(
+    broker: OttlaBroker, unique_name: str, dice: random.Random
+) -> None:
+    """As Connect's: one that its leader writes, and two of many partitions that every worker adds to."""
+    image: dict[bytes, bytes] = {}
+    standstill: list[asyncio.Lock] = []
+
+    def topic(name: str, partitions: int, writers_id: str | None) -> ReplicatedTopic:
+        spec = spec_of(f"{unique_name}-{name}", partitions, any_partitions=partitions > 1)
+        access = ClusterAccess(broker.bootstrap)
+        return ReplicatedTopic(access, spec, replay, writers_id, TIMEOUT_MS, standstill[0])
+
+    def replay(record: ReplayedRecord) -> None:
+        assert record.value is not None
+        image[record.key] = record.value
+
+    async def story() -> None:
+        standstill.append(asyncio.Lock())
+        configs = topic("configs", 1, unique_name)
+        status, offsets = topic("status", 5, None), topic("offsets", 25, None)
+        topics = (configs, status, offsets)
+        for each in topics:
+            await each.prepare()
+        reading = [asyncio.create_task(each.read()) for each in topics]
+        await configs.take_over()
+        await configs.append([Record(b"connector-a", b"{}"), Record(b"task-a-0", b"{}")])
+        counted = configs.consider(lambda: (len(image), time.sleep(0.3), len(image)))
+        before, _, after = (await asyncio.gather(counted, add_many(status, b"s"), add_many(offsets, b"o")))[0]
+        assert before == after
+        keys = {b"%c-%d" % (letter, number) for letter in b"so" for number in range(30)}
+        assert image.keys() == {b"connector-a", b"task-a-0"} | keys
+        for each in topics:
+            await each.read_to_end()
+        for task in reading:
+            task.cancel()
+        await asyncio.wait(reading)
+        for each in topics:
+            await each.close()
+
+    run(story())
+
+
+async def add_many(topic: ReplicatedTopic, letter: bytes) -> None:
+    await topic.add([Record(b"%b-%d" % (letter, number), b"{}") for number in range(30)])
 
 
 def test_a_topic_that_gets_more_partitions_is_not_written_to(broker: OttlaBroker, unique_name: str) -> None:

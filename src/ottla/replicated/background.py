@@ -18,7 +18,7 @@ class BackgroundTasks:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        """Run this from now on; `name` says what has ended where it ends."""
+        """Run this from now on; `name` is for the message when it ends."""
         self._tasks.append(asyncio.create_task(work, name=name))
 
     async def unless_ended(self, starting: Awaitable[T]) -> T:

@@ -102,7 +102,7 @@ class Forwarder:
         await self._client.aclose()
 
     async def forward(self, request: HttpRequest, gone: Gone) -> HttpAnswer:
-        """The primary's answer, once this instance has replayed what the primary had.
+        """The primary's answer, once this instance has replayed as far as the primary.
 
         While there is no primary, or it can't be reached, a successor may be under election: it is waited
         for. Raises NoPrimary, PrimaryUnreachable, ClientGone, TopicLost, OtherTopic.

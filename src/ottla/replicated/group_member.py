@@ -71,7 +71,7 @@ class Generation:
 
 
 class GroupProtocol(Protocol):
-    """The meaning of a service's group: what members tell each other and what the group's leader assigns."""
+    """The protocol of a service's group: the metadata of its members and the assignments of its leader."""
 
     @property
     def protocol_type(self) -> str:

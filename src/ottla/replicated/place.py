@@ -1,4 +1,4 @@
-"""How far an instance has replayed which topic: what a client's next read must have seen."""
+"""How far an instance has replayed which topic; another one can wait until it is there too."""
 
 from __future__ import annotations
 

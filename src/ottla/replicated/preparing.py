@@ -22,7 +22,7 @@ log = logging.getLogger("ottla.replicated")
 CLIENT_ID: Final = "ottla-replicated"
 """Where the access names none."""
 ANSWER_SECONDS: Final = 30.0
-"""For the cluster to be there."""
+"""For a broker of the cluster to answer."""
 LOOK_SECONDS: Final = 0.1
 LOOKS: Final = 100
 """For a topic that was just made to be known, and for one with leaders; then the start is given up."""

@@ -63,8 +63,8 @@ class Primary:
     async def write(self, decide: Callable[[], Decision[T]]) -> T:
         """Decide, store, wait until the records were replayed here, and return the decision's answer.
 
-        The decision is made in a thread while nothing is replayed. Whatever it raises comes out before
-        anything is stored. Raises NotPrimary, Fenced, TooLarge, Unstored, TopicLost. Callers bound its time:
+        The decision is made in a thread while nothing is replayed. Its errors come out, and nothing is
+        stored then. Raises NotPrimary, Fenced, TooLarge, Unstored, TopicLost. Callers bound its time:
         where it is cancelled, whether the records were stored is not known.
         """
         async with self._turn:

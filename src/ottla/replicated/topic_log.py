@@ -268,7 +268,7 @@ class TopicLog:
             raise
 
     def _not_now(self, error_code: int, partitions: Collection[int]) -> Unreadable:
-        """Whatever a node refuses, the leaders are looked for anew: that tells a topic that is gone."""
+        """The reason for a refusal. Leaders are looked for anew, which tells a topic that is gone."""
         self._forget_leader(partitions)
         error = ErrorCode(error_code)
         return Unreadable(f"topic {self._topic}: {error.name}", denied=error in _DENIED)

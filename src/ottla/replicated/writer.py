@@ -78,12 +78,15 @@ class Writer:
             raise _meaning(problem) from problem
 
     def commit(self, timeout_ms: int) -> None:
-        """Store all records that were written. Raises Fenced, Unstored."""
+        """Store all records that were written. Raises Unstored, also for a writer that is fenced.
+
+        A commit whose answer was lost is sent again, and may find the writer fenced though it was stored.
+        """
         try:
             self._producer.commit_transaction(timeout_ms / 1000)
         except KafkaException as problem:
             self._producer.purge()
-            raise _meaning(problem) from problem
+            raise Unstored(problem.args[0].str()) from problem
 
     def abort(self) -> None:
         """Take back the written records; else the cluster does it after TRANSACTION_TIMEOUT_MS."""
