@@ -10,7 +10,7 @@ from starlette.responses import Response
 from ottla.rest.admin.cluster_configs import topic_configs
 from ottla.rest.admin.model import OffsetSpec, Partition, Topic
 from ottla.rest.operations import Api, Description, Operation
-from ottla.rest.v3.requests import path_number
+from ottla.rest.path_numbers import path_number
 from ottla.web.application import json_answer
 from ottla.web.errors import ApiError
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from ottla.rest.admin.model import Cluster, Node
 from ottla.rest.operations import Api, Description, Operation
-from ottla.rest.v3.requests import path_number
+from ottla.rest.path_numbers import path_number
 from ottla.rest.v3.resources import CLUSTER, ClusterResources, JsonObject, cluster_of
 from ottla.web.application import json_answer
 from ottla.web.errors import ApiError

@@ -22,6 +22,7 @@ from ottla.rest.admin.cluster_configs import (
 from ottla.rest.admin.cluster_topics import create_topic
 from ottla.rest.admin.model import AlterOperation, ConfigChange, ConfigEntry, ConfigSource, NewTopic
 from ottla.rest.operations import Api, Description, Operation
+from ottla.rest.path_numbers import path_number
 from ottla.rest.v3.requests import (
     bad,
     flag_field,
@@ -29,7 +30,6 @@ from ottla.rest.v3.requests import (
     list_field,
     member_of,
     optional_text_field,
-    path_number,
     read_fields,
     text_field,
 )

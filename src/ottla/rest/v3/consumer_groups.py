@@ -11,7 +11,7 @@ from starlette.responses import Response
 from ottla.rest.admin.consumer_lag import group_lags
 from ottla.rest.admin.model import Group, Member, PartitionLag
 from ottla.rest.operations import Api, Description, Operation
-from ottla.rest.v3.requests import path_number
+from ottla.rest.path_numbers import path_number
 from ottla.rest.v3.resources import CLUSTER, GROUP, ClusterResources, JsonObject, cluster_of, made_of
 from ottla.web.application import json_answer
 from ottla.web.errors import ApiError

@@ -11,7 +11,8 @@ from ottla.rest.admin.cluster_topics import reassignments
 from ottla.rest.admin.model import OffsetSpec, Partition, Reassignment, Topic
 from ottla.rest.kafka_errors import NO_SUCH_PARTITION
 from ottla.rest.operations import Api, Description, Operation, Query
-from ottla.rest.v3.requests import bad, path_number
+from ottla.rest.path_numbers import path_number
+from ottla.rest.v3.requests import bad
 from ottla.rest.v3.resources import (
     BROKER,
     CLUSTER,

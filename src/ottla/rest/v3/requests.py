@@ -1,4 +1,4 @@
-"""Reads requests of API v3: numbers in paths, and bodies field by field."""
+"""Reads requests of API v3: bodies field by field, and flags in queries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from ottla.web.errors import ApiError
 E = TypeVar("E", bound=IntEnum)
 
 INT16_MAX: Final = 2**15 - 1
-INT32_MAX: Final = 2**31 - 1
 MAX_ITEMS: Final = 10_000
 """The most items of one list in a body."""
 MAX_TEXT: Final = 32_767
@@ -25,14 +24,6 @@ MAX_TEXT: Final = 32_767
 def bad(message: str) -> ApiError:
     """The answer to an invalid request."""
     return ApiError(400, 400, message)
-
-
-def path_number(request: Request, name: str) -> int:
-    """A number in the path. Raises ApiError 404 for other texts: no resource has such an id."""
-    text = request.path_params[name]
-    if not (text.isascii() and text.isdecimal() and len(text) <= 10 and int(text) <= INT32_MAX):
-        raise ApiError(404, 404, "HTTP 404 Not Found")
-    return int(text)
 
 
 async def read_fields(api: Api, request: Request, known: Collection[str]) -> dict[str, Any]:

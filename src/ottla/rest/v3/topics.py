@@ -11,9 +11,9 @@ from starlette.responses import Response
 from ottla.rest.admin.cluster_topics import create_topic, delete_topic, grow_topic, settled
 from ottla.rest.admin.model import NewTopic, Topic
 from ottla.rest.operations import Api, Description, Operation, Query
+from ottla.rest.path_numbers import INT32_MAX
 from ottla.rest.v3.requests import (
     INT16_MAX,
-    INT32_MAX,
     bad,
     flag_field,
     known_fields,
