@@ -1,12 +1,12 @@
-"""Topics come, go and come again while everything works on their logs at once.
+"""Topics are created and deleted repeatedly while all kinds of work on their logs go on.
 
-Two brokers in the test's process, two names, and every kind of work that a log knows: appends, rolls, flushes
-by number and by time, retention, searches by time, deletion of records, cleaning (whose process is killed now
+Two brokers in the test's process, two names, and every kind of work on a log: appends, rolls, flushes by
+number and by time, retention, searches by time, deletion of records, cleaning (whose process is killed now
 and then), checkpoints and moves to the other broker. Threads that work on files hesitate before every
 operation, so that the loop goes on in between; the actions are drawn from the seed that is printed.
 
-No broker may end, whoever asks gets an answer, what was acknowledged is there to its last record, and no
-directory holds a file that is not its topic's.
+No broker may end, every request is answered, acknowledged records are there to the last one, and no directory
+holds a file of another topic.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ Key = tuple[UUID, int]
 
 
 def let_threads_hesitate(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """Before each operation on a file that is not the loop's, wait a little, or not."""
+    """Before each operation on a file outside of the event loop, wait a little, or not."""
     loop_thread = threading.get_ident()
     dice = random.Random(seed)
 
@@ -91,7 +91,7 @@ def let_threads_hesitate(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
 
 
 class Story:
-    """The cluster, what it acknowledged, and the dice."""
+    """The cluster, its acknowledged records, and the random numbers."""
 
     def __init__(self, cluster: Nodes, dice: random.Random) -> None:
         self.cluster = cluster
@@ -102,7 +102,7 @@ class Story:
         self.tasks: set[asyncio.Task[None]] = set()
         self.count = 0
 
-    # -- who holds what -----------------------------------------------------------------------------
+    # -- placement ----------------------------------------------------------------------------------
 
     @property
     def image(self) -> dict[str, TopicImage]:
@@ -115,7 +115,7 @@ class Story:
         return [each.replication for each in self.cluster.running.values()]
 
     def a_partition(self) -> Partition | None:
-        """Any partition that is led somewhere, of a topic of ours."""
+        """A random partition of one of the topics that has a leader."""
         held = [
             each
             for replication in self.replications()
@@ -246,13 +246,13 @@ class Story:
                     self.check(partition)
                 self.check_directory(partition.log)
 
-    # -- what holds ---------------------------------------------------------------------------------
+    # -- invariants ---------------------------------------------------------------------------------
 
     def check(self, partition: Partition) -> None:
         self.check_log(partition.log, (partition.topic_id, partition.index), partition.high_watermark)
 
     def check_log(self, stored: Log, key: Key, committed: int) -> None:
-        """All that was acknowledged is there; what is there is the topic's own, each offset once."""
+        """All acknowledged records are there, and only the topic's own, each offset once."""
         written = self.acknowledged[key]
         found: dict[int, bytes | None] = {}
         last_of_key: dict[bytes | None, int] = {}

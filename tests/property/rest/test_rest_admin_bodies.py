@@ -1,4 +1,4 @@
-"""Whatever a client sends to administer, it is told what is wrong: no answer is a fault of the proxy's."""
+"""Any administrative request gets a clear answer: none is an internal error of the proxy."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def is_told(answer: httpx.Response) -> bool:
 @given(st.sampled_from(WRITES), VALUES)
 def test_any_json_is_done_or_refused(operation: tuple[str, str], body: Any) -> None:
     method, path = operation
-    content = json.dumps(body)  # integers that do not fit are for the proxy to refuse
+    content = json.dumps(body)  # the proxy has to refuse integers that do not fit
 
     answer = send(method, path.format(**NAMES), content=content, headers={"content-type": "application/json"})
 
@@ -131,7 +131,7 @@ def test_any_names_in_the_path_and_any_query_are_answered(
         name: urllib.parse.quote(value.encode("utf-8", "surrogatepass"), safe="") or "-"
         for name, value in {**NAMES, **names}.items()
     }
-    # a client takes these out of the path by itself
+    # a client removes these from the path by itself
     escaped = {name: value.replace(".", "%2E") for name, value in escaped.items()}
     texts = {name: value.encode("utf-8", "replace").decode() for name, value in query.items()}
     body = {"json": {}} if method in ("POST", "PUT", "PATCH") else {}

@@ -1,4 +1,4 @@
-"""Whatever is sent to consumer instances is answered with a code of theirs, never with 500."""
+"""Any request to consumer instances is answered with one of their codes, never with 500."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_no_request_is_answered_with_500(monkeypatch: pytest.MonkeyPatch, reques
                 if answer.status_code >= 400:
                     assert answer.json()["error_code"] // 100 in (answer.status_code, 4, 400)
                     assert answer.json()["message"]
-            # whatever came before, requests of an instance that is still there are served
+            # after any earlier requests, those of an existing instance are served
             assert (await proxy.client.get(f"{path}/subscription")).status_code in (200, 404)
             assert proxy.instances.room.taken_bytes == 0
 
@@ -127,7 +127,7 @@ def test_a_body_is_read_or_refused(value: Any) -> None:
 
 @pytest.fixture(scope="module")
 def offline() -> Iterator[Consumer]:
-    """librdkafka's own consumer, which compiles patterns; no broker is there."""
+    """librdkafka's own consumer, which compiles patterns; there is no broker."""
     client = Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0})
     yield client
     client.close()

@@ -1,4 +1,4 @@
-"""Whatever comes as records: streams are split right however they are cut, and no body is a fault of ours."""
+"""Streams of records are split correctly however they are cut, and no body causes an internal error."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_stream_means_the_same_however_it_is_cut(text: str, lengths: list[int]
 
 
 def read(pieces: list[bytes]) -> tuple[list[dict[str, Any]], bool]:
-    """The objects, and whether the stream ended well."""
+    """The objects, and whether the stream ended correctly."""
     stream, found = ObjectStream(1 << 20), []
     try:
         for piece in pieces:

@@ -1,4 +1,4 @@
-"""What we call compatible fastavro can read, schemas evolve by the steps allowed, no text surprises."""
+"""fastavro can read what the comparison accepts, schemas evolve by the allowed steps, any text is handled."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "long": st.integers(-(2**63), 2**63 - 1),
     "float": st.floats(width=32),
     "double": st.floats(),
-    # Bytes may be read as a string, by Avro's rules; Python's reader wants them to be one.
+    # Bytes may be read as a string by Avro's rules, but Python's reader requires valid text.
     "bytes": st.text(max_size=3).map(str.encode),
     "string": st.text(max_size=3),
 }
@@ -55,7 +55,7 @@ def parse(schema: Any) -> AvroSchema:
 
 
 def value_of(draw: st.DrawFn, kind: AvroType, depth: int = 0) -> Any:
-    """A datum of the type; unions tell their branch by its name where that is possible in fastavro."""
+    """A datum of the type; unions name their branch where fastavro allows it."""
     assume(depth < MAX_VALUE_DEPTH)
     match kind:
         case Primitive():
@@ -79,7 +79,7 @@ def value_of(draw: st.DrawFn, kind: AvroType, depth: int = 0) -> Any:
 
 
 def fastavro_schema(parsed: AvroSchema) -> Any:
-    """The text as fastavro takes it; it refuses some that Java takes (defaults by another rule)."""
+    """The schema for fastavro, which refuses some that Java accepts (defaults by another rule)."""
     schema = json.loads(parsed.canonical_text)
     try:
         fastavro.parse_schema(json.loads(parsed.canonical_text))
@@ -121,7 +121,7 @@ def beyond_fastavro(root: AvroType) -> bool:
 
 @MODERATE
 @given(pair=avro_pairs(), data=st.data())
-def test_what_is_compatible_can_be_read(pair: tuple[Any, Any], data: st.DataObject) -> None:
+def test_data_of_a_compatible_schema_can_be_read(pair: tuple[Any, Any], data: st.DataObject) -> None:
     reader, writer = parse(pair[0]), parse(pair[1])
     try:
         findings = compare(reader.root, writer.root)
@@ -134,7 +134,7 @@ def test_what_is_compatible_can_be_read(pair: tuple[Any, Any], data: st.DataObje
     encoded = io.BytesIO()
     try:
         fastavro.schemaless_writer(encoded, as_written, datum)
-    except ValueError:  # it doesn't see through branches that are named within another union
+    except ValueError:  # it doesn't find branches that are named within another union
         assume(False)
     encoded.seek(0)
     fastavro.schemaless_reader(encoded, as_written, as_read)
@@ -209,7 +209,7 @@ def test_allowed_steps_stay_compatible_and_others_do_not(data: st.DataObject) ->
         assert follows(level, more, with_default, first)
         allowed = level is CompatibilityLevel.NONE or level.startswith("FORWARD")
         assert follows(level, bare, first) is allowed
-        # The newest version is readable, the one before it is not: transitive levels look at that too.
+        # The newest version is readable, the one before it is not: transitive levels check that too.
         assert follows(level, bare, bare, first) is (allowed or not level.endswith("_TRANSITIVE"))
     if made["fields"]:
         place = data.draw(st.integers(0, len(made["fields"]) - 1))

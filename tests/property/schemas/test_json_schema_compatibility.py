@@ -1,8 +1,8 @@
-"""JSON Schema compatibility keeps its word: what was valid stays valid, whatever the schemas.
+"""JSON Schema compatibility keeps its promise: valid data stays valid, for any schemas.
 
-Two of Confluent's rules let pass what a validator then refuses, on purpose; the schemas drawn here keep clear
-of them: `oneOf` (a subschema that is added or widened may fit a value that another one fits too) and a
-property with a `default` that becomes required (readers fill the default in). `format` is an annotation.
+Two of Confluent's rules accept changes after which a validator refuses data, on purpose; the schemas drawn
+here avoid them: `oneOf` (a subschema that is added or widened may fit a value that another one fits too) and
+a property with a `default` that becomes required (readers fill the default in). `format` is an annotation.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def _changed(draw: st.DrawFn, schema: dict[str, Any], latest: bool) -> Any:
 
 @st.composite
 def _wider(draw: st.DrawFn, keyword: str, value: Any, latest: bool) -> Any:
-    """A value that more data fits, more often than not."""
+    """A value that more data fits, in most cases."""
     if draw(st.booleans()):
         return value
     match keyword, value:
@@ -201,7 +201,7 @@ def _wider(draw: st.DrawFn, keyword: str, value: Any, latest: bool) -> Any:
 
 
 def _places(value: Any, place: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    """Where schemas stand in `value`, itself included."""
+    """The positions of schemas in `value`, itself included."""
     found = [place]
     if isinstance(value, dict):
         for name, below in value.items():
@@ -234,7 +234,7 @@ def _replaced(value: Any, place: tuple[Any, ...], new: Any) -> Any:
 
 @st.composite
 def values_of(draw: st.DrawFn, schema: Any, depth: int = 3) -> Any:
-    """A value that stands a chance to fit `schema`."""
+    """A value that is likely to fit `schema`."""
     if not isinstance(schema, dict) or depth == 0 or draw(st.integers(0, 9)) == 0:
         return draw(json_values)
     if "const" in schema or "enum" in schema:
@@ -287,7 +287,7 @@ def _likely_types(schema: dict[str, Any]) -> list[str]:
 
 
 def rooted(schema: Any, definition: Any, latest: bool) -> dict[str, Any]:
-    """A document of it: what `$ref` leads to may lead to itself, but only through its own properties."""
+    """A document of it: the target of `$ref` may refer to itself, but only through its own properties."""
     draft = {"$schema": LATEST} if latest else {}
     return {**draft, "allOf": [schema], "definitions": {"d": definition}}
 
@@ -302,7 +302,7 @@ POOL: tuple[Any, ...] = (
     *({"a": {}}, {"a": {"a": "x"}, "b": "y"}, {"a": 1, "b": 2, "ab": 3}, {"b": {"a": 1}, "ab": []}),
     *([], [1], ["a"], [0.5], [1, 1], ["a", 1], [1, "a"], [1, 2, 3], ["a", "a", "a"], [{"a": 1}], [[1]]),
 )
-"""Values that tell most of the schemas drawn here apart."""
+"""Values that distinguish most of the schemas drawn here."""
 DEFINITIONS = (
     {"type": "object", "properties": {"a": {"$ref": "#/definitions/d"}}, "additionalProperties": False},
     {"type": ["object", "null"], "additionalProperties": {"$ref": "#/definitions/d"}},
@@ -313,7 +313,7 @@ DEFINITIONS = (
 
 @settings(SETTINGS, max_examples=200)
 @given(st.data(), st.booleans())
-def test_what_fits_the_old_schema_fits_a_compatible_new_one(data: st.DataObject, latest: bool) -> None:
+def test_data_of_the_old_schema_fits_a_compatible_new_one(data: st.DataObject, latest: bool) -> None:
     definitions = st.sampled_from(DEFINITIONS)
     old_schema = data.draw(schemas(data.draw(st.integers(0, 2)), latest), "old")
     new_schema = data.draw(evolved(old_schema, latest), "new")
@@ -380,11 +380,11 @@ FAMILIES: dict[str, st.SearchStrategy[Any]] = {
         },
     ),
 }
-"""Schemas so small that a word or two of another one make a telling change."""
+"""Schemas so small that one or two keywords of another one make a significant change."""
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_what_fits_a_small_schema_fits_any_compatible_one(family: str) -> None:
+def test_data_of_a_small_schema_fits_any_compatible_one(family: str) -> None:
     @settings(SETTINGS, max_examples=250)
     @given(FAMILIES[family], FAMILIES[family], st.data())
     def every_value_still_fits(old_schema: Any, other: Any, data: st.DataObject) -> None:
@@ -483,7 +483,7 @@ def test_parsing_any_json_raises_nothing_but_invalid_schema(document: Any) -> No
 
 @settings(SETTINGS, max_examples=300)
 @given(st.dictionaries(keywords, anything, max_size=4), st.sampled_from([DRAFT_2019_09, DRAFT_2020_12]))
-def test_a_meta_schema_in_one_says_what_the_one_in_parts_says(document: Any, dialect: Dialect) -> None:
+def test_a_meta_schema_in_one_agrees_with_the_one_in_parts(document: Any, dialect: Dialect) -> None:
     in_parts: Any = dialect.validator
     document = {name: value for name, value in document.items() if name != "$schema"}
 

@@ -1,5 +1,7 @@
-"""JSON Schemas whose definitions are shared and recursive: comparing each pair once says what comparing every
-one of its uses says, in a number of steps that grows with the schemas and not with what they unfold to."""
+"""JSON Schemas with shared and recursive definitions: comparing each pair of them once gives the same result
+as comparing each of their uses, in a number of steps that grows with the schemas and not with their
+expansion.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,13 @@ from ottla.schemas.model import CompatibilityPolicy
 FORMAT = JsonSchemaFormat()
 NAIVE_STEPS = 300_000
 MOST = 5_000
-"""Differences that are compared at most: unfolded they may be a million."""
+"""The most differences to compare: expanded there may be a million."""
 
 policies = st.sampled_from([CompatibilityPolicy.STRICT, CompatibilityPolicy.LENIENT])
 
 
 class _Forgets(dict[Any, Any]):
-    """What is known of pairs, for a comparison that does not remember any."""
+    """The memory of a comparison that remembers no pairs."""
 
     def __setitem__(self, key: Any, value: Any) -> None:
         pass
@@ -113,7 +115,7 @@ def told(found: Findings) -> list[Difference]:
 
 @settings(deadline=None, max_examples=200)
 @given(pairs(cyclic=False), policies)
-def test_what_is_shared_differs_as_it_would_unshared(
+def test_shared_definitions_compare_as_unshared_ones(
     schemas: tuple[JsonSchema, JsonSchema], policy: CompatibilityPolicy
 ) -> None:
     once, _ = compared(*schemas, policy)
@@ -141,7 +143,7 @@ def test_recursive_schemas_are_judged_as_if_nothing_was_remembered(
     bad = list(islice(once.all(COMPATIBLE[policy]), MOST))
     assert bool(bad) is once.is_bad
     subschemas = len(schemas[0]._graph.dialects) * len(schemas[1]._graph.dialects)
-    # pairs of both orders (`contains`, `not`), and once more for each that is settled
+    # pairs in both orders (`contains`, `not`), and once more for each that is settled
     assert comparison.pairs <= (2 * subschemas + 10) ** 2
 
 
@@ -159,7 +161,7 @@ def test_recursive_schemas_are_judged_as_if_nothing_was_remembered(
     ],
     ids=["properties", "allOf", "anyOf", "oneOf", "recursive", "recursive anyOf"],
 )
-def test_steps_grow_with_definitions_and_not_with_what_they_unfold_to(
+def test_steps_grow_with_definitions_and_not_with_their_expansion(
     shape: Any, depth: int, leaves: tuple[str, str]
 ) -> None:
     def schema(leaf: str) -> JsonSchema:
@@ -186,10 +188,10 @@ def test_steps_grow_with_definitions_and_not_with_what_they_unfold_to(
     ],
     ids=["directly", "through one that is compatible so far", "through two", "through one that was compared"],
 )
-def test_what_rests_on_a_pair_that_turns_out_incompatible_is_forgotten(
+def test_results_that_rest_on_a_pair_found_incompatible_are_forgotten(
     references: dict[str, dict[str, str]],
 ) -> None:
-    """P fits P no more, and Q, which leads to P, was found to fit while that was not known yet."""
+    """P no longer fits P, and Q, which leads to P, was found to fit while that was not known yet."""
 
     def part(name: str, below: dict[str, str], **more: Any) -> dict[str, Any]:
         properties: dict[str, Any] = {key: {"$ref": f"#/definitions/{to}"} for key, to in below.items()}

@@ -1,7 +1,8 @@
-"""What is called compatible is: data written with one schema keeps its values when it is read with another.
+"""Compatible schemas are really so: data written with one keeps its values when it is read with the other.
 
-Schemas are one message of fields in a few kinds, with a oneof or two. Any change may be made; what the
-comparison lets pass is proved with real messages. And steps that are known to be allowed must pass.
+Schemas are one message of fields in a few kinds, with a oneof or two. Any change may be made; if the
+comparison accepts it, that is proved with real messages. And steps that are known to be allowed must be
+accepted.
 """
 
 from __future__ import annotations
@@ -159,7 +160,7 @@ def _set(message: Message, name: str, member: Member) -> None:
 
 
 def seen(message: Message) -> dict[int, list[Any]]:
-    """What a message holds, by numbers: lists of values in the terms of the wire."""
+    """The content of a message, by field numbers: lists of values as on the wire."""
     found: dict[int, list[Any]] = {}
     for one, value in message.ListFields():
         if is_map(one):
@@ -178,7 +179,7 @@ def _plain(value: Any) -> Any:
 
 
 def assert_kept(written: Message, reader: ProtobufSchema) -> None:
-    """The fields that both schemas have hold what was written."""
+    """Check that the fields of both schemas hold the written values."""
     read = reader.message_class((0,)).FromString(written.SerializeToString())
     before, after = seen(written), seen(read)
     for one in read.DESCRIPTOR.fields:
@@ -188,7 +189,7 @@ def assert_kept(written: Message, reader: ProtobufSchema) -> None:
 
 
 PLAIN = [kind for kind in KINDS if not kind.startswith("map")]
-# Kinds that are one on the wire, or seem to be: chance alone would compare them seldom.
+# Kinds that are equal on the wire, or seem to be, which are seldom drawn together by chance.
 NEAR_KINDS = [GROUPS[0] + GROUPS[1], GROUPS[2] + ["N"], GROUPS[3] + GROUPS[4], PLAIN]
 ONE_FIELD = st.builds(
     lambda member: Model({1: member}),
@@ -210,7 +211,7 @@ def assert_kept_if_compatible(drawn: st.DataObject, old: Model, new: Model) -> N
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_any_changes_that_are_compatible_keep_what_was_written(drawn: st.DataObject) -> None:
+def test_compatible_changes_keep_written_values(drawn: st.DataObject) -> None:
     old = drawn.draw(MODELS, "old")
 
     assert_kept_if_compatible(drawn, old, drawn.draw(changed(old), "new"))
@@ -218,7 +219,7 @@ def test_any_changes_that_are_compatible_keep_what_was_written(drawn: st.DataObj
 
 @settings(max_examples=80, deadline=None)
 @given(st.data(), ONE_FIELD, ONE_FIELD)
-def test_a_field_that_changes_compatibly_keeps_what_was_written(
+def test_a_compatible_change_of_a_field_keeps_its_values(
     drawn: st.DataObject, old: Model, new: Model
 ) -> None:
     near = drawn.draw(st.sampled_from(NEAR_KINDS))
@@ -230,7 +231,7 @@ def test_a_field_that_changes_compatibly_keeps_what_was_written(
 
 @settings(max_examples=60, deadline=None)
 @given(st.data(), IN_ONEOFS, IN_ONEOFS)
-def test_moves_between_oneofs_that_are_compatible_keep_what_was_written(
+def test_compatible_moves_between_oneofs_keep_written_values(
     drawn: st.DataObject, old: Model, new: Model
 ) -> None:
     assert_kept_if_compatible(drawn, old, new)
@@ -238,7 +239,7 @@ def test_moves_between_oneofs_that_are_compatible_keep_what_was_written(
 
 @dataclass(frozen=True)
 class Step:
-    """A change of a schema that its rules allow; in both directions, or for reading old data alone."""
+    """A change of a schema that its rules allow; in both directions, or for reading old data only."""
 
     change: Callable[[st.DataObject, Model], Model]
     forward: bool = True

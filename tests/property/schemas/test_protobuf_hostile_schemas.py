@@ -1,7 +1,7 @@
-"""Bad Protobuf schemas: every one is refused as such, and no one ends the process.
+"""Bad Protobuf schemas: each is refused, and none ends the process.
 
-protoc is C++ in our process, so that the schemas are parsed in a child: one that dies is a failing example.
-Before there were limits, some kilobytes of braces were enough.
+protoc is C++ in our process, so the schemas are parsed in a child: one that dies is a failing example. Before
+there were limits, some kilobytes of braces were enough.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Child:
         self._process: subprocess.Popen[str] | None = None
 
     def ask(self, text: str, references: Mapping[str, str]) -> str:
-        """What becomes of a schema; `died` if the process does."""
+        """The result of parsing a schema; `died` if the process does."""
         if self._process is None:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -1,4 +1,4 @@
-"""Descriptors made up at random, printed and parsed: the same descriptor, and one text for it."""
+"""Random descriptors, printed and parsed, give the same descriptor, and always the same text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCALARS = [
 INTEGERS = {Field.TYPE_INT32, Field.TYPE_INT64, Field.TYPE_SINT32, Field.TYPE_SFIXED64}
 PACKABLE = [kind for kind in SCALARS if kind not in (Field.TYPE_STRING, Field.TYPE_BYTES)]
 KEYS = [Field.TYPE_INT32, Field.TYPE_STRING, Field.TYPE_BOOL, Field.TYPE_FIXED64]
-# Few names, and such that hide each other or are words of the language.
+# Few names, among them names that hide each other, and keywords of the language.
 NAMES = [
     "a",
     "b",
@@ -51,7 +51,7 @@ TEXTS = st.text(st.sampled_from("aé€\"\\'\n\x01{};/*"), max_size=5)
 
 @dataclass
 class Scope:
-    """What is named where: messages and packages by their full names."""
+    """The names in scope: messages and packages by their full names."""
 
     name: str
     taken: set[str] = field(default_factory=set)
@@ -62,7 +62,7 @@ class Scope:
 
 @dataclass
 class Made:
-    """A file in the making."""
+    """A file under construction."""
 
     draw: st.DrawFn
     file: FileDescriptorProto
@@ -87,7 +87,7 @@ class Made:
 
 @st.composite
 def files(draw: st.DrawFn) -> FileDescriptorProto:
-    """A valid file of any syntax, which may have anything that a text can say."""
+    """A valid file of any syntax, with everything that a text can express."""
     file = FileDescriptorProto(name="default")
     if package := draw(st.sampled_from(["", "p", "a.b", "google.a", "message"])):
         file.package = package
