@@ -12,28 +12,33 @@ from ottla.config.setting import Table
 from ottla.config.sources import SET, Given, from_environment, from_file, from_words, layered, texts
 
 
+def add_config(parser: argparse.ArgumentParser, file: str, help: str, *, required: bool = False) -> None:
+    """`--config` alone, which `given_in_file` reads. file: the usual name of the properties file."""
+    parser.add_argument("--config", type=Path, required=required, metavar=file, help=help)
+
+
 def add_settings(parser: argparse.ArgumentParser, table: Table, file: str = "FILE") -> None:
     """`--config` and `--set` for the settings of a table, which `given_from` reads.
 
     file: the usual name of its properties file.
     """
-    parser.add_argument(
-        "--config",
-        type=Path,
-        metavar=file,
-        help=f"a properties file with settings of {table.title}; variables {table.variables}… win over it",
+    add_config(
+        parser,
+        file,
+        f"a properties file with settings of {table.title}; variables {table.variables}… win over it",
     )
     add_pairs(parser, SET, f"one setting of {table.title}; may be repeated, wins over --config")
 
 
 def given_from(options: argparse.Namespace, table: Table) -> dict[str, Given]:
     """The settings that `--config`, the environment and `--set` give. Raises ConfigError, UsageError."""
+    return layered(given_in_file(options, table), from_words(options.set))
+
+
+def given_in_file(options: argparse.Namespace, table: Table) -> dict[str, Given]:
+    """The settings that `--config` and the environment give. Raises ConfigError."""
     file: Path | None = options.config
-    return layered(
-        {} if file is None else from_file(file),
-        from_environment(os.environ, table.variables),
-        from_words(options.set),
-    )
+    return layered({} if file is None else from_file(file), from_environment(os.environ, table.variables))
 
 
 def add_pairs(parser: argparse.ArgumentParser, option: str, help: str) -> None:

@@ -9,13 +9,11 @@ unregister  forget a broker that has no replicas any more (UnregisterBroker)
 from __future__ import annotations
 
 import argparse
-import os
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ottla.broker.config import BROKER_TABLE, BrokerConfig
 from ottla.cli.cluster_command import (
     ClusterClient,
     CommandError,
@@ -24,7 +22,7 @@ from ottla.cli.cluster_command import (
     require_success,
     run_command,
 )
-from ottla.config.sources import from_environment, from_file, layered
+from ottla.cli.options import add_config, given_in_file
 from ottla.protocol.messages.add_raft_voter_request import AddRaftVoterRequest
 from ottla.protocol.messages.add_raft_voter_request import Listener as VoterListener
 from ottla.protocol.messages.add_raft_voter_response import AddRaftVoterResponse
@@ -59,12 +57,8 @@ def _parser() -> argparse.ArgumentParser:
     status = commands.add_parser("status", help="the leader, the voters and the observers")
     status.set_defaults(command=_status)
     add = commands.add_parser("add", help="turn a controller that follows the quorum into a voter")
-    add.add_argument(
-        "--config",
-        type=Path,
-        required=True,
-        metavar="server.properties",
-        help="the controller's configuration; run this on its machine",
+    add_config(
+        add, "server.properties", "the controller's configuration; run this on its machine", required=True
     )
     add.set_defaults(command=_add)
     remove = commands.add_parser("remove", help="take a voter out of the quorum")
@@ -128,9 +122,10 @@ def _row(role: str, replica: ReplicaState, quorum: Quorum, nodes: dict[int, str]
 
 
 async def _add(client: ClusterClient, options: argparse.Namespace) -> Any:
-    config = BrokerConfig(
-        layered(from_file(options.config), from_environment(os.environ, BROKER_TABLE.variables))
-    )
+    # Only this command reads a node's own configuration; the others load nothing of the broker's.
+    from ottla.broker.config import BROKER_TABLE, BrokerConfig
+
+    config = BrokerConfig(given_in_file(options, BROKER_TABLE))
     if not config.is_controller or not config.advertised_controller_listeners:
         raise CommandError(f"{options.config}: this node has no controller that could vote")
     meta = _meta(config.log_directory)

@@ -66,7 +66,7 @@ def missing_packages() -> set[str]:
             1,
             "The broker at 127.0.0.1:1 cannot be reached",
         ),
-        (["broker", "--set", "num.partitions"], 1, "--set num.partitions: write it as key=value"),
+        (["broker", "--set", "num.partitions"], 2, "--set num.partitions: write it as key=value"),
         (["rest"], 1, "pip install 'ottla[all]'"),
     ],
 )

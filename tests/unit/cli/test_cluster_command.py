@@ -193,7 +193,10 @@ def test_the_first_server_that_answers_is_asked(capsys: pytest.CaptureFixture[st
         (["--set", "sasl.jaas.config=x"], "sasl.jaas.config is not a setting of the Kafka client"),
         (["--set", "security.protocol=SASL_SSL"], "needs sasl.username and sasl.password"),
         (["--set", "security.protocol=TLS"], "security.protocol=TLS: must be one of PLAINTEXT, SSL"),
-        (["--command-config", "/nowhere/client.properties"], "/nowhere/client.properties: No such file"),
+        (
+            ["--command-config", "/nowhere/client.properties"],
+            "/nowhere/client.properties: can't read it: No such file",
+        ),
     ],
 )
 def test_settings_that_cannot_be_are_told_before_a_server_is_asked(words: list[str], problem: str) -> None:

@@ -161,7 +161,7 @@ def test_a_pair_without_a_value_is_wrong_usage(
 ) -> None:
     path = write(tmp_path / "app.py", ONE)
     assert streams(["run", path, option, "nonsense", "--plain"]) == 2
-    assert f"{option} nonsense: write KEY=VALUE" in capsys.readouterr().err
+    assert f"{option} nonsense: write it as key=value" in capsys.readouterr().err
 
 
 def test_an_application_that_writes_nowhere_is_told(
