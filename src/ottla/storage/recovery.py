@@ -319,8 +319,8 @@ def recover_segments(
 
 
 def _missing_end(segment: Segment, end_offset: int, following: Segment, *, compacted: bool) -> str | None:
-    """The evidence that a closed segment has lost batches, though its remaining ones are valid; None without
-    any.
+    """The evidence that a closed segment has lost batches,
+    though its remaining ones are valid; None without any.
     """
     if end_offset == following.base_offset:
         return None
@@ -333,8 +333,8 @@ def _missing_end(segment: Segment, end_offset: int, following: Segment, *, compa
 
 
 def _emptied(segment: Segment) -> str | None:
-    """The evidence that an empty segment had batches: an index, because compaction leaves none; None without
-    any.
+    """The evidence that an empty segment had batches: an
+    index, because compaction leaves none; None without any.
     """
     if segment.size_bytes == 0 and segment.has_index_entries:
         return "the segment is empty, its indexes are not"
