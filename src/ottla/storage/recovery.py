@@ -75,7 +75,7 @@ log = logging.getLogger("ottla.storage")
 
 @dataclass(slots=True)
 class DirectoryContents:
-    """A partition's directory: sizes of the logs by base offset, snapshots by offset, existing indexes."""
+    """A partition's directory: sizes of the logs by base offset, snapshots by offset, indexes that exist."""
 
     logs: dict[int, int] = field(default_factory=dict)
     snapshots: list[int] = field(default_factory=list)
@@ -92,7 +92,7 @@ def offset_of(name: str) -> int | None:
 
 
 def read_directory(directory: Path) -> DirectoryContents:
-    """List the directory, in one pass."""
+    """One pass over the directory."""
     contents = DirectoryContents()
     with os.scandir(directory) as entries:
         for entry in entries:
@@ -165,7 +165,7 @@ def _finish_swaps(directory: Path, contents: DirectoryContents) -> None:
             if first <= base < end:
                 for suffix in SEGMENT_SUFFIXES:
                     (directory / f"{base:020d}{suffix}").unlink(missing_ok=True)
-    # Logs first: once they have their names no later start looks for segments to replace in their range.
+    # Logs first: once they have their names no later start looks for something to replace in their range.
     for name in sorted(valid, key=lambda name: not name.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
         log.info("finished the compaction that was interrupted path=%s", directory / name)
         os.replace(directory / name, directory / name.removesuffix(SWAP_SUFFIX))

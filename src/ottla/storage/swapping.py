@@ -48,13 +48,13 @@ def promote_cleaned(files: DirectoryFiles, base_offset: int) -> None:
             with contextlib.suppress(FileNotFoundError):  # there may be no transaction index
                 files.rename(source, source.removesuffix(CLEANED_SUFFIX) + SWAP_SUFFIX)
     except OSError:
-        for suffix in _SUFFIXES:  # before the `.cleaned` files, whose presence prevents the swap
+        for suffix in _SUFFIXES:  # before the `.cleaned` files, which hold a start back
             files.remove(f"{base_offset:020d}{suffix}{SWAP_SUFFIX}")
         raise
 
 
 def put_swaps_in_place(files: DirectoryFiles, base_offset: int) -> None:
-    """Rename `.swap` files to the segment's own names."""
+    """`.swap` -> the segment's own names."""
     for suffix in _SUFFIXES:
         target = f"{base_offset:020d}{suffix}"
         with contextlib.suppress(FileNotFoundError):
