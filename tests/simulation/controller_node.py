@@ -75,8 +75,8 @@ class CoreDice:
 
 
 _decoded: dict[bytes, tuple[Message, ...]] = {}
-"""Records by their batch, for all nodes, because decoding costs most of the time. Emptied for each
-cluster.
+"""Records by their batch, for all nodes, because decoding
+costs most of the time. Emptied for each cluster.
 """
 
 

@@ -45,8 +45,8 @@ class Observer:
         self._leaders: dict[tuple[PartitionKey, int], tuple[int, int]] = {}
         self.committed_to: dict[PartitionKey, int] = {}
         self._committed: dict[PartitionKey, list[tuple[int, int, int, int]]] = {}
-        """Base offset, leader epoch and CRC of every committed batch; the epoch of the leader that reported
-        it.
+        """Base offset, leader epoch and CRC of every committed
+        batch; the epoch of the leader that reported it.
         """
 
     # -- the trace --------------------------------------------------------------------------------------

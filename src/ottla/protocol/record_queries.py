@@ -45,8 +45,8 @@ def find_offset_by_timestamp(
     start_offset: int = 0,
     max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> tuple[int, int] | None:
-    """The offset and timestamp of the first record from `start_offset` on and not older than `timestamp_ms`,
-    or None.
+    """The offset and timestamp of the first record from
+    `start_offset` on and not older than `timestamp_ms`, or None.
     """
     for offset, timestamp in record_timestamps(data, position, header, max_bytes=max_bytes):
         if timestamp >= timestamp_ms and offset >= start_offset:

@@ -154,8 +154,8 @@ class EntryFile:
             self._buffer.clear()
 
     def _refuse_if_discarded(self) -> None:
-        """A search in a thread may still read a segment that retention has deleted: it must not make the file
-        again.
+        """A search in a thread may still read a segment that
+        retention has deleted: it must not make the file again.
         """
         if self._discarded:
             raise FileNotFoundError(errno.ENOENT, "the segment was deleted", self.path)
@@ -349,8 +349,8 @@ class TimeIndex:
         return (NO_TIMESTAMP, self.base_offset) if last is None else (last[0], self.base_offset + last[1])
 
     def append_if_larger(self, timestamp_ms: int, offset: int) -> None:
-        """Add that up to `offset` the largest timestamp is `timestamp_ms`, unless an
-        entry says so already.
+        """Add that up to `offset` the largest timestamp is
+        `timestamp_ms`, unless an entry says so already.
         """
         last_timestamp, last_offset = self.last()
         if timestamp_ms > last_timestamp and offset >= last_offset:

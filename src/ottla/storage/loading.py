@@ -173,8 +173,8 @@ def _check_segments(
 def _remove_all(
     files: DirectoryFiles, segments: list[Segment], snapshots: ProducerSnapshots, log_start_offset: int
 ) -> None:
-    """Remove all segments: they lie below the log's start, because DeleteRecords was durable and later
-    batches were not.
+    """Remove all segments: they lie below the log's start,
+    because DeleteRecords was durable and later batches were not.
     """
     log.warning(
         "log ends below its start offset, started anew path=%s end=%d start=%d",

@@ -495,8 +495,8 @@ class Log:
         return found
 
     def upper_bound_of(self, piece: LogSlice) -> int:
-        """An offset that no batch of `piece` reaches: the next one in the index, or
-        the end of its segment.
+        """An offset that no batch of `piece` reaches: the
+        next one in the index, or the end of its segment.
         """
         segments = self._segments
         slot = max(0, _slot(segments, piece.first_batch_offset))
@@ -757,8 +757,8 @@ _BASE_OFFSET = attrgetter("base_offset")
 
 
 def _slot(segments: list[Segment], offset: int) -> int:
-    """The index of the segment that holds `offset`: the last one that begins at or below it; -1 if all begin
-    above.
+    """The index of the segment that holds `offset`: the last
+    one that begins at or below it; -1 if all begin above.
     """
     return bisect_right(segments, offset, key=_BASE_OFFSET) - 1
 

@@ -233,8 +233,8 @@ class LogDirectory:
     # --- closing --------------------------------------------------------------------------------------
 
     def close(self, *, clean: bool, broker_epoch: int = -1) -> None:
-        """Unlock. `clean`: all logs are closed and the checkpoints written, so leave
-        the marker that says so.
+        """Unlock. `clean`: all logs are closed and the
+        checkpoints written, so leave the marker that says so.
         """
         if self._lock < 0:
             return

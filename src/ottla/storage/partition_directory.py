@@ -28,8 +28,8 @@ def partition_directory_name(topic: str, partition: int) -> str:
 
 
 def parse_partition_directory(name: str) -> tuple[str, int] | None:
-    """(topic, partition) of a directory's name, None if it is not a partition's (but
-    a deleted one's, say).
+    """(topic, partition) of a directory's name, None if it
+    is not a partition's (but a deleted one's, say).
     """
     if name.endswith(
         (DELETED_DIRECTORY_SUFFIX, FUTURE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX)

@@ -75,7 +75,7 @@ log = logging.getLogger("ottla.storage")
 
 @dataclass(slots=True)
 class DirectoryContents:
-    """A partition's directory: sizes of the logs by base offset, snapshots by offset, existing indexes."""
+    """A partition's directory: sizes of the logs by base offset, snapshots by offset, indexes that exist."""
 
     logs: dict[int, int] = field(default_factory=dict)
     snapshots: list[int] = field(default_factory=list)
@@ -86,7 +86,7 @@ class DirectoryContents:
 
 
 def read_directory(directory: Path) -> DirectoryContents:
-    """List the directory, in one pass."""
+    """One pass over the directory."""
     contents = DirectoryContents()
     with os.scandir(directory) as entries:
         for entry in entries:
@@ -313,8 +313,8 @@ def recover_segments(
 
 
 def _missing_end(segment: Segment, end_offset: int, following: Segment, *, compacted: bool) -> str | None:
-    """The evidence that a closed segment has lost batches, though its remaining ones are valid; None without
-    any.
+    """The evidence that a closed segment has lost batches,
+    though its remaining ones are valid; None without any.
     """
     if end_offset == following.base_offset:
         return None
@@ -327,8 +327,8 @@ def _missing_end(segment: Segment, end_offset: int, following: Segment, *, compa
 
 
 def _emptied(segment: Segment) -> str | None:
-    """The evidence that an empty segment had batches: an index, because compaction leaves none; None without
-    any.
+    """The evidence that an empty segment had batches: an
+    index, because compaction leaves none; None without any.
     """
     if segment.size_bytes == 0 and segment.has_index_entries:
         return "the segment is empty, its indexes are not"

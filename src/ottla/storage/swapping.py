@@ -55,7 +55,7 @@ def promote_cleaned(files: DirectoryFiles, base_offset: int) -> None:
 
 
 def put_swaps_in_place(files: DirectoryFiles, base_offset: int) -> None:
-    """Rename `.swap` files to the segment's own names."""
+    """`.swap` -> the segment's own names."""
     for suffix in _SUFFIXES:
         target = offset_file_name(base_offset, suffix)
         with contextlib.suppress(FileNotFoundError):

@@ -336,8 +336,8 @@ class Cluster(RuleBasedStateMachine):
         return found[choice % len(found)]
 
     def commit(self, made: TopicImage, partition: PartitionImage, key: PartitionKey) -> None:
-        """The leader's high watermark: the records that all in-sync replicas have, if there are enough of
-        these.
+        """The leader's high watermark: the records that all
+        in-sync replicas have, if there are enough of these.
         """
         enough = min(self.now_rules.min_insync_replicas(made.name), len(partition.replicas))
         if len(partition.isr) >= enough:

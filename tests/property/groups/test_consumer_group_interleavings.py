@@ -53,8 +53,8 @@ REGEXES = ("[ab]", "c?", "")
 
 @dataclass
 class Client:
-    """A consumer; `owned` are the partitions that it uses. It sends one request at a time, as real clients
-    do.
+    """A consumer; `owned` are the partitions that it uses.
+    It sends one request at a time, as real clients do.
     """
 
     name: str

@@ -1,5 +1,5 @@
-"""Batches that claim or decompress to more than allowed are refused before the memory is taken, by every
-codec.
+"""Batches that claim or decompress to more than allowed are
+refused before the memory is taken, by every codec.
 """
 
 from __future__ import annotations

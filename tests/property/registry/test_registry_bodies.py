@@ -1,4 +1,4 @@
-"""The registry's REST API answers every request in JSON, and never with an internal error."""
+"""Whatever comes to the registry's REST API, it answers: never with a fault of its own, always in JSON."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def paths(draw: st.DrawFn) -> tuple[str, str]:
 
 
 def registry() -> RegistryHttp:
-    """A registry with a subject `s`, and another, `r`, that refers to it."""
+    """One that knows a subject, `s`, and another that refers to it, `r`."""
     http = RegistryHttp(registry_application(InMemoryRegistry()))
     http.post("/subjects/s/versions", {"schema": RECORD})
     reference = {"name": "R", "subject": "s", "version": 1}
@@ -127,7 +127,7 @@ def test_every_operation_answers_every_body(operation: tuple[str, str], body: by
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(paths(), bodies), min_size=2, max_size=6))
-def test_each_of_a_series_of_requests_is_answered_properly(
+def test_earlier_requests_of_any_kind_leave_it_answering(
     requests: list[tuple[tuple[str, str], bytes]],
 ) -> None:
     http = registry()
@@ -139,7 +139,7 @@ def test_each_of_a_series_of_requests_is_answered_properly(
 
 @settings(max_examples=100, deadline=None)
 @given(st.sampled_from(["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"]), raw_paths)
-def test_an_unknown_path_is_answered_properly(method: str, path: str) -> None:
+def test_an_unknown_path_is_told_so(method: str, path: str) -> None:
     is_proper(registry().ask(method, path))
 
 

@@ -1,4 +1,4 @@
-"""Any content of the registry's topic leaves the image intact, and queries of it."""
+"""The registry's topic may hold any records: none of them breaks the image or a query."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ RECORDS = st.lists(
 
 @given(RECORDS)
 @settings(max_examples=120, deadline=None)
-def test_queries_are_answered_for_any_content_of_the_topic(topic: list[tuple[bytes, bytes | None]]) -> None:
+def test_queries_have_answers_with_any_records_in_the_topic(topic: list[tuple[bytes, bytes | None]]) -> None:
     registry = InMemoryRegistry()
     for key, value in topic:
         registry.image.replay(key, value, 0)
@@ -132,7 +132,7 @@ SCHEMAS = st.builds(
 
 @given(SCHEMAS, st.integers(1, records.MAX_ID), st.booleans())
 @settings(max_examples=200, deadline=None)
-def test_written_schemas_are_read_back(schema: Schema, schema_id: int, deleted: bool) -> None:
+def test_what_is_written_is_read_back(schema: Schema, schema_id: int, deleted: bool) -> None:
     record = schema_record("s", 3, schema_id, schema, deleted)
     assert record.value is not None
     assert records.read_key(record.key) == records.SchemaKey("s", 3)

@@ -1,7 +1,7 @@
-"""After any requests, an instance that reads the registry's topic, compacted or not, gives the same answers.
+"""Whatever is asked of the registry, an instance that reads its topic, compacted or not, answers the same.
 
 Checked on the way: an id stands for one schema of a context for ever, deleted or not; new ids are higher than
-all before; a schema that is registered again keeps its id; a refused decision changes nothing.
+all before; a schema that is registered has the id that it had; a decision that is refused changes nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class RegistryMachine(RuleBasedStateMachine):
         self.given: dict[tuple[str, int], str] = {}
 
     def do(self, decide: Callable[[], Decision[Any]]) -> Any:
-        """The answer, or None if the registry refuses."""
+        """The answer, or None where the registry refuses."""
         before = len(self.registry.records)
         try:
             decision = decide()
@@ -59,7 +59,7 @@ class RegistryMachine(RuleBasedStateMachine):
 
     @rule(subject=SUBJECTS, text=TEXTS, schema_id=IDS, version=st.one_of(st.none(), st.integers(1, 5)))
     def bring_in(self, subject: str, text: str, schema_id: int, version: int | None) -> None:
-        """Import a schema, if the mode allows it."""
+        """An import, where the mode allows it."""
         self._register(subject, SchemaRequest(Schema(SchemaType.AVRO, text), version, schema_id))
 
     def _register(self, subject: str, request: SchemaRequest, normalize: bool = False) -> None:
@@ -71,7 +71,7 @@ class RegistryMachine(RuleBasedStateMachine):
             return
         context, guid = context_of(stored.subject), stored.schema.guid
         if request.id is not None and used[context] is None:
-            self.given[context, stored.id] = guid  # an import may reuse an id that was deleted for good
+            self.given[context, stored.id] = guid  # an import may give an id again that was deleted for good
         assert self.given.setdefault((context, stored.id), guid) == guid, "an id stands for one schema"
         if request.id is None:
             assert stored.id <= highest[context] + 1
@@ -122,7 +122,7 @@ class RegistryMachine(RuleBasedStateMachine):
 
 
 def answers(registry: InMemoryRegistry) -> dict[str, Any]:
-    """All possible answers, errors included."""
+    """All that can be asked, errors included."""
     reads = registry.reads
 
     def told(ask: Callable[[], Any]) -> Any:

@@ -1,6 +1,7 @@
 """Spark's own aggregates and joins against plain Python, over records out of order in batches cut anywhere.
 
-A batch costs Spark some tenths of a second, so there are few examples, each with a long history.
+A batch costs Spark some tenths of a second, so an example is one long history: few examples, with much in
+each.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Joins and regrouped tables against results of the whole history; records between topics in any order."""
+"""Joins and regrouped tables against the whole history; records between topics in any order."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_record_meets_the_table_as_it_is_then(history: History, left_join: boo
 
 @given(two_inputs, st.integers(1, 20))
 def test_with_grace_a_record_meets_the_table_of_its_time(history: History, grace_ms: int) -> None:
-    """A record waits for its grace. All changes of the table until then about that time count."""
+    """A record waits for its grace. Whatever the table is told until then about that time counts."""
     host = OperatorRun(StreamTableJoin(True, grace_ms))
     versions: dict[str, dict[int, Any]] = {"a": {}, "b": {}}
     waiting: list[tuple[str, Any, int]] = []
@@ -91,7 +91,7 @@ def test_with_grace_a_record_meets_the_table_of_its_time(history: History, grace
                     join(key, value, at_ms, expected)
         outputs = rows(host.batch([Event(*each) for each in batch], watermark_ms))
         if behind or any(at_ms + grace_ms <= watermark_ms for number, _, _, at_ms in batch if number == 1):
-            # A record later than its grace meets a table that may be newer: only its output is certain.
+            # A record later than its grace meets rows that are still known: only its coming out is certain.
             assert {k: len(v) for k, v in outputs.items()} == {k: len(v) for k, v in expected.items()}
             return
         assert outputs == expected
@@ -109,7 +109,7 @@ def test_joined_tables_are_the_join_of_the_tables(history: History, kind: JoinKi
                 tables[number][key] = value
         for each in host.batch([Event(*each) for each in batch]):
             if each.value is None:
-                del result[each.key]  # a tombstone for a key without a value fails
+                del result[each.key]  # a tombstone for a row that was never there fails
             else:
                 result[each.key] = each.value
         expected = {}
@@ -137,7 +137,7 @@ right_rows = st.tuples(st.sampled_from(["r1", "r2"]), values)
     st.booleans(),
     st.randoms(use_true_random=True),
 )
-def test_a_foreign_key_join_ends_as_the_join_in_any_order_of_answers(
+def test_a_foreign_key_join_ends_as_the_join_in_any_order_of_its_messages(
     changes: list[tuple[str, Any]], left_join: bool, random: Any
 ) -> None:
     """Each key's topic partition is a queue of its own; which one goes on next is chance."""
@@ -162,8 +162,7 @@ def test_a_foreign_key_join_ends_as_the_join_in_any_order_of_answers(
                 for each in subscriptions.batch(events):
                     send("right", Event(1, each.key, each.value, each.timestamp_ms))
             case "right":
-                # Answers for different foreign keys are in different partitions: they may overtake each
-                # other.
+                # Answers of different foreign keys are in different partitions: they may overtake each other.
                 for each in matches.batch(events):
                     queue = queues.setdefault((f"answers of {key}", each.key), deque())
                     queue.append(Event(0, each.key, each.value, each.timestamp_ms))

@@ -26,7 +26,7 @@ appended = Aggregate(list, lambda values, value: (values.append(value), values)[
 
 
 def with_watermarks(cut: Batches) -> Iterator[tuple[int, list[tuple[str, int, str]]]]:
-    """Each batch with the largest time of the batches before, and a last one that closes all windows."""
+    """Each batch with the largest time of those before, and a last one that closes everything."""
     watermark_ms = -1
     for batch in cut:
         yield watermark_ms, batch
@@ -52,13 +52,13 @@ def by_key(outputs: list[Output]) -> dict[str, list[tuple[int, int, Any, int]]]:
 
 
 class Bag:
-    """The model's state of one key: accepted records in their order."""
+    """A model's state of one key: accepted records in their order."""
 
     def __init__(self) -> None:
         self.records: list[tuple[int, str]] = []
 
     def inside(self, start_ms: int, end_ms: int) -> tuple[str, int]:
-        """The values of the records in that range, both ends included, and the latest time."""
+        """The values of the records in there, both ends included, and the latest time."""
         found = [(at_ms, value) for at_ms, value in self.records if start_ms <= at_ms <= end_ms]
         return "".join(value for _, value in found), max(at_ms for at_ms, _ in found)
 
@@ -122,7 +122,7 @@ def test_a_closed_window_is_emitted_once_with_the_batch_that_closes_it(
 
 
 @given(batches, st.integers(1, 15), st.integers(0, 20))
-def test_sessions_join_near_records_while_open(cut: Batches, gap_ms: int, grace_ms: int) -> None:
+def test_sessions_join_near_ones_that_are_still_open(cut: Batches, gap_ms: int, grace_ms: int) -> None:
     outputs, host = run(SessionAggregate(SessionWindows(gap_ms, grace_ms), Count()), cut)
 
     table: dict[tuple[str, int, int], int] = {}
@@ -141,7 +141,7 @@ def test_sessions_join_near_records_while_open(cut: Batches, gap_ms: int, grace_
             window = (each.key["key"], each.key["start"], each.key["end"])
             assert each.timestamp_ms == window[2]
             if each.value is None:
-                del table[window]  # a tombstone for a key without a value fails
+                del table[window]  # a tombstone for a row that was never there fails
             else:
                 table[window] = each.value
         for key in "ab":
@@ -152,7 +152,7 @@ def test_sessions_join_near_records_while_open(cut: Batches, gap_ms: int, grace_
 
 
 @given(batches, st.integers(1, 15))
-def test_sessions_without_late_records_equal_those_of_the_whole_history(cut: Batches, gap_ms: int) -> None:
+def test_sessions_without_late_records_are_those_of_the_whole_history(cut: Batches, gap_ms: int) -> None:
     outputs, _ = run(SessionAggregate(SessionWindows(gap_ms, FAR_MS // 2), appended), cut)
 
     expected: dict[str, list[list[int]]] = {}
@@ -182,7 +182,7 @@ def test_a_closed_session_is_emitted_once(cut: Batches, gap_ms: int, grace_ms: i
 
 
 def sliding_windows(bag: Bag, difference_ms: int) -> dict[int, tuple[str, int]]:
-    """KIP-450 literally: the windows for these records, and their content."""
+    """KIP-450 to the letter: which windows there are for these records, and their content."""
     starts = set()
     for at_ms, _ in bag.records:
         starts.add(max(0, at_ms - difference_ms))

@@ -114,8 +114,8 @@ def started_broker(
     rack: str | None,
     directory_id: uuid.UUID,
 ) -> list[Message]:
-    """The records of a broker's whole (re)start: it leaves the in-sync sets, registers, and leads partitions
-    without a leader.
+    """The records of a broker's whole (re)start: it leaves the
+    in-sync sets, registers, and leads partitions without a leader.
     """
     after = image.copy()
     lost = PartitionChanges(after, RULES)

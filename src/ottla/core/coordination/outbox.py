@@ -137,8 +137,8 @@ class Outbox:
         self._pending_appends[append_id].at_end.append(action)
 
     def take_append(self, append_id: int) -> PendingAppend:
-        """An append has ended: forget it and its timeout. The caller runs its continuations, see
-        PendingAppend.
+        """An append has ended: forget it and its timeout.
+        The caller runs its continuations, see PendingAppend.
         """
         oldest = next(iter(self._pending_appends), None)
         assert oldest == append_id, f"append {append_id} ended before append {oldest}"

@@ -22,8 +22,8 @@ MAX_NODES = 4_000
 MAX_DEPTH = 100
 MAX_STATES = 2_000
 MAX_NODES_KEPT = 100_000
-"""The most nodes in all kept states together: states of counted repetitions have as many as the
-expression.
+"""The most nodes in all kept states together: states of
+counted repetitions have as many as the expression.
 """
 
 Accepts: TypeAlias = Callable[[str], bool]

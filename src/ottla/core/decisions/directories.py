@@ -30,8 +30,8 @@ from ottla.protocol.records.broker_registration_change_record import BrokerRegis
 def assign_replicas_to_dirs(
     image: MetadataImage, request: AssignReplicasToDirsRequest, rules: TopicRules
 ) -> Decision[AssignReplicasToDirsResponse]:
-    """Take the directories that a broker names for its replicas; each succeeds or fails by itself. Raises
-    StaleBrokerEpoch.
+    """Take the directories that a broker names for its replicas;
+    each succeeds or fails by itself. Raises StaleBrokerEpoch.
     """
     broker = registered_broker(image, request.broker_id, request.broker_epoch)
     changes = PartitionChanges(image, rules)

@@ -52,8 +52,8 @@ CLEAN_SHUTDOWN_VERSION = 3
 
 
 def registered_broker(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerImage:
-    """The broker that sent a request. Raises StaleBrokerEpoch if its epoch is another or it is not
-    registered.
+    """The broker that sent a request. Raises StaleBrokerEpoch
+    if its epoch is another or it is not registered.
     """
     broker = image.brokers.get(broker_id)
     if broker is None:

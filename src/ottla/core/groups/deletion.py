@@ -35,8 +35,8 @@ class GroupDeletion:
         self._outbox = context.outbox
         self._offsets = offsets
         self.ways: dict[GroupKind, Callable[[str, Callable[[ErrorCode], None]], None]] = {}
-        """For the kinds that need more than tombstones: deletes a group and calls back with the error or
-        NONE.
+        """For the kinds that need more than tombstones:
+        deletes a group and calls back with the error or NONE.
         """
 
     # DeleteGroups

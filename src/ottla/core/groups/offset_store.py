@@ -36,8 +36,8 @@ class _Waiting(NamedTuple):
 
 
 class OffsetStore:
-    """The committed offsets and those that wait or are on their way; changed by replay and by the outbox
-    only.
+    """The committed offsets and those that wait or are on
+    their way; changed by replay and by the outbox only.
     """
 
     def __init__(self) -> None:

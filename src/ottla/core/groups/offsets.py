@@ -337,8 +337,8 @@ class Offsets:
         ]
 
     def tombstones_of_topics(self, topics: Iterable[DeletedTopic]) -> list[CoordinatorRecord]:
-        """The records that remove every group's offsets of deleted topics, but not of new topics with the old
-        names.
+        """The records that remove every group's offsets of
+        deleted topics, but not of new topics with the old names.
         """
         deleted = {topic.name: topic.topic_id for topic in topics}
         records = []

@@ -41,7 +41,6 @@ class GroupSettings:
     share_assignment_interval_ms: int = 1_000
     share_max_size: int = 200
     share_initialize_retry_interval_ms: int = 30_000
-    share_auto_offset_reset: str = "latest"  # settings of groups only
 
     # group.streams.*
     streams_session_timeout_ms: int = 45_000
@@ -60,7 +59,6 @@ OVERRIDABLE: dict[str, str] = {
     "share.session.timeout.ms": "share_session_timeout_ms",
     "share.heartbeat.interval.ms": "share_heartbeat_interval_ms",
     "share.assignment.interval.ms": "share_assignment_interval_ms",
-    "share.auto.offset.reset": "share_auto_offset_reset",
     "streams.session.timeout.ms": "streams_session_timeout_ms",
     "streams.heartbeat.interval.ms": "streams_heartbeat_interval_ms",
     "streams.assignment.interval.ms": "streams_assignment_interval_ms",

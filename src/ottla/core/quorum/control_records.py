@@ -36,8 +36,8 @@ class LogControl(NamedTuple):
 
 
 def controls_of(records: Iterable[Record], offset: int | None = None) -> Iterator[LogControl]:
-    """The voters and kraft.version records of a control batch; with `offset`, all are given that offset, as
-    those of a snapshot are.
+    """The voters and kraft.version records of a control batch; with
+    `offset`, all are given that offset, as those of a snapshot are.
     """
     for record in records:
         at = record.offset if offset is None else offset

@@ -249,8 +249,8 @@ class Quorum:
         return self._settle()
 
     def on_flushed(self, now_ms: int, end_offset: int) -> list[Effect]:
-        """Everything below `end_offset` is synced: a leader counts its own log up to there, a follower
-        fetches on.
+        """Everything below `end_offset` is synced: a leader
+        counts its own log up to there, a follower fetches on.
         """
         node = self._node
         node.begin_step(now_ms)

@@ -111,8 +111,8 @@ class AdvanceLogStart:
 
 @dataclass(frozen=True, slots=True)
 class AskOffsets:
-    """Ask the leader for its log's start and end (ListOffsets with the position's leader epoch), then call
-    `on_leader_offsets`.
+    """Ask the leader for its log's start and end (ListOffsets with
+    the position's leader epoch), then call `on_leader_offsets`.
     """
 
     position: FetchPosition
@@ -223,8 +223,8 @@ class PartitionFollower:
         self._leader_high_watermark = self.high_watermark
 
     def _truncate(self, leaders: EpochEnd) -> Effect:
-        """Cut to the end of the epoch that both logs have, otherwise to the end of this log's next lower
-        epoch.
+        """Cut to the end of the epoch that both logs have,
+        otherwise to the end of this log's next lower epoch.
         """
         end = self._log.log_end_offset
         if leaders.epoch < 0:

@@ -142,8 +142,8 @@ class _Acquisition:
             partition.fill_gap(self.ranges[-1].last_offset + 1)
 
     def _set_limit(self, fetch_offset: int) -> None:
-        """Limit new records to the number that may still be in flight; without room only records in flight
-        count.
+        """Limit new records to the number that may still be
+        in flight; without room only records in flight count.
         """
         partition, wanted = self._partition, self._wanted
         room = partition.settings.max_record_locks - partition.in_flight_count
@@ -241,8 +241,8 @@ class _Acquisition:
     # -- records that were never in flight ----------------------------------------------------------
 
     def _take_new(self, first: int, last: int) -> None:
-        """Take the offsets from `first` to `last`, up to the end of the record batch
-        that reaches the limit.
+        """Take the offsets from `first` to `last`, up to
+        the end of the record batch that reaches the limit.
         """
         partition, limit = self._partition, self._left
         # A batch may begin before the start offset: with deleted records, or before the group's first.

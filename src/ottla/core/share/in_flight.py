@@ -52,8 +52,8 @@ class Delivery:
         self.lock_deadline_ms = deadline_ms
 
     def let_go(self, state: RecordState, delivery_count_limit: int) -> None:
-        """End the acquisition in this state; a record without deliveries left is archived instead of
-        available.
+        """End the acquisition in this state; a record without
+        deliveries left is archived instead of available.
         """
         assert self.state is RecordState.ACQUIRED and self.before is None
         exhausted = state is RecordState.AVAILABLE and self.delivery_count >= delivery_count_limit

@@ -91,8 +91,8 @@ def key_of(request: StateRequest) -> SharePartitionKey:
 
 
 def split(request: StateRequest) -> Iterator[tuple[SharePartitionKey, StateRequest]]:
-    """A request for each partition that `request` names; of a partition that is named twice only the last
-    counts.
+    """A request for each partition that `request` names; of
+    a partition that is named twice only the last counts.
     """
     topic_class = _SHAPES[type(request)][0]
     found: dict[SharePartitionKey, StateRequest] = {}

@@ -278,8 +278,8 @@ class SharePartition:
 
     @property
     def delivery_complete_count(self) -> int:
-        """The number of records from the start on that need no delivery any more, as
-        written with a change.
+        """The number of records from the start on that need
+        no delivery any more, as written with a change.
         """
         count = 0
         for batch in self.in_flight:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    """Settings in units of their names; `transaction_version` is the finalized level
-    of transaction.version.
+    """Settings in units of their names; `transaction_version`
+    is the finalized level of transaction.version.
     """
 
     max_timeout_ms: int = 900_000

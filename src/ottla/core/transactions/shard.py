@@ -102,19 +102,19 @@ class Shard:
         self._turns = Turns(self._outbox)
         self._transactions: dict[str, Transaction] = {}
         self._unmarked: dict[str, set[TopicPartition]] = {}
-        """Transactional id -> the partitions whose marker is not written, of each transaction that is being
-        ended.
+        """Transactional id -> the partitions whose marker is
+        not written, of each transaction that is being ended.
         """
         self._timing_out: set[str] = set()
         """The ids whose abort is under way; it may have to wait for a producer id."""
         self._tickets: dict[int, tuple[Callable[[int], None], Failed]] = {}
-        """The decisions that wait for a fresh producer id; at most one a request or a timed-out
-        transaction.
+        """The decisions that wait for a fresh producer id;
+        at most one a request or a timed-out transaction.
         """
         self._next_ticket = 0
         self._strays: frozenset[str] = frozenset()
-        """Ids that belong to another partition: their open transactions are ended here, then they are
-        moved.
+        """Ids that belong to another partition: their open
+        transactions are ended here, then they are moved.
         """
 
     @property
@@ -506,8 +506,8 @@ class Shard:
             done(event.producer_id)
 
     def _append(self, name: str, transaction: Transaction, done: Callable[[], None], failed: Failed) -> None:
-        """Append the id's next value; once it is replayed, run `done` and the steps that follow from its
-        state.
+        """Append the id's next value; once it is replayed,
+        run `done` and the steps that follow from its state.
         """
         record = log_records.transaction_record(name, transaction, self._settings.transaction_version)
 

@@ -220,8 +220,8 @@ class KeyMap:
 
 
 class _Shape(NamedTuple):
-    """The layout of equal records: their size, and the positions of keys and of the
-    values' lengths in each.
+    """The layout of equal records: their size, and the
+    positions of keys and of the values' lengths in each.
     """
 
     record_bytes: int

@@ -202,7 +202,7 @@ def test_what_changed_while_no_shard_was_there_reaches_the_next_one_at_once(
 def test_shards_are_told_of_changed_settings(image: MetadataImage, broker_config: BrokerConfig) -> None:
     inputs = GroupInputs(broker_config, image)
     inputs.new_shard(AT)
-    delta = apply(image, config(GROUP_RESOURCE, "g", "share.auto.offset.reset", "earliest"))
+    delta = apply(image, config(GROUP_RESOURCE, "g", "share.session.timeout.ms", "50000"))
     [event] = [make(AT) for make in inputs.changes(delta, has_shards=True)]
     assert isinstance(event, SettingsChanged)
-    assert event.settings.of("g").share_auto_offset_reset == "earliest"
+    assert event.settings.of("g").share_session_timeout_ms == 50_000

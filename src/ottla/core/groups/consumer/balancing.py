@@ -85,8 +85,8 @@ class _Balancer:
             self._loads[index] = load + 1
 
     def _even_out(self, topic_id: uuid.UUID) -> int:
-        """Move the topic's partitions from the most to the least loaded subscribers; return the number of
-        moves.
+        """Move the topic's partitions from the most to the
+        least loaded subscribers; return the number of moves.
         """
         owned, loads = self._owned[topic_id], self._loads
         light = [(loads[index], index) for index in self._subscribers[topic_id]]

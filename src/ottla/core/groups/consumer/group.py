@@ -243,8 +243,8 @@ class ConsumerGroup:
             del self.static_members[member.instance_id]
 
     def _move(self, before: ConsumerMember | None, member: ConsumerMember) -> None:
-        """Keep the owners up to date. In a compacted log two members may seem to own
-        a partition for a while.
+        """Keep the owners up to date. In a compacted log
+        two members may seem to own a partition for a while.
         """
         if before is not None:
             for partition in partitions_of(before.assigned, before.revoking):

@@ -41,8 +41,8 @@ class MemberState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ClassicProtocols:
-    """The protocols and the session of a member that joined with the classic protocol; the first protocol is
-    used.
+    """The protocols and the session of a member that joined
+    with the classic protocol; the first protocol is used.
     """
 
     session_timeout_ms: int

@@ -272,8 +272,8 @@ class Migration:
     def end_empty(
         self, group: ConsumerGroup, then: Callable[[], None], failed: Callable[[ErrorCode], None]
     ) -> None:
-        """Remove a consumer group without members so that a classic one can use its
-        name; then call `then`.
+        """Remove a consumer group without members so that a
+        classic one can use its name; then call `then`.
         """
         group_id = group.group_id
 

@@ -32,8 +32,8 @@ def assign(
     assignable: TopicPartitions,
     current: Mapping[str, TopicPartitions],
 ) -> dict[str, TopicPartitions]:
-    """Each member's partitions. `wanted`: member id -> subscribed topics; `current`:
-    the present assignment.
+    """Each member's partitions. `wanted`: member id ->
+    subscribed topics; `current`: the present assignment.
     """
     places: dict[str, set[SharePartition]] = {member_id: set() for member_id in wanted}
     topics = list(dict.fromkeys(topic_id for topic_ids in wanted.values() for topic_id in topic_ids))
@@ -69,8 +69,8 @@ def share_out(
     members: Sequence[str],
     held: Mapping[str, Collection[SharePartition]],
 ) -> dict[str, set[SharePartition]]:
-    """Spread the places in `partitions` over `members` (at least one of each), some of which hold places
-    already.
+    """Spread the places in `partitions` over `members` (at
+    least one of each), some of which hold places already.
     """
     sharing = -(-len(members) // len(partitions))
     known = set(partitions)
@@ -87,8 +87,8 @@ def share_out(
 
 
 def _due(given: Mapping[str, set[SharePartition]], places: int) -> dict[str, int]:
-    """The number of places that each member is due: as even as possible, the odd ones to those that have most
-    now.
+    """The number of places that each member is due: as even
+    as possible, the odd ones to those that have most now.
     """
     least, odd = divmod(places, len(given))
     ranked = sorted(given, key=lambda member_id: -len(given[member_id]))

@@ -118,8 +118,8 @@ class ShareGroup:
         self.subscriptions: Counter[str] = Counter()
         """The number of subscribers of each topic; derived from `members`."""
         self.states_since_ms = 0
-        """The time of the last write of `states`, by the steady clock: initializing is retried after a
-        while.
+        """The time of the last write of `states`, by the
+        steady clock: initializing is retried after a while.
         """
         self.all_is_assigned = False
         """Whether the target has every assignable partition; reset by records that may change that."""

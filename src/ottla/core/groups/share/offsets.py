@@ -65,8 +65,8 @@ Prepared = Callable[[ErrorCode], None]
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """The decision on a DeleteShareGroupOffsets: the states once it has begun, the request to send, and
-    refusals.
+    """The decision on a DeleteShareGroupOffsets: the states
+    once it has begun, the request to send, and refusals.
     """
 
     states: StatePartitions

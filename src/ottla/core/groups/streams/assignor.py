@@ -146,8 +146,8 @@ class _Assignment:
                     break  # There are fewer processes than copies.
 
     def _give_back_standby(self, task: TaskId) -> bool:
-        """Give a standby to a member that had the task, if there is one with room for it. Whether it was
-        given.
+        """Give a standby to a member that had the task, if
+        there is one with room for it. Whether it was given.
         """
         member_id = self.was_active.get(task)
         if member_id is not None and self._may_be_standby(member_id, task):

@@ -70,8 +70,8 @@ class StreamsGroups:
     def make_room_for_classic(
         self, event: RequestReceived, request: JoinGroupRequest, join: ClassicJoin
     ) -> None:
-        """A classic member joins with the id of a streams group: `join` once that group, if empty, is
-        removed.
+        """A classic member joins with the id of a streams
+        group: `join` once that group, if empty, is removed.
         """
         self._context.turns.run(request.group_id, lambda: self._make_room(event, request, join))
 

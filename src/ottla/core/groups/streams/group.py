@@ -143,8 +143,8 @@ class StreamsGroup:
         """Goes up when the partitions at the endpoints change."""
         self.creating_topics: set[str] = set()
         self.creation_errors: dict[str, tuple[str, int]] = {}
-        """Topic -> the error of its creation, and the time (ms, steady clock) before which it is not
-        retried.
+        """Topic -> the error of its creation, and the time
+        (ms, steady clock) before which it is not retried.
         """
 
     @property

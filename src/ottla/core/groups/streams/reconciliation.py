@@ -34,8 +34,8 @@ def reconcile(
     target: TargetTasks,
     owned: TargetTasks | None,
 ) -> StreamsMember:
-    """The member after one step towards `target`; `owned` are the tasks it names, None if its heartbeat names
-    none.
+    """The member after one step towards `target`; `owned`
+    are the tasks it names, None if its heartbeat names none.
     """
     if member.is_reconciled_to(target_epoch):
         return member
