@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-import pty
-import re
-import select
 import signal
 import socket
 import sqlite3
 import statistics
 import subprocess
 import sys
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -22,7 +18,7 @@ from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
 
 from ottla.demo.tweets import load_tweets
 from support.servers.cluster import free_port
-from support.servers.demo import TIMEOUT_SECONDS, DemoProcess
+from support.servers.demo import TIMEOUT_SECONDS, DemoOnTerminal, DemoProcess
 from support.servers.processes import descendants, wait_until_gone
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
@@ -31,6 +27,7 @@ LIMIT = 240
 # Slow enough that something is still to come when the first tweets have landed.
 SLOWLY = ("--rate", "15")
 SOME_HAVE_LANDED = r"stored [1-9]"
+ON_THE_PAGE = ("tweets.scored", "sqlite", "tantivy", "positive", "same sign", "the last tweets")
 COUNTS = ("tweets", "read", "scored", "stored", "indexed", "counted")
 
 
@@ -75,20 +72,23 @@ def agreement_worked_out_here() -> dict[str, float]:
 
 
 def test_a_killed_pipeline_is_completed_by_the_next_run(tmp_path: Path) -> None:
-    # given: a run that is killed while tweets are on their way through it
-    with DemoProcess.start(*arguments(tmp_path, *SLOWLY)) as demo:
-        demo.wait_for_line(SOME_HAVE_LANDED)
+    # given: a run on a terminal whose page shows that some tweets have landed, and that is killed
+    with DemoOnTerminal.start("--data", str(tmp_path), "--limit", str(LIMIT), *SLOWLY) as demo:
+        text = demo.read_until(r"sqlite +[1-9]") + demo.read_until("same sign")
         children = descendants(demo.process.pid)
-        demo.kill()
+        demo.process.kill()
+        demo.process.wait(TIMEOUT_SECONDS)
+    for expected in ON_THE_PAGE:
+        assert expected in text
     landed = documents(tmp_path)
     assert 0 < landed < LIMIT
 
-    # then: nothing of it goes on, neither its broker nor Spark
+    # then: all of its processes have ended, the broker's and Spark's
     assert wait_until_gone(children) == {}
 
     # and: the next run on the same directory completes it
-    with DemoProcess.start(*arguments(tmp_path)) as demo:
-        report = demo.report()
+    with DemoProcess.start(*arguments(tmp_path)) as demo_again:
+        report = demo_again.report()
     assert_every_tweet_arrived_once(report)
     assert report["agreement"] == agreement_worked_out_here()
     assert report["search_index"] == "tantivy"
@@ -120,51 +120,32 @@ def documents(directory: Path) -> int:
         return int(connection.execute("SELECT count(*) FROM documents").fetchone()[0])
 
 
+def test_ctrl_c_ends_a_run_that_is_starting(tmp_path: Path) -> None:
+    with DemoOnTerminal.start("--data", str(tmp_path), "--limit", str(LIMIT)) as demo:
+        demo.read_until("starting ottla on")
+        children = descendants(demo.process.pid)
+        demo.process.send_signal(signal.SIGINT)
+
+        assert "PySpark" not in demo.read_until("stopped")
+        assert demo.process.wait(TIMEOUT_SECONDS) == 0
+        assert wait_until_gone(children) == {}
+
+
+@pytest.mark.long
 def test_on_a_terminal_there_is_a_page_until_ctrl_c(tmp_path: Path) -> None:
     # given: the demo on a terminal
-    terminal, line = pty.openpty()
-    command = [sys.executable, "-m", "ottla", "demo", "--data", str(tmp_path), "--limit", str(LIMIT)]
-    demo = subprocess.Popen(
-        [*command, "--listen", f"127.0.0.1:{free_port()}", "--rate", "100"],
-        stdin=line,
-        stdout=line,
-        stderr=line,
-        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "50"},
-        start_new_session=True,
-    )
-    os.close(line)
-    try:
-        # when: everything has arrived, and somebody looks at it
-        text = read_until(terminal, "each exactly once")
-        children = descendants(demo.pid)
-        for expected in ("tweets.scored", "sqlite", "tantivy", "positive", "same sign", "the last tweets"):
+    with DemoOnTerminal.start("--data", str(tmp_path), "--limit", str(LIMIT), "--rate", "100") as demo:
+        # when: all tweets have arrived
+        text = demo.read_until("each exactly once")
+        children = descendants(demo.process.pid)
+        for expected in ON_THE_PAGE:
             assert expected in text
 
-        # then: Ctrl-C ends it, and all that it started
-        demo.send_signal(signal.SIGINT)
-        read_until(terminal, "stopped")
-        assert demo.wait(TIMEOUT_SECONDS) == 0
+        # then: Ctrl-C ends it, and all the processes that it started
+        demo.process.send_signal(signal.SIGINT)
+        demo.read_until("stopped")
+        assert demo.process.wait(TIMEOUT_SECONDS) == 0
         assert wait_until_gone(children) == {}
-    finally:
-        if demo.poll() is None:
-            demo.kill()
-        demo.wait()
-        os.close(terminal)
-
-
-def read_until(terminal: int, expected: str) -> str:
-    """What the terminal shows until `expected` is in it, without colours and other escape sequences."""
-    text, deadline = "", time.monotonic() + TIMEOUT_SECONDS
-    while expected not in text:
-        ready, _, _ = select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))
-        assert ready, f"{expected!r} did not appear in:\n{text[-4000:]}"
-        try:
-            chunk = os.read(terminal, 65536)
-        except OSError:  # Linux says so when the other side has closed
-            chunk = b""
-        assert chunk, f"it ended without {expected!r}:\n{text[-4000:]}"
-        text += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", chunk.decode(errors="replace"))
-    return text
 
 
 def run_briefly(*words: str) -> subprocess.CompletedProcess[str]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -14,6 +16,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+from support.servers.cluster import free_port
 
 TIMEOUT_SECONDS = 150.0
 
@@ -95,3 +99,48 @@ class DemoProcess:
         (line,) = output.splitlines()
         report: dict[str, Any] = json.loads(line)
         return report
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOnTerminal:
+    """A running `ottla demo` on a terminal of 120 by 50 characters."""
+
+    process: subprocess.Popen[bytes]
+    terminal: int
+
+    @classmethod
+    @contextmanager
+    def start(cls, *arguments: str) -> Iterator[DemoOnTerminal]:
+        """Run it on a free port, for the length of the block at most."""
+        terminal, line = pty.openpty()
+        listen = f"127.0.0.1:{free_port()}"
+        process = subprocess.Popen(
+            [sys.executable, "-m", "ottla", "demo", "--listen", listen, *arguments],
+            stdin=line,
+            stdout=line,
+            stderr=line,
+            env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "50"},
+            start_new_session=True,
+        )
+        os.close(line)
+        try:
+            yield cls(process, terminal)
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            os.close(terminal)
+
+    def read_until(self, pattern: str) -> str:
+        """The text that appears until the pattern is in it, without colours and other escape sequences."""
+        text, deadline = "", time.monotonic() + TIMEOUT_SECONDS
+        while not re.search(pattern, text):
+            ready, _, _ = select.select([self.terminal], [], [], max(0.0, deadline - time.monotonic()))
+            assert ready, f"{pattern!r} did not appear in:\n{text[-4000:]}"
+            try:
+                chunk = os.read(self.terminal, 65536)
+            except OSError:  # Linux says so when the other side has closed
+                chunk = b""
+            assert chunk, f"it ended without {pattern!r}:\n{text[-4000:]}"
+            text += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", chunk.decode(errors="replace"))
+        return text
