@@ -49,10 +49,10 @@ JAVA_CLIENT_FLAGS = (
 
 @dataclass(frozen=True, slots=True)
 class ClientRun:
-    """What a client printed (several: one after the other), and who used the processors meanwhile.
+    """The output of a client (or of several, one after the other), and the use of the processors meanwhile.
 
-    server_cpu_seconds: the broker's. other_cpu_share: the processors' time, as a share of one processor,
-    that went to neither the broker nor the client nor this process: other programs, and the kernel's own
+    server_cpu_seconds: the broker's. other_cpu_share: the time of all processors, as a share of one, that was
+    used by neither the broker nor the client nor this process, but by other programs and by the kernel's own
     threads.
     """
 
@@ -63,7 +63,7 @@ class ClientRun:
 
 @dataclass(slots=True)
 class Transcript:
-    """What one client printed, each line with the time (Unix, seconds) at which it came."""
+    """The lines that one client printed, each with the time (Unix, seconds) at which it came."""
 
     lines: list[tuple[float, str]] = field(default_factory=list)
 
@@ -77,7 +77,7 @@ class Transcript:
         return "".join(line for _, line in self.lines)
 
     def came_at(self, text: str) -> float:
-        """When the first line with `text` in it came. Raises BenchError when none did."""
+        """The time at which the first line with `text` in it came. Raises BenchError if there is none."""
         for at, line in self.lines:
             if text in line:
                 return at
@@ -147,7 +147,7 @@ class _Client:
         return code
 
     def errors(self) -> str:
-        """What it wrote to its standard error."""
+        """The client's standard error."""
         self._errors.seek(0)
         return self._errors.read()
 
@@ -180,7 +180,7 @@ def create_topic(
 
 
 def _admin(server: Served) -> AdminClient:
-    """To be used in a `with`: one that is left to itself knocks at the dead broker's port ever after."""
+    """An admin client, for use in a `with`: an open one goes on connecting to a dead broker's port."""
     return AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 3})
 
 
@@ -207,7 +207,7 @@ def end_offsets(server: Served, partitions: int, *, topic: str = TOPIC, at_least
 
 
 def wait_for_end_offset(server: Served, expected: int, *, timeout_seconds: float) -> float:
-    """When (perf_counter) ListOffsets said that the partition ends at `expected`.
+    """The time (perf_counter) at which ListOffsets gave `expected` as the partition's end.
 
     Raises BenchError for another end, and after `timeout_seconds`.
     """
@@ -231,7 +231,7 @@ def wait_for_end_offset(server: Served, expected: int, *, timeout_seconds: float
 
 @dataclass(frozen=True, slots=True)
 class Production:
-    """What a run of ProducerPerformance writes, as fast as it goes.
+    """The records that a run of ProducerPerformance writes, as fast as possible.
 
     The first `warmup_records` of `records` are not counted. A record is `record_bytes` random letters, or a
     random line of `payload_file`. With `transaction_ms` the producer is transactional and commits that often.

@@ -205,14 +205,14 @@ def controller_failover_seconds(server: ClusterServer, topic: str) -> float:
 
 @contextmanager
 def _patient(nodes: NodeCluster, node_id: int | None = None) -> Iterator[WireClient]:
-    """A connection whose answers may take long."""
+    """A connection with a long timeout for answers."""
     with nodes.wire(node_id) as client:
         client.connection.settimeout(TIMEOUT_SECONDS)
         yield client
 
 
-def _until(condition: Callable[[], bool], what: str) -> float:
-    """Ask every few milliseconds; when (perf_counter) it held. Raises BenchError."""
+def _until(condition: Callable[[], bool], described: str) -> float:
+    """Wait until the condition holds; returns the time (perf_counter). Raises BenchError."""
     deadline = time.perf_counter() + TIMEOUT_SECONDS
     while time.perf_counter() < deadline:
         try:
@@ -221,4 +221,4 @@ def _until(condition: Callable[[], bool], what: str) -> float:
         except _TROUBLE:
             pass  # not up yet: asked again until the deadline
         time.sleep(POLL_SECONDS)
-    raise BenchError(f"not within {TIMEOUT_SECONDS} s: {what}")
+    raise BenchError(f"not within {TIMEOUT_SECONDS} s: {described}")

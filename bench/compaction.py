@@ -50,7 +50,7 @@ def checkpoint_path(system: System, workspace: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """What is written: records of `record_bytes`, each with a random one of `keys` keys."""
+    """The records to write: each of `record_bytes`, with one of `keys` keys at random."""
 
     total_bytes: int
     keys: int
@@ -107,7 +107,7 @@ def closed_segments(system: System, workspace: Path, topic: str) -> tuple[int, i
 
 
 def start_compacting(server: Server, topic: str) -> float:
-    """Switch the topic to compaction; when (perf_counter) that was asked for."""
+    """Switch the topic to compaction; returns the time (perf_counter) of the request."""
     admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 3})
     entries = [
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
@@ -123,7 +123,7 @@ def start_compacting(server: Server, topic: str) -> float:
 
 
 def checkpointed_offset(path: Path, topic: str) -> int:
-    """Up to where the topic is clean; 0 before its first checkpoint."""
+    """The offset up to which the topic is clean; 0 before its first checkpoint."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -136,7 +136,7 @@ def checkpointed_offset(path: Path, topic: str) -> int:
 
 
 def wait_until_clean(server: Server, path: Path, topic: str, offset: int) -> float:
-    """When (perf_counter) the checkpoint said that all below `offset` is clean. Raises BenchError."""
+    """The time (perf_counter) at which the checkpoint reached `offset`. Raises BenchError."""
     deadline = time.perf_counter() + TIMEOUT_SECONDS
     while time.perf_counter() < deadline:
         server.check_running()

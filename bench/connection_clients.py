@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What was acknowledged or delivered in `seconds`, and how long each took, in milliseconds."""
+    """The requests or records acknowledged or delivered in `seconds`, and their latencies in milliseconds."""
 
     count: int
     seconds: float
@@ -71,7 +71,7 @@ class Idled:
 
 @dataclass(frozen=True, slots=True)
 class Reread:
-    """What a consumer of old records got in `seconds`; bytes are those of the records' values."""
+    """The records that a consumer of old records got in `seconds`; bytes are those of their values."""
 
     records: int
     bytes: int
@@ -173,9 +173,9 @@ class JavaClients:
                 self._server.check_running()
                 return parse_answer(line)
 
-    def _error(self, what: str) -> BenchError:
+    def _error(self, problem: str) -> BenchError:
         words = tail("\n".join(self._words))
-        return BenchError(f"{self._name} on {self._server.system.title} {what}:\n{words}")
+        return BenchError(f"{self._name} on {self._server.system.title} {problem}:\n{words}")
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -294,12 +294,12 @@ def rereader(server: Served, *, records: int, topic: str = clients.TOPIC) -> Ite
         yield java
 
 
-# --- who used the processors ----------------------------------------------------------------------------
+# --- the use of the processors --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Who used the processors while something went on; seconds. other_cpu_share: as in clients.ClientRun."""
+    """The use of the processors during an action, in seconds. other_cpu_share: as in clients.ClientRun."""
 
     seconds: float
     server_cpu_seconds: float

@@ -1,10 +1,10 @@
-"""The one way a benchmark ends badly: a run that cannot be trusted is an error, never a gap in the table."""
+"""The error of a benchmark: a run that can't be trusted is an error, never a gap in the table."""
 
 from __future__ import annotations
 
 
 class BenchError(Exception):
-    """A broker, a client or an output was not as it must be; the message says which, with its last words."""
+    """A broker, a client or an output was not as expected; the message says which, with its last output."""
 
 
 def tail(text: str, lines: int = 20) -> str:

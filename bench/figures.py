@@ -1,4 +1,4 @@
-"""What one scenario measures, and the arithmetic that turns runs into a comparison."""
+"""The measures of a scenario, and the arithmetic that turns runs into a comparison."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 class Bound(enum.Enum):
-    """What a target speaks of: ottla's figure over Kafka's, or ottla's figure alone."""
+    """The kind of a target's limit: for ottla's figure over Kafka's, or for ottla's figure alone."""
 
     RATIO_AT_LEAST = "ratio ≥"
     RATIO_AT_MOST = "ratio ≤"
@@ -20,7 +20,7 @@ class Bound(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is to be reached; `limit` is a ratio or a value in the measure's unit, as `bound` says."""
+    """A target; `limit` is a ratio or a value in the measure's unit, depending on `bound`."""
 
     bound: Bound
     limit: float
@@ -45,7 +45,7 @@ class Measure:
     history: str | None = None
 
     def is_of(self, ottla: bool) -> bool:
-        """Whether ottla's side has it, or Kafka's."""
+        """Whether ottla's side, or else Kafka's, has this measure."""
         return not (self.apache_kafka_only if ottla else self.ottla_only)
 
     @property

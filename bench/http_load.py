@@ -18,7 +18,7 @@ CURL_TIMEOUT_SECONDS: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What wrk counted."""
+    """The figures that wrk printed."""
 
     requests: int
     seconds: float
@@ -43,9 +43,9 @@ def wrk(
 
 
 def curl_stream(url: str, body: Path, content_type: str, answers: Path) -> float:
-    """Send a file as one chunked request and keep what comes back meanwhile; the seconds it took.
+    """Send a file as one chunked request and write the answer to a file; returns the seconds it took.
 
-    Raises BenchError when that is not answered with 200.
+    Raises BenchError if the answer is not 200.
     """
     program = shutil.which("curl")
     if program is None:

@@ -1,4 +1,4 @@
-"""The facts of the machine that a table of figures means nothing without."""
+"""The facts of the machine, without which a table of figures has no meaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Linux says of a running process and of the whole machine: memory and CPU time, from /proc."""
+"""The memory and CPU time of a running process and of the whole machine, from Linux's /proc."""
 
 from __future__ import annotations
 

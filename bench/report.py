@@ -41,13 +41,13 @@ class Results:
         return Results(newer.machine, scenarios, _without(others, newer.scenarios))
 
     def largest(self) -> Results:
-        """Those of the machine with the most scenarios, the latest of equals: what the figure shows."""
+        """The results of the machine with the most scenarios, for the figure; of equals, the latest."""
         every = (Results(self.machine, self.scenarios), *self.elsewhere)
         return max(every, key=lambda each: len(each.scenarios))
 
 
 def _without(older: Iterable[Results], names: Container[str]) -> tuple[Results, ...]:
-    """The older results but those of these scenarios; machines of which nothing is left go."""
+    """The older results without these scenarios, and without machines that have no results left."""
     kept = (
         Results(each.machine, {name: item for name, item in each.scenarios.items() if name not in names})
         for each in older
@@ -56,7 +56,7 @@ def _without(older: Iterable[Results], names: Container[str]) -> tuple[Results, 
 
 
 def load_results(path: Path) -> Results | None:
-    """What a results.json holds, None when there is none. Raises BenchError when it is not one of ours."""
+    """The results in a results.json, None if there is no such file. Raises BenchError for any other file."""
     if not path.exists():
         return None
     try:

@@ -47,11 +47,11 @@ class System(enum.Enum):
 
 
 class Served(Protocol):
-    """What clients drive: one broker, or a cluster of them."""
+    """The server that clients drive: one broker, or a cluster."""
 
     @property
     def system(self) -> System:
-        """Whose it is."""
+        """Whether it is ottla's or Apache Kafka's."""
 
     @property
     def bootstrap(self) -> str:
@@ -69,7 +69,7 @@ class Server:
     """A broker that runs and has answered.
 
     started_at: when (perf_counter) its process was started. start_seconds: from there to its first answered
-    Metadata request. format_seconds: what formatting the directory took before that, None where there is no
+    Metadata request. format_seconds: the time for formatting the directory before that, None if there is no
     such step.
     """
 

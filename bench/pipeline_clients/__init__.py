@@ -1,1 +1,1 @@
-"""The programs that the pipeline's scenarios run, and who watches them."""
+"""The programs that the pipeline's scenarios run, and the modules that watch them."""

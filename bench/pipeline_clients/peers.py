@@ -36,7 +36,7 @@ STOP_TIMEOUT_SECONDS = 120.0
 
 
 class Program(enum.Enum):
-    """What is run. UPPER maps values to upper case, the others count by key: all time, or by minute."""
+    """The programs. UPPER maps values to upper case, the others count by key: for all time, or by minute."""
 
     UPPER = "upper"
     WINDOWED_COUNT = "windowed-count"
@@ -44,7 +44,7 @@ class Program(enum.Enum):
 
 
 class Peer(enum.Enum):
-    """Who is measured."""
+    """The systems that are measured."""
 
     KAFKA_STREAMS = "Kafka Streams 4.3.1"
     QUIXSTREAMS = "quixstreams 3.28.1"
@@ -67,13 +67,13 @@ class Task:
     real_time: bool = False
 
     def group_of(self, peer: Peer) -> str:
-        """Whose committed offsets tell how far it is: ottla has a group for each query, here one, "out"."""
+        """The group whose offsets show the program's progress: ottla has one for each query, here "out"."""
         return f"{self.name}-out" if peer is Peer.OTTLA else self.name
 
 
 @dataclass(slots=True)
 class Running:
-    """A peer's processes. group: whose committed offsets tell how far it is."""
+    """A peer's processes. group: the group whose committed offsets show its progress."""
 
     peer: Peer
     group: str

@@ -29,7 +29,7 @@ def main() -> None:
     )
     match program:
         case "upper":
-            # Bytes in, bytes out: what Python does fastest, and right for the letters that are sent.
+            # Bytes in, bytes out: the fastest way in Python, and right for the letters that are sent.
             records = application.dataframe(
                 application.topic(source, key_deserializer="bytes", value_deserializer="bytes")
             )

@@ -1,11 +1,11 @@
-"""Watch a pipeline's program from outside: how far it is, what it costs. The same for every peer.
+"""Watches a pipeline's program from outside: its progress and its cost, in the same way for every peer.
 
-How far: the offsets that the program's consumer group has committed, asked every POLL_SECONDS. With
+The progress: the offsets that the program's consumer group has committed, read every POLL_SECONDS. With
 exactly-once they are committed in one transaction with the output (ottla: right after it), so "committed up
-to here" is "its output can be read by everybody up to here", and nobody has to read the output to know.
+to here" means "the output can be read up to here", and no client has to read the output.
 
-The rate is taken from when a quarter of the input is through to when all is: starts, joins of groups and the
-compilers' warming up are before that, and told apart as the seconds from the process's start.
+The rate is measured from a quarter of the input to the end: starts, joins of groups and the compilers'
+warming up come before that, and are reported separately as the seconds from the process's start.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ class Course:
 
 
 class CommittedOffsets:
-    """What a consumer group has committed of one topic, in all; 0 where it has committed nothing.
+    """The sum of the offsets that a consumer group has committed for one topic; 0 without a commit.
 
-    Asked by a consumer that never joins: an offset whose transaction is open is not told.
+    Read by a consumer that never joins, so an offset of an open transaction is not included.
     """
 
     def __init__(self, bootstrap: str, group: str, topic: str, partitions: int) -> None:

@@ -1,4 +1,4 @@
-"""The scenarios: what each measures, how, and what is to be reached. One entry in SCENARIOS a name."""
+"""The scenarios, by name in SCENARIOS: their measures, how these are taken, and their targets."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def _one_record_requests(
 
 
 def _one_record_measures(connections: Sequence[int]) -> tuple[Measure, ...]:
-    """What `_one_record_requests` gives."""
+    """The measures of `_one_record_requests`."""
     measures: list[Measure] = []
     for count in connections:
         by = f", {count} connection{'s' if count > 1 else ''}"

@@ -1,4 +1,4 @@
-"""What a scenario is, what it gets for a turn, and what all scenarios share: sizes, settings, targets."""
+"""The definition of a scenario, the arguments of its runs, and the sizes and settings that all share."""
 
 from __future__ import annotations
 

@@ -106,8 +106,8 @@ def _produce(
     return run.summary.records_per_second, run.client.server_cpu_seconds / gigabytes
 
 
-def _cpu(key: object, what: str) -> Measure:
-    return Measure(f"cpu_seconds_per_gigabyte_{key}", f"broker's CPU time, {what}", "s/GB")
+def _cpu(key: object, title: str) -> Measure:
+    return Measure(f"cpu_seconds_per_gigabyte_{key}", f"broker's CPU time, {title}", "s/GB")
 
 
 def _rates(keys_to_titles: Mapping[object, str]) -> tuple[Measure, ...]:
