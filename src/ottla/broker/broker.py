@@ -3,12 +3,12 @@
 A node is a broker, a controller or both (process.roles). Every node follows the metadata; a broker holds
 partitions and serves clients, a controller votes, and leads the metadata when it is elected.
 
-Order of the start, so that nothing is written before it is sure to be ours and sound: bind the sockets (a
-port in use is found first), lock and check the data directory, open the metadata log. A node that is the
-quorum alone has all of the metadata then: it opens the partitions' logs (recovering after a kill) before it
-writes the first record, an election. One of several nodes joins the quorum, waits for a majority and until it
-has what the leader has, then opens the partitions' logs. Then the broker registers, listens, is unfenced, and
-says ready.
+Order of the start, so that nothing is written before the directory is known to be ours and sound: bind the
+sockets (a port in use is found first), lock and check the data directory, open the metadata log. A node that
+is the quorum alone has all of the metadata then: it opens the partitions' logs (recovering after a kill)
+before it writes the first record, an election. One of several nodes joins the quorum, waits for a majority
+and until it has all of the leader's records, then opens the partitions' logs. Then the broker registers,
+listens, is unfenced, and says ready.
 
 The stop goes the other way round: the broker asks the controller to give its partitions to others while it
 still serves, hangs up on clients, lets the coordinators go, closes the partitions' logs; last the metadata,
@@ -65,9 +65,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 
-#: How often a start that waits for others says so.
+#: How often a start that waits for other nodes says so.
 TELL_SECONDS: Final = 5.0
-#: How long a start goes on looking for its cluster when it has met another one.
+#: How long a start goes on looking for its cluster when it has met a node of another one.
 STRANGER_SECONDS: Final = 2.0
 
 
@@ -87,9 +87,9 @@ class Broker:
         self.peers = PeerConnections(f"ottla-{config.node_id}")
         self.broker_requests = BrokerRequests(self, self.peers)
         self.supervisor = Supervisor(self._task_died)
-        """Owns what the broker does in the background."""
+        """Owns the background tasks of the broker."""
         self.controller_supervisor = Supervisor(self._task_died)
-        """Owns the same of the metadata, which ends later."""
+        """Owns the background tasks of the metadata, which ends later."""
         self._clients_requests = Dispatcher(self, broker_table())
         self._controllers_requests = Dispatcher(self, controller_table())
         self.controller_channel = ControllerChannel(self, self.answer_as_controller)
@@ -103,11 +103,11 @@ class Broker:
         self._sockets: dict[str, socket.socket] = {}
         self.ports: dict[str, int] = {}
         """The bound ports by listener."""
-        # Set by `_open`, before anybody can send a request.
+        # Set by `_open`, before any request can come.
         self.log_directory: LogDirectory
         self.quorum: MetadataQuorum
         self.controller: Controller
-        # Those of a broker; a controller alone has none of them.
+        # The parts of a broker; a controller alone has none of them.
         self.replication: Replication
         self.partitions: Partitions
         self.roles: ReplicaRoles
@@ -140,13 +140,13 @@ class Broker:
             raise StartError(str(problem)) from problem
         except BaseException:
             await broker._abandon()
-            if broker.failed:  # whoever saw that has cancelled the start
+            if broker.failed:  # the caller of `on_failure` has cancelled the start
                 raise StartError("the node failed while it started, see the lines above") from None
             raise
         broker._start_background_work()
         return broker
 
-    # -- what the parts ask of the whole ----------------------------------------------------------------
+    # -- what the parts use of the node -----------------------------------------------------------------
 
     @property
     def port(self) -> int:
@@ -173,7 +173,7 @@ class Broker:
         return self.quorum.leader_id
 
     def controller_address(self) -> PeerAddress | None:
-        """Where the active controller listens; None when that is not known, or when it is this node."""
+        """Where the active controller listens; None while no leader is known, or when it is this node."""
         address = self.quorum.leader_address()
         return None if address is None or self.quorum.is_leader else PeerAddress(*address)
 
@@ -192,7 +192,7 @@ class Broker:
         return self._controllers_requests.answer(context, request)
 
     def ready_line(self) -> str:
-        """What `ottla broker` prints once others can connect."""
+        """The line that `ottla broker` prints once clients can connect."""
         host = self.config.listener.host or "0.0.0.0"
         kind = "broker" if self.config.is_broker else "controller"
         return (
@@ -216,7 +216,10 @@ class Broker:
             self.ports[listener.name] = bound.getsockname()[1]
 
     async def _open(self, cluster_id: str | None) -> None:
-        """Everything up to the metadata as this node's own log has it; reads only, but for formatting."""
+        """Open the data directory and the metadata as this node's own log has it.
+
+        Writes nothing but a format.
+        """
         config = self.config
         if cluster_id is None and not (
             config.quorum_alone or (config.log_directory / META_PROPERTIES).exists()
@@ -260,12 +263,12 @@ class Broker:
             await self._become_broker()
 
     async def _until_caught_up(self) -> None:
-        """Wait for the metadata. Raises ConfigError when it is another cluster's that is there."""
+        """Wait for the metadata. Raises ConfigError when the controllers belong to another cluster."""
         caught_up = asyncio.ensure_future(self.controller.wait_until_caught_up())
         met_stranger = asyncio.ensure_future(self.quorum.met_stranger.wait())
         try:
             await asyncio.wait([caught_up, met_stranger], return_when=asyncio.FIRST_COMPLETED)
-            if not caught_up.done():  # the others may let it in, where only one is strange
+            if not caught_up.done():  # the other controllers may let it in, where only one is a stranger
                 await asyncio.wait([caught_up], timeout=STRANGER_SECONDS)
             if not caught_up.done():
                 host, port = self.quorum.stranger or ("", 0)
@@ -340,15 +343,15 @@ class Broker:
         ]
 
     @contextlib.asynccontextmanager
-    async def _telling(self, what: str) -> AsyncIterator[None]:
-        """Say every few seconds what the start waits for."""
+    async def _telling(self, reason: str) -> AsyncIterator[None]:
+        """Log every few seconds the reason why the start waits."""
 
         async def tell() -> None:
             while True:
                 await asyncio.sleep(TELL_SECONDS)
                 log.warning(
                     "%s node=%d voters=%s leader=%d",
-                    what,
+                    reason,
                     self.node_id,
                     ",".join(map(str, self.quorum.voters.node_ids)),
                     self.quorum.leader_id,

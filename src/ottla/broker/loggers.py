@@ -34,7 +34,10 @@ def check_level(name: str, level: str | None) -> None:
 
 
 def set_level(name: str, level: str | None) -> None:
-    """Set a logger's level; None gives it that of its parent, which the root has not: InvalidRequest."""
+    """Set a logger's level; None gives it that of its parent.
+
+    Raises InvalidRequest for the root, which has none.
+    """
     if name == ROOT and level is None:
         raise InvalidRequest(f"Removing the log level of the {ROOT} logger is not allowed")
     logger = logging.root if name == ROOT else logging.getLogger(name)

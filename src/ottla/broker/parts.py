@@ -1,6 +1,6 @@
-"""What the parts of a node are given of it: narrow protocols, which the node as a whole satisfies.
+"""The narrow protocols by which the parts of a node see it; the node as a whole satisfies all of them.
 
-Here is what parts of all rooms use. What only one of them uses stands beside it, as a protocol that adds to
+Here are those of all rooms. Members that only one room or part uses stand beside it, in protocols that add to
 these; a part is never given more than its protocol names.
 """
 
@@ -57,9 +57,9 @@ class Loop(Protocol):
 
 
 class Background(Protocol):
-    """What runs beside the requests."""
+    """The background tasks."""
 
     @property
     def supervisor(self) -> Supervisor:
-        """Owns what the broker does in the background."""
+        """Owns the background tasks of the broker."""
         ...

@@ -13,7 +13,7 @@ Spawn = Callable[[str, Coroutine[Any, Any, Any]], "asyncio.Task[Any]"]
 
 
 def start_task(spawn: Spawn | None, name: str, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[Any]:
-    """Start a task with its owner's `spawn`, or as a plain one where nobody owns it (in tests)."""
+    """Start a task with its owner's `spawn`, or as a plain one without an owner (in tests)."""
     if spawn is not None:
         return spawn(name, coroutine)
     return asyncio.get_running_loop().create_task(coroutine, name=name)
@@ -54,7 +54,7 @@ class Supervisor:
         return self.spawn(name, repeat())
 
     async def stop(self) -> None:
-        """Cancel what still runs and wait until all of it has ended."""
+        """Cancel the tasks that still run and wait until all of them have ended."""
         self._stopping = True
         tasks = list(self._tasks)
         for task in tasks:

@@ -7,7 +7,7 @@ import uuid
 
 
 class SystemRandomness:
-    """Nobody can guess what it chooses."""
+    """Choices that can't be guessed."""
 
     def __init__(self) -> None:
         self._random = random.SystemRandom()

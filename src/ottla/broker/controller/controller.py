@@ -1,19 +1,20 @@
 """The metadata on this node, and, where this node leads the quorum, the only way to change it.
 
-Theory of operation. On every node `image` follows the records that are committed, in their order; those who
-follow the metadata hear of each step after it. A node that was away too long is given a snapshot, and hears
-what lies between its image and that one.
+Theory of operation. On every node `image` follows the records that are committed, in their order; listeners
+hear of each step after it. A node that was away too long is given a snapshot, and its listeners hear of the
+difference between its image and the snapshot.
 
 On the leader a change is decided against the metadata that includes everything appended so far (`_ahead`);
 its records are appended, and the next sync, and the next fetches of the other voters, make them durable
-together with what others appended meanwhile: many changes in each. Only when they are committed are they
-applied to `image`, and only then is the change answered. So nobody ever sees metadata that a crash could take
-back, and a change that was answered is there after any crash.
+together with other changes that were appended meanwhile: many changes in each. Only when they are committed
+are they applied to `image`, and only then is the change answered. So no client ever sees metadata that a
+crash could take back, and a change that was answered is there after any crash.
 
 A leader may decide once everything of older epochs is applied: when the first record of its own epoch is
 committed (in a quorum of this node alone, whose whole log counts, at once). Then it is active: it ends the
 metadata transaction that a dead controller may have left open, and writes the first records of a new cluster.
-When it loses its epoch, what it had appended may be lost or not: whoever waits for it is told NOT_CONTROLLER.
+When it loses its epoch, the records that it had appended may be lost or not: the changes that wait for them
+end with NOT_CONTROLLER.
 """
 
 from __future__ import annotations
@@ -60,14 +61,14 @@ MetadataListener = Callable[[MetadataDelta], None]
 
 #: A new cluster's settings are one transaction of this name, as in Kafka.
 BOOTSTRAP_TRANSACTION = "Bootstrap records"
-#: So many records are applied in one turn of the loop: a node that catches up answers others in between.
+#: The records that are applied in one turn of the loop: a node that catches up answers requests in between.
 APPLIED_AT_ONCE = 1_000
-#: A leader that can't commit takes no more than this: others may lead already.
+#: The most uncommitted records of a leader: one that can't commit may have been replaced already.
 MAX_UNCOMMITTED_RECORDS = 200_000
 
 
 class _Appended(NamedTuple):
-    """What this leader appended: offsets from `first` up to `end`."""
+    """An append of this leader: offsets from `first` up to `end`."""
 
     first: int
     end: int
@@ -121,9 +122,9 @@ class Controller:
         now_ms: Callable[[], int],
         spawn: Spawn | None = None,
     ) -> Controller:
-        """Read what of the metadata is known to be committed: all of it in a quorum of this node alone.
+        """Read the metadata that is known to be committed: all of it in a quorum of this node alone.
 
-        `spawn` starts the tasks; give the supervisor's, so that what dies stops the node. Raises
+        `spawn` starts the tasks; give the supervisor's, so that a task that dies stops the node. Raises
         LogDirectoryError, ConfigError, LogCorruption or OSError.
         """
         controller = cls(quorum, config, now_ms, spawn)
@@ -161,7 +162,7 @@ class Controller:
         self._check_version()
 
     async def close(self) -> None:
-        """Decide nothing more, and finish what is running. The log stays open."""
+        """Decide nothing more, and finish the tasks that run. The log stays open."""
         self._closed = True
         self._resign("this controller is stopping")
         if self._catching_up is not None:
@@ -173,7 +174,7 @@ class Controller:
         await asyncio.gather(*running, return_exceptions=True)
         self._wake_all(NotController("this controller is stopping"))
 
-    # -- what others look at --------------------------------------------------------------------------
+    # -- state ----------------------------------------------------------------------------------------
 
     @property
     def active(self) -> bool:
@@ -201,7 +202,7 @@ class Controller:
         return self._log.recovery_point
 
     def add_listener(self, listener: MetadataListener) -> None:
-        """Call `listener` with what changed, after each change of `image`, on the event loop."""
+        """Call `listener` with the difference after each change of `image`, on the event loop."""
         self._listeners.append(listener)
 
     def add_leadership_listener(
@@ -217,13 +218,13 @@ class Controller:
     # -- changes --------------------------------------------------------------------------------------
 
     async def submit(self, decide: Callable[[MetadataImage], Decision[T]]) -> T:
-        """Make a change: its answer, once everything that it is based on is committed and applied.
+        """Make a change. Returns its answer once all that it is based on is committed and applied.
 
         `decide` runs at once and must not await; it gets an image of everything appended, so the first record
-        that it decides on will have the offset `image.last_offset + 1`. Raises what it raises, NotController
-        when this node is not active or stops being so meanwhile (the change may have happened then), or has
-        too much that is not committed; KafkaStorageError when the disk refuses, UnknownServerError for
-        records that make no sense: nothing has happened then.
+        that it decides on will have the offset `image.last_offset + 1`. Raises the errors of `decide`;
+        NotController when this node is not active or stops being so meanwhile (the change may have happened
+        then), or has too many uncommitted records; KafkaStorageError when the disk refuses,
+        UnknownServerError for records that make no sense: nothing has happened then.
         """
         ahead = self._ahead
         if ahead is None:
@@ -240,7 +241,7 @@ class Controller:
         return decision.response
 
     def _append(self, ahead: MetadataImage, records: Sequence[Message]) -> None:
-        """Take records over ahead of their commit, then append them: what makes no sense is not.
+        """Apply records ahead of their commit, then append them; records that make no sense are not appended.
 
         Raises UnknownServerError, KafkaStorageError or NotController, with nothing changed.
         """
@@ -283,10 +284,10 @@ class Controller:
         heapq.heappush(self._waiting, (offset, self._waited, waiter))
         await waiter
 
-    # -- what the quorum tells ------------------------------------------------------------------------
+    # -- told by the quorum ---------------------------------------------------------------------------
 
     def on_became(self, role: Role, epoch: int, leader_id: int) -> None:
-        """This node's role, epoch or leader is another one."""
+        """This node's role, its epoch or the leader has changed."""
         if self._epoch_start is not None and (role is not Role.LEADER or self._epoch_start[0] != epoch):
             self._resign("this node does not lead the metadata any more")
         self._progress.set()
@@ -325,7 +326,7 @@ class Controller:
             return
         epoch, first_offset = self._epoch_start
         needed = first_offset - 1 if self._quorum.alone else first_offset
-        # The epoch may be lost already, and this node be about to hear of it.
+        # The epoch may be lost already, and this node about to hear of it.
         if self.image.last_offset < needed or not self._quorum.leads(epoch):
             return
         ahead = self._begin_ahead(epoch)
@@ -336,7 +337,7 @@ class Controller:
             self._append(ahead, self._first_records())
         log.info("active controller epoch=%d", epoch)
         idle_ms = self._config[broker_settings.METADATA_MAX_IDLE_INTERVAL_MS]
-        # Alone there is nobody to show that the metadata lives, and each record would cost a sync.
+        # A node alone has no other one to show that the metadata lives, and each record would cost a sync.
         if idle_ms > 0 and not self._quorum.alone:
             self._idle = start_task(self._spawn, "metadata-no-op", self._write_no_ops(idle_ms / 1000))
         for on_active, _ in self._leadership_listeners:
@@ -369,7 +370,7 @@ class Controller:
                     self._append(self._ahead, [NoOpRecord()])
 
     def _resign(self, reason: str) -> None:
-        """Not the active controller, or the leader, any more."""
+        """This node is the active controller, or the leader, no more."""
         was_active = self._ahead is not None
         self._ahead = self._epoch_start = None
         self._appended.clear()
@@ -387,7 +388,7 @@ class Controller:
     # -- following ------------------------------------------------------------------------------------
 
     def _catch_up(self) -> None:
-        """Apply what is committed, some records a turn of the loop, and tell the listeners."""
+        """Apply the committed records, some in each turn of the loop, and tell the listeners."""
         if self._catching_up is not None:
             self._catching_up.cancel()
             self._catching_up = None
@@ -418,7 +419,10 @@ class Controller:
         self._tell(delta)
 
     def _read_log(self, stop: int, delta: MetadataDelta, at_most: int) -> int:
-        """Apply batches that end at or below `stop`, until `at_most` records are applied; how many were."""
+        """Apply batches that end at or below `stop`, until `at_most` records are applied.
+
+        Returns their number.
+        """
         image = self.image
         first = image.last_offset + 1
         for header, records in self._log.batches(first, stop):
@@ -434,7 +438,7 @@ class Controller:
         return image.last_offset + 1 - first
 
     def _tell(self, delta: MetadataDelta) -> None:
-        """`image` has changed: tell the listeners, then those who wait for it."""
+        """`image` has changed: tell the listeners, then the callers that wait for an offset."""
         if delta.broker_configs_changed:
             self._config.follow(self.image)
         if not delta.empty:
@@ -465,7 +469,7 @@ class Controller:
         self._catch_up()
 
     def _take_over(self, new: MetadataImage) -> None:
-        """The image becomes `new`, and stays the object that others hold."""
+        """The image gets the content of `new`, and stays the object that others hold."""
         for name in MetadataImage.__dataclass_fields__:
             setattr(self.image, name, getattr(new, name))
 
@@ -515,7 +519,7 @@ def _apply(
 
 
 def _image_of(quorum: MetadataQuorum, snapshot: SnapshotId, content: SnapshotContent) -> MetadataImage:
-    """What a snapshot holds. Raises LogDirectoryError."""
+    """The image that a snapshot holds. Raises LogDirectoryError."""
     image, delta = MetadataImage(), MetadataDelta()
     try:
         _apply(image, content.records, snapshot.end_offset - 1, snapshot.epoch, delta)

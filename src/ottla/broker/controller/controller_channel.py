@@ -3,8 +3,8 @@
 When this node is the active controller its own handlers are called, without a socket. Otherwise the request
 goes to the controller listener of the quorum's leader: a node's own request as it is, a client's in an
 envelope (KIP-590). A node that says that it is not the controller, can't be reached, or is not the leader any
-more while an answer is awaited costs another attempt, until the time is over. So a request may arrive
-twice, as from any client: what it asks for is decided by the metadata, not by how often it was asked.
+more while an answer is awaited costs another attempt, until the time is over. So a request may arrive twice,
+as from any client: the metadata decides on its outcome, not the number of attempts.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 
-#: How often it is looked whether there is another leader: while there is none, and while one is silent.
+#: How often the channel looks for another leader: while there is none, and while one is silent.
 FIRST_LOOK_SECONDS: Final = 0.01
 LAST_LOOK_SECONDS: Final = 0.1
-#: What may not wait behind others' requests has a connection of its own.
+#: Requests that may not wait behind others have a connection of their own.
 PURPOSES: Final = {
     ApiKey.BROKER_REGISTRATION: "controller-heartbeat",
     ApiKey.BROKER_HEARTBEAT: "controller-heartbeat",
     ApiKey.ALTER_PARTITION: "controller-alter-partition",
 }
 OTHER_PURPOSE: Final = "controller"
-#: A client that hardly waits still gets the answer that a failover costs.
+#: Time for a failover, also for a client that allows hardly any.
 SHORTEST_PATIENCE_MS: Final = 1000
 LOCAL_HOST: Final = "127.0.0.1"
 
@@ -58,7 +58,7 @@ Local = Callable[[RequestContext, Message], Message | Awaitable[Message]]
 
 
 class ChannelNode(Protocol):
-    """What the channel uses of its node."""
+    """The members of a node that the channel uses."""
 
     @property
     def config(self) -> BrokerConfig: ...
@@ -69,7 +69,7 @@ class ChannelNode(Protocol):
     @property
     def peers(self) -> PeerConnections: ...
     def controller_address(self) -> PeerAddress | None:
-        """Where the active controller listens; None when that is not known, or when it is this node."""
+        """Where the active controller listens; None while no leader is known, or when it is this node."""
         ...
 
 
@@ -84,8 +84,8 @@ class ControllerChannel:
     async def ask(self, request: Message, *, timeout_ms: int | None = None) -> Message:
         """The active controller's answer to a request of this node's own.
 
-        Errors that the controller knows of are in the answer. Raises RequestTimedOut when none has answered
-        within `timeout_ms` (else request.timeout.ms), UnsupportedVersion when it does not know the request.
+        Errors of the controller are in the answer. Raises RequestTimedOut when none has answered within
+        `timeout_ms` (else request.timeout.ms), UnsupportedVersion when it does not know the request.
         """
         key = request.API_KEY
         assert key is not None
@@ -108,7 +108,8 @@ class ControllerChannel:
     async def forward(self, context: RequestContext, request: Message) -> Message:
         """The active controller's answer to a client's request. Raises KafkaError.
 
-        Tries for as long as the client gives it, where it says that, and for request.timeout.ms at most.
+        Tries for the time that the client's request allows, where it has one, and for request.timeout.ms at
+        most.
         """
         from ottla.broker.controller import envelope
 

@@ -1,4 +1,4 @@
-"""Registers this controller with the active one: others learn where it listens and what it supports."""
+"""Registers this controller with the active one: other nodes learn where it listens, and its features."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LAST_RETRY_SECONDS: Final = 5.0
 async def register_controller(
     node_id: int, channel: ControllerChannel, endpoints: Sequence[EndpointImage]
 ) -> None:
-    """Ask until the active controller has taken it; nothing waits for that, so there is no limit."""
+    """Ask, without a limit, until the active controller has taken the registration: nothing waits for it."""
     request = ControllerRegistrationRequest(
         controller_id=node_id,
         incarnation_id=uuid.uuid4(),

@@ -1,7 +1,7 @@
-"""What the active controller does beside answering: knows who is alive, fences who is not, balances leaders.
+"""The active controller's own duties: notes which brokers are alive, fences the others, balances leaders.
 
-All of it begins when this node becomes the active controller and ends when it is so no more; what is known of
-brokers' heartbeats is forgotten with it, and the next controller begins by believing everybody alive. Each
+The duties begin when this node becomes the active controller and end when it is so no more; brokers'
+heartbeats are forgotten with them, and the next controller begins by believing every broker alive. Each
 change is a decision like any other, so a controller that has lost its epoch changes nothing.
 """
 
@@ -29,14 +29,14 @@ log = logging.getLogger("ottla.broker")
 
 T = TypeVar("T")
 
-#: How long nobody can be overdue, where there is nobody yet.
+#: How long the duty sleeps while there is no broker that could be overdue.
 IDLE_SECONDS: Final = 1.0
-#: A controller that was itself held up for so long has heartbeats waiting in its sockets: it reads them
+#: A controller that was itself held up for this long has heartbeats waiting in its sockets: it reads them
 #: first.
 HELD_UP_SECONDS: Final = 0.5
-#: So many heartbeats don't get lost: a broker that should have sent them is not there.
+#: This many heartbeats in a row don't get lost: a broker that should have sent them is not there.
 SILENT_INTERVALS: Final = 2
-#: After a decision that the disk refused.
+#: The pause after a decision that the disk refused.
 PUT_OFF_SECONDS: Final = 1.0
 
 
@@ -62,24 +62,24 @@ class ControllerWork:
 
     @property
     def heartbeats(self) -> BrokerHeartbeats:
-        """What is known of brokers' lives. Raises NotController."""
+        """The heartbeats of all brokers. Raises NotController."""
         if self._heartbeats is None:
             raise NotController("this node is not the active controller")
         return self._heartbeats
 
     def rules(self, image: MetadataImage) -> TopicRules:
-        """What the topics' settings in `image` say about elections."""
+        """The rules for elections by the topics' settings in `image`."""
         return topic_rules(image, self._node.config.layers, self._node.node_id)
 
     def now_ms(self) -> int:
-        """The steady clock that heartbeats are measured by."""
+        """The time of the steady clock that heartbeats are measured by."""
         return int(self._node.loop.time() * 1000)
 
     def is_alive(self, image: MetadataImage, broker_id: int) -> bool:
         """Whether the broker's last start may still run, so that another one with its id has to wait.
 
-        It does if it was heard in time and has not hung up since. A new controller believes everybody alive,
-        but one that lives is heard within two of its intervals.
+        It does if its heartbeats came in time and it has not hung up since. A new controller believes every
+        broker alive, but a live one is heard within two of its intervals.
         """
         now_ms = self.now_ms()
         if broker_id in self._connections:
@@ -93,7 +93,7 @@ class ControllerWork:
         return self.heartbeats.is_alive(image, broker_id, now_ms)
 
     def heard(self, broker_id: int, connection: Connection | None) -> None:
-        """A heartbeat came this way. A process that ends closes its connection, also when it is killed."""
+        """A heartbeat came over `connection`. A process that ends closes it, also when it is killed."""
         self._connections[broker_id] = connection
 
     # -- duties ---------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ class ControllerWork:
             pass
 
     async def _decide(self, decide: Callable[[MetadataImage], Decision[T]]) -> T | None:
-        """The decision's answer, None when it could not be made this time. Raises NotController."""
+        """The answer of the decision, None when the disk refused it this time. Raises NotController."""
         try:
             return await self._node.controller.submit(decide)
         except NotController:

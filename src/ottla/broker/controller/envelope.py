@@ -1,7 +1,7 @@
 """Envelopes: a client's request as a broker passes it on to the active controller, and the answer (KIP-590).
 
-Inside is the request with its header just as the client could have sent it, beside it who sent it and from
-where: the principal as Apache Kafka's DefaultPrincipalData with its version in front, the address as 4 or
+Inside is the request with its header just as the client could have sent it, beside it the sender and its
+address: the principal as Apache Kafka's DefaultPrincipalData with its version in front, the address as 4 or
 16 bytes. The answer comes back with its response header, so the broker can hand it to the client.
 """
 
@@ -57,7 +57,7 @@ def wrap_request(
 
 
 def unwrap_request(envelope: EnvelopeRequest) -> Enveloped:
-    """What is inside. Raises InvalidRequest, UnsupportedVersion or PrincipalDeserializationFailure."""
+    """The request inside. Raises InvalidRequest, UnsupportedVersion or PrincipalDeserializationFailure."""
     data = memoryview(envelope.request_data)
     try:
         header, position = decode_request_header(data)
@@ -115,7 +115,7 @@ def decode_principal(data: bytes | None) -> str:
 
 
 def encode_address(host: str) -> bytes:
-    """A numeric address as 4 or 16 bytes; what is none stands for this node itself."""
+    """A numeric address as 4 or 16 bytes; any other text stands for this node itself."""
     numeric = host.partition("%")[0]
     for family in (socket.AF_INET, socket.AF_INET6):
         try:

@@ -1,14 +1,14 @@
 """A broker's life in the cluster: registers, sends heartbeats, hands its leadership over before it stops.
 
-    STARTING -> RECOVERY              registered: there is a broker epoch, and the broker is fenced
-    RECOVERY -> RUNNING               it has applied its own registration and serves: the controller unfences
-    it RUNNING -> CONTROLLED_SHUTDOWN    it asks in its heartbeats to be let go; its partitions get other
-    leaders any -> STOPPED                    no heartbeat is sent any more
+    STARTING -> RECOVERY               registered: the broker has its epoch, and is fenced
+    RECOVERY -> RUNNING                it has applied its registration and serves: the controller unfences it
+    RUNNING  -> CONTROLLED_SHUTDOWN    its heartbeats ask to be let go, and its partitions get other leaders
+    any      -> STOPPED                no heartbeat is sent any more
 
-A broker that can't reach a controller goes on serving what it leads: it may be fenced meanwhile, and others
-lead then with a higher epoch, which its followers and the in-sync sets know. A controller that does not know
-the registration any more (the broker was unregistered, or another one has taken its id) is asked to register
-it anew; when it refuses, the broker stops with one line that says why.
+A broker that can't reach a controller goes on serving the partitions that it leads: it may be fenced
+meanwhile, and others lead then with a higher epoch, which its followers and the in-sync sets know. A
+controller that does not know the registration any more (the broker was unregistered, or another one has taken
+its id) is asked to register it anew; when it refuses, the broker stops with one line that says why.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ LAST_RETRY_SECONDS: Final = 1.0
 #: While a broker stops it asks this often whether its partitions have other leaders.
 FIRST_SHUTDOWN_PAUSE_SECONDS: Final = 0.01
 LAST_SHUTDOWN_PAUSE_SECONDS: Final = 0.5
-#: A broker that stops waits this long for others to take over what it leads, and this long for a controller.
+#: The longest waits of a broker that stops: for others to take over its partitions, and for a controller.
 SHUTDOWN_LIMIT_SECONDS: Final = 60.0
 SILENCE_LIMIT_SECONDS: Final = 5.0
 TELL_SECONDS: Final = 5.0
 
-#: The registration is not what the controller has: it is made anew.
+#: Errors that say that the controller does not have this registration: it is made anew.
 _UNKNOWN = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
-#: No later attempt would end otherwise.
+#: Errors of a registration that no later attempt would escape.
 _FINAL = frozenset(
     {
         ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -66,7 +66,7 @@ _FINAL = frozenset(
 
 
 class RegistrationRefused(Exception):
-    """The cluster does not take this broker; one line that says why."""
+    """The cluster does not take this broker; the message is one line that says why."""
 
 
 class BrokerState(enum.Enum):
@@ -80,7 +80,7 @@ class BrokerState(enum.Enum):
 
 
 class BrokerLifecycle:
-    """Tells the active controller of this broker and keeps what it answers."""
+    """Tells the active controller of this broker and keeps its answers."""
 
     def __init__(self, node: LifecycleNode) -> None:
         self._node = node
@@ -93,7 +93,7 @@ class BrokerLifecycle:
         self.broker_epoch = -1
         """This registration's epoch; -1 before there is one."""
         self.fenced = True
-        """As the last heartbeat's answer said."""
+        """Whether the broker was fenced by the last heartbeat's answer."""
 
     @property
     def wanted_shutdown(self) -> bool:
@@ -113,7 +113,7 @@ class BrokerLifecycle:
         self.state = BrokerState.RECOVERY
 
     async def _register(self) -> None:
-        """Registered, and the registration applied here: from then on the metadata means this run of it."""
+        """Register, and wait until this node has applied it: the metadata means this run from then on."""
         await self._until_registered()
         await self._node.controller.wait_for(self.broker_epoch)
         self._node.roles.take_roles()
@@ -137,7 +137,10 @@ class BrokerLifecycle:
             pause = min(2 * pause, LAST_RETRY_SECONDS)
 
     async def _try_to_register(self) -> str | None:
-        """None when registered, else why not yet. Raises RegistrationRefused when nothing will help."""
+        """None when registered, else the reason why not yet.
+
+        Raises RegistrationRefused when no attempt will help.
+        """
         node = self._node
         try:
             answer = await node.controller_channel.ask(self._registration())
@@ -214,9 +217,9 @@ class BrokerLifecycle:
         self._heartbeats = self._node.supervisor.spawn("broker-heartbeats", self._beat_for_ever())
 
     async def _tell_where_replicas_lie(self) -> None:
-        """The replicas that the metadata has in another directory, because this one is new (KIP-858).
+        """Tell of the replicas that the metadata has in another directory, because this one is new (KIP-858).
 
-        They could not lead until it is known.
+        They can't lead before that.
         """
         node = self._node
         if node.node_id not in node.image.brokers:
@@ -231,7 +234,7 @@ class BrokerLifecycle:
     # -- living ---------------------------------------------------------------------------------------
 
     def on_metadata(self, delta: MetadataDelta) -> None:
-        """Another broker that stops may go when all know that it leads no more: that is said at once."""
+        """Beat at once when another broker stops: it may go once all brokers know that it leads no more."""
         brokers = self._node.image.brokers
         for broker_id in delta.changed_brokers:
             changed = brokers.get(broker_id)
@@ -255,7 +258,7 @@ class BrokerLifecycle:
         return self._node.config[broker_settings.BROKER_HEARTBEAT_INTERVAL_MS] / 1000
 
     async def _beat(self) -> BrokerHeartbeatResponse | None:
-        """One heartbeat; its answer, None when there is none. Raises RegistrationRefused."""
+        """Send one heartbeat. Returns its answer, None when there is none. Raises RegistrationRefused."""
         node = self._node
         request = BrokerHeartbeatRequest(
             broker_id=node.node_id,
@@ -293,7 +296,8 @@ class BrokerLifecycle:
     # -- going ----------------------------------------------------------------------------------------
 
     async def shut_down(self) -> None:
-        """Ask the controller to give what this broker leads to others, until it says that the broker may go.
+        """Ask the controller to give this broker's leaderships to others, until it says that the broker may
+        go.
 
         Ends in any case: after SILENCE_LIMIT_SECONDS without a controller, SHUTDOWN_LIMIT_SECONDS at most.
         """

@@ -5,10 +5,10 @@
     initial voters   kraft.version 1, the voters given (kafka-storage format --initial-controllers)
     observer         nothing: it learns the voters from their log
 
-`bootstrap.checkpoint` has what the metadata of a new cluster starts with; whoever leads the empty log first
-writes it there. `00000000000000000000-0000000000.checkpoint` has the first voters. Each is complete under
-its name or not there. Until the log has its first record, formatting may be done again: a kill in the middle
-of it costs nothing.
+`bootstrap.checkpoint` has the first records of a new cluster; the first leader of the empty log writes them
+there. `00000000000000000000-0000000000.checkpoint` has the first voters. Each is complete under its name or
+not there. Until the log has its first record, formatting may be done again: a kill in the middle of it costs
+nothing.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def format_directory(
 
 
 def bootstrap_records(directory: Path) -> list[Message]:
-    """What the metadata of a new cluster starts with. Raises LogDirectoryError."""
+    """The first records of a new cluster. Raises LogDirectoryError."""
     file = directory / BOOTSTRAP_FILE
     return read_snapshot(file).records if file.exists() else initial_features()
 

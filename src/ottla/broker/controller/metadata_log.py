@@ -7,20 +7,20 @@
       *.log, *.index, …                           the log itself, see `ottla.storage.log`
       <end offset>-<epoch>.checkpoint             snapshots: all of the metadata below that offset
 
-Theory of operation. What is appended counts when it is synced: a leader's for the high watermark, a
-follower's for the offset of its next fetch. A torn tail was never acknowledged, and recovery cuts it. Nothing
-is cut that valid batches follow, nor below the recovery point: what is synced runs ahead of that point, which
-is checkpointed with those of the partitions' logs, and topics would be forgotten with it. Before the log is
-shortened, that checkpoint is.
+Theory of operation. Records count when they are synced: a leader's for the high watermark, a follower's for
+the offset of its next fetch. A torn tail was never acknowledged, and recovery cuts it. Nothing is cut that
+valid batches follow, nor anything below the recovery point: the synced end runs ahead of that point, which is
+checkpointed with those of the partitions' logs, and topics would be forgotten with it. Before the log is
+shortened, that checkpoint is lowered.
 
-A snapshot may be written of anything that is committed; once it is there, older snapshots and the segments
-below the oldest snapshot that is left may go. So at any time the oldest snapshot and the log after it make
-all of the metadata.
+A snapshot may be written of any committed offset; once it is there, older snapshots and the segments below
+the oldest snapshot that is left may go. So at any time the oldest snapshot and the log after it make all of
+the metadata.
 
 A leader's snapshot comes to a temporary file, is checked, synced and renamed; then the log is dropped and
-begins at the snapshot's end. A start that finds a snapshot beyond the log's end, or of a newer epoch than
-the log's last one, was killed between the two and drops the log then: what it held is in the snapshot, or
-was never committed. A node that is alone never installs one: its log has lost its end, and it does not start.
+begins at the snapshot's end. A start that finds a snapshot beyond the log's end, or of a newer epoch than the
+log's last one, was killed between the two and drops the log then: its records are in the snapshot, or were
+never committed. A node that is alone never installs one: its log has lost its end, and it does not start.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ __all__ = ["METADATA_TOPIC", "METADATA_TOPIC_ID", "MetadataLog", "MetadataLogLim
 log = logging.getLogger("ottla.broker")
 
 METADATA_TOPIC_ID = UUID(int=1)
-#: A change that does not fit into one batch is a metadata transaction of this name (KIP-868).
+#: The name of the metadata transaction that a change becomes if it does not fit into one batch (KIP-868).
 LARGE_CHANGE = "Large change"
 _RECORD_OVERHEAD_BYTES = 32
 
@@ -89,7 +89,7 @@ class MetadataLogLimits(NamedTuple):
 
 
 class AppendedRecords(NamedTuple):
-    """What an append made of some records: those that are in the log, the first at `base_offset`."""
+    """The outcome of an append: the records that are in the log, the first of them at `base_offset`."""
 
     base_offset: int
     records: Sequence[Message]
@@ -104,7 +104,7 @@ class MetadataLog:
         self._limits = limits
         self._snapshots = snapshots(storage.directory)
         self.controls: list[LogControl] = []
-        """What the latest snapshot and the log after it said of the quorum at the opening, in order."""
+        """The quorum's control records of the latest snapshot and the log after it, at the opening."""
         self._opened_with: tuple[SnapshotId, SnapshotContent] | None = None
         self._incoming: IncomingSnapshot | None = None
         self._bytes_since_snapshot = 0
@@ -160,12 +160,12 @@ class MetadataLog:
         return bool(voters) and len(voters[-1].voters) > 1
 
     def _remove_stale_snapshots(self) -> None:
-        """Those from before the log's start, which a kill left behind."""
+        """Remove the snapshots from before the log's start, which a kill left behind."""
         for stale in [each for each in self._snapshots[:-1] if each.end_offset < self.start_offset]:
             remove_snapshot(self.directory, stale)
             self._snapshots.remove(stale)
 
-    # -- what the quorum sees -------------------------------------------------------------------------
+    # -- the log as the quorum sees it ----------------------------------------------------------------
 
     @property
     def end_offset(self) -> int:
@@ -174,7 +174,7 @@ class MetadataLog:
 
     @property
     def start_offset(self) -> int:
-        """The first offset that the log itself still has; what was before is in a snapshot."""
+        """The first offset that the log itself still has; the records before it are in a snapshot."""
         return self._log.log_start_offset
 
     @property
@@ -221,7 +221,7 @@ class MetadataLog:
         return self._log.directory
 
     def take_snapshot_content(self) -> tuple[SnapshotId, SnapshotContent] | None:
-        """The newest snapshot at the opening and what is in it, once; None without one."""
+        """The newest snapshot at the opening with its content, at the first call; None without one."""
         found, self._opened_with = self._opened_with, None
         return found
 
@@ -243,7 +243,7 @@ class MetadataLog:
             yield header, messages
 
     def _read_controls(self) -> None:
-        """What the latest snapshot and the log after it say of the quorum."""
+        """The quorum's control records in the latest snapshot and the log after it."""
         start = self.start_offset
         latest = self.latest_snapshot
         if latest is not None:
@@ -276,7 +276,7 @@ class MetadataLog:
     # -- votes ----------------------------------------------------------------------------------------
 
     def election(self) -> ElectionState:
-        """What this node last promised: in the file, or by a newer epoch in the log. LogDirectoryError."""
+        """This node's last promise, in the file or by a newer epoch in the log. Raises LogDirectoryError."""
         state = read_quorum_state(self.directory) or ElectionState()
         return state if state.epoch >= self.last_epoch else ElectionState(epoch=self.last_epoch)
 
@@ -315,7 +315,8 @@ class MetadataLog:
         return first, self.end_offset
 
     def append_fetched(self, data: Buffer, leader_epoch: int, now_ms: int) -> tuple[LogControl, ...]:
-        """Append a leader's batches verbatim; what they say of the quorum. A partial last one is left out.
+        """Append a leader's batches verbatim. Returns their control records. A partial last batch is left
+        out.
 
         Raises ProtocolError for bytes that are no batches, have a wrong CRC or do not continue the log, and
         OSError; nothing was appended then.
@@ -351,7 +352,7 @@ class MetadataLog:
         self._bytes_since_snapshot += len(batches)
 
     def truncate(self, offset: int, now_ms: int) -> None:
-        """Cut everything from `offset` on. Whoever calls knows that it is not committed. Raises OSError."""
+        """Cut everything from `offset` on. The caller knows that it is not committed. Raises OSError."""
         self._lower_recovery_point(offset)
         self._log.truncate_to(offset, now_ms=now_ms)
 
@@ -363,7 +364,7 @@ class MetadataLog:
         self._before_shortening = before_shortening
 
     def checkpoint_recovery_point(self) -> None:
-        """Write it, where no broker does. Raises OSError."""
+        """Write the recovery point, where no broker does. Raises OSError."""
         if self._before_shortening is None:
             points = self._directory.read_recovery_points()
             points[METADATA_TOPIC, 0] = self.recovery_point
@@ -379,7 +380,7 @@ class MetadataLog:
             self._directory.write_recovery_points(points)
 
     def prepare_flush(self) -> FlushTask | None:
-        """What is to be synced so that everything appended is durable; run it in a thread."""
+        """The task that makes all appended records durable; run it in a thread."""
         return self._log.prepare_flush()
 
     def complete_flush(self, task: FlushTask) -> None:
@@ -430,7 +431,7 @@ class MetadataLog:
         )
 
     def snapshot_written(self, now_ms: int) -> None:
-        """A snapshot is in place: remove what is too much or too old, and the segments that it replaces."""
+        """A snapshot is in place: remove surplus and old snapshots, and the segments that it replaces."""
         self._log.remove_deleted_files(now_ms)
         self._snapshots = snapshots(self.directory)
         while len(self._snapshots) > 1 and (
@@ -465,7 +466,7 @@ class MetadataLog:
         self._incoming = IncomingSnapshot(self.directory, snapshot)
 
     def drop_incoming(self) -> None:
-        """What has come of a leader's snapshot is not wanted any more."""
+        """Drop the pieces of a leader's snapshot that have come."""
         if self._incoming is not None:
             self._incoming.drop()
             self._incoming = None
@@ -493,7 +494,7 @@ class MetadataLog:
         return True
 
     def _is_beyond(self, snapshot: SnapshotId) -> bool:
-        """Whether a snapshot has what the log does not have, or belongs to a newer history than the log."""
+        """Whether a snapshot has records that the log lacks, or belongs to a newer history than the log."""
         latest_epoch = self._log.latest_epoch
         if latest_epoch is None:
             return snapshot.end_offset != self.end_offset

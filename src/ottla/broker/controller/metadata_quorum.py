@@ -13,13 +13,13 @@ How a node is put together (broker.py):
     the end: controller.close() first, then quorum.close() (resigns, syncs, closes the log)
 
 Theory of operation. Every event (a request, an answer, a sync that has ended, the time) goes through `_feed`,
-one after the other; the effects of one are performed in their order before the next. So what a vote promises
+one after the other; the effects of one are performed in their order before the next. So the promise of a vote
 is synced before the answer is sent. Appends go to the page cache at once; one sync at a time runs in a thread
-and covers what came meanwhile, and the state machine hears how far the log is durable. Requests to others
-never wait behind a long poll: fetches have connections of their own.
+and covers the appends that came meanwhile, and the state machine hears how far the log is durable. Requests
+to others never wait behind a long poll: fetches have connections of their own.
 
-What can't be gone on from (a vote or a sync that the disk refuses, a truncation of what is committed) ends
-this node: the first such failure is raised in a task of the supervisor.
+A failure that leaves no way on (a vote or a sync that the disk refuses, a truncation of committed records)
+ends this node: the first such failure is raised in a task of the supervisor.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from ottla.storage.log_directory import META_PROPERTIES, LogDirectory, LogDirect
 log = logging.getLogger("ottla.broker")
 
 
-#: A courtesy to the others, who come to it by themselves: the last of them that stops has nobody to tell.
+#: The wait for others to hear of the resignation, a courtesy: the last node that stops has no other to tell.
 RESIGNATION_SECONDS = 0.5
 VOTE_PURPOSE = "quorum"
 FETCH_PURPOSE = "metadata-fetch"
@@ -72,14 +72,14 @@ _FETCHES = frozenset({ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT})
 
 
 class QuorumFailure(StorageError):
-    """The metadata can't be gone on with; one line that says why."""
+    """The metadata quorum can't go on; the message is one line that says why."""
 
 
 class QuorumFollower(Protocol):
-    """Whoever is told what the quorum decides: the controller. Called on the event loop, in order."""
+    """Is told of the quorum's decisions: the controller. Called on the event loop, in order."""
 
     def on_became(self, role: Role, epoch: int, leader_id: int) -> None:
-        """This node's role, epoch or leader is another one."""
+        """This node's role, its epoch or the leader has changed."""
 
     def on_controls_appended(self, epoch: int, first_offset: int, end_offset: int) -> None:
         """This leader wrote control records of its own."""
@@ -120,13 +120,13 @@ class MetadataQuorum:
         self.directory = directory
         self.log = metadata_log
         self.stranger: Address | None = None
-        """A node that was asked and belongs to another cluster; `met_stranger` says that there is one."""
+        """The address of a node of another cluster; `met_stranger` is set once there is one."""
         self.met_stranger = asyncio.Event()
         self.node_id = config.node_id
         self.alone = config.quorum_alone and _only_voter(directory, config, metadata_log)
-        """Whether this node is the only voter: it needs nobody, and nobody is asked."""
+        """Whether this node is the only voter: it needs no other node, and asks none."""
         self.failure: BaseException | None = None
-        """Why this node does not take part any more."""
+        """The failure that ended this node's part."""
         self._config = config
         self._peers = peers
         self._now_ms = now_ms
@@ -159,7 +159,7 @@ class MetadataQuorum:
     ) -> MetadataQuorum:
         """Open the metadata log of a locked directory, formatting it if it has none. Blocks on the disk.
 
-        `spawn` starts the tasks; give the supervisor's, so that what dies stops the node. Raises
+        `spawn` starts the tasks; give the supervisor's, so that a task that dies stops the node. Raises
         LogDirectoryError, LogCorruption or OSError.
         """
         limits = MetadataLogLimits(
@@ -214,7 +214,7 @@ class MetadataQuorum:
 
     @property
     def high_watermark(self) -> int:
-        """Everything below is committed; -1 while that is not known."""
+        """The offset below which all records are committed; -1 while it is not known."""
         return -1 if self._core is None else self._core.high_watermark
 
     @property
@@ -245,7 +245,7 @@ class MetadataQuorum:
         Raises OSError.
         """
         if not self.alone:
-            self.log.flush()  # what a kill left in the page cache counts from now on
+            self.log.flush()  # records that a kill left in the page cache count from now on
         config = self._config
         listeners: tuple[Listener, ...] = ()
         if config.is_controller:
@@ -319,7 +319,7 @@ class MetadataQuorum:
                 core.on_disconnected(token)
 
     def append(self, epoch: int, records: Sequence[Message]) -> AppendedRecords:
-        """Append records of the leader of `epoch`, which this node is. Committed when the follower hears so.
+        """Append records as the leader of `epoch`. They are committed when the follower hears so.
 
         Raises NotController, or OSError with nothing appended.
         """
@@ -398,7 +398,7 @@ class MetadataQuorum:
         return int(asyncio.get_running_loop().time() * 1000)
 
     def _feed(self, event: Callable[[int], list[Effect]]) -> None:
-        """Let the state machine have an event, and perform what comes of it."""
+        """Give the state machine an event, and perform its effects."""
         if self._closed or self.failure is not None:
             return
         self._events.append(event)
@@ -485,7 +485,8 @@ class MetadataQuorum:
             self._timer.cancel()
         self._timer_ms, self._timer = wake_ms, None
         if wake_ms is not None:
-            # A millisecond later: times are cut to whole ones, and one that is early would only be repeated.
+            # A millisecond later: times are cut to whole milliseconds, and an early wake-up would only be
+            # repeated.
             self._timer = asyncio.get_running_loop().call_at((wake_ms + 1) / 1000, self._on_timer)
 
     def _on_timer(self) -> None:
@@ -530,7 +531,7 @@ class MetadataQuorum:
         except PeerUnreachable as problem:
             log.debug("no answer purpose=%s to=%s:%d reason=%s", purpose, *effect.to, problem)
         except (KafkaError, ProtocolError) as problem:
-            # A version that can't say it: the other node is of another time.
+            # The version lacks a field that is set: the other node runs another release.
             log.warning("request not sent purpose=%s to=%s:%d reason=%s", purpose, *effect.to, problem)
         self._feed(lambda now: core.on_response(now, effect.request_id, response))
 
@@ -579,7 +580,7 @@ class MetadataQuorum:
         self._sync_soon()
 
     def _tell_once(self, problem: str) -> None:
-        """What fails is tried again, fifty times a second: the same problem is told once until that works."""
+        """Log a problem once: the request is tried again fifty times a second until it works."""
         if problem != self._told:
             self._told = problem
             log.error("%s", problem)
@@ -598,7 +599,7 @@ class MetadataQuorum:
                 self.log.complete_flush(task)
                 self._feed(lambda now: core.on_flushed(now, self.log.recovery_point))
         except OSError as failure:
-            # What is on the disk is not known any more: the next start will find out.
+            # The state of the disk is not known any more: the next start will find out.
             self._fail(failure)
         finally:
             self._syncing = None
@@ -616,7 +617,7 @@ class MetadataQuorum:
     def _append_snapshot(self, snapshot: SnapshotId, data: Any) -> None:
         incoming = self.log.incoming
         if incoming is None:
-            return  # the disk refused an earlier piece, and the state machine will hear so
+            return  # the disk refused an earlier piece, and the state machine will hear of it
         if incoming.snapshot != snapshot:
             raise QuorumFailure(f"bytes of snapshot {snapshot.file_name}, which was not begun")
         try:
@@ -667,7 +668,7 @@ def _endpoint(listener: Listener, ports: Mapping[str, int]) -> ListenerEndpoint:
 
 
 def _only_voter(directory: LogDirectory, config: BrokerConfig, metadata_log: MetadataLog) -> bool:
-    """Whether a log that is configured to be alone names this node only.
+    """Whether the log names this node only, as a quorum of one node alone must.
 
     Raises LogDirectoryError for one of several nodes, if others could not reach this one; and for one of
     another directory.

@@ -42,7 +42,7 @@ from ottla.storage.files import FileHandle, create_file, open_for_reading, repla
 
 RECORDS_PER_BATCH = 1000
 MAX_SNAPSHOT_BYTES = 1 << 32
-"""A leader's snapshot that is larger is not taken."""
+"""The largest snapshot that is taken from a leader."""
 
 _FILE_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _UNFINISHED = re.compile(r"\d{20}-\d{10}(-?\d*)\.checkpoint\.(part|tmp|deleted)")
@@ -50,10 +50,10 @@ _UNFINISHED_SUFFIX = ".part"
 
 
 class SnapshotContent(NamedTuple):
-    """What a snapshot holds: what it says of the quorum, and the metadata's records."""
+    """The content of a snapshot: the quorum's control records, and the metadata's records."""
 
     controls: tuple[LogControl, ...]
-    """All at the offset before the snapshot's end."""
+    """The quorum's control records, all at the offset before the snapshot's end."""
     records: list[Message]
 
 
@@ -147,7 +147,7 @@ def remove_snapshot(directory: Path, snapshot: SnapshotId) -> None:
 
 
 def remove_unfinished_snapshots(directory: Path) -> None:
-    """Remove what a process that was killed had not finished, or not finished removing."""
+    """Remove snapshots that a killed process had not finished writing, or removing."""
     for path in list(directory.iterdir()):
         if _UNFINISHED.fullmatch(path.name):
             path.unlink(missing_ok=True)
@@ -174,7 +174,10 @@ class IncomingSnapshot:
         self.size_bytes += len(data)
 
     def read(self) -> SnapshotContent:
-        """What has come, checked to its last byte; runs in any thread. Raises LogDirectoryError."""
+        """The content that has come, checked to its last byte; runs in any thread.
+
+        Raises LogDirectoryError.
+        """
         return read_snapshot(self._path, self.snapshot.end_offset)
 
     def put_in_place(self) -> None:
@@ -186,7 +189,7 @@ class IncomingSnapshot:
         sync_directory(self._directory)
 
     def drop(self) -> None:
-        """It is not wanted any more."""
+        """Remove the file: the snapshot is not wanted any more."""
         self._file = None
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What the parts of this room are given of their node."""
+"""The protocols by which the parts of this room are given what they use of their node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class WorkNode(Cluster, Loop, Protocol):
-    """What the controller's duties use."""
+    """The members of a node that the controller's duties use."""
 
     @property
     def controller(self) -> Controller:
@@ -23,7 +23,7 @@ class WorkNode(Cluster, Loop, Protocol):
 
     @property
     def controller_supervisor(self) -> Supervisor:
-        """Owns what the controller does in the background."""
+        """Owns the background tasks of the controller."""
         ...
 
 
@@ -36,11 +36,11 @@ class TakesRoles(Protocol):
 
 
 class LifecycleNode(Cluster, Loop, Background, Protocol):
-    """What a broker's life in the cluster uses."""
+    """The members of a node that a broker's life in the cluster uses."""
 
     @property
     def log_directory(self) -> LogDirectory:
-        """Where the data is."""
+        """The data directory."""
         ...
 
     @property
@@ -69,7 +69,7 @@ class LifecycleNode(Cluster, Loop, Background, Protocol):
 
 
 class TopicCreator(Cluster, Protocol):
-    """What the creation of topics uses."""
+    """The members of a node that the creation of topics uses."""
 
     @property
     def controller(self) -> Controller:

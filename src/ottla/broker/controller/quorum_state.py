@@ -1,8 +1,8 @@
-"""The file `quorum-state`: the newest epoch, its leader, whom this node voted for, in Kafka's JSON.
+"""The file `quorum-state`: the newest epoch, its leader and this node's vote, in Kafka's JSON.
 
 data_version 1 belongs to kraft.version 1: {leaderId, leaderEpoch, votedId, votedDirectoryId}. data_version 0
 to kraft.version 0: no directories, but the voters' ids. Either is read whatever the log says. The file is
-replaced as a whole and synced before anything that was promised in it leaves this node.
+replaced as a whole and synced before any promise in it leaves this node.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_QUORUM_STATE_BYTES = 64 * 1024
 
 
 def read_quorum_state(directory: Path) -> ElectionState | None:
-    """What the file says; None if there is none. Raises LogDirectoryError for one that is damaged."""
+    """The state in the file; None if there is none. Raises LogDirectoryError for one that is damaged."""
     file = directory / QUORUM_STATE_FILE
     try:
         with file.open("rb") as opened:

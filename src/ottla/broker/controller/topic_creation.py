@@ -1,5 +1,4 @@
-"""Topics that a broker asks the active controller for by itself: coordinators' topics, and those of clients
-that asked for one that does not exist.
+"""Creates topics that no client created: those of coordinators, and those that clients ask the metadata of.
 
 A topic is used here as soon as it is made, so an answer waits until this node's own metadata has it.
 """
@@ -28,7 +27,7 @@ log = logging.getLogger("ottla.broker")
 
 #: A topic of many partitions by default must not make the topics of one request too much for one batch.
 AUTO_CREATED_AT_ONCE: Final = 100
-#: A client waits behind it, and asks again: without a controller it is told so soon.
+#: The wait for a controller while a client waits: short, as the client asks again.
 CONTROLLER_TIMEOUT_MS: Final = 5_000
 #: Longer than a follower of the metadata lags behind, shorter than clients wait.
 APPLIED_TIMEOUT_SECONDS: Final = 5.0
@@ -67,7 +66,10 @@ INTERNAL_TOPIC_MIN_ISR = {
 
 
 async def create_topics(node: TopicCreator, topics: Sequence[CreatableTopic]) -> CreateTopicsResponse:
-    """The controller's answer, topic by topic, once those that it made are known here. Raises KafkaError."""
+    """The controller's answer, topic by topic, once the topics that it made are known here.
+
+    Raises KafkaError.
+    """
     request = CreateTopicsRequest(topics=list(topics))
     answer = await node.controller_channel.ask(request, timeout_ms=CONTROLLER_TIMEOUT_MS)
     assert isinstance(answer, CreateTopicsResponse)
@@ -87,7 +89,10 @@ async def _applied(node: TopicCreator, names: Sequence[str]) -> None:
 
 
 async def auto_create_topics(node: TopicCreator, names: Sequence[str]) -> dict[str, ErrorCode]:
-    """Topics with the defaults, unless they exist (by now); the errors of those that can't be made."""
+    """Create topics with the defaults, unless they exist (by now).
+
+    Returns the errors of those that failed.
+    """
     failed: dict[str, ErrorCode] = {}
     for name in INTERNAL_TOPIC_SIZES:
         if name in names:
@@ -113,16 +118,17 @@ async def auto_create_topics(node: TopicCreator, names: Sequence[str]) -> dict[s
 
 
 def _told(error: KafkaError) -> ErrorCode:
-    """What clients hear of a topic that no controller has made yet is that it is not there yet."""
+    """The error for clients: a topic that no controller has made yet does not exist yet."""
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if isinstance(error, RequestTimedOut) else error.code
 
 
 async def create_internal_topic(node: TopicCreator, name: str) -> None:
-    """A coordinator's topic with the sizes of its settings, unless it exists (by now). Raises KafkaError.
+    """Create a coordinator's topic with the sizes of its settings, unless it exists (by now). Raises
+    KafkaError.
 
     The replication factor is at most the number of brokers: a small cluster works, a grown one can be given
-    more replicas later. One that was set for a cluster of several nodes holds as it is: whoever comes before
-    the other brokers have registered must wait, or the topic would stay with too few replicas.
+    more replicas later. A factor that was set for a cluster of several nodes holds as it is: a request that
+    comes before the other brokers have registered must wait, or the topic would stay with too few replicas.
     """
     partitions, factor, segment_bytes = INTERNAL_TOPIC_SIZES[name]
     config = node.config

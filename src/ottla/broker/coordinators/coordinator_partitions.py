@@ -1,9 +1,9 @@
 """Which partitions of the coordinators' topics this broker goes by: Kafka's, or for now an older ottla's.
 
-core/coordination/agreement.py says when. What a broker registered is in the metadata; one that registered as
-an older ottla and as Kafka's do alike is asked which APIs it serves. The start asks before this broker
-takes any role; later on, a broker that comes is asked. Once all agree, this broker stays with Kafka's
-partitions for as long as it runs: what was moved there is found nowhere else.
+core/coordination/agreement.py decides. A broker's registration is in the metadata; a broker that registered
+in a way that older ottlas and Apache Kafka share is asked which APIs it serves. The start asks before this
+broker takes any role; later on, a broker that comes is asked. Once all agree, this broker stays with Kafka's
+partitions for as long as it runs: names that were moved there are found nowhere else.
 
 The file remembers which partitions are known to hold nothing of an older ottla, so that a load need not look
 again; it counts for as long as no older ottla is seen. A kill before it is written costs another look.
@@ -43,7 +43,7 @@ KAFKAS_API: Final = ApiKey.DESCRIBE_ACLS
 
 
 class PartitionsNode(Cluster, Background, Protocol):
-    """What the choice of coordinators' partitions uses of its node."""
+    """The members of a node that the choice of coordinators' partitions uses."""
 
     @property
     def broker_requests(self) -> AsksBrokers:
@@ -52,7 +52,7 @@ class PartitionsNode(Cluster, Background, Protocol):
 
 
 class CoordinatorPartitions:
-    """The one answer of this broker to: where does a name live? Used on the event loop only."""
+    """Knows the partition that each name lives in. Used on the event loop only."""
 
     def __init__(self, node: PartitionsNode, directory: Path, on_agreed: Callable[[], None]) -> None:
         """`directory` is that of the data."""
@@ -62,11 +62,11 @@ class CoordinatorPartitions:
         self._on_agreed = on_agreed
         self._path = directory / CHECKPOINT
         self._kinds: dict[tuple[int, int], BrokerKind] = {}
-        """What was learned of registrations: (broker id, broker epoch) -> kind."""
+        """The kinds that were learned of registrations: (broker id, broker epoch) -> kind."""
         self._asking: set[tuple[int, int]] = set()
         self._told: tuple[int, ...] = ()
         self._clean: dict[tuple[str, int], int] = {}
-        """(topic, partition) -> the topic's partitions at the time."""
+        """(topic, partition) -> the number of the topic's partitions when it was found clean."""
         self._writing = asyncio.Lock()
 
     def partition_for(self, name: str, partition_count: int) -> int:
@@ -74,14 +74,17 @@ class CoordinatorPartitions:
         return (partition_for if self.agreed else older_partition_for)(name, partition_count)
 
     def is_known_by(self, node_id: int) -> bool:
-        """Whether a broker is an ottla that knows Kafka's partitions; Kafka's own say nothing."""
+        """Whether a broker is an ottla that knows Kafka's partitions; brokers of Apache Kafka are none."""
         broker = self._node.image.brokers.get(node_id)
         return broker is not None and _knows(broker)
 
     # -- whether all agree --------------------------------------------------------------------------
 
     async def settle(self) -> None:
-        """Decide, before this broker takes any role; asks who runs and doesn't say. Raises StorageError."""
+        """Decide, before this broker takes any role; asks the brokers that run and don't register it.
+
+        Raises StorageError.
+        """
         self._clean = await asyncio.to_thread(read_offsets, self._path)
         before = self._node.image.brokers.get(self._node.node_id)
         if before is not None and not _knows(before):
@@ -101,7 +104,7 @@ class CoordinatorPartitions:
         self._decide_and_tell()
 
     def _silent(self) -> Iterator[BrokerImage]:
-        """The other brokers that don't say that they know Kafka's partitions."""
+        """The other brokers that did not register that they know Kafka's partitions."""
         for each in self._node.image.brokers.values():
             if each.broker_id != self._node.node_id and not _knows(each):
                 yield each
@@ -131,7 +134,7 @@ class CoordinatorPartitions:
             self._on_agreed()
 
     async def _learn(self, asked: BrokerImage) -> None:
-        """Ask one until it has answered or is another."""
+        """Ask a broker until it has answered, or until its registration is another one."""
         registration = asked.broker_id, asked.broker_epoch
         while not self.agreed:
             known = self._node.image.brokers.get(asked.broker_id)
@@ -168,7 +171,7 @@ class CoordinatorPartitions:
         return self._clean.get((topic, partition)) == partition_count
 
     async def note_clean(self, topic: str, partition: int, partition_count: int) -> None:
-        """Remember it, over restarts. Raises OSError when the disk refuses."""
+        """Remember that the partition is clean, over restarts. Raises OSError when the disk refuses."""
         async with self._writing:
             if self.agreed and not self.is_clean(topic, partition, partition_count):
                 self._clean[topic, partition] = partition_count

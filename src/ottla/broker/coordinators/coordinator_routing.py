@@ -1,4 +1,5 @@
-"""The way to the shards of one coordinator: which partitions this broker leads, and who gets a request.
+"""The way to the shards of one coordinator: which partitions this broker leads, and which shard gets a
+request.
 
 Every partition of a coordinator's topic that this broker leads has a `ShardRunner` (coordinator_shard.py),
 made when the partition is won and ended when it is lost. The three coordinators each have one of these.
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 async def answer_of(answer: Message | Awaitable[Message]) -> Message:
-    """What a coordinator says to a request, now or later."""
+    """A coordinator's answer to a request, given now or later."""
     return await answer if inspect.isawaitable(answer) else answer
 
 
@@ -53,7 +54,7 @@ class CoordinatorRouting:
             self._made_family = self._make_family()
         return self._made_family
 
-    # -- leadership, told by the replica manager ----------------------------------------------------
+    # -- leadership, told by the roles of replicas --------------------------------------------------
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
         """This broker leads the partition now: load its shard in the background."""
@@ -89,7 +90,7 @@ class CoordinatorRouting:
             runner.tell(make_event)
 
     def stop(self) -> None:
-        """Answer everybody who waits."""
+        """Answer all requests that wait."""
         for partition in list(self._runners):
             self.on_resigned(partition)
 
@@ -99,18 +100,18 @@ class CoordinatorRouting:
             self.on_elected(runner.partition, runner.leader_epoch)
 
     def reload_all(self) -> None:
-        """Names live in other partitions now (coordinator_partitions.py): load every shard anew."""
+        """Load every shard anew: names live in other partitions now (coordinator_partitions.py)."""
         for runner in list(self._runners.values()):
             self._reload(runner)
 
     # -- what an older ottla has left elsewhere -----------------------------------------------------
 
     def runner(self, partition: int) -> ShardRunner | None:
-        """Who runs the shard of a partition here."""
+        """The runner of a partition's shard; None if this broker does not lead it."""
         return self._runners.get(partition)
 
     def _home_of(self, partition: int) -> Home | None:
-        """What a runner does about its counterpart; None where there is nothing to do."""
+        """The way in which a runner gets its counterpart's strays; None where there can be none."""
         from ottla.broker.coordinators.coordinator_shard import Home
 
         topic = self._node.image.topics.get(self.topic)
@@ -172,7 +173,7 @@ class CoordinatorRouting:
     def ask(
         self, partition: int, request: Message, client: Client, bits: int = 0
     ) -> Message | Awaitable[Message]:
-        """Ask the shard of a partition on behalf of somebody who sent no request over the wire."""
+        """Ask the shard of a partition on behalf of a part of this broker."""
         runner = self._runners.get(partition)
         if runner is None:
             return self._family.refuse(request, ErrorCode.NOT_COORDINATOR)

@@ -1,13 +1,13 @@
-"""Runs one coordinator's shard: loads it from the log, feeds it requests and time, performs what it decides.
+"""Runs one coordinator's shard: loads it from the log, feeds it requests and time, performs its effects.
 
 Theory of operation. A shard (core/groups, core/transactions, core/share) decides, and never blocks; here are
-its requests' futures, its one timer and its appends. One append is in flight at a time; what is decided
-meanwhile rides in the next one, so the records keep their order and a busy partition writes few, larger
+its requests' futures, its one timer and its appends. One append is in flight at a time; records that are
+decided meanwhile go into the next one, so they keep their order and a busy partition writes few, larger
 batches. Records on behalf of a transaction go into batches of their producer. Nothing durable is kept here:
-answers come after the append, so after a kill -9 the log has everything that was ever answered for.
+answers come after the append, so after a kill -9 the log has all records of every change that was answered.
 
-When it is not certain how an append ended (an error that may come after the write), the shard starts
-again from the log, which is certain; whoever waited is sent to find the coordinator anew.
+When it is not certain how an append ended (an error that may come after the write), the shard starts again
+from the log, which is certain; clients that waited are sent to find the coordinator anew.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ NOTHING_WAS_WRITTEN = TOO_LARGE | {
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.NOT_ENOUGH_REPLICAS,
-    # What a producer's transaction may be told before anything of it is written.
+    # Errors of a producer's transaction, raised before anything of it is written.
     ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.INVALID_TXN_STATE,
     ErrorCode.TRANSACTION_ABORTABLE,
@@ -84,37 +84,37 @@ class CoordinatorShard(Protocol):
     """The state machine of one partition of a coordinator's topic, see core/coordination/api.py."""
 
     def step(self, event: Any) -> Sequence[Any]:
-        """Decide what follows from an event."""
+        """The effects of an event."""
 
     def next_wake_ms(self) -> int | None:
         """When to send a `Tick`, at the latest."""
 
     def replay(self, record: CoordinatorRecord, producer: ProducerStamp | None) -> None:
-        """Take over one record of the log; `producer` of the transaction that it is part of, if any."""
+        """Take over one record of the log; `producer` is that of its transaction, if it has one."""
 
     def replay_transaction_end(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
-        """What was replayed for the producer's transaction counts now, or never."""
+        """Records replayed for the producer's transaction count now, or never."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardFamily:
-    """What tells the shards of one coordinator from those of another."""
+    """The differences between the shards of one coordinator and those of another."""
 
     coordinator: Coordinator
-    """Whose topic, keys and values."""
+    """The coordinator that topic, keys and values belong to."""
     name: str
-    """What the shards hold, for tasks and logs: "groups"."""
+    """The plural of their contents, for the names of tasks and for logs: "groups"."""
     codec: Codec
     make: Callable[[Moment], CoordinatorShard]
     """A new shard with the settings of now, to replay the log into."""
     refuse: Callable[[Message, ErrorCode], Message]
-    """The answer to a request that says nothing but an error."""
+    """Makes the answer to a request that holds nothing but an error."""
     replay_bytes: Callable[[Any, bytes, bytes, ProducerStamp | None], bool] | None = None
-    """Replays a record of the commonest kind without decoding it first; False for others."""
+    """Replays a record of the commonest kind without decoding it first; returns False for other records."""
     perform: Callable[[ShardRunner, Any], None] | None = None
     """Performs effects that are not `Reply`, `Append` or `Note`."""
     needs_random_bits: frozenset[int] = frozenset()
-    """The API keys whose requests need them."""
+    """The API keys whose requests need random bits."""
     ends_strays: bool = False
     """Whether a shard is loaded with strays (core/strays), to end what is open of them before they move."""
 
@@ -133,7 +133,7 @@ class TransactionEnd(NamedTuple):
 
 
 class Home(NamedTuple):
-    """How a partition gets what an older ottla has left in its counterpart, of `partition_count`."""
+    """How a partition gets the records that an older ottla left in its counterpart, of `partition_count`."""
 
     partition_count: int
     bring: Callable[[ShardRunner], Awaitable[None]]
@@ -155,7 +155,7 @@ class ShardRunner:
         self.partition = partition
         self.leader_epoch = leader_epoch
         self.serving = False
-        """Whether requests are taken: the shard has everything that there is of its names."""
+        """Whether requests are taken: the shard has all records of its names."""
         self.resigned = False
         self.replayed = asyncio.Event()
         """Set once `strays` is complete, and at the end of the runner."""
@@ -187,7 +187,7 @@ class ShardRunner:
     async def load(self) -> None:
         """Replay the partition, then serve. Damaged records are passed over, with a line in the log.
 
-        Not before all of it is committed: what is answered can't be lost to another leader then.
+        Not before all of it is committed: an answer can't rest on records that another leader lacks then.
         """
         try:
             await self._node.internal_appends.until_committed(self._family.topic, self.partition)
@@ -238,7 +238,7 @@ class ShardRunner:
             self._step(make_event(self._now()))
 
     def resign(self) -> None:
-        """Answer everybody who waits, and do nothing more."""
+        """Answer all requests that wait, and do nothing more."""
         if self.resigned:
             return
         self._step(Resigned(self._now()))
@@ -338,7 +338,7 @@ class ShardRunner:
         self._replay(records, producer)
 
     def replay(self, records: Sequence[NewRecord]) -> None:
-        """Take over records that were appended to the partition by somebody else than the shard."""
+        """Take over records that were appended to the partition, but not by the shard."""
         self._replay([Record(-1, each.timestamp, each.key, each.value) for each in records], None)
 
     def _replay(self, records: Sequence[Record], producer: ProducerStamp | None) -> None:
@@ -376,7 +376,7 @@ class ShardRunner:
                 self._shard.replay_transaction_end(end.producer_id, end.producer_epoch, end.committed)
 
     async def _write(self) -> None:
-        """Append what the shard has decided, batch after batch, until nothing is left."""
+        """Append the records that the shard has decided on, batch after batch, until none is left."""
         while self._appends and not self.resigned:
             batch = self._next_batch()
             timestamp = self._node.now_ms()
@@ -391,7 +391,7 @@ class ShardRunner:
                 )
             except KafkaError as error:
                 if error.code in TOO_LARGE and len(batch) > 1:
-                    # One of them is the culprit; the others must not suffer for it.
+                    # One of them is refused; the others must not be refused with it.
                     self._appends.extendleft(reversed(batch))
                     self._one_by_one = len(batch)
                     continue

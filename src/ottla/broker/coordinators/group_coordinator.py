@@ -41,7 +41,7 @@ class GroupCoordinator:
             node, Coordinator.GROUP, broker_settings.OFFSETS_TOPIC_NUM_PARTITIONS, family
         )
 
-    # -- told by the replica manager ----------------------------------------------------------------
+    # -- told by the roles of replicas --------------------------------------------------------------
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
         """This broker leads the partition now: load its groups in the background."""
@@ -73,7 +73,7 @@ class GroupCoordinator:
             self.shards.tell_all(lambda at: TopicsDeleted(at, deleted))
 
     async def stop(self) -> None:
-        """Answer everybody who waits."""
+        """Answer all requests that wait."""
         self.shards.stop()
 
     # -- requests -----------------------------------------------------------------------------------

@@ -1,9 +1,9 @@
-"""What group shards know of the cluster: its topics with racks, and the settings of the broker and of groups.
+"""The cluster as group shards know it: its topics with racks, and the settings of the broker and of groups.
 
 Theory of operation. The metadata's image changes in place, a shard's view is a value. So names that changed
 are gathered here, and the view is made from the one before when a shard needs it: nothing is made while this
-broker coordinates no group, and a change costs what changed plus a copy of two dictionaries (20 us with
-2,000 topics). A topic that lost its leader looks the same to a group and is no change.
+broker coordinates no group, and a change costs the topics that changed and a copy of two dictionaries (20 us
+with 2,000 topics). A topic that lost its leader looks the same to a group and is no change.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NO_RACKS: frozenset[str] = frozenset()
 
 
 class GroupInputs:
-    """The topics and settings of now, and what group shards are told when they change."""
+    """The topics and settings of now, and the events that tell group shards of their changes."""
 
     def __init__(self, config: BrokerConfig, image: MetadataImage) -> None:
         self._topics = TopicsFollower(image)
@@ -47,7 +47,7 @@ class GroupInputs:
         return shard
 
     def changes(self, delta: MetadataDelta, has_shards: bool) -> list[MakeEvent]:
-        """What to tell the shards about a change of the metadata, if there are any."""
+        """The events that tell the shards of a change of the metadata, if there are shards."""
         events: list[MakeEvent] = []
         self._topics.follow(delta)
         if has_shards:
@@ -127,7 +127,7 @@ class SettingsFollower:
         self.settings = Settings(group_settings_of(config), self._overrides)
 
     def follow(self, delta: MetadataDelta) -> bool:
-        """Take over what `delta` changed; whether `settings` are new."""
+        """Take over the changes of `delta`. Returns whether `settings` are new."""
         if not delta.broker_configs_changed and not delta.changed_group_configs:
             return False
         broker = self.settings.broker
@@ -154,7 +154,7 @@ def _racks(image: MetadataImage) -> dict[int, str]:
 
 
 def _parsed(texts: dict[str, str], config: BrokerConfig) -> dict[str, int | str]:
-    """A group's own values that a shard works by; what does not parse is passed over.
+    """A group's own values that a shard works by; values that don't parse are passed over.
 
     A value that was set when the broker's limits were wider counts as the limit.
     """
@@ -191,7 +191,7 @@ def group_settings_of(config: BrokerConfig) -> GroupSettings:
 
 
 def _of_kinds(config: BrokerConfig) -> dict[str, Any]:
-    """What is settled for each of the newer kinds of groups."""
+    """The settings of each of the newer kinds of groups."""
     return {
         "consumer_session_timeout_ms": config[broker_settings.GROUP_CONSUMER_SESSION_TIMEOUT_MS],
         "consumer_heartbeat_interval_ms": config[broker_settings.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS],
@@ -221,7 +221,7 @@ def _of_kinds(config: BrokerConfig) -> dict[str, Any]:
 
 
 def _assignment_interval_ms(config: BrokerConfig, protocol: str) -> int:
-    """Set while the broker runs, and bounded by two settings that are not."""
+    """The interval, which may change while the broker runs, within two bounds that may not."""
     wanted, smallest, largest = (
         config[BROKER_SETTINGS[f"group.{protocol}.{bound}assignment.interval.ms"]]
         for bound in ("", "min.", "max.")

@@ -1,4 +1,4 @@
-"""What the group coordinator gives to the runner of its shards (coordinator_shard.py)."""
+"""The settings and effects of group shards, for their runner (coordinator_shard.py)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def group_family(node: GroupShardNode, inputs: GroupInputs) -> ShardFamily:
 
 
 def _perform(node: GroupShardNode, runner: ShardRunner, effect: Any) -> None:
-    """Do what only group shards ask for."""
+    """Perform the effects that only group shards have."""
     match effect:
         case AskShareCoordinator():
             name = f"share-state-of-groups-{runner.partition}"
@@ -50,9 +50,9 @@ def _perform(node: GroupShardNode, runner: ShardRunner, effect: Any) -> None:
 async def _ask_share_coordinator(
     node: GroupShardNode, runner: ShardRunner, effect: AskShareCoordinator
 ) -> None:
-    """Ask, and tell the shard, which may have ended meanwhile: then there is nobody to tell."""
+    """Ask, and tell the shard the answer, unless it has ended meanwhile."""
     if runner.resigned:
-        return  # What the next shard asks must not be undone by what this one wanted.
+        return  # A request of the next shard must not be undone by one of this shard.
     answer: ShareStateResponse
     if isinstance(effect.request, InitializeShareGroupStateRequest):
         answer = await node.share_state.initialize(effect.request)

@@ -1,4 +1,4 @@
-"""What the parts of this room are given of their node."""
+"""The protocols by which the parts of this room are given what they use of their node."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class StateLogs(Protocol):
 
 
 class ShardNode(Clock, Background, Protocol):
-    """What every shard uses."""
+    """The members of a node for every shard."""
 
     @property
     def internal_appends(self) -> StateLogs:
@@ -60,7 +60,7 @@ class ShardNode(Clock, Background, Protocol):
 
 
 class HomingNode(PeersNode, Clock, Loop, Protocol):
-    """What the homing of strays uses."""
+    """The members of a node for the homing of strays."""
 
     @property
     def coordinator_partitions(self) -> CoordinatorPartitions:
@@ -74,11 +74,11 @@ class HomingNode(PeersNode, Clock, Loop, Protocol):
 
 
 class RoutingNode(HomingNode, ShardNode, Protocol):
-    """What the way to the shards uses."""
+    """The members of a node for the way to the shards."""
 
 
 class StreamsTopicsNode(TopicCreator, Background, Protocol):
-    """What the creation of Streams' topics uses."""
+    """The members of a node for the creation of Streams' topics."""
 
 
 class ShareStates(Protocol):
@@ -91,12 +91,12 @@ class ShareStates(Protocol):
         ...
 
     async def delete(self, request: DeleteShareGroupStateRequest) -> DeleteShareGroupStateResponse:
-        """Forget the state; to delete what is not there is no error."""
+        """Forget the state; no error if there is none."""
         ...
 
 
 class GroupShardNode(StreamsTopicsNode, Protocol):
-    """What shards of groups use."""
+    """The members of a node for shards of groups."""
 
     @property
     def share_state(self) -> ShareStates:
@@ -105,11 +105,11 @@ class GroupShardNode(StreamsTopicsNode, Protocol):
 
 
 class GroupsNode(RoutingNode, GroupShardNode, Protocol):
-    """What the group coordinator uses."""
+    """The members of a node for the group coordinator."""
 
 
 class TransactionMarkersNode(MarkersNode, Loop, Background, Protocol):
-    """What markers of transactions use."""
+    """The members of a node for markers of transactions."""
 
     @property
     def broker_requests(self) -> AsksBrokers:
@@ -118,11 +118,11 @@ class TransactionMarkersNode(MarkersNode, Loop, Background, Protocol):
 
 
 class TransactionShardNode(TransactionMarkersNode, Protocol):
-    """What shards of transactions use."""
+    """The members of a node for shards of transactions."""
 
     @property
     def producer_ids(self) -> ProducerIdSource:
-        """Producer ids that nobody else has."""
+        """Producer ids that no other producer has."""
         ...
 
 
@@ -131,7 +131,7 @@ class StateLogsAndMarkers(StateLogs, AppendsMarkers, Protocol):
 
 
 class TransactionsNode(RoutingNode, TransactionShardNode, Protocol):
-    """What the transaction coordinator uses."""
+    """The members of a node for the transaction coordinator."""
 
     @property
     def internal_appends(self) -> StateLogsAndMarkers:
@@ -140,7 +140,7 @@ class TransactionsNode(RoutingNode, TransactionShardNode, Protocol):
 
 
 class ShareCoordinatorNode(RoutingNode, TopicCreator, Protocol):
-    """What the share coordinator uses."""
+    """The members of a node for the share coordinator."""
 
     @property
     def partitions(self) -> Partitions:

@@ -1,10 +1,10 @@
 """Before offsets go into a transaction: does the transaction include the partition of the group? (KIP-890)
 
 The same question as for produced batches (transaction_verification.py), about a partition of
-`__consumer_offsets`. TxnOffsetCommit below v5 comes after AddOffsetsToTxn, and the coordinator only says
-whether; from v5 on (transactions v2) the question adds the partition. Once the transaction is open in the
-partition nobody is asked. The answer is kept with the log's producer states: a marker that is appended
-before the offsets makes it void, and `append_records` refuses them.
+`__consumer_offsets`. TxnOffsetCommit below v5 comes after AddOffsetsToTxn, and the coordinator only answers
+the question; from v5 on (transactions v2) the question adds the partition. Once the transaction is open in
+the partition no question is asked. The answer is kept with the log's producer states: a marker that is
+appended before the offsets makes it void, and `append_records` refuses them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NO_SEQUENCE = -1
 
 
 class OffsetVerificationNode(Configured, Clock, Protocol):
-    """What the verification of transactional offset commits uses of its node."""
+    """The members of a node for the verification of transactional offset commits."""
 
     @property
     def partitions(self) -> Partitions:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ProducerIdsNode(Cluster, Protocol):
-    """What the source of producer ids uses of its node."""
+    """The members of a node for the source of producer ids."""
 
     @property
     def controller_channel(self) -> ControllerChannel:
@@ -43,7 +43,7 @@ class ProducerIdSource:
         producer_id = self._ids.take()
         while producer_id is None:
             async with self._refilling:
-                # Whoever waited for the lock finds the block that the first one brought.
+                # Callers that waited for the lock find the block that the first one brought.
                 producer_id = self._ids.take()
                 if producer_id is None:
                     self._ids.refill(await self._block())

@@ -1,7 +1,7 @@
 """Reads a partition that another broker leads, from its start to its end, as a consumer would.
 
-A new leader's high watermark is behind for a while what was committed under the last one: a Fetch would end
-there as if that were all. So the end is asked for by ListOffsets, which is refused meanwhile (KIP-207).
+A new leader's high watermark lags for a while behind the one of the last leader: a Fetch would end there as
+if that were all. So the end is asked for by ListOffsets, which is refused meanwhile (KIP-207).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ async def read_remote_log(
 ) -> AsyncIterator[tuple[BatchHeader, list[Record]]]:
     """Every batch that is committed when the reading begins, control batches too.
 
-    Raises PeerUnreachable, CorruptBatch, or KafkaError for what the leader says: OffsetNotAvailable while it
+    Raises PeerUnreachable, CorruptBatch, or KafkaError as the leader answers: OffsetNotAvailable while it
     does not know where the committed log ends.
     """
 

@@ -1,7 +1,7 @@
 """Asks the transaction coordinators on other brokers about the partitions of transactions (KIP-890).
 
-Each broker has one request under way; what is asked meanwhile rides in the next, so that many producers cost
-few requests. A transactional id is in a request once at most, because answers go by it.
+Each broker has one request under way; questions that come meanwhile go into the next one, so that many
+producers cost few requests. A transactional id is in a request once at most, because answers go by it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class RemoteTransactions:
         """By node id; brokers that are being asked have an entry, which may be empty."""
 
     async def add_partitions(self, node_id: int, transaction: AddPartitionsToTxnTransaction) -> Errors:
-        """What the coordinator on a broker says of every partition. Raises nothing."""
+        """The answer of the coordinator on a broker for every partition. Raises nothing."""
         question = _Question(transaction, self._loop.create_future())
         if node_id in self._waiting:
             self._waiting[node_id].append(question)
@@ -61,7 +61,7 @@ class RemoteTransactions:
         return await question.answer
 
     async def _ask(self, node_id: int) -> None:
-        """Ask until nobody waits."""
+        """Ask until no question waits."""
         while questions := self._take(node_id):
             request = AddPartitionsToTxnRequest(transactions=[each.transaction for each in questions])
             failure, results = ErrorCode.NONE, dict[str, AddPartitionsToTxnResult]()
@@ -75,7 +75,7 @@ class RemoteTransactions:
                 failure = ErrorCode(response.error_code)
                 results = {each.transactional_id: each for each in response.results_by_transaction}
             for question in questions:
-                if not question.answer.done():  # else whoever asked has gone
+                if not question.answer.done():  # else the producer's request has gone
                     question.answer.set_result(_errors(question.transaction, results, failure))
         del self._waiting[node_id]
 
@@ -97,7 +97,7 @@ def _errors(
     results: Mapping[str, AddPartitionsToTxnResult],
     failure: ErrorCode,
 ) -> Errors:
-    """What came of a transaction's partitions: its own result, or what the request as a whole met."""
+    """The errors of a transaction's partitions: from its own result, or that of the request as a whole."""
     partitions = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
     errors: dict[TopicPartition, ErrorCode] = dict.fromkeys(
         partitions, failure if failure is not ErrorCode.NONE else ErrorCode.UNKNOWN_SERVER_ERROR

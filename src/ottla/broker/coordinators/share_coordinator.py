@@ -43,7 +43,7 @@ class ShareCoordinator:
             self._family,
         )
 
-    # -- told by the replica manager ----------------------------------------------------------------
+    # -- told by the roles of replicas --------------------------------------------------------------
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
         """This broker leads the partition now: load its states in the background."""
@@ -62,7 +62,7 @@ class ShareCoordinator:
             self.shards.tell_all(lambda at: TopicIdsDeleted(at, topic_ids))
 
     async def stop(self) -> None:
-        """Answer everybody who waits."""
+        """Answer all requests that wait."""
         self.shards.stop()
 
     # -- requests -----------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class ShareCoordinator:
         asked = [(key, self.shards.ask(self.partition_for(key), part, nobody)) for key, part in parts]
         return {key: await answer if inspect.isawaitable(answer) else answer for key, answer in asked}
 
-    # -- what the runner of the shards is given -----------------------------------------------------
+    # -- for the runner of the shards ---------------------------------------------------------------
 
     def _family(self) -> ShardFamily:
         from ottla.broker.coordinators.coordinator_shard import ShardFamily
@@ -139,7 +139,7 @@ class ShareCoordinator:
         try:
             partition = self._node.partitions.partition(SHARE_TOPIC, index)
         except KafkaError:
-            return  # led by another broker, or gone: not ours to prune any more
+            return  # led by another broker, or gone: this broker prunes it no more
         if offset > partition.high_watermark or not partition.log.advance_log_start_offset(offset):
             return
         await self._node.replication.logs.checkpoint_offsets()

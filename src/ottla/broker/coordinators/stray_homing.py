@@ -1,14 +1,14 @@
-"""Brings home what an older ottla has left in the wrong partition, while the right one is loaded.
+"""Brings home the records that an older ottla left in the wrong partition, while the right one is loaded.
 
 A shard is served only when nothing can be missing from it: its partition has one counterpart
-(core/coordination/partitioning.py) where an older ottla may have kept some of its names. Who leads that one
-here has read it anyway and knows whether there are any; elsewhere it is read through its leader, by the same
-Fetch that serves consumers, so that it may be Apache Kafka's too. Before that its leader is asked where it
-looks for such a name: it must send to this broker, else it may still write there. What to copy and what to
-delete is decided in core/strays/homing.py. Nothing is deleted where one of Apache Kafka's brokers leads: its
-coordinator takes offence at records that are not its own. They stay, are older than what is here, and are
-remembered as looked at. Anything that fails is tried again from the beginning, which does
-no harm; the shard waits meanwhile, and a line says for what.
+(core/coordination/partitioning.py) where an older ottla may have kept some of its names. A shard that leads
+it on this broker has read it anyway and knows whether there are any; elsewhere it is read through its leader,
+by the same Fetch that serves consumers, so that it may be Apache Kafka's too. Before that its leader is asked
+where it looks for such a name: it must send to this broker, else it may still write there. What to copy and
+what to delete is decided in core/strays/homing.py. Nothing is deleted where one of Apache Kafka's brokers
+leads: its coordinator takes offence at records that are not its own. They stay, are older than the records
+here, and are remembered as looked at. A step that fails is tried again from the beginning, which does no
+harm; the shard waits meanwhile, and a log line gives the reason.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ LAST_PRODUCE_VERSION_WITH_NAMES: Final = 12
 MAX_RECORDS_A_BATCH: Final = 500
 MAX_BYTES_A_BATCH: Final = 256 << 10
 KEY_TYPES: Final = {Coordinator.GROUP: 0, Coordinator.TRANSACTION: 1, Coordinator.SHARE: 2}
-"""FindCoordinator's."""
+"""The kinds of keys of FindCoordinator."""
 PROBE_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 Units = dict[Hashable, Unit]
 
 
 class _NotYet(Exception):
-    """Something has to happen first; says what."""
+    """Another event has to come first; the message names it."""
 
 
 class Shards(Protocol):
@@ -81,7 +81,7 @@ async def bring_home(
     away: int,
     count: int,
 ) -> None:
-    """Append what is missing in the runner's partition, and show it to its shard.
+    """Append the records that the runner's partition lacks, and show them to its shard.
 
     `away` is its counterpart of `count` partitions. Ends also when the runner resigns.
     """
@@ -128,7 +128,7 @@ class _Homing:
         self._is_stray = stray_test(family.coordinator, away, count)
 
     async def attempt(self) -> None:
-        """All of it, or an exception that says why not yet."""
+        """Do all of it. Raises an exception that gives the reason why it can't be done yet."""
         topic = self._family.topic
         leader = self._routing.leader_of(self._away)
         if leader is None:
@@ -169,7 +169,7 @@ class _Homing:
         if leader is None or self._node.coordinator_partitions.is_known_by(leader):
             for start in range(0, len(homing.tombstones), MAX_RECORDS_A_BATCH):
                 await self._delete(homing.tombstones[start : start + MAX_RECORDS_A_BATCH], leader)
-        log.warning(  # once in a cluster's life: nobody should have to search for it
+        log.warning(  # once in a cluster's life: easy to find in the log
             "%s moved from the partition where an older version kept them topic=%s from=%d to=%d names=%d "
             "copied=%d kept_because_newer=%d",
             self._family.name,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TRANSACTION_TOPIC = Coordinator.TRANSACTION.value
 BETWEEN_BROKERS = Client("", "", 5)
-"""Who asks on behalf of a partition's leader: the newest AddPartitionsToTxn."""
+"""The version of AddPartitionsToTxn in which leaders of partitions ask: the newest."""
 
 TopicPartition = tuple[str, int]
 
@@ -44,7 +44,7 @@ class TransactionCoordinator:
             node, Coordinator.TRANSACTION, broker_settings.TRANSACTION_STATE_LOG_NUM_PARTITIONS, family
         )
 
-    # -- told by the replica manager and the controller ----------------------------------------------
+    # -- told by the roles of replicas and the controller --------------------------------------------
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
         """This broker leads the partition now: load its transactional ids in the background."""
@@ -67,7 +67,7 @@ class TransactionCoordinator:
             self.shards.tell_all(lambda at: SettingsChanged(at, settings))
 
     async def stop(self) -> None:
-        """Answer everybody who waits."""
+        """Answer all requests that wait."""
         self.shards.stop()
 
     # -- requests -----------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ class TransactionCoordinator:
         *,
         verify_only: bool,
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """What the append path asks, see `TransactionGate` in transaction_verification.py."""
+        """As `TransactionGate` in transaction_verification.py has it, for the append path."""
         from ottla.protocol.messages.add_partitions_to_txn_request import (
             AddPartitionsToTxnRequest,
             AddPartitionsToTxnTopic,

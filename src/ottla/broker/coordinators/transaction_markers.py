@@ -1,12 +1,12 @@
 """Brings the end of transactions to their partitions: markers, by leader, again and again until they are in.
 
 Theory of operation. A transaction shard orders the markers of a transaction whose end is in its log
-(`WriteMarkers`), and is told of each partition that has its marker. The order's partitions are grouped by
-the broker that leads them. Each such broker has one request under way; what is ordered meanwhile rides in
-the next, so one that is slow or gone holds up nobody else's. A partition that is gone needs no marker. What
-fails, and what has another leader by now, is sent again for as long as the shard is led here: an ended
-transaction must not stay open for readers. A transactional id has at most one order, as it can't begin
-anything new before it is done, and an order only shrinks.
+(`WriteMarkers`), and is told of each partition that has its marker. The order's partitions are grouped by the
+broker that leads them. Each such broker has one request under way; markers that are ordered meanwhile go into
+the next one, so a broker that is slow or gone holds up no other one's. A partition that is gone needs no
+marker. A marker that failed, or whose partition has another leader by now, is sent again for as long as the
+shard is led here: an ended transaction must not stay open for readers. A transactional id has at most one
+order, as it can't begin anything new before it is done, and an order only shrinks.
 
 Nothing is durable here: after a crash the shard is loaded, finds the transaction prepared and orders again.
 A marker that is written twice changes nothing.
@@ -90,7 +90,7 @@ class Order:
 
     @property
     def end(self) -> TransactionEnd:
-        """What its markers say."""
+        """The content of its markers."""
         wanted = self.wanted
         return TransactionEnd(
             wanted.producer_id,
@@ -102,7 +102,7 @@ class Order:
 
 
 class _Destination:
-    """A broker that leads partitions of orders, and what is to be sent to it."""
+    """A broker that leads partitions of orders, and the orders that wait to be sent to it."""
 
     def __init__(self) -> None:
         self._waiting: dict[Order, list[TopicPartition]] = {}
@@ -113,7 +113,7 @@ class _Destination:
         self._waiting.setdefault(order, []).append(partition)
 
     def take(self) -> list[tuple[Order, list[TopicPartition]]]:
-        """What goes into the next request: as many orders as may."""
+        """The orders of the next request, as many as fit."""
         taken = [(order, self._waiting[order]) for order in list(self._waiting)[:MAX_MARKERS_A_REQUEST]]
         for order, _ in taken:
             del self._waiting[order]
@@ -155,7 +155,7 @@ class TransactionMarkers:
                 order.asked[partition] = leader
                 self._destination(leader).add(order, partition)
         if gone:
-            # A turn later: whoever orders is in the middle of its effects.
+            # A turn later: the shard that orders is in the middle of its effects.
             self._node.loop.call_soon(self._report, order, gone)
         elif not order.missing:
             self._forget(order)
@@ -219,7 +219,7 @@ class TransactionMarkers:
                 )
         destination.is_served = False
 
-    # -- what came of it -------------------------------------------------------------------------------
+    # -- outcomes --------------------------------------------------------------------------------------
 
     def _after(self, order: Order, leader: int, errors: Mapping[TopicPartition, ErrorCode]) -> None:
         written = []
@@ -284,7 +284,7 @@ def _request(orders: list[tuple[Order, list[TopicPartition]]]) -> WriteTxnMarker
 
 
 def _errors(answer: WriteTxnMarkersResponse) -> dict[int, dict[TopicPartition, ErrorCode]]:
-    """What came of each producer's partitions."""
+    """The errors of each producer's partitions."""
     return {
         marker.producer_id: {
             (topic.name, partition.partition_index): ErrorCode(partition.error_code)

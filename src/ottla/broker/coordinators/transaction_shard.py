@@ -1,4 +1,4 @@
-"""What the transaction coordinator gives to the runner of its shards (coordinator_shard.py)."""
+"""The settings and effects of transaction shards, for their runner (coordinator_shard.py)."""
 
 from __future__ import annotations
 

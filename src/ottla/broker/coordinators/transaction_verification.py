@@ -1,16 +1,17 @@
-"""What a partition's leader asks the transaction coordinator before it appends to a transaction (KIP-890).
+"""The question of a partition's leader to the transaction coordinator before a transactional append
+(KIP-890).
 
 A batch that would begin a transaction in its partition is appended only if the coordinator knows that the
-partition belongs to the producer's transaction; otherwise a late batch could open one that nobody ends.
-Once a transaction is open in the partition its further batches go in without asking.
+partition belongs to the producer's transaction; otherwise a late batch could open one that never ends. Once a
+transaction is open in the partition its further batches go in without asking.
 
-Producers of transactions v1 (Produce below v12) have added the partition themselves, the coordinator only
-says whether. For those of v2 the question adds it; while the coordinator still ends the producer's last
-transaction it is asked again for a short while, which spares the client the repetition. A marker that is
+Producers of transactions v1 (Produce below v12) have added the partition themselves, and the coordinator only
+answers the question. For those of v2 the question adds it; while the coordinator still ends the producer's
+last transaction it is asked again for a short while, which spares the client the repetition. A marker that is
 appended between question and answer makes the answer void: `ProducerStates.check` sees to that.
 
-The coordinator's errors are told to the producer as it can handle them: what passes by itself as
-NOT_ENOUGH_REPLICAS (old clients take most others as fatal), a newer producer as INVALID_PRODUCER_EPOCH.
+The coordinator's errors are told to the producer as it can handle them: temporary ones as NOT_ENOUGH_REPLICAS
+(old clients take most others as fatal), a newer producer as INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _TEMPORARY = (
 
 
 class VerificationNode(Cluster, Clock, Loop, Protocol):
-    """What the verification of transactional appends uses of its node."""
+    """The members of a node for the verification of transactional appends."""
 
     @property
     def partitions(self) -> Partitions:
@@ -64,7 +65,7 @@ class VerificationNode(Cluster, Clock, Loop, Protocol):
 
 
 class TransactionGate(Protocol):
-    """The transaction coordinator, as the append path sees it. The broker has it as `broker.transactions`."""
+    """The transaction coordinator, as the append path sees it."""
 
     async def add_partitions(
         self,
@@ -75,7 +76,7 @@ class TransactionGate(Protocol):
         *,
         verify_only: bool,
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """Add the partitions to the producer's ongoing transaction, or only say whether they belong to it.
+        """Add the partitions to the producer's ongoing transaction, or only check that they belong to it.
 
         As AddPartitionsToTxn v4 and newer answers between brokers: an error code for every partition, the
         same one where the request fails as a whole (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
@@ -87,7 +88,7 @@ class TransactionGate(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What came of one partition: an error, or what its batch may be appended with."""
+    """The outcome for one partition: an error, or the verification that its batch may be appended with."""
 
     error: ErrorCode | None = None
     message: str | None = None
@@ -109,7 +110,7 @@ class TransactionalAppends:
     #: The partitions with transactional batches, as named and by topic name, with their first sequences.
     batches: list[tuple[NamedPartition, TopicPartition, int]]
     outcome: dict[NamedPartition, Verified] = field(default_factory=dict)
-    #: What the coordinator has to be asked about.
+    #: The partitions that the coordinator has to be asked about.
     unverified: dict[TopicPartition, tuple[NamedPartition, Verification]] = field(default_factory=dict)
 
     @property
@@ -139,7 +140,7 @@ class TransactionalAppends:
                 self.unverified[topic, index] = (named, verification)
 
     async def verify(self) -> Mapping[NamedPartition, Verified]:
-        """Ask the coordinator; what it said of every partition that was in question."""
+        """Ask the coordinator. Returns its answer for every partition that was in question."""
         config = self.node.config
         patience_ms = min(
             config[broker_settings.ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MAX_MS],
@@ -219,7 +220,7 @@ def find_transactional_appends(
     )
     refusal: ErrorCode | None = None
     if request.transactional_id is None:
-        refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED  # nobody may write as nobody
+        refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED  # it must name its id
     elif len({(header.producer_id, header.producer_epoch) for _, _, header in found}) > 1:
         refusal = ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if refusal is not None:
@@ -233,7 +234,7 @@ def find_transactional_appends(
 
 
 def _transactional_header(records: Buffer | None) -> BatchHeader | None:
-    """The header of a transactional batch; None for others, and for what is no batch: the append says so."""
+    """The header of a transactional batch; None for others, and for bytes that the append will refuse."""
     if records is None or len(records) < BATCH_HEADER_BYTES:
         return None
     if not records[_LOW_ATTRIBUTES_POSITION] & TRANSACTIONAL:

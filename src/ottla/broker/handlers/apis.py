@@ -1,7 +1,7 @@
 """Which APIs each kind of listener serves, and in which module each has its handler.
 
-There are two tables: what clients and brokers ask at a broker's listeners, and what nodes (and an
-administrator, KIP-919) ask at a controller's. Many APIs are in both; a module then has `HANDLERS` for the
+There are two tables: the APIs that clients and brokers use at a broker's listeners, and those that nodes (and
+an administrator, KIP-919) use at a controller's. Many APIs are in both; a module then has `HANDLERS` for the
 first and `CONTROLLER_HANDLERS` for the second: a broker passes a change on, the active controller makes it.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ottla.protocol.apis import ApiKey
 
-#: API -> module under ottla.broker.handlers, at a broker's listeners. Also what ApiVersions advertises there.
+#: API -> module under ottla.broker.handlers, at a broker's listeners. ApiVersions advertises these there.
 FAMILIES: dict[ApiKey, str] = {
     ApiKey.PRODUCE: "records.produce",
     ApiKey.FETCH: "records.fetch",

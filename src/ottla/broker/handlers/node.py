@@ -1,6 +1,6 @@
-"""What request handlers are given of the node that they answer for.
+"""The node as request handlers see it.
 
-One protocol for all of them: a handler takes what it needs of it, and is tested with an object that has that.
+One protocol for all of them: a handler uses some of its members, and is tested with an object that has those.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Node(Cluster, Clock, Loop, Protocol):
 
     @property
     def log_directory(self) -> LogDirectory:
-        """Where the data is."""
+        """The data directory."""
         ...
 
     @property
@@ -64,7 +64,7 @@ class Node(Cluster, Clock, Loop, Protocol):
 
     @property
     def controller_work(self) -> ControllerWork:
-        """What the active controller knows of brokers' lives."""
+        """The active controller's duties, and the heartbeats of brokers."""
         ...
 
     @property
@@ -120,7 +120,7 @@ class Node(Cluster, Clock, Loop, Protocol):
 
     @property
     def producer_ids(self) -> ProducerIdSource:
-        """Producer ids that nobody else has."""
+        """Producer ids that no other producer has."""
         ...
 
     @property

@@ -1,6 +1,6 @@
 """The handlers of one kind of listener, each module imported at the first request for one of its APIs.
 
-So a broker starts without paying for those that nobody calls.
+So a broker starts without paying for handlers that no client calls.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class HandlerTable:
 
 
 def broker_table() -> HandlerTable:
-    """What a broker's listeners serve."""
+    """The handlers of a broker's listeners."""
     return HandlerTable(FAMILIES, "HANDLERS")
 
 
 def controller_table() -> HandlerTable:
-    """What a controller's listeners serve."""
+    """The handlers of a controller's listeners."""
     return HandlerTable(CONTROLLER_FAMILIES, "CONTROLLER_HANDLERS")

@@ -1,9 +1,9 @@
-"""Accepts the connections of one listener: within the limits, and so that everybody else is served meanwhile.
+"""Accepts the connections of one listener: within the limits, and so that other clients are served meanwhile.
 
-Written by hand instead of the event loop's own server, because that accepts without asking, and when the
-process has no descriptor left either closes whoever waits (libuv) or logs each attempt (asyncio). Here a turn
-accepts ACCEPT_BATCH connections at most; without a slot or a descriptor nothing is accepted, connections wait
-in the socket's backlog, and nothing spins.
+Written by hand instead of the event loop's own server, because that accepts without limits, and when the
+process has no descriptor left either closes waiting connections (libuv) or logs each attempt (asyncio). Here
+a turn accepts ACCEPT_BATCH connections at most; without a slot or a descriptor nothing is accepted,
+connections wait in the socket's backlog, and nothing spins.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Acceptor:
                     accepted, address = self._bound.accept()
                     await self._admit(accepted, address[0])
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                pass  # nobody else is there, or somebody has gone again
+                pass  # no other connection waits, or it has gone again
             except OSError as problem:
                 if problem.errno not in _OUT_OF_RESOURCES:
                     raise
@@ -69,7 +69,7 @@ class Acceptor:
                 await self._adopt_admitted()
                 await asyncio.sleep(RETRY_SECONDS)
             await self._adopt_admitted()
-            await asyncio.sleep(0)  # a flood of refusals leaves everybody else their turn too
+            await asyncio.sleep(0)  # a flood of refusals leaves other clients their turns too
 
     async def _until_there_is_a_slot(self) -> None:
         while not self._limits.has_slot(self._listener_name):

@@ -2,19 +2,20 @@
 
 Theory of operation. An answer that the socket takes at once costs nothing here. One that it does not take
 waits in the connection's write buffer; above WRITE_HIGH_WATER_BYTES the connection handles no further
-request, and what it has waiting is counted here. One fetch answer has up to fetch.max.bytes (55 MiB), so the
-connections together would still hold whatever their clients leave unread. (Kafka's answers refer to files,
+request, and its waiting bytes are counted here. One fetch answer has up to fetch.max.bytes (55 MiB), so the
+connections together would still hold all that their clients leave unread. (Kafka's answers refer to files,
 ours have the bytes.)
 
-While more than LIMIT_BYTES wait, fetches of every kind wait before they are handled, whoever sent them: their
-answers are the large ones. Above twice of that everything waits. So the bytes are bounded by the limit and
-one answer. Fetches that were waiting for records already may all be answered in one turn of the loop, before
-any is seen unread: they `expect` their bytes, and read no more than there is room for, but one batch each.
+While more than LIMIT_BYTES wait, fetches of every kind wait before they are handled, those of brokers too:
+their answers are the large ones. Above twice of that all requests wait. So the bytes are bounded by the limit
+and one answer. Fetches that were waiting for records already may all be answered in one turn of the loop,
+before any is seen unread: they `expect` their bytes, and read no more than there is room for, but one batch
+each.
 
 Clients that read, however slowly, make room in time. One that takes no byte for PATIENCE_SECONDS while others
-wait loses its connection, and sooner the more of them wait for each that holds: behind a crowd of the deaf
-everybody gets a turn within seconds. Nobody is hurried while there is room; then connections.max.idle.ms
-closes who reads nothing.
+wait loses its connection, and sooner the more of them wait for each that holds: behind a crowd of deaf
+clients every client gets a turn within seconds. No client is hurried while there is room; then
+connections.max.idle.ms closes those that read nothing.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ _LARGE = frozenset({ApiKey.FETCH.value, ApiKey.SHARE_FETCH.value, ApiKey.FETCH_S
 
 
 class Holder(Protocol):
-    """A connection whose client does not read, or one that waits for those."""
+    """A connection whose client does not read its answers, or one that waits for such clients."""
 
     def unread_bytes(self) -> int:
-        """What waits in its write buffer."""
+        """The bytes that wait in its write buffer."""
 
     def answers_granted(self) -> None:
-        """It may handle the request that it has held back."""
+        """The connection may handle the request that it has held back."""
 
     def hang_up_on_deaf_client(self) -> None:
-        """Close at once, without what waits."""
+        """Close at once; the waiting bytes are dropped."""
 
 
 class _Unread:
-    """What one connection has waiting, and since when none of it was taken."""
+    """The bytes that one connection has waiting, and since when the client took none of them."""
 
     __slots__ = ("since", "size")
 
@@ -70,7 +71,7 @@ class AnswerMemory:
 
     @property
     def room_bytes(self) -> int:
-        """How much a fetch that has waited may read for its answer now."""
+        """The bytes that a fetch that has waited may read for its answer now."""
         return max(0, self._limit_bytes - self.held_bytes - self._expected_bytes)
 
     def expect(self, size: int) -> None:
@@ -91,7 +92,7 @@ class AnswerMemory:
         self._waiting[holder] = None
 
     def unread(self, holder: Holder) -> None:
-        """The client of `holder` does not take what was sent."""
+        """The client of `holder` does not take its answers."""
         self.read(holder)
         size = holder.unread_bytes()
         self._unread[holder] = _Unread(size, self._now())
@@ -109,7 +110,7 @@ class AnswerMemory:
         self.read(holder)
 
     def hurry(self, now: float) -> None:
-        """Look what was read meanwhile; hang up on the deaf while others wait, see the module's text."""
+        """Note the bytes read meanwhile; hang up on deaf clients while others wait, see the module's text."""
         for holder, entry in self._unread.items():
             size = holder.unread_bytes()
             if size < entry.size:

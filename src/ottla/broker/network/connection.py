@@ -1,16 +1,16 @@
 """One client connection: bytes to frames, requests in order, answers in the same order.
 
 Theory of operation. All connections of a listener read into one receive buffer that they share: the event
-loop asks for the buffer, reads, and reports back without yielding, so nobody else can be in it (on loops
+loop asks for the buffer, reads, and reports back without yielding, so no other read comes between (on loops
 where that does not hold, each connection has its own). Complete frames are handled right there, without a
-copy; what is left of an incomplete frame moves to a buffer of its own, which grows with the bytes that arrive
-(64 KiB, or four times what is there), never with the size that a client merely claims.
+copy; an incomplete frame moves to a buffer of its own, which grows with the bytes that arrive (64 KiB, or
+four times what is there), never with the size that a client merely claims.
 
 A request that can't be answered at once (a waiting fetch, a join) holds the connection, and so does a client
-that does not read its answers, or a fetch while too many answers are unread. What had arrived behind it is
-set aside in one piece, bounded by the receive buffer or one frame, and reading pauses.
+that does not read its answers, or a fetch while too many answers are unread. Frames that had arrived behind
+it are set aside in one piece, bounded by the receive buffer or one frame, and reading pauses.
 
-What connections hold is counted over all of them: requests in request_memory.py, answers in answer_memory.py.
+The memory of all connections is counted together: requests in request_memory.py, answers in answer_memory.py.
 
 A client with several requests in flight sends them faster than they are answered, so one read brings a few.
 Their answers leave together: a write to a socket costs as much as handling a small request.
@@ -34,15 +34,15 @@ from ottla.protocol.errors import ProtocolError
 log = logging.getLogger("ottla.broker")
 
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024
-#: Read at a time while requests wait for memory: most requests without records come whole.
+#: The bytes of one read while requests wait for memory: most requests without records come whole.
 SMALL_READ_BYTES: Final = 4 * 1024
 FRAME_GROWTH_BYTES: Final = 64 * 1024
-#: Of answers that the socket does not take; above, the client counts as one that does not read.
+#: Bytes of answers that the socket does not take; above, the client counts as one that does not read.
 WRITE_HIGH_WATER_BYTES: Final = 128 * 1024
 #: Answers gathered up to here leave at once, so that the limit above holds for them.
 GATHER_LIMIT_BYTES: Final = 64 * 1024
 
-# Why a connection handles no further request.
+# The reasons why a connection handles no further request.
 _ANSWERING: Final = 1
 _UNREAD: Final = 2
 _TURN: Final = 4
@@ -56,7 +56,7 @@ Dispatch = Callable[["ClientConnection", memoryview], Reply | Awaitable[Reply]]
 
 
 class CloseConnection(Exception):
-    """The request can't be answered in a way the client would understand; hang up and say why in the log."""
+    """The request can't be answered in a way the client would understand; hang up and log the reason."""
 
 
 class Shared:
@@ -80,7 +80,8 @@ class Shared:
         self.on_close = on_close
         self.heard = heard
         self.flood_log = FloodLog(loop, log)
-        # Windows' proactor loop reads in the background, into a buffer that nobody else may use meanwhile.
+        # Windows' proactor loop reads in the background, into a buffer that no other connection may use
+        # meanwhile.
         proactor = type(loop).__name__.startswith("Proactor")
         self.receive = None if proactor else memoryview(bytearray(RECEIVE_BUFFER_BYTES))
 
@@ -145,7 +146,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._frame_bytes = 0
         # Frames, whole and in part, that arrived behind a request that holds the connection.
         self._aside: memoryview | None = None
-        # What the two are counted with in the memory of requests.
+        # The bytes that these two have in the memory of requests.
         self._charged_bytes = 0
         # The answers to the requests of one read, while these are handled; None with a single request.
         self._gathered: list[bytes | bytearray | memoryview] | None = None
@@ -170,12 +171,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._memory.forget(self, self._charged_bytes)
         self._charged_bytes = 0
         self._answers.forget(self)
-        # A waiting fetch is forgotten. A coroutine (a join, a topic being created) runs to its end: what
-        # it has begun may be half way to the disk, only its answer is dropped.
+        # A waiting fetch is forgotten. A coroutine (a join, a topic being created) runs to its end: its
+        # change may be half way to the disk, only its answer is dropped.
         if self._task is not None and not isinstance(self._task, asyncio.Task):
             self._task.cancel()
         self._shared.on_close(self)
-        # It knows this connection: without the circle both are freed at once, and not by the collector.
+        # The session knows this connection: without the circle both are freed at once, and not by the
+        # collector.
         del self.session
 
     def pause_writing(self) -> None:
@@ -190,7 +192,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._take_up_aside()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go."""
+        """The buffer for the next bytes."""
         if self._frame is None:
             return self._receive[:SMALL_READ_BYTES] if self._memory.short else self._receive
         return memoryview(self._frame)[self._fill :]
@@ -220,7 +222,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._settle()
 
     def eof_received(self) -> bool:
-        """The client has said its last; answers under way are still sent, but nobody waits for new records.
+        """The client sends no more. Answers under way are still sent, but no fetch waits for new records.
 
         True keeps the connection until the answer is written.
         """
@@ -234,7 +236,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     @property
     def answers(self) -> AnswerMemory:
-        """What it shares with others for answers that are not read."""
+        """The memory of unread answers, which all connections share."""
         return self._answers
 
     @property
@@ -250,7 +252,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """Hang up at once; what the client has not read is dropped."""
+        """Hang up at once; answers that the client has not read are dropped."""
         self._closed = True
         if self._transport is not None:
             self._transport.abort()
@@ -276,11 +278,11 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def hang_up_on_slow_request(self) -> None:
-        """Others wait for the memory that a request holds which does not arrive, or does not get its turn."""
+        """Hang up: others wait for the memory of a request that does not arrive, or does not get its turn."""
         self._hang_up("slow", "others wait for the memory of its request (queued.max.request.bytes)")
 
     def unread_bytes(self) -> int:
-        """What waits in the write buffer."""
+        """The bytes that wait in the write buffer."""
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def answers_granted(self) -> None:
@@ -289,7 +291,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._take_up_aside()
 
     def hang_up_on_deaf_client(self) -> None:
-        """Others wait for the memory of answers that this client does not read."""
+        """Hang up: others wait for the memory of answers that this client does not read."""
         self._hang_up("deaf", "it does not read its answers, and others wait for their memory")
 
     def _hang_up(self, kind: str, reason: str) -> None:
@@ -354,7 +356,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._frame = frame
 
     def _grow_frame(self) -> None:
-        """Make room for twice of what is there."""
+        """Double the room of the frame's buffer."""
         size = min(self._fill, self._frame_bytes - self._fill)
         if self._memory.grow(self, size):
             self._extend_frame(size)
@@ -380,7 +382,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._memory.set_aside(self, size)
 
     def _take_up_aside(self) -> None:
-        """Handle what was set aside, as far as that goes, and read on."""
+        """Handle the frames that were set aside until one holds the connection, and read on."""
         if self._held or self._closed:
             return
         if self._aside is not None:
@@ -394,7 +396,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._settle()
 
     def _settle(self) -> None:
-        """Give back what is needed no more; a request that is being answered may need all of it."""
+        """Give back memory that is needed no more; a request that is being answered may need all of it."""
         if self._held & _ANSWERING:
             return
         needed = 0

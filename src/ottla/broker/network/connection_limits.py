@@ -1,12 +1,12 @@
 """How many connections a node takes: in all, a listener, an address, a second; counted as Kafka does.
 
 max.connections holds for all listeners of the broker, and a listener's own value (listener.name.<name>.) for
-that one. At the limit nobody is sent away: connections wait in the socket's backlog until others close. The
-listener between brokers, where it is not the only one, is not subject to the limit of all: what it takes
-above is closed elsewhere, the connection that was silent for longest first. max.connections.per.ip sends away
-at once. max.connection.creation.rate, of all and of a listener, delays: the average of quota.window.num - 1
-windows may reach it, and one connection is held back for one window at most. The controller's listeners count
-by themselves.
+that one. At the limit no connection is refused: connections wait in the socket's backlog until others close.
+The listener between brokers, where it is not the only one, is not subject to the limit of all: for each
+connection that it takes above it, the one of another listener that was silent for longest is closed.
+max.connections.per.ip refuses at once. max.connection.creation.rate, of all and of a listener, delays: the
+average of quota.window.num - 1 windows may reach it, and one connection is held back for one window at most.
+The controller's listeners count by themselves.
 
 Descriptors are a limit too: `descriptor_share` keeps some for logs, so that connections can't eat them all.
 All values but the last are looked up each time, so that dynamic changes hold at once.
@@ -31,7 +31,8 @@ if sys.platform != "win32":
 
 log = logging.getLogger("ottla.broker")
 
-#: Of the process's descriptors: segments in use (storage/files.py), this node's own connections, the rest.
+#: The descriptors that are kept from connections: for segments in use (storage/files.py), this node's own
+#: connections, the rest.
 RESERVED_DESCRIPTORS: Final = 512 + 128
 UNLIMITED: Final = sys.maxsize
 _IPV4_IN_IPV6: Final = bytes(10) + b"\xff\xff"
@@ -73,7 +74,7 @@ class CreationRate:
         self._at = 0.0
 
     def count(self, rate: int, now: float) -> float:
-        """Count one at `now`; the seconds for which it has to wait."""
+        """Count a connection at `now`. Returns the seconds for which it has to wait."""
         self._level = max(0.0, self._level - rate * (now - self._at)) + 1.0
         self._at = now
         surplus = self._level - rate * self._span_seconds
@@ -99,7 +100,7 @@ class ConnectionLimits:
         self._overrides: Mapping[str, int] = {}
         self.total = 0
 
-    # -- what is allowed ----------------------------------------------------------------------------
+    # -- limits -------------------------------------------------------------------------------------
 
     @property
     def max_connections(self) -> int:
@@ -123,7 +124,7 @@ class ConnectionLimits:
         return max(0, self.total - self.max_connections)
 
     def delay(self, listener_name: str, now: float) -> float:
-        """Count a new connection against the rates; the seconds for which it has to wait."""
+        """Count a new connection against the rates. Returns the seconds for which it has to wait."""
         setting = broker_settings.MAX_CONNECTION_CREATION_RATE
         own = self._rates[listener_name].count(self._config.layers.for_listener(listener_name, setting), now)
         if self.is_protected(listener_name):
@@ -143,7 +144,7 @@ class ConnectionLimits:
         default = self._config[broker_settings.MAX_CONNECTIONS_PER_IP]
         return self._overrides.get(_normal(address), default) if self._overrides else default
 
-    # -- what is there ------------------------------------------------------------------------------
+    # -- counts -------------------------------------------------------------------------------------
 
     def add(self, listener_name: str, address: str) -> bool:
         """Count a connection; False if its address has too many, and it must be closed."""
@@ -176,7 +177,7 @@ def _normal(address: str) -> str:
 
 
 def _addresses(host: str) -> set[str]:
-    """What an address or a name stands for; nothing for a name that nobody knows."""
+    """The addresses that an address or a name stands for; none for an unknown name."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as problem:

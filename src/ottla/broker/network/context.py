@@ -1,4 +1,4 @@
-"""What a request handler is told about the request beside its body: its header, and whose session it is."""
+"""The context of a request for its handler, beside its body: its header, and the client's session."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Connection(Protocol):
 
     @property
     def answers(self) -> AnswerMemory:
-        """What the answers of all connections of its server may take."""
+        """The memory that the answers of all connections of its server share."""
         ...
 
     def __hash__(self) -> int: ...
 
 
 class Session:
-    """Who asks, and from where. Made once a connection; requests that came another way have their own."""
+    """The client that asks, and its address. Made once a connection; other requests have their own."""
 
     __slots__ = ("client_host", "connection", "listener_name", "principal", "throttle_ms")
 
@@ -42,7 +42,7 @@ class Session:
         self.listener_name = listener_name
         self.principal = principal
         self.connection = connection
-        """For what lives as long as it; None for a request that came another way."""
+        """For objects that live as long as the connection; None for a request that came another way."""
         self.throttle_ms = 0
         """How long the client is told to wait after the request under way (a session has one at a time)."""
 

@@ -1,11 +1,11 @@
 """Routes a frame to the handler of its API: decodes the header, admits the request, frames the answer.
 
 A handler is one of two kinds. Most take a decoded request and return (or await) a response message. The two
-hot ones, Produce and Fetch, take and give bytes. Which handlers there are, and what they are given of the
-node, is not known here: both come with the dispatcher's construction.
+hot ones, Produce and Fetch, take and give bytes. The handlers, and the node that they are given, come with
+the dispatcher's construction.
 
 `admit` is the one step between a request and its handler, for authorization and quotas: it sees the request
-and who asks (the context's session), refuses with an error that becomes the answer, or sets how long the
+and its sender (the context's session), refuses with an error that becomes the answer, or sets how long the
 client is to be throttled (`Session.throttle_ms`), which goes into the answer.
 """
 
@@ -41,7 +41,7 @@ class Handlers(Protocol[N]):
 
     @property
     def apis(self) -> Iterable[ApiKey]:
-        """The APIs that have one."""
+        """The APIs that have a handler."""
         ...
 
     def load(self, key: int) -> None:
@@ -58,7 +58,7 @@ class HasSession(Protocol):
 
     @property
     def session(self) -> Session:
-        """The client that asks, and from where."""
+        """The client that asks, and its address."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The answer to a request that failed as a whole, in whatever fields its response has for that."""
+"""The answer to a request that failed as a whole, in the fields that its response has for errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.protocol.schema import Message
 
 
 def error_answer(key: int, request: Message, error: KafkaError) -> Message | None:
-    """`error` said for the whole request, or for each thing in it; None where there is no field for it."""
+    """The answer with `error` for the request or for each of its parts; None where there is no such field."""
     answer = response_class(key)()
     text = str(error) or None
     if key == ApiKey.PRODUCE:

@@ -1,8 +1,8 @@
 """One line an event while events are rare, one line a second and kind while they come in floods.
 
-Whoever can make the broker log a line for each packet can fill its disk. So the first event of a kind is
-written at once; those that follow within the second are counted, and told in one line at its end with the
-latest of them as an example. A kind is a fixed word of the program, never something that a client sent.
+A client that can make the broker log a line for each packet can fill its disk. So the first event of a kind
+is written at once; those that follow within the second are counted, and told in one line at its end with the
+latest of them as an example. A kind is a fixed word of the program, never a text that a client sent.
 """
 
 from __future__ import annotations

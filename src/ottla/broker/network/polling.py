@@ -10,14 +10,15 @@ from typing import Final
 
 #: How long to look after a request, as Linux's own haltpoll and KVM do.
 LOOK_SECONDS: Final = 200e-6
-#: A turn of the loop that finds nothing takes 5 to 10 us; one that took this long was somebody else's.
+#: A turn of the loop that finds nothing takes 5 to 10 us; in one that took this long another process had the
+#: core.
 CONTENDED_SECONDS: Final = 60e-6
 MISSED_PAUSE_SECONDS: Final = 0.002
 CONTENDED_PAUSE_SECONDS: Final = 0.02
 LONGEST_PAUSE_SECONDS: Final = 1.0
-#: Who sends more at once sends batches, and does not wait for each answer: what it lacks is the core.
+#: A client that sends more at once sends batches, and does not wait for each answer: it lacks the core.
 SMALL_REQUEST_BYTES: Final = 4096
-#: So long a look without anybody else on this core, and contention is forgotten.
+#: After a look of this length without another process on this core, contention is forgotten.
 FORGOTTEN_AFTER_SECONDS: Final = 0.005
 
 POLL_VARIABLE: Final = "OTTLA_POLL"
@@ -33,10 +34,10 @@ class Poller:
     one request in flight gets half as many more through (measured: 6,600 -> 9,900 a second; from produce() to
     poll() 0.24 -> 0.16 ms). After batches it would only take the core from the client (10 % less).
 
-    It gives way to everybody: it yields the core at every turn, and stops for a while when somebody took it,
-    when it looked in vain, or when several clients came in one turn, so that there is enough to do; each time
-    for twice as long, up to a second. So a busy machine pays a look or two a second, and an idle broker
-    nothing. A single core has nobody to look for.
+    It gives way to all others: it yields the core at every turn, and stops for a while when another process
+    took it, when it looked in vain, or when several clients came in one turn, so that there is enough to do;
+    each time for twice as long, up to a second. So a busy machine pays a look or two a second, and an idle
+    broker nothing. On a single core there is no other one to look for.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Poller:
         self._yield_core = yield_core
         self._look_seconds = look_seconds
         self._looking = False
-        # How many requests came in this turn of the loop.
+        # The number of requests that came in this turn of the loop.
         self._heard = 0
         self._until = 0.0
         self._resume_at = 0.0 if look_seconds > 0 else float("inf")

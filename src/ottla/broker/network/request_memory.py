@@ -1,21 +1,21 @@
 """The memory of requests that have arrived in part or wait to be handled: queued.max.request.bytes.
 
 Theory of operation. A request that arrives whole is handled in the buffer that all connections read into, and
-costs nothing here. What counts is each connection's own: a frame under construction, frames that were set
-aside behind a request that is being answered, and a frame of its own while that is. A frame counts with the
-bytes that it has room for, which grow with what arrives. (Kafka counts what a client claims, so that a few
-sizes without bytes shut out everybody else.)
+costs nothing here. Only buffers of a connection's own count: a frame under construction, frames that were set
+aside behind a request that is being answered, and a frame of its own while that one is answered. A frame
+counts with the bytes that it has room for, which grow with the bytes that arrive. (Kafka counts the size that
+a client claims, so that a few sizes without bytes shut out all other clients.)
 
 When there is no room for more, the frame that wants to grow waits, and its connection is not read from. The
 others are read from in small pieces: a heartbeat, a commit or a fetch that comes whole is still answered.
 Room goes to the oldest frame first, so that frames are finished one after the other instead of all being
-begun; the oldest may go over the limit by the size of one request, so that it can be finished whoever holds
-the rest.
+begun; the oldest may go over the limit by the size of one request, so that it can be finished whatever the
+others hold.
 
 A sender that stops in the middle would hold its share for ever, and so would one that sends a large request
-behind another that waits for days. So while somebody waits, whoever has held what it has for PATIENCE_SECONDS
-without a step forward loses the connection, and sooner the more of them wait for each that holds. Nobody is
-hurried while there is room.
+behind another that waits for days. So while connections wait, a client that has held its bytes for
+PATIENCE_SECONDS without a step forward loses its connection, and sooner the more of them wait for each that
+holds. No client is hurried while there is room.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Holder(Protocol):
         """The `size` bytes that its frame waits for are there and counted."""
 
     def hang_up_on_slow_request(self) -> None:
-        """Close: others wait for what it holds."""
+        """Close: others wait for the bytes that it holds."""
 
 
 class RequestMemory:
@@ -49,7 +49,7 @@ class RequestMemory:
         self._waiting: dict[Holder, int] = {}
         self.held_bytes = 0
         self.short = False
-        """Whether somebody waits."""
+        """Whether a connection waits."""
 
     def begin(self, holder: Holder, size: int) -> bool:
         """`holder` begins a frame and wants room for it. False: it gets that later, see `memory_granted`."""
@@ -66,7 +66,7 @@ class RequestMemory:
         return False
 
     def complete(self, holder: Holder) -> None:
-        """The frame is whole; what it holds goes back when it is handled."""
+        """The frame is whole; its bytes go back when it is handled."""
         self._building.pop(holder, None)
         if self._waiting:
             self._grant()  # another one is the oldest
@@ -77,15 +77,15 @@ class RequestMemory:
         self.held_bytes += size
 
     def take_up(self, holder: Holder) -> None:
-        """It handles them now."""
+        """`holder` handles the frames that it kept."""
         self._aside.pop(holder, None)
 
     def take(self, size: int) -> None:
-        """Count what has arrived already."""
+        """Count bytes that have arrived already."""
         self.held_bytes += size
 
     def give_back(self, size: int) -> None:
-        """Somebody needs `size` bytes no more."""
+        """`size` bytes are needed no more."""
         self.held_bytes -= size
         if self._waiting:
             self._grant()
@@ -99,13 +99,13 @@ class RequestMemory:
         self._grant()
 
     def hurry(self, now: float) -> None:
-        """Hang up on those who keep others waiting, see the module's text."""
+        """Hang up on connections that keep others waiting, see the module's text."""
         if not self._waiting:
             return
         holders = [each for each in self._building if each not in self._waiting]
         holders += self._aside
         if not holders:
-            return  # what is held is being answered
+            return  # the request that holds them is being answered
         patience = PATIENCE_SECONDS / (1 + len(self._waiting) / len(holders))
         for holder in holders:
             if now - holder.held_since > patience:

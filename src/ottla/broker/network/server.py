@@ -1,4 +1,4 @@
-"""Listeners: binds the sockets, keeps connections within their limits, closes those that sleep too long."""
+"""Listeners: binds the sockets, keeps connections within their limits, closes those idle for too long."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ log = logging.getLogger("ottla.broker")
 IDLE_LOOK_SECONDS: Final = 10.0
 #: The value of socket.*.buffer.bytes that leaves a buffer to the system.
 SYSTEM_BUFFER: Final = -1
-#: With fewer connections than this for want of descriptors, the start says so.
+#: The start warns if the descriptors allow fewer connections than this.
 FEW_CONNECTIONS: Final = 1000
 
 
 class ListenError(Exception):
-    """A listener's address can't be had; the message is one line that says what to do."""
+    """A listener's address can't be bound; the message is one line that says what to do."""
 
 
 def bind(listener_name: str, host: str, port: int) -> socket.socket:
@@ -92,7 +92,7 @@ class Server:
         self._clients = self._group(config.listeners)
         self._controllers = self._group(config.controller_listeners)
         self.flood_log = FloodLog(self._loop, log)
-        """For lines that clients can bring about."""
+        """For log lines that clients can cause."""
         self._look_for_idle_at = 0.0
         self.on_closed: Callable[[ClientConnection], None] | None = None
         """Told of every connection that is gone."""
@@ -159,7 +159,7 @@ class Server:
         self._accepting[listener_name] = (task, bound)
 
     def _prepare(self, accepted: socket.socket) -> None:
-        """Options as Kafka sets them; the event loop adds TCP_NODELAY."""
+        """Set the socket's options as Kafka does; the event loop adds TCP_NODELAY."""
         accepted.setblocking(False)
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._size_buffer(accepted, socket.SO_SNDBUF, broker_settings.SOCKET_SEND_BUFFER_BYTES)
@@ -175,12 +175,12 @@ class Server:
             of.setsockopt(socket.SOL_SOCKET, option, size_bytes)
 
     def tend_interval_ms(self) -> int:
-        """How long to wait until `tend` is due again: less while somebody waits for memory."""
+        """The time until `tend` is due again: less while a connection waits for memory."""
         groups = (self._clients.shared, self._controllers.shared)
         return 200 if any(each.memory.short or each.answers.over for each in groups) else 1000
 
     async def tend(self) -> None:
-        """What is done now and then: close who is idle or too many, hurry who keeps others waiting."""
+        """Do the regular work: close idle and surplus connections, hurry those that keep others waiting."""
         now = self._loop.time()
         if now >= self._look_for_idle_at:
             await self.close_idle()
@@ -190,11 +190,11 @@ class Server:
             group.shared.answers.hurry(now)
 
     async def close_idle(self) -> None:
-        """Close connections that took part in nothing for connections.max.idle.ms and wait for nothing."""
+        """Close connections that neither sent nor read for connections.max.idle.ms and wait for no answer."""
         now = self._loop.time()
         idle = self._config[broker_settings.CONNECTIONS_MAX_IDLE_MS] / 1000
         self._look_for_idle_at = now + min(IDLE_LOOK_SECONDS, max(idle, 0) / 2)
-        if idle >= 0:  # negative: nobody is idle too long
+        if idle >= 0:  # negative: no connection is idle too long
             for connection in [*self._clients.connections, *self._controllers.connections]:
                 connection.close_if_idle_since(now - idle)
 
@@ -215,7 +215,7 @@ class Server:
             self._closed(connection)
 
     async def stop(self, listener_names: Collection[str] | None = None) -> None:
-        """Stop accepting, then hang up on everybody, of these listeners or of all."""
+        """Stop accepting, then close the connections of these listeners, or of all."""
         for name in list(self._accepting):
             if listener_names is None or name in listener_names:
                 task, bound = self._accepting.pop(name)

@@ -1,4 +1,4 @@
-"""Work on a request of many parts, without keeping the event loop from everybody else."""
+"""Lets other requests have turns of the event loop while a request of many parts is handled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PARTS_A_LOOK = 8
 
 
 async def in_turns(parts: Iterable[T]) -> AsyncIterator[T]:
-    """The parts one by one; between two of them others may get a turn, so what was true before may not be."""
+    """The parts one by one; between two of them others may get a turn, so the state may have changed."""
     loop = asyncio.get_running_loop()
     slice_end = loop.time() + SLICE_SECONDS
     for number, part in enumerate(parts):

@@ -1,7 +1,7 @@
 """Requests of this broker to another one, by its node id.
 
 Brokers reach each other at the inter-broker listener that each has registered. One that is fenced, or not
-registered, is not there: nobody knows whether what it says still holds.
+registered, counts as not there: its answers may be outdated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class PeersNode(Cluster, Protocol):
-    """What requests to other brokers use of their node."""
+    """The members of a node that requests to other brokers use."""
 
     @property
     def peers(self) -> PeerConnections:
@@ -37,7 +37,7 @@ class AsksBrokers(Protocol):
 
 
 def address_of_broker(node: Cluster, node_id: int) -> PeerAddress | None:
-    """Where another broker listens for brokers; None while it is not there."""
+    """The address at which another broker listens for brokers; None while it is not there."""
     registered = node.image.brokers.get(node_id)
     if registered is None or registered.fenced:
         return None

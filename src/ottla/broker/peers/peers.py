@@ -1,10 +1,10 @@
 """Connections to other nodes: requests out, answers back, one connection for each purpose and address.
 
 A connection is made at the first request, asks for the other node's API versions (which may be Apache
-Kafka's) and is used until it fails or the node goes on without it. Requests on one connection are answered
-in order, so what may wait there for long (a fetch) has a purpose, and so a connection, of its own. A failure
-of any kind ends the connection and every request on it with `PeerUnreachable`; the next request connects
-again, after a pause that grows while it fails.
+Kafka's) and is used until it fails or the node goes on without it. Requests on one connection are answered in
+order, so a request that may wait there for long (a fetch) has a purpose, and so a connection, of its own. A
+failure of any kind ends the connection and every request on it with `PeerUnreachable`; the next request
+connects again, after a pause that grows while it fails.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ CONNECT_TIMEOUT_SECONDS: Final = 10.0
 
 
 class PeerUnreachable(Exception):
-    """No answer: the node can't be reached, hung up, did not answer in time, or said nonsense."""
+    """No answer: the node can't be reached, hung up, did not answer in time, or sent a malformed answer."""
 
 
 class PeerAddress(NamedTuple):
-    """Where a node listens."""
+    """The address at which a node listens."""
 
     host: str
     port: int
@@ -67,9 +67,9 @@ class PeerConnections:
     ) -> Message:
         """The answer to `request`, in the newest version that both speak, or at most `version`.
 
-        It is asked as this node, or as `client_id`.
-        Raises PeerUnreachable, also when the other node does not serve the API, or not in a version that can
-        say the request. A cancelled call leaves the connection as it is; its late answer is passed over.
+        It is asked as this node, or as `client_id`. Raises PeerUnreachable, also when the other node does not
+        serve the API, or not in a version that has all fields of the request. A cancelled call leaves the
+        connection as it is; its late answer is passed over.
         """
         key = (purpose, PeerAddress(*to))
         connection = self._connections.get(key)
@@ -81,7 +81,7 @@ class PeerConnections:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await connection.ask(request, version, client_id)
         except TimeoutError:
-            # What comes after a lost answer can't be told from it: the connection has to go.
+            # Later answers can't be told from a lost one: the connection has to go.
             connection.fail(f"no answer within {timeout_ms} ms")
             raise PeerUnreachable(f"{to[0]}:{to[1]} did not answer within {timeout_ms} ms") from None
 
@@ -91,7 +91,7 @@ class PeerConnections:
             self._connections.pop(key).fail("the node has gone")
 
     def close(self) -> None:
-        """Hang up on everybody."""
+        """Close all connections."""
         self._closed = True
         for connection in self._connections.values():
             connection.fail("this node is stopping")
@@ -134,7 +134,7 @@ class _Connection:
         return newest
 
     async def _connect(self) -> None:
-        """One attempt for all who wait."""
+        """Make one attempt for all requests that wait."""
         if self._connecting is None or self._connecting.done():
             self._connecting = asyncio.get_running_loop().create_task(self._attempt())
             self._connecting.add_done_callback(_look_at)
@@ -181,7 +181,7 @@ class _Connection:
         self._not_before = asyncio.get_running_loop().time() + self._backoff_seconds
 
     def fail(self, reason: str) -> None:
-        """End the connection with whatever waits on it."""
+        """End the connection and every request that waits on it."""
         if self._connecting is not None and not self._connecting.done():
             self._connecting.cancel()
         if self._protocol is not None:
@@ -189,7 +189,7 @@ class _Connection:
 
 
 def _look_at(task: asyncio.Task[None]) -> None:
-    """Whoever waited has been told; nobody may be left to look at the failure."""
+    """Mark the failure as seen: the requests that waited have been told, or are gone."""
     if not task.cancelled():
         task.exception()
 
@@ -219,7 +219,7 @@ class _PeerProtocol(asyncio.Protocol):
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         try:
             frame = encode_request(api_key, version, correlation_id, client_id, request)
-        except ValueError as problem:  # the other node speaks old versions only, which can't say it
+        except ValueError as problem:  # old versions only, which lack a field that is set
             raise PeerUnreachable(f"the request can't be said in version {version}: {problem}") from problem
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(correlation_id, api_key, version, answer))

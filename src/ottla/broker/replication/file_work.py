@@ -1,4 +1,4 @@
-"""Work on the logs' files in threads, which whoever closes the logs waits for.
+"""Work on the logs' files in threads, which the end of the logs waits for.
 
 A task that is cancelled while a thread works for it ends at once, the thread does not: it may still sync or
 replace files when the logs are closed, or when the next broker of the process has opened them. So every
@@ -30,9 +30,9 @@ class FileWork:
     def _ended(self, running: asyncio.Future[Any]) -> None:
         self._running.discard(running)
         if not running.cancelled():
-            running.exception()  # whoever asked has it, or was cancelled and does not care
+            running.exception()  # the caller has it, or was cancelled
 
     async def settle(self) -> None:
-        """Wait until no thread works any more; whoever starts them has been stopped."""
+        """Wait until no thread works any more; the tasks that start them have been stopped."""
         if self._running:
             await asyncio.gather(*self._running, return_exceptions=True)

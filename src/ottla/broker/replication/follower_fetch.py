@@ -1,19 +1,20 @@
-"""Fetches of followers: what of a session's partitions has news for them, and nothing of the others.
+"""Fetches of followers: looks at the partitions of a session that have news, and at no others.
 
-Theory of operation. A follower's session may hold thousands of partitions of which a few have something to
-say, and each fetch that comes and each append may want an answer; so nothing here goes through all of them.
-A `SessionWatch` stands between a session and its partitions: they mark themselves in it when they were
-appended to, their high watermark moved or their role changed. A fetch looks at what it names and at what is
-marked:
+Theory of operation. A follower's session may hold thousands of partitions of which a few have news, and each
+fetch that comes and each append may want an answer; so nothing here goes through all of them. A
+`SessionWatch` stands between a session and its partitions: they mark themselves in it when they were appended
+to, their high watermark moved or their role changed. A fetch looks at the partitions that it names and at
+those that are marked:
 
-    named       the follower's position has changed: its epochs are compared, what it has counts
+    named       the follower's position has changed: its epochs are compared, its log's end counts
     marked      there may be more to send, or another high watermark
-    others      are as they were when the follower was last answered: it has everything, and fetches. That it
+    others      are as they were when the follower was last answered: it has all records, and fetches. That it
                 does is noted once for the session (`FetcherTimes`), where the leaders find it
 
 An append to any of the partitions wakes a fetch that waits; a high watermark does not, it goes with the next
 answer. A partition that could not be sent whole, or that gave an error, stays marked. Every partition is
-marked now and then by the replica manager, which covers what has no event of its own, such as retention.
+marked now and then by the in-sync watch, which covers changes without an event of their own, such as
+retention.
 
 A session of a follower that has gone is let go at the first mark after a minute.
 """
@@ -51,11 +52,11 @@ NO_EPOCH: Final = -1
 
 Answers = dict[PartitionKey, tuple[FetchedPartition, PartitionData]]
 MakeReply = Callable[[Answers, bool], Reply]
-"""The reply with these answers; whether one of them is an error."""
+"""Makes the reply with these answers; the flag tells whether one of them is an error."""
 
 
 class FollowerFetchNode(Loop, Protocol):
-    """What followers' fetches use of their node."""
+    """The members of a node that followers' fetches use."""
 
     @property
     def partitions(self) -> Partitions:
@@ -74,7 +75,7 @@ class FollowerFetchNode(Loop, Protocol):
 
 
 class SessionWatch:
-    """What of a session's partitions may have news. Closed with its session."""
+    """The partitions of a session that may have news. Closed with the session."""
 
     def __init__(self, node: FollowerFetchNode, session: FetchSession | None) -> None:
         self.times = FetcherTimes()
@@ -127,7 +128,7 @@ class SessionWatch:
             self.wake()
 
     def _is_idle(self) -> bool:
-        """Whether nobody has fetched for long; the session ends then."""
+        """Whether the follower has not fetched for long; the session ends then."""
         if self.wake is not None or self._node.loop.time() * 1000 - self.times.last_fetch_ms < IDLE_MS:
             return False
         if self._session is not None:
@@ -197,7 +198,7 @@ class FollowerFetch:
             partitions = {each.key: each for each in plan.partitions}
         else:
             partitions = plan.session.partitions
-        # What was marked first: an answer that is full must not leave out the same ones for ever.
+        # Those that were marked first: a full answer must not leave out the same ones for ever.
         todo = dict(watch.marked)
         todo.update(dict.fromkeys(named if plan.incremental else partitions))
         self._read(todo, partitions, is_first=True)
@@ -226,7 +227,7 @@ class FollowerFetch:
             self._future.set_result(self._reply())
 
     def _forget(self, _: asyncio.Future[Reply]) -> None:
-        """Answered, or the follower has gone."""
+        """The request is answered, or the follower has gone."""
         if self._watch.wake is self._wake:  # else another fetch of the session has come since
             self._watch.wake = None
         if self._timer is not None:
@@ -282,7 +283,7 @@ class FollowerFetch:
     def _read_partition(
         self, key: PartitionKey, wanted: FetchedPartition, left: int, is_first: bool
     ) -> tuple[PartitionData, bool]:
-        """The answer, and whether there is nothing more to send."""
+        """The answer, and whether it holds all that there is to send."""
         partitions = self._node.partitions
         topic, index = key
         try:
@@ -293,7 +294,8 @@ class FollowerFetch:
             leader = partition.leader
             partition.check_leader_epoch(wanted.current_leader_epoch)
             if leader.follower(self._replica_id) is None:
-                # Who names the leader epoch knows of an assignment that this broker has not heard of yet.
+                # A follower that names the leader epoch knows of an assignment that this broker has not heard
+                # of yet.
                 raise UnknownLeaderEpoch() if wanted.current_leader_epoch >= 0 else NotLeaderOrFollower()
             stored = partition.log
             offset = wanted.fetch_offset
@@ -329,7 +331,7 @@ class FollowerFetch:
     def _read_log(
         self, partition: Partition, wanted: FetchedPartition, data: PartitionData, left: int
     ) -> bool:
-        """Put the log's batches into `data`; whether these are all."""
+        """Put the log's batches into `data`. Returns whether these are all."""
         quota = self._node.replication.quotas.leader
         throttled = (
             quota.is_limited

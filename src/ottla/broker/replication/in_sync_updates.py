@@ -1,9 +1,9 @@
 """Asks the controller for changes of in-sync sets (AlterPartition), for all partitions led here together.
 
-One request is on its way at a time; what is wanted meanwhile goes with the next. Each partition has one
-update under way at most (core/replica/leader.py), so nothing here grows beyond the partitions led. An update
-of a leader that is none any more is dropped; one that failed on the way is sent again, as often as it takes:
-the controller knows by the partition epoch whether it has done it already.
+One request is on its way at a time; updates that are asked for meanwhile go with the next. Each partition has
+one update under way at most (core/replica/leader.py), so nothing here grows beyond the partitions led. An
+update of a leader that is none any more is dropped; one that failed on the way is sent again, as often as it
+takes: by the partition epoch the controller knows whether the update was made already.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger("ottla.broker")
 
 RETRY_SECONDS: Final = 0.05
 RECOVERED: Final = 0
-"""A leader that asks for an in-sync set has a log that it stands by."""
+"""The recovery state of a leader that asks for an in-sync set: its log is trusted."""
 
 
 class _Wanted(NamedTuple):
@@ -43,7 +43,7 @@ class _Wanted(NamedTuple):
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the leader still leads and waits for this."""
+        """Whether the leader still leads and waits for this update."""
         partition = self.partition
         return (
             partition.is_leader
@@ -66,7 +66,7 @@ class InSyncUpdates:
         self._news.set()
 
     async def run(self) -> None:
-        """Send what is wanted, for ever."""
+        """Send the updates that are asked for, for ever."""
         while True:
             await self._news.wait()
             self._news.clear()
@@ -76,7 +76,7 @@ class InSyncUpdates:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _send(self, batch: Sequence[_Wanted]) -> bool:
-        """Send one request. False if something of it is to be sent again."""
+        """Send one request. False if an update of it is to be sent again."""
         try:
             answer = await self._node.controller_channel.ask(self._request(batch))
         except KafkaError as error:
@@ -84,7 +84,7 @@ class InSyncUpdates:
             return self._again(batch)
         assert isinstance(answer, AlterPartitionResponse)
         if answer.error_code != ErrorCode.NONE:
-            # A broker epoch that is not this one's any more: the next registration brings the new one.
+            # The broker epoch is an old one: the next registration brings the new one.
             log.warning("in-sync sets were refused error=%s", ErrorCode(answer.error_code).name)
             return self._again(batch)
         answers = {
@@ -136,7 +136,7 @@ class InSyncUpdates:
         )
 
     def _take(self, wanted: _Wanted, answer: Answer) -> bool:
-        """Take an answer over. Whether the update is to be sent again."""
+        """Take an answer over. Returns whether the update is to be sent again."""
         partition, leader, update = wanted
         code = ErrorCode(answer.error_code)
         if code is ErrorCode.NONE:

@@ -1,4 +1,4 @@
-"""Watches the followers of the partitions led here: who keeps up, who lags, and how far all have deleted.
+"""Watches the followers of the partitions led here: those that keep up, those that lag, and their log starts.
 
 The decisions are the leader's (core/replica/leader.py). The in-sync sets that it wishes for go to the
 controller together with those of the other partitions (`in_sync_updates`).

@@ -171,9 +171,9 @@ class InternalAppends:
     async def until_committed(self, topic: str, index: int) -> None:
         """Wait until all that the partition's log holds now is committed.
 
-        A coordinator loads no earlier: what it answers from can't be lost to a new leader then. Kafka loads
-        what is not committed too, and keeps its state in versions instead. Raises KafkaError when this broker
-        leads the partition no more.
+        A coordinator loads no earlier: the records that it answers from can't be lost to a new leader then.
+        Kafka loads uncommitted records too, and keeps its state in versions instead. Raises KafkaError when
+        this broker leads the partition no more.
         """
         partition = self._partitions.partition(topic, index)
         end_offset = partition.log.log_end_offset

@@ -3,9 +3,9 @@
 The event loop only decides, orders and renames: reading, hashing and copying run in a child (see
 `ottla.storage.compaction`). In CPython a thread would take turns with the loop: measured on a busy machine
 beside a loop that checks batches, a thread leaves it a quarter to a half of its rate and makes its p99 three
-to six times as long, a child leaves it two thirds. The child starts with the first dirty log, ends when
-nothing is dirty, and dies with the broker: its stdin closes, and it looks for its parent with every piece
-that it reads.
+to six times as long, a child leaves it two thirds. The child starts with the first dirty log, ends when no
+log is dirty, and dies with the broker: its stdin closes, and it looks for its parent with every piece that it
+reads.
 
 What is on disk when: the child syncs `.cleaned` files before it answers; `Log.replace_segments` swaps them in
 between two events of the loop, or refuses when the segments are not the log's any more (deleted, truncated);
@@ -53,7 +53,7 @@ NICENESS = 10
 """Where broker and clients want every core, cleaning gets a tenth of one, some 9 MiB a second."""
 LOGS_A_TURN = 64
 DEATHS = 3
-"""So often in a row may the child die over one log: an operator's kill, a machine short of memory."""
+"""How often in a row the child may die over one log: an operator may kill it, memory may be short."""
 _WORKER = "ottla.storage.compaction.worker"
 _LENGTH_BYTES = 4
 _NO_RATE = 1e18
@@ -64,7 +64,7 @@ class WorkerEnded(Exception):
 
 
 class CleaningFailed(Exception):
-    """A cleaning came to nothing; `corrupt` when trying again would not help."""
+    """A cleaning failed; `corrupt` when trying again would not help."""
 
     def __init__(self, problem: str, *, corrupt: bool) -> None:
         self.corrupt = corrupt
@@ -85,7 +85,7 @@ class CleaningProcess:
             *("-m", _WORKER, str(os.getpid()), str(NICENESS)),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C and hang-ups are the broker's, which ends this process
+            start_new_session=True,  # Ctrl-C and hang-ups are for the broker, which ends this process
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
         return cls(process)
@@ -112,7 +112,7 @@ class CleaningProcess:
         return answer
 
     def kill(self) -> None:
-        """End it now: nobody has looked yet at what it writes."""
+        """End it now: its output has not been used yet."""
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
 
@@ -122,19 +122,19 @@ class CleaningProcess:
         orders, answers = self._process.stdin, self._process.stdout
         assert orders is not None and answers is not None
         orders.close()
-        with contextlib.suppress(OSError, RuntimeError):  # whatever it had not read yet
+        with contextlib.suppress(OSError, RuntimeError):  # orders that it had not read yet
             await orders.wait_closed()
         while await answers.read(1 << 16):
-            pass  # what it said last
+            pass  # its last answer
         await self._process.wait()
 
 
 class LogCleaner:
     """Cleans the compacted logs of one data directory.
 
-    Counters for whoever shows them: `cleanings`, `bytes_read`, `bytes_written` and `cleaning_seconds` since
-    the start, `last_dirty_ratio` of the log cleaned last, `max_dirty_ratio` of all logs when last looked
-    at, `last_map_utilization`, and `uncleanable` partitions.
+    Counters, to be shown: `cleanings`, `bytes_read`, `bytes_written` and `cleaning_seconds` since the start,
+    `last_dirty_ratio` of the log cleaned last, `max_dirty_ratio` of all logs when last looked at,
+    `last_map_utilization`, and `uncleanable` partitions.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class LogCleaner:
         self.last_map_utilization = 0.0
         self.max_dirty_ratio = 0.0
 
-    # -- what others tell ---------------------------------------------------------------------------
+    # -- told by the roles of replicas --------------------------------------------------------------
 
     def start(self, supervisor: Supervisor) -> None:
         """Begin to look for dirty logs, if the configuration wants it."""
@@ -178,7 +178,7 @@ class LogCleaner:
     def before_opening(self, topic: str, index: int, *, is_new: bool) -> bool:
         """Whether the log of a partition that is about to be opened was ever cleaned.
 
-        One that `is_new` is about to be made: what the checkpoint says of an older one of its name goes.
+        One that `is_new` is about to be made: the checkpoint forgets an older one of its name.
         """
         if is_new:
             self._checkpoint.remove((topic, index))
@@ -193,7 +193,7 @@ class LogCleaner:
         self._abort(key)
 
     def on_truncated(self, topic: str, index: int, offset: int) -> None:
-        """A log was cut at `offset`: what is being cleaned may not be in it any more."""
+        """A log was cut at `offset`: the segments being cleaned may not be in it any more."""
         key = (topic, index)
         if self._checkpoint.offsets.get(key, 0) > offset:
             self._checkpoint.offsets[key] = offset
@@ -217,14 +217,14 @@ class LogCleaner:
                     await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
                     for task in [task for task in self._tasks if task.done()]:
                         self._tasks.discard(task)
-                        task.result()  # what a cleaning does not expect stops the broker
+                        task.result()  # an error that a cleaning does not expect stops the broker
                     continue
                 await self._end_idle()
                 self._failed.clear()
                 await asyncio.sleep(config[broker_settings.LOG_CLEANER_BACKOFF_MS] / 1000)
         finally:
             for task in self._tasks:
-                # A supervisor that stops has cancelled them too: a second time would cut off their own ends.
+                # A supervisor that stops has cancelled them too: a second time would cut off their clean-up.
                 if not task.cancelling():
                     task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -319,7 +319,7 @@ class LogCleaner:
         return {**mapped, **answer}, end_offset
 
     def _order(self, dirty: LogToClean) -> dict[str, Any]:
-        """The order for the map, with all that the process has to know of the log."""
+        """The order for the map, with all facts of the log that the process needs."""
         config, cleaned = self._config, dirty.log
         threads = max(1, config[broker_settings.LOG_CLEANER_THREADS])
         buffer_bytes = config[broker_settings.LOG_CLEANER_DEDUPE_BUFFER_SIZE] // threads

@@ -2,14 +2,14 @@
 
 What goes to disk when, so that kill -9 is survivable at any line:
 
-    append              the page cache; a killed process loses nothing of it, a dead machine what was unsynced
+    append              the page cache; a killed process loses nothing of it, a dead machine the unsynced part
     roll, flush         the segment is synced first, then the recovery point checkpoint may name it
     retention           the log start offset moves in memory, files are renamed to `.deleted`, then removed;
                         after a crash the first remaining segment tells the start
     DeleteRecords       the log start offset checkpoint is synced before the client hears of it
     topic deleted       the directory is renamed; work on the log that is under way in threads goes on in the
                         renamed directory or ends with PartitionDeleted (see ottla.storage.directory_files)
-    topic made again    the checkpoints lose what they say of the old topic of the name before the new one's
+    topic made again    the checkpoints lose the offsets of the old topic of the name before the new one's
                         directory is made: an old log start offset would cut the new records, an old high
                         watermark would have them count as committed
     truncation          recovery points and high watermarks not above the cut are synced first, for a start
@@ -105,8 +105,8 @@ class LogManager:
     ) -> Log:
         """The partition's log, recovered if the last process was killed. Raises StorageError.
 
-        `is_new`: it has no directory yet; what the checkpoints say of an older one of its name goes.
-        `was_cleaned`: it may have holes that compaction made under a policy that the topic has no more.
+        `is_new`: it has no directory yet; the checkpoints forget an older one of its name. `was_cleaned`: it
+        may have holes that compaction made under a policy that the topic has no more.
         """
         key = (topic.name, partition)
         path = self._directory.partition_path(topic.name, partition)
@@ -133,7 +133,7 @@ class LogManager:
         return self._directory.partition_path(topic, partition).exists()
 
     def checkpointed_high_watermark(self, topic: str, partition: int) -> int:
-        """What was known to be committed at the last checkpoint; 0 for a new partition."""
+        """The high watermark at the last checkpoint; 0 for a new partition."""
         return self._high_watermarks.offsets.get((topic, partition), 0)
 
     def delete(self, doomed: Log) -> None:
@@ -198,7 +198,7 @@ class LogManager:
                     await self._flush(each, closed_only=not everything)
 
     async def _flush_by_time(self) -> None:
-        """flush.ms: logs that hold something unsynced for that long."""
+        """Sync the logs whose last sync is flush.ms ago."""
         now_ms = self._now_ms()
         for key, each in list(self._logs.items()):
             if each.config.flush_ms == NEVER_MS or each.is_deleted:
@@ -259,7 +259,7 @@ class LogManager:
         await self._work.run(partial(self._high_watermarks.write, self._high_watermarks.take()))
 
     async def before_truncation(self, cuts: Sequence[tuple[Log, int]]) -> None:
-        """Logs are about to be cut at these offsets: let no checkpoint speak of what was above."""
+        """Logs are about to be cut at these offsets: lower the checkpoints that are above."""
         points = marks = False
         for cut, offset in cuts:
             key = (cut.topic, cut.partition)

@@ -1,8 +1,8 @@
 """Appends the markers that end a transaction to partitions led here, and tells when they are committed.
 
 A transaction's end counts only when it can't be lost: a marker that a new leader does not have would leave
-the transaction open there, with nobody to end it. So a marker is reported as written once it is below the
-high watermark, which with one replica it is at once.
+the transaction open there for ever. So a marker is reported as written once it is below the high watermark,
+which with one replica it is at once.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class AppendsMarkers(Protocol):
 
 
 class MarkersNode(Cluster, Protocol):
-    """What appends of markers use of their node."""
+    """The members of a node that appends of markers use."""
 
     @property
     def partitions(self) -> LedPartitions:
@@ -75,7 +75,7 @@ class MarkersNode(Cluster, Protocol):
 
 
 class TransactionEnd(NamedTuple):
-    """What a marker says."""
+    """The content of a marker."""
 
     producer_id: int
     producer_epoch: int
@@ -93,7 +93,7 @@ class AppendedMarker(NamedTuple):
 
 
 class MarkerAppends(NamedTuple):
-    """What came of the appends: settled for some partitions, others wait."""
+    """The outcome of the appends: settled for some partitions, while others wait."""
 
     errors: dict[TopicPartition, ErrorCode]
     uncommitted: list[AppendedMarker]
@@ -139,7 +139,7 @@ def _append(
 async def until_committed(
     node: MarkersNode, appended: Sequence[AppendedMarker]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Wait for the markers, for request.timeout.ms at most; what became of each. Raises nothing."""
+    """Wait for the markers, for request.timeout.ms at most. Returns the error of each. Raises nothing."""
     timeout_ms = node.config[broker_settings.REQUEST_TIMEOUT_MS]
     codes = await asyncio.gather(*(each.held.committed(each.offset + 1, timeout_ms) for each in appended))
     return {each.partition: code for each, code in zip(appended, codes, strict=True)}

@@ -24,11 +24,11 @@ class Registered(Protocol):
 
 
 class RolesNode(Cluster, Loop, Registered, Protocol):
-    """What the roles of partitions use."""
+    """The members of a node that the roles of partitions use."""
 
 
 class UpdatesNode(Cluster, Registered, Protocol):
-    """What changes of in-sync sets use."""
+    """The members of a node that changes of in-sync sets use."""
 
     @property
     def controller_channel(self) -> ControllerChannel:
@@ -37,11 +37,11 @@ class UpdatesNode(Cluster, Registered, Protocol):
 
 
 class FetchersNode(PeersNode, Clock, Loop, Background, Registered, Protocol):
-    """What the fetchers of followers use."""
+    """The members of a node that the fetchers of followers use."""
 
 
 class ReplicationNode(RolesNode, UpdatesNode, FetchersNode, Protocol):
-    """What a broker's replicas use as a whole."""
+    """The members of a node that a broker's replicas use as a whole."""
 
     @property
     def controller(self) -> Controller:

@@ -1,13 +1,13 @@
 """One of the data directory's offset checkpoints: its offsets in memory, its file replaced in order.
 
 The loop changes the offsets and takes copies of them; threads write the copies. Copies are numbered and
-written under a lock, so that a thread that comes late never replaces what was taken after it, and no two
-threads write the file at a time.
+written under a lock, so that a thread that comes late never replaces a later copy, and no two threads write
+the file at a time.
 
-A topic that is deleted and made again must not find in the file what was true of the old one: after kill -9
-its records would be cut, or count as committed or cleaned when they are not. So `may_name` says which
-partitions the file on the disk may still name, and the file is written without them before the directory of
-such a partition is made again.
+A topic that is deleted and made again must not find the offsets of the old one in the file: after kill -9 its
+records would be cut, or count as committed or cleaned when they are not. So `may_name` says which partitions
+the file on the disk may still name, and the file is written without them before the directory of such a
+partition is made again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class OffsetCheckpoint:
         self.offsets = offsets
         self._write = write
         self._writing = threading.Lock()
-        self._naming = threading.Lock()  # apart, for it is never held while the disk is waited for
+        self._naming = threading.Lock()  # a lock of its own, which is never held during a write
         self._last_taken = 0
         self._last_written = 0
         self._named = set(offsets)
@@ -54,7 +54,7 @@ class OffsetCheckpoint:
         return TakenOffsets(self._last_taken, dict(self.offsets))
 
     def write(self, taken: TakenOffsets) -> None:
-        """Replace the file, unless something newer is there; durable when this returns. In any thread."""
+        """Replace the file, unless a later copy is there; durable when this returns. In any thread."""
         with self._writing:
             if taken.number < self._last_written:
                 return
@@ -69,7 +69,7 @@ class OffsetCheckpoint:
         self.offsets.pop(partition, None)
 
     def remove(self, partition: TopicPartition) -> None:
-        """The partition is about to be made: the file says nothing of an older one when this returns."""
+        """The partition is about to be made: the file has no offset of an older one when this returns."""
         if partition in self._named:
             self.forget(partition)
             self.write(self.take())

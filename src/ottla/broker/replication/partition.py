@@ -1,14 +1,15 @@
-"""A partition that this broker leads or follows: its log, how far it is committed, who waits.
+"""A partition that this broker leads or follows: its log, its high watermark, and the requests that wait on
+it.
 
-The produce and fetch paths run through here, on the event loop and without awaiting: an append is one
-write to the page cache, a fetch one pread. Those who wait are woken once per turn of the loop, however
-many appends the turn brought (measured: one wake per append costs a tenth of the small-batch rate):
+The produce and fetch paths run through here, on the event loop and without awaiting: an append is one write
+to the page cache, a fetch one pread. Waiters are woken once per turn of the loop, however many appends the
+turn brought (measured: one wake per append costs a tenth of the small-batch rate):
 
     readers         consumers, for the high watermark to move
     followers       for the log's end to move (`add_append_waiter`)
     commit waits    acks=all producers and coordinators, answered one by one as the high watermark passes
 
-Whoever waits is woken too when the partition changes its role; it then looks again, and is refused.
+Waiters are woken too when the partition changes its role; they look again then, and are refused.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ NO_LEADER = -1
 
 
 class CommitWait:
-    """Somebody who wants to know when what ends at an offset is committed."""
+    """A wait for the commit of all records below an offset."""
 
     __slots__ = ("_partition", "_timer", "done", "end_offset")
 
@@ -43,7 +44,7 @@ class CommitWait:
         self._timer = timer
 
     def cancel(self) -> None:
-        """Nobody wants to know any more."""
+        """End the wait without an answer."""
         self._partition.forget_commit_wait(self)
         if self._timer is not None:
             self._timer.cancel()
@@ -118,13 +119,13 @@ class Partition:
         self._role_changed(ErrorCode.NONE)
 
     def follow(self, follower: PartitionFollower) -> None:
-        """Another broker leads, or nobody does."""
+        """Another broker leads, or none does."""
         self._leader, self.follower = None, follower
         self.is_replicated = False
         self._role_changed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def let_go(self) -> None:
-        """The partition is gone from this broker: refuse whoever waits, and whoever comes later."""
+        """The partition is gone from this broker: refuse requests that wait, and those that come later."""
         self.follow(
             PartitionFollower(
                 leader_id=NO_LEADER,
@@ -144,7 +145,7 @@ class Partition:
 
     @property
     def leader(self) -> PartitionLeader:
-        """Raises NotLeaderOrFollower where another broker leads."""
+        """The state of this broker as the leader. Raises NotLeaderOrFollower where another broker leads."""
         leader = self._leader
         if leader is None:
             raise NotLeaderOrFollower()
@@ -222,7 +223,7 @@ class Partition:
         return result
 
     def on_progress(self) -> None:
-        """The high watermark may have moved, or the in-sync set: tell whom that concerns."""
+        """The high watermark or the in-sync set may have changed: wake readers, answer waits for commits."""
         high_watermark = self.high_watermark
         if high_watermark != self._seen_high_watermark:
             self._seen_high_watermark = high_watermark
@@ -234,7 +235,7 @@ class Partition:
             self._answer_commit_waits(self._leader)
 
     def on_truncated(self) -> None:
-        """The log was cut, its producers' state made again from what is left: let everybody look."""
+        """The log was cut, its producers' state made again from the rest: wake all waiters."""
         self._seen_high_watermark = -1
         self.on_progress()
         self.wake_all()
@@ -273,7 +274,7 @@ class Partition:
             waiting.cancel()
 
     def forget_commit_wait(self, waiting: CommitWait) -> None:
-        """Unknown ones are no error."""
+        """Forget a wait; an unknown one is no error."""
         self._commit_waits.pop(waiting, None)
 
     def _answer_commit_waits(self, leader: PartitionLeader) -> None:
@@ -310,17 +311,17 @@ class Partition:
         self._fetch_waiters.pop(waiter, None)
 
     def wake_all(self) -> None:
-        """The partition changed in another way (role, deleted, truncated): let the waiting fetches look."""
+        """The partition changed in another way (role, deleted, truncated): wake the waiting fetches."""
         self._wake()
         self._wake_append_waiters()
         self.on_followers_fetch()
 
     def wake_followers(self) -> None:
-        """Something that followers want to know has changed, such as where the log starts."""
+        """Wake the fetches of followers: a fact for them has changed, such as the log's start."""
         self._wake_append_waiters()
 
     def on_followers_fetch(self) -> None:
-        """A follower has fetched: more is known of what it holds."""
+        """A follower has fetched: its log's end and start are known better."""
         if self._fetch_waiters:
             for waiter in tuple(self._fetch_waiters):
                 waiter()
@@ -339,10 +340,10 @@ class Partition:
             self._shared_reads = None
 
     def read_slice(self, piece: LogSlice) -> bytes:
-        """The bytes of a slice of this log; who are woken together and want the same ones share them.
+        """The bytes of a slice of this log; fetches that are woken together share equal slices.
 
-        A thousand consumers that wait for the next record then cost one read, and one copy in memory.
-        Nothing is appended or cut between those who are woken in one go.
+        A thousand consumers that wait for the next record then cost one read, and one copy in memory. The log
+        does not change between the fetches that are woken in one go.
         """
         shared = self._shared_reads
         if shared is None:

@@ -1,20 +1,20 @@
 """Copies partitions from their leaders: fetchers that ask other brokers for more, and append what comes.
 
 Theory of operation. A fetcher is one task with one incremental fetch session (KIP-227) for the partitions
-that it copies from one broker; num.replica.fetchers of them share a broker's partitions. A fetch waits at
-the leader for replica.fetch.min.bytes or replica.fetch.wait.max.ms, so an append there comes here at once.
-What an answer means is decided in core/replica/follower.py; here it is done:
+that it copies from one broker; num.replica.fetchers of them share a broker's partitions. A fetch waits at the
+leader for replica.fetch.min.bytes or replica.fetch.wait.max.ms, so an append there comes here at once.
+Answers are judged in core/replica/follower.py; their effects are performed here:
 
     append      batches are checked (CRC, offsets, epochs) and written verbatim; the next fetch says that they
-                are here. Written is not synced: who loses a tail says so by where its next fetch begins, and
-                the leader counts only that
+                are here. Written is not synced: a follower that loses a tail shows that by its next fetch's
+                offset, and the leader counts only that
     truncation  recovery point and high watermark checkpoints are lowered and synced first, for all partitions
                 of an answer at once; a crash in between only means that more is recovered. Then the log is
                 cut, newest segment first, then its epochs
     errors      a partition pauses, a little longer each time, up to replica.fetch.backoff.ms
 
-A partition is a fetcher's only while its follower is the one that was handed over: what comes for an earlier
-leader epoch, or after this broker became the leader, is passed over.
+A partition is a fetcher's only while its follower is the one that was handed over: answers for an earlier
+leader epoch, or after this broker became the leader, are passed over.
 
 Partitions that come while a fetch waits at the leader do not wait with it: the fetch is left alone, and a new
 session begins on a second connection. After a broker died that is what lets its partitions go on at once.
@@ -107,7 +107,7 @@ class _Followed:
         self.partition = partition
         self.follower = follower
         self.sent: FetchPosition | None = None
-        """What the leader's session has of it."""
+        """The position that the leader's session has of it."""
         self.lags = True
         self.failures = 0
         self.resume_at = 0.0
@@ -281,7 +281,7 @@ class _Fetcher:
             pass
 
     async def _leader_failed(self, reason: str) -> None:
-        """Nothing can be had from the leader: try again later, with a new session."""
+        """The leader does not answer: try again later, with a new session."""
         if not self._failures:
             log.warning("fetch failed leader=%d fetcher=%d: %s", self._leader_id, self._number, reason)
         longest = self._node.config[broker_settings.REPLICA_FETCH_BACKOFF_MS] / 1000
@@ -316,7 +316,7 @@ class _Fetcher:
             self._asking = None
 
     def _hold_back(self) -> None:
-        """Pause what the quota has no room for; what is in sync goes on."""
+        """Pause partitions that the quota has no room for; those in sync go on."""
         quota = self._owner.quotas.follower
         if not quota.is_limited or not quota.is_exceeded():
             return
@@ -381,7 +381,7 @@ class _Fetcher:
     # -- answers ------------------------------------------------------------------------------------
 
     async def _take(self, response: FetchResponse) -> None:
-        """Do what an answer says. Raises LeaderUnusable."""
+        """Perform an answer. Raises LeaderUnusable."""
         code = ErrorCode(response.error_code)
         if code is not ErrorCode.NONE:
             if code in _SESSION_ERRORS and self._session_epoch != 0:
@@ -497,7 +497,7 @@ class _Fetcher:
     # -- truncation ---------------------------------------------------------------------------------
 
     async def _cut(self, cuts: Sequence[_Cut]) -> None:
-        """Shorten logs, once what was said of their longer selves is taken back on the disk."""
+        """Shorten logs, once the checkpoints that are above the cuts are lowered on the disk."""
         lowered: list[tuple[Log, int]] = [(each.followed.partition.log, each.effect.offset) for each in cuts]
         await self._owner.logs.before_truncation(lowered)
         now_ms = self._node.now_ms()

@@ -5,11 +5,12 @@ this module makes the disk agree, never the other way round. A topic is in the m
 exists, and gone from it before its directory is renamed for deletion, so a kill -9 anywhere leaves either a
 directory to be made at the next start or one to be removed.
 
-A broker takes roles only once this life of it is registered (`take_roles`): what the metadata said of an
-earlier life, which may have lost its unsynced tails, does not count. A new leader notes its epoch at the end
-of its log before it appends anything, so that epochs tell any two logs apart. A follower's tail is compared
-with the leader's before anything is appended to it (core/replica). The high watermark is kept on disk every
-few seconds; one that is too low costs nothing but time, one that is too high is prevented where logs are cut.
+A broker takes roles only once this run of it is registered (`take_roles`): the roles that the metadata gave
+to an earlier run, which may have lost its unsynced tails, do not count. A new leader notes its epoch at the
+end of its log before it appends anything, so that epochs tell any two logs apart. A follower's tail is
+compared with the leader's before anything is appended to it (core/replica). The high watermark is kept on
+disk every few seconds; one that is too low costs nothing but time, one that is too high is prevented where
+logs are cut.
 
 Everything here runs on the event loop.
 """
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class PartitionCoordinator(Protocol):
-    """Coordinates what is in the partitions of its topic that are led here."""
+    """A coordinator, which keeps its state in the partitions of its topic that are led here."""
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
         """This broker leads the partition now."""
@@ -120,7 +121,7 @@ class ReplicaRoles:
 
     @property
     def _is_registered(self) -> bool:
-        """Whether the metadata knows this life of the broker."""
+        """Whether the metadata has the registration of this run of the broker."""
         registered = self._node.image.brokers.get(self._node.node_id)
         return registered is not None and registered.broker_epoch == self._node.lifecycle.broker_epoch
 

@@ -2,12 +2,12 @@
 
 Other rooms are given the part that they use, never the whole:
 
-    partitions          which partitions are here, and which are led here
+    partitions          the partitions that are here, and those that are led here
     produced_appends    the batches of producers
     internal_appends    the records of coordinators, transactions' markers
-    in_sync             the followers of what is led here
+    in_sync             the followers of partitions led here
     roles               opened, led, followed and removed as the metadata says
-    logs, cleaner       what lies on the disk, kept in bounds
+    logs, cleaner       the logs on the disk, kept in bounds
 """
 
 from __future__ import annotations

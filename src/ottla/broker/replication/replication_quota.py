@@ -1,4 +1,4 @@
-"""The throttles of replication: which partitions' copies are held back, on either side.
+"""The throttles of replication: hold back the copies of some partitions, on either side.
 
 leader.replication.throttled.rate and follower.replication.throttled.rate bound what a broker sends and
 receives for the replicas that topics' *.replication.throttled.replicas name, see core/replica/throttle.py.

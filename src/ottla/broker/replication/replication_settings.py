@@ -1,7 +1,7 @@
 """The settings of the partitions held here, read from the layers once a change and not once a batch.
 
 A topic's settings come from its own values and the broker's (core/settings/config_layers), so a change of
-either makes all that is derived from them anew.
+either makes all derived values anew.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ReplicationSettings:
 
 
 def _batch_rules(config: TopicConfig) -> BatchRules:
-    """What a produced batch of the topic must satisfy, and what becomes of it."""
+    """The conditions on a produced batch of the topic, and the changes that it gets."""
     codec, level = _compression(config)
     return BatchRules(
         max_message_bytes=config[topic_settings.MAX_MESSAGE_BYTES],
@@ -81,7 +81,7 @@ def _batch_rules(config: TopicConfig) -> BatchRules:
 
 
 def _compression(config: TopicConfig) -> tuple[Codec | None, int | None]:
-    """The codec that a topic insists on with its level; None keeps what the producer sent."""
+    """The codec that a topic insists on with its level; None keeps the producer's."""
     match config[topic_settings.COMPRESSION_TYPE]:
         case "uncompressed":
             return Codec.NONE, None
@@ -103,7 +103,7 @@ def _log_config(config: TopicConfig, broker_config: BrokerConfig) -> LogConfig:
     cleanup_policy = config[topic_settings.CLEANUP_POLICY]
     return LogConfig(
         segment_bytes=config[topic_settings.SEGMENT_BYTES],
-        # What may not stay uncompacted for long may not stay in the active segment either.
+        # Records that may not stay uncompacted for long may not stay in the active segment either.
         segment_ms=min(config[topic_settings.SEGMENT_MS], config[topic_settings.MAX_COMPACTION_LAG_MS])
         if "compact" in cleanup_policy
         else config[topic_settings.SEGMENT_MS],

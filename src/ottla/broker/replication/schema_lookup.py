@@ -1,9 +1,9 @@
-"""What a schema registry knows of schema ids: asked over HTTP in threads, remembered for a while.
+"""Looks schema ids up in a schema registry: over HTTP in threads; answers are remembered for a while.
 
-What an id is registered under is remembered for FOUND_SECONDS for those whom it satisfies, because it rarely
-goes away; others ask again, because their subject may have got the schema meanwhile (serializers register it
-and then produce), but not again within MISSED_SECONDS after a refusal. Questions for the same id share one
-request. When no registry answers, those who ask are told at once for DOWN_SECONDS.
+The subjects of an id are remembered for FOUND_SECONDS for rules that they satisfy, because registrations
+rarely go away; other rules ask again, because their subject may have got the schema meanwhile (serializers
+register it and then produce), but not again within MISSED_SECONDS after a refusal. Questions for the same id
+share one request. When no registry answers, further questions fail at once for DOWN_SECONDS.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FOUND_SECONDS: Final = 300.0
 MISSED_SECONDS: Final = 2.0
 DOWN_SECONDS: Final = 1.0
 HTTP_TIMEOUT_SECONDS: Final = 2.0
-"""For each step of a request: to connect, to send, to receive more."""
+"""The timeout of each step of a request: to connect, to send, to receive more."""
 THREADS: Final = 4
 MAX_REMEMBERED: Final = 10_000
 MAX_UNDER_WAY: Final = 256
@@ -46,7 +46,7 @@ _PROTOBUF_TOKEN: Final = re.compile(r"[A-Za-z_][\w.]*|[{};]")
 
 
 class RegistryUnavailable(Exception):
-    """No registry gave an answer; says why."""
+    """No registry gave an answer; the message gives the reasons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class SchemaLookup:
         self._why_down = ""
 
     async def accepts(self, schema_id: int, rule: PartRule) -> bool:
-        """What `rule` says of the schema. A refusal is never older than the question, but for one that has
+        """Whether `rule` accepts the schema. A refusal is never older than the question, but for one that has
         been refused just before.
 
         Raises RegistryUnavailable.
@@ -103,7 +103,7 @@ class SchemaLookup:
             under_way = loop.run_in_executor(self._threads, fetch_schema, self.urls, *question)
             self._under_way[question] = under_way
             under_way.add_done_callback(lambda answer: self._on_answer(question, answer))
-        # One who gives up must not take the answer away from the others.
+        # A caller that gives up must not take the answer away from the others.
         return await asyncio.shield(under_way)
 
     def _on_answer(self, question: tuple[int, bool], answer: asyncio.Future[KnownSchema | None]) -> None:
@@ -178,7 +178,7 @@ def _get(url: str, path: str) -> Any:
     except RegistryRefusal as refusal:
         if refusal.status != _NOT_FOUND:
             raise ValueError(f"status {refusal.status} for {path}") from None
-        if not refusal.is_told:  # anybody else's 404 means that it is no registry
+        if not refusal.is_told:  # a 404 without the registry's error code comes from another kind of server
             raise ValueError("status 404, and not of a schema registry") from None
         return None
 

@@ -25,7 +25,7 @@ class KnownSchema:
 
 @dataclass(frozen=True, slots=True)
 class PartRule:
-    """What keys (or values) of a topic must name: a schema under a subject made by `strategy`."""
+    """The rule for keys (or values) of a topic: they name a schema under a subject made by `strategy`."""
 
     topic: str
     part: str
@@ -58,14 +58,14 @@ class PartRule:
 
 @dataclass(frozen=True, slots=True)
 class SchemaRules:
-    """What a topic asks of its records; None where it asks nothing."""
+    """A topic's rules for its records; None for a part without a rule."""
 
     key: PartRule | None
     value: PartRule | None
 
 
 def schema_rules(topic: str, config: Config) -> SchemaRules | None:
-    """What the topic's settings ask for, if anything."""
+    """The rules of the topic's settings; None without any."""
     key = value = None
     if config[KEY_SCHEMA_VALIDATION]:
         key = PartRule(topic, "key", config[KEY_SUBJECT_NAME_STRATEGY])

@@ -2,7 +2,7 @@
 
 A key or value must begin with a zero byte and a schema's id (four bytes), and the registry must know that id
 under the subject that the topic's strategy makes of topic and record. Null keys and values pass: tombstones
-have no schema. What is behind the id is not looked at. A batch with a record that fails is refused whole:
+have no schema. The payload behind the id is not looked at. A batch with a record that fails is refused whole:
 INVALID_RECORD, and a message for each such record (the first 1,000).
 
 The produce path pays one test for topics that don't ask. Batches of those that do go the way of heavy ones
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ottla.broker.replication.schema_lookup import SchemaLookup
 
 DEADLINE_SECONDS: Final = 5.0
-"""For all that a batch asks of the registry; producers wait 30 s for an answer by default."""
+"""The time for all questions of a batch to the registry; producers wait 30 s for an answer by default."""
 MAX_IDS_A_BATCH: Final = 1000
 _MAGIC_BYTE: Final = 0
 _ID: Final = struct.Struct(">i")
@@ -120,7 +120,7 @@ def _find(
 
 
 class SchemaValidation:
-    """The topics that ask for schemas, and what the registry says of ids."""
+    """The topics that ask for schemas, and the registry's verdicts on ids."""
 
     def __init__(self, config: Config, heavy_check: asyncio.Semaphore) -> None:
         self.rules: dict[str, SchemaRules] = {}
@@ -141,7 +141,8 @@ class SchemaValidation:
         self.rules.pop(topic, None)
 
     async def check_batch(self, header: BatchHeader, batch: memoryview, rules: SchemaRules) -> None:
-        """Whether all records of a checked batch name schemas as the rules ask; in a thread if it is heavy.
+        """Check that all records of a checked batch name schemas as the rules ask; in a thread if it is
+        heavy.
 
         Raises RejectedRecords for records without a right id, RequestTimedOut when the registry can't be
         asked, InvalidConfig when this broker knows none; InvalidRecord as `find_schema_ids`.

@@ -1,4 +1,4 @@
-"""What share groups have done on this broker since it started."""
+"""Counts the work of share groups on this broker since it started."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class ShareCounters:
-    """What share groups have done on this broker since it started."""
+    """Counts the work of share groups on this broker since it started."""
 
     fetches: int = 0
     failed_fetches: int = 0

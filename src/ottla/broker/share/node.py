@@ -1,4 +1,4 @@
-"""What the parts of this room are given of their node."""
+"""The protocols by which the parts of this room are given what they use of their node."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ShareStates(Protocol):
 
 
 class ShareLeaderNode(Cluster, Clock, Loop, Background, Protocol):
-    """What the leader of a share partition uses."""
+    """The members of a node that the leader of a share partition uses."""
 
     @property
     def partitions(self) -> Partitions:
@@ -53,21 +53,21 @@ class ShareLeaderNode(Cluster, Clock, Loop, Background, Protocol):
 
 
 class SharePartitionsNode(ShareLeaderNode, Protocol):
-    """What all share partitions of a broker use."""
+    """The members of a node that all share partitions of a broker use."""
 
     @property
     def controller(self) -> Controller:
-        """This node's replica of the metadata, which says what has changed."""
+        """This node's replica of the metadata, which tells of changes."""
         ...
 
     @property
     def server(self) -> Server:
-        """The connections of clients, which says when one has closed."""
+        """The server of clients, which tells of connections that have closed."""
         ...
 
 
 class CoordinatorShards(Protocol):
-    """Which broker coordinates what."""
+    """The brokers that coordinate the partitions of a coordinator's topic."""
 
     def leader_of(self, partition: int) -> int | None:
         """The node id of the broker whose shard it is; None without one, or without such a partition."""
@@ -79,7 +79,7 @@ class ShareCoordination(Protocol):
 
     @property
     def shards(self) -> CoordinatorShards:
-        """Which broker coordinates which partition of the coordinator's topic."""
+        """The brokers that coordinate the partitions of the coordinator's topic."""
         ...
 
     async def make_topic(self) -> None:

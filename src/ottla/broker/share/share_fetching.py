@@ -1,11 +1,11 @@
-"""One fetch of a share consumer under way: what it reads, what of it the member acquires, what it waits for.
+"""One fetch of a share consumer under way: reads batches, waits for more, acquires records for the member.
 
 Share partitions with something to acquire are read from their first available offset on; `max_bytes` is
-divided among them evenly. With less than `min_bytes` there the fetch waits: an append, records that were
-released, or the time is up answer it. Only then are records acquired, so nobody holds any while waiting.
+divided among them evenly. With less than `min_bytes` there the fetch waits: an append, released records, or
+the end of its time answer it. Only then are records acquired, so no member holds any while it waits.
 
-What is read are whole batches, of which only headers are looked at. The answer holds those from the first to
-the last acquired offset; the acquired ranges tell the client which of the records it may process.
+Whole batches are read, and only their headers are looked at. The answer holds those from the first to the
+last acquired offset; the acquired ranges tell the client which of the records it may process.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.broker.share")
 
 FIRST_READ_BYTES = 128 * 1024
-"""Read so much at first, and more as long as it does not hold the records that may be acquired."""
+"""The bytes of the first read; more follow as long as they do not hold the records that may be acquired."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """How much a fetch gets, and when it is worth answering."""
+    """The most that a fetch gets, and the least that is worth an answer."""
 
     min_bytes: int
     max_bytes: int
@@ -56,7 +56,7 @@ class FetchLimits:
 
 
 class Ready(NamedTuple):
-    """A share partition with something to acquire, and where its next bytes are (or why they are not)."""
+    """A share partition with records to acquire, and the slice of its next bytes (or an error)."""
 
     leader: SharePartitionLeader
     fetch_offset: int
@@ -73,12 +73,12 @@ class ShareFetch:
     wanted: Wanted
     limits: FetchLimits
     answers: dict[TopicPartition, PartitionData] = field(default_factory=dict)
-    """What is there when the fetch has ended."""
+    """The answers of the share partitions, once the fetch has ended."""
     _future: asyncio.Future[None] | None = None
     _timer: asyncio.TimerHandle | None = None
 
     def try_now(self) -> bool:
-        """Answer if it is worth it; whether it was."""
+        """Answer if there is enough. Returns whether there was."""
         ready = self._ready()
         if not ready:
             return False
@@ -90,7 +90,7 @@ class ShareFetch:
         return True
 
     def wait(self, max_wait_ms: int) -> asyncio.Future[None]:
-        """Done once `answers` has what there was to get in that time."""
+        """Done once `answers` is complete, or the time is up."""
         loop = asyncio.get_running_loop()
         self._future = loop.create_future()
         self._timer = loop.call_later(max(0, max_wait_ms) / 1000, self._time_is_up)
@@ -159,7 +159,7 @@ class ShareFetch:
         return Ready(leader, offset, piece, ErrorCode.NONE)
 
     def _take(self, ready: Sequence[Ready]) -> None:
-        """Acquire what was found, for the whole fetch at most `max_records` (a batch may exceed it)."""
+        """Acquire the records found, at most `max_records` for the whole fetch (a batch may exceed it)."""
         left = self.wanted.max_records
         for each in ready:
             data = PartitionData(partition_index=each.leader.key.partition, records=b"", acquired_records=[])
@@ -209,7 +209,7 @@ class ShareFetch:
 
 
 def failed(index: int, error: KafkaError) -> PartitionData:
-    """A share partition that gives nothing but an error."""
+    """The answer of a share partition that gives an error and no records."""
     return PartitionData(partition_index=index, error_code=error.code, records=b"", acquired_records=[])
 
 

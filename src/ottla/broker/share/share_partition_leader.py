@@ -1,12 +1,13 @@
-"""One share partition on its leader: the state machine with its log, its timer, its writes, who waits for it.
+"""One share partition on its leader: the state machine with its log, its timer, its writes and its waiters.
 
 Theory of operation. `core.share.SharePartition` decides; here it is loaded from the share coordinator, its
-locks are timed out and its changes persisted. One write is on its way at a time, what is decided meanwhile
-goes with the next: so they end in their order, and acknowledgements of a busy partition share their writes.
-An acknowledgement is answered when its write has ended.
+locks are timed out and its changes persisted. One write is on its way at a time, changes decided meanwhile go
+with the next: so they end in their order, and acknowledgements of a busy partition share their writes. An
+acknowledgement is answered when its write has ended.
 
-A leader ends (`fence`) when the broker leads the partition no more, when the coordinator says that somebody
-newer writes the state, or when nobody of the group is left here; then the next fetch loads the state anew.
+A leader ends (`fence`) when the broker leads the partition no more, when the coordinator says that a newer
+leader writes the state, or when no member of the group is left here; then the next fetch loads the state
+anew.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ Waiter = Callable[[], None]
 
 
 class Status(enum.Enum):
-    """What becomes of a share partition's leader."""
+    """The states of a share partition's leader."""
 
     LOADING = "loading"
     ACTIVE = "active"
@@ -66,10 +67,10 @@ class Status(enum.Enum):
 
 
 class Owner(Protocol):
-    """Has the leaders of all share partitions, and ends those that are not needed."""
+    """The owner of the leaders of all share partitions, which ends those that are not needed."""
 
     def leader_failed(self, leader: SharePartitionLeader, error: KafkaError) -> None:
-        """A leader could not be loaded, or its state not be written."""
+        """The leader could not be loaded, or its state not be written."""
         ...
 
     def leader_idle(self, leader: SharePartitionLeader) -> None:
@@ -94,7 +95,7 @@ class SharePartitionLeader:
         self.machine = SharePartition(settings)
         self.status = Status.LOADING
         self.load_error: KafkaError | None = None
-        """Why it could not be loaded; it is fenced then."""
+        """The error that kept it from loading; it is fenced then."""
         self._node = node
         self._loop = node.loop
         self._owner = owner
@@ -112,11 +113,11 @@ class SharePartitionLeader:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits to be written."""
+        """Whether no change waits to be written."""
         return not self._writing
 
     def now_ms(self) -> int:
-        """The steady clock, which locks go by."""
+        """The time of the steady clock, which locks go by."""
         return int(self._loop.time() * 1000)
 
     # -- beginning and end --------------------------------------------------------------------------
@@ -163,7 +164,7 @@ class SharePartitionLeader:
             self.wake()
 
     async def _first_start_offset(self) -> int:
-        """Where a group begins that has no state yet: share.auto.offset.reset."""
+        """The start offset of a group without state: share.auto.offset.reset."""
         node, stored = self._node, self.partition.log
         config = node.config.for_group(self.key.group_id, node.image)
         strategy = config[group_settings.SHARE_AUTO_OFFSET_RESET]
@@ -181,7 +182,7 @@ class SharePartitionLeader:
         self._owner.leader_failed(self, error)
 
     def fence(self) -> None:
-        """Give nothing out any more; who waits is woken, and goes without."""
+        """Give no records out any more; waiting fetches are woken, and get none."""
         self.status = Status.FENCED
         if self._timer is not None:
             self._timer.cancel()
@@ -192,7 +193,8 @@ class SharePartitionLeader:
     def acknowledge(
         self, member_id: str, acknowledgements: Sequence[Acknowledgement]
     ) -> asyncio.Future[None] | None:
-        """Take a member's acknowledgements; done when they are durable, None if there is nothing to write.
+        """Take a member's acknowledgements. The future is done when they are durable; None if nothing has to
+        be written.
 
         Raises (or the future does) KafkaError; then nothing has changed.
         """
@@ -205,7 +207,7 @@ class SharePartitionLeader:
         return done
 
     def release(self, member_id: str) -> None:
-        """A member is gone: make available what it held, once that is durable."""
+        """A member is gone: make the records that it held available, once that is durable."""
         write = self.machine.release(member_id)
         if write.batches:
             self._persist(write, None)
@@ -213,7 +215,7 @@ class SharePartitionLeader:
     # -- waiting ------------------------------------------------------------------------------------
 
     def add_waiter(self, waiter: Waiter) -> None:
-        """Call `waiter` whenever there may be something to acquire, until it is removed."""
+        """Call `waiter` whenever there may be records to acquire, until it is removed."""
         self._waiters[waiter] = None
 
     def remove_waiter(self, waiter: Waiter) -> None:
@@ -221,7 +223,7 @@ class SharePartitionLeader:
         self._waiters.pop(waiter, None)
 
     def wake(self) -> None:
-        """Let the waiting fetches look, once a turn of the loop."""
+        """Wake the waiting fetches, once a turn of the loop."""
         if self._waiters and not self._wake_scheduled:
             self._wake_scheduled = True
             self._loop.call_soon(self._wake_all)
@@ -265,7 +267,7 @@ class SharePartitionLeader:
             self._node.supervisor.spawn(name, self._write_all())
 
     async def _write_all(self) -> None:
-        """Write what was decided until nothing is left."""
+        """Write the decided changes until none is left."""
         while self._unwritten:
             together = self._next_writes()
             error = await self._write([batch for write, _ in together for batch in write.batches])
@@ -273,7 +275,7 @@ class SharePartitionLeader:
             freed = False
             for write, done in together:
                 freed |= self.machine.write_ended(write, committed=error is None, now_ms=now_ms)
-                if done is None or done.done():  # nobody waits: expired or released, or the client hung up
+                if done is None or done.done():  # no client waits: expired or released, or the client hung up
                     continue
                 if error is None:
                     done.set_result(None)
@@ -302,7 +304,7 @@ class SharePartitionLeader:
         return together
 
     async def _write(self, batches: Sequence[StateBatch]) -> KafkaError | None:
-        """Persist changed batches with the start as it is now; what went wrong, if anything."""
+        """Persist changed batches with the start as it is now. Returns the error, if there is one."""
         data = write_share_group_state_request.PartitionData(
             partition=self.key.partition,
             state_epoch=self._state_epoch,
@@ -327,7 +329,7 @@ class SharePartitionLeader:
 
 
 def _persister_error(code: ErrorCode, message: str | None) -> KafkaError:
-    """What a member is told when its leader's state could not be read or written."""
+    """The error for a member when its leader's state could not be read or written."""
     text = message or code.message
     match code:
         case (

@@ -56,7 +56,7 @@ class SharePartitions:
         node.server.on_closed = self._connection_closed
 
     def stop(self) -> None:
-        """The broker is stopping: connections that close now change nothing any more."""
+        """The broker is stopping: connections that close now end no session any more."""
         self._stopped = True
         for leader in list(self._leaders.values()):
             self._end(leader)
@@ -82,7 +82,7 @@ class SharePartitions:
         return list(self._leaders.values())
 
     def settings_of(self, group_id: str) -> SharePartitionSettings:
-        """How a group's records are delivered: its own settings within the broker's bounds."""
+        """The settings of a group's deliveries: its own within the broker's bounds."""
         config = self._node.config.for_group(group_id, self._node.image)
 
         def bounded(setting: Setting[int]) -> int:
@@ -105,14 +105,14 @@ class SharePartitions:
         return config[group_settings.SHARE_ISOLATION_LEVEL] == "read_committed"
 
     def leader_failed(self, leader: SharePartitionLeader, error: KafkaError) -> None:
-        """A leader could not be loaded, or its state not be written."""
+        """End a leader that could not be loaded, or whose state could not be written."""
         if leader.load_error is not None or error.code in ENDS_LEADER:
             self._end(leader)
 
     def leader_idle(self, leader: SharePartitionLeader) -> None:
-        """A leader has written everything: it is not needed without members.
+        """End a leader that has written all changes, if its group has no members.
 
-        Not earlier, as another one would load a state that lacks what is still on its way.
+        Not earlier, as another one would load a state that lacks the changes still on their way.
         """
         if not self.sessions.has_members(leader.key.group_id):
             self._end(leader)
@@ -123,7 +123,7 @@ class SharePartitions:
         leader.fence()
 
     def _on_metadata(self, delta: MetadataDelta) -> None:
-        """End leaders of what is led no more, take over changed settings."""
+        """End the leaders of partitions that are led no more, take over changed settings."""
         gone: set[UUID] = {topic_id for topic_id, _ in delta.deleted_topics}
         for leader in self.leaders():
             key = leader.key
@@ -156,11 +156,11 @@ class SharePartitions:
     # -- sessions -----------------------------------------------------------------------------------
 
     def release_session(self, key: SessionKey) -> None:
-        """A session is over: what its member holds becomes available."""
+        """A session is over: the records that its member holds become available."""
         self._release(key, self.sessions.end(key) or ())
 
     def fetch_waits(self, connection: Connection, fetch: ShareFetch | None) -> None:
-        """A connection's fetch waits now, or (None) does so no more."""
+        """Note the fetch of a connection that waits now, or None when it waits no more."""
         if fetch is None:
             self._waiting.pop(connection, None)
         else:
@@ -170,7 +170,7 @@ class SharePartitions:
         if self._stopped:
             return
         fetch = self._waiting.pop(connection, None)
-        if fetch is not None:  # before the release: it must acquire nothing for who is gone
+        if fetch is not None:  # before the release: it must acquire no records for a member that is gone
             fetch.cancel()
         session = self.sessions.connection_closed(connection)
         if session is None:

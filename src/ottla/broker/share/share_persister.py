@@ -1,16 +1,17 @@
-"""The way to the share coordinator for those on this node who keep share-partition state (KIP-932).
+"""The way to the share coordinators for the parts of this node that keep states of share partitions
+(KIP-932).
 
 The group coordinator initialises and deletes the state of share partitions and reads summaries of it; the
 leaders of share partitions read and write it. All of them speak the protocol's own messages, with any number
-of topics and partitions of one group in a request. Every partition that was asked about is in the answer,
-with an error code of its own; none of the methods raises.
+of topics and partitions of one group in a request. Every partition of the request is in the answer, with an
+error code of its own; none of the methods raises.
 
 Each partition's state lives in a partition of `__share_group_state` (by the hash of its name, core/share/
 keys.py). That topic is made at the first use. The leader of that partition is the coordinator: this broker,
-which is asked without a socket, or another one, which gets one request for all that it is asked about.
+which is asked without a socket, or another one, which gets one request for all of its partitions.
 
 While a coordinator is being elected or loaded, a request is repeated a few times, as Kafka's own persister
-does; what is still not answered for then is answered with the coordinator's error.
+does; partitions without an answer then get the coordinator's error.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ RETRIABLE = frozenset(
 
 
 class ShareStatePersister:
-    """`broker.share_state`: initialise, read, write and delete the state of share partitions."""
+    """Initialises, reads, writes and deletes the states of share partitions."""
 
     def __init__(self, node_id: int, coordination: ShareCoordination, brokers: AsksBrokers) -> None:
         self._node_id = node_id
@@ -85,7 +86,7 @@ class ShareStatePersister:
         return cast("WriteShareGroupStateResponse", await self._ask(request))
 
     async def delete(self, request: DeleteShareGroupStateRequest) -> DeleteShareGroupStateResponse:
-        """Forget the state; to delete what is not there is no error."""
+        """Forget the state; no error if there is none."""
         return cast("DeleteShareGroupStateResponse", await self._ask(request))
 
     async def read_summary(
@@ -113,7 +114,7 @@ class ShareStatePersister:
     async def _ask_once(
         self, parts: Sequence[tuple[SharePartitionKey, StateRequest]]
     ) -> dict[SharePartitionKey, Message]:
-        """Each share partition's coordinator once."""
+        """Ask each share partition's coordinator once."""
         from ottla.core.share.responses import refusal
 
         coordinator = self._coordination
@@ -134,7 +135,7 @@ class ShareStatePersister:
     async def _ask_leader(
         self, leader: int | None, parts: Sequence[tuple[SharePartitionKey, StateRequest]]
     ) -> dict[SharePartitionKey, Message]:
-        """The share partitions of one coordinator."""
+        """Ask one coordinator about its share partitions."""
         from ottla.core.share.responses import join, refusal, split_answer
 
         if leader == self._node_id:

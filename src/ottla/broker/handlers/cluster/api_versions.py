@@ -1,4 +1,4 @@
-"""ApiVersions (API key 18): versions 0 to 4, what this broker serves and which features are finalized.
+"""ApiVersions (API key 18): versions 0 to 4, the APIs that this broker serves and its finalized features.
 
 A version that is not known is answered in version 0 with UNSUPPORTED_VERSION and the range of ApiVersions
 itself (KIP-511), so that a newer client can step down. From v3 a client names its software (KIP-511);
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 FIRST_VERSION_WITH_CLIENT_SOFTWARE = 3
 FIRST_VERSION_WITH_FEATURES_FROM_ZERO = 4
 
-#: The features that clients are told of. The metadata finalizes all that Kafka 4.3 does, so that a directory
-#: fits both; a client that saw one whose APIs are not served here would use them.
+#: The features that clients are told of. The metadata finalizes all features that Kafka 4.3 does, so that a
+#: directory fits both; a client that saw a feature whose APIs are not served here would use them.
 SERVED_FEATURES = (
     ELIGIBLE_LEADER_REPLICAS,
     GROUP_VERSION,
@@ -57,7 +57,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def api_versions(node: Node, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    """Everything that a broker's listeners serve, with the features of the cluster's metadata."""
+    """The APIs that a broker's listeners serve, with the features of the cluster's metadata."""
     return _answer(node, context, request, _BROKER_APIS)
 
 

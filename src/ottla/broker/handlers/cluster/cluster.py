@@ -71,7 +71,7 @@ def describe_cluster(
 def describe_controllers(
     node: Node, context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    """What a controller answers: the controllers that are registered, and which one leads (KIP-919)."""
+    """A controller's answer: the controllers that are registered, and which one leads (KIP-919)."""
     if request.endpoint_type == BROKERS:
         raise MismatchedEndpointType(
             "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER"

@@ -2,17 +2,16 @@
 
 These are IncrementalAlterConfigs (44) and ListConfigResources (74).
 
-DescribeConfigs: v1 brought sources and synonyms (KIP-226), v3 types and documentation (KIP-569). The value
-of a password is never shown, nor that of a key which nobody knows. Resources are topics, this broker by its
-id or the defaults of all by an empty name, this broker's loggers (KIP-412), client metrics (KIP-714), groups
-(KIP-848).
+DescribeConfigs: v1 brought sources and synonyms (KIP-226), v3 types and documentation (KIP-569). The value of
+a password is never shown, nor that of an unknown key. Resources are topics, this broker by its id or the
+defaults of all by an empty name, this broker's loggers (KIP-412), client metrics (KIP-714), groups (KIP-848).
 
-AlterConfigs gives a resource exactly the values of the request, what it does not name falls back: deprecated
-in favour of IncrementalAlterConfigs (KIP-339), which sets, deletes, appends to and subtracts from single
-values.
+AlterConfigs gives a resource exactly the values of the request, other settings fall back to their defaults:
+deprecated in favour of IncrementalAlterConfigs (KIP-339), which sets, deletes, appends to and subtracts from
+single values.
 
-A change is checked by the broker that is asked, as far as it concerns that node, and made by the active
-controller; what concerns a node alone, its loggers, changes where it is asked.
+A change is checked by the broker that gets the request, as far as it concerns that node, and made by the
+active controller; a node's loggers are changed by the node that gets the request.
 
 ListConfigResources: v0 was ListClientMetricsResources and knows those only, v1 all kinds (KIP-1142).
 """
@@ -100,8 +99,11 @@ R = TypeVar("R", bound=_Resource)
 T = TypeVar("T")
 
 MAX_SETTINGS = 1 << 18
-"""As many one answer describes: those of 6,000 topics. A resource takes five bytes to ask for, its settings
-take 30 KB to tell, and one request may name a quarter of a million."""
+"""The most settings of one answer: those of 6,000 topics.
+
+To name a resource takes five bytes, to describe its settings 30 KB, and one request may name a quarter of a
+million.
+"""
 TOO_MANY_SETTINGS = InvalidRequest("The request asks for too many settings: ask for fewer resources at once.")
 
 TOO_MANY_CHANGES = "Excessively large number of changes per request."
@@ -121,7 +123,7 @@ RESOURCE_TYPES = (
 async def describe_configs(
     node: Node, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    """Every resource asked for, each with its own error; what is beyond MAX_SETTINGS is not described."""
+    """Every resource of the request, each with its own error; at most MAX_SETTINGS settings in all."""
     results: list[DescribeConfigsResult] = []
     settings = 0
     async for resource in in_turns(request.resources):
@@ -273,9 +275,9 @@ async def incremental_alter_configs(
 
 
 def _settle(resources: Sequence[R], settle: Callable[[R], bool]) -> tuple[dict[ResourceKey, Any], list[R]]:
-    """What fails or is done here by resource, and what has to be passed on.
+    """The outcome of each resource that fails or is done here, and the resources that have to be passed on.
 
-    `settle` checks a resource and says whether that was all.
+    `settle` checks a resource, and returns whether it is done.
     """
     keys = [(each.resource_type, each.resource_name) for each in resources]
     twice = {key for key, count in Counter(keys).items() if count > 1}
@@ -299,7 +301,7 @@ def _settle(resources: Sequence[R], settle: Callable[[R], bool]) -> tuple[dict[R
 def _in_order(
     resources: Sequence[_Resource], outcomes: Mapping[ResourceKey, Any], result_class: Callable[..., T]
 ) -> list[T]:
-    """The answers in the order of the request: the controller's own, or what was found here."""
+    """The answers in the order of the request: the controller's, or those that were found here."""
     results: list[T] = []
     for resource in resources:
         kind, name = resource.resource_type, resource.resource_name
@@ -368,7 +370,7 @@ async def _change(
     decide: Callable[[MetadataImage, ResourceKey], list[Message]],
     validate_only: bool,
 ) -> dict[ResourceKey, Outcome]:
-    """Decide on every resource by itself, make what may be made durable at once."""
+    """Decide on every resource by itself; all accepted changes are made durable together."""
     wanted = [(each.resource_type, each.resource_name) for each in resources]
     twice = {key for key, count in Counter(wanted).items() if count > 1}
     outcomes: dict[ResourceKey, Outcome] = {}
@@ -448,7 +450,7 @@ def _code(error: Outcome) -> ErrorCode:
 def list_config_resources(
     node: Node, context: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
-    """Which resources have settings, of the kinds asked for."""
+    """The resources that have settings, of the kinds that the client asked for."""
     kinds = [CLIENT_METRICS_RESOURCE] if context.api_version == 0 else request.resource_types
     kinds = list(dict.fromkeys(kinds)) or list(RESOURCE_TYPES)
     if not set(kinds) <= set(RESOURCE_TYPES):

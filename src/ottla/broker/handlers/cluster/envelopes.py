@@ -1,7 +1,7 @@
 """Envelope (API key 58): version 0. Requests of clients that another node passes on (KIP-590).
 
-What may be inside is what this controller serves and a broker passes on. The answer is wrapped again, but
-for NOT_CONTROLLER, which the envelope says itself: the other node looks for the leader then.
+An envelope may hold a request that this controller serves and a broker passes on. The answer is wrapped
+again, but for NOT_CONTROLLER, which is the envelope's own error: the other node looks for the leader then.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ottla.protocol.messages.envelope_response import EnvelopeResponse
 if TYPE_CHECKING:
     from ottla.broker.handlers.node import Node
 
-#: What both tables have and each listener answers by itself.
+#: APIs of both tables that each listener answers by itself.
 _NOT_PASSED_ON = {ApiKey.FETCH, ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CLUSTER, ApiKey.DESCRIBE_CONFIGS}
 PASSED_ON = frozenset((FAMILIES.keys() & CONTROLLER_FAMILIES.keys()) - _NOT_PASSED_ON)
 

@@ -1,4 +1,4 @@
-"""What a broker does not answer itself: it asks the active controller and hands its answer on (KIP-590)."""
+"""Requests that a broker does not answer itself: it hands on the active controller's answer (KIP-590)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The directories of logs.
 
-DescribeLogDirs (API key 35): versions 1 to 5, what lies where, how much room is left (KIP-827).
+DescribeLogDirs (API key 35): versions 1 to 5, the replicas in each directory, and the room left (KIP-827).
 AlterReplicaLogDirs (34): versions 1 and 2 (KIP-113). A broker has one directory, so a replica can only be
 told to stay where it is; any other path is not one of its directories.
 """
@@ -38,7 +38,7 @@ LONGEST_DIRECTORY_NAME = 255
 def describe_log_dirs(
     node: Node, context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
-    """Every partition asked for (null: all) with its size in bytes.
+    """Every partition of the request (null: all) with its size in bytes.
 
     offset_lag is how far the log's end is below the high watermark, so 0 but for moves between directories,
     which there are none of.
@@ -79,7 +79,7 @@ def describe_log_dirs(
 def alter_replica_log_dirs(
     node: Node, context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    """What a replica that is named under several directories is told last counts."""
+    """Of a replica that is named under several directories, the last one counts."""
     here = str(node.log_directory.path)
     by_topic: dict[str, dict[int, ErrorCode]] = {}
     for directory in request.dirs:
@@ -109,7 +109,7 @@ def _move(node: Node, topic: str, index: int, *, is_here: bool) -> ErrorCode:
     try:
         node.partitions.replica(topic, index)
     except NotLeaderOrFollower:
-        # what Kafka says of a replica that another broker has
+        # Kafka's error for a replica that another broker has
         return ErrorCode.REPLICA_NOT_AVAILABLE
     except KafkaError as error:
         return error.code

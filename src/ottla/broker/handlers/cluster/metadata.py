@@ -5,7 +5,7 @@ none. v4 brought `allow_auto_topic_creation`, v5 offline replicas, v7 leader epo
 (KIP-430; those of the cluster went to DescribeCluster in v11), v10 topic ids in the answer and v12 in the
 question (KIP-516), v13 an error code for clients that should bootstrap again (KIP-1102). A topic that does
 not exist is created if the request and auto.create.topics.enable allow it, and is in the answer when it was:
-Kafka answers an error first.
+Kafka's first answer is an error.
 
 DescribeTopicPartitions (KIP-966): topics by name, as many partitions as fit the limit, then a cursor to go
 on from.
@@ -51,7 +51,7 @@ FIRST_VERSION_THAT_TELLS_LISTENER_PROBLEMS = 6
 def metadata(
     node: Node, context: RequestContext, request: MetadataRequest
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
-    """The brokers, and the topics that were asked for. Waits only to create topics."""
+    """The brokers, and the topics that the client asked for. Waits only to create topics."""
     problem = _problem(request, context.api_version)
     if problem is not None:
         return _refused(request, problem)
@@ -92,7 +92,7 @@ def _answers(
 
 
 def _problem(request: MetadataRequest, version: int) -> ErrorCode | None:
-    """v10 and v11 have fields for ids and null names, but no meaning for them."""
+    """The error of a request that uses ids in v10 or v11, which have the fields for them but no meaning."""
     if version < FIRST_VERSION_WITH_TOPIC_IDS_IN_REQUESTS and any(
         topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics or ()
     ):
@@ -101,7 +101,7 @@ def _problem(request: MetadataRequest, version: int) -> ErrorCode | None:
 
 
 def _refused(request: MetadataRequest, error: ErrorCode) -> MetadataResponse:
-    """The whole request is wrong: without a field for that, each topic says it."""
+    """The answer to a request that is wrong as a whole: every topic has the error, for want of a field."""
     return MetadataResponse(
         topics=[
             MetadataResponseTopic(error_code=error, name=topic.name or "", topic_id=topic.topic_id)
@@ -115,12 +115,12 @@ def _wants_all(request: MetadataRequest, version: int) -> bool:
 
 
 def _by_id(topics: list[MetadataRequestTopic]) -> bool:
-    """Whether a request asks by ids; then its names count for nothing."""
+    """Whether a request asks by ids; its names are not looked at then."""
     return any(topic.topic_id != ZERO_UUID for topic in topics)
 
 
 def _distinct(topics: list[MetadataRequestTopic]) -> Iterable[MetadataRequestTopic]:
-    """The topics asked for, each once."""
+    """The topics that the client asked for, each once."""
     if _by_id(topics):
         return {topic.topic_id: topic for topic in topics if topic.topic_id != ZERO_UUID}.values()
     return {topic.name: topic for topic in topics}.values()
@@ -134,7 +134,7 @@ def _missing_names(image: MetadataImage, request: MetadataRequest) -> list[str]:
 
 
 async def _create(node: Node, names: list[str]) -> dict[str, ErrorCode]:
-    """Create what can be created; the errors of the others."""
+    """Create the topics that can be created. Returns the errors of the others."""
     never = {name for name in names if topic_name_problem(name) is not None or name == CLUSTER_METADATA_TOPIC}
     failed = await auto_create_topics(node, [name for name in names if name not in never])
     return failed | _unknown(never)
@@ -164,7 +164,7 @@ def _answer(
     name = asked.name or ""
     topic = view.image.topics.get(name)
     if topic is None:
-        # Not failed either: created and deleted again while this request waited.
+        # Did not fail either: created and deleted again while this request waited.
         code = failed.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return MetadataResponseTopic(
             error_code=code,
@@ -176,7 +176,7 @@ def _answer(
 
 
 def controller_for_clients(reachable: Collection[int], node_id: int) -> int:
-    """Whom clients are told to take admin requests to: any broker passes them on, this one is nearest."""
+    """The node to which clients send admin requests: any broker passes them on, this one is nearest."""
     if node_id in reachable:
         return node_id
     return min(reachable, default=NO_CONTROLLER)
@@ -338,7 +338,7 @@ def _describe(partition: PartitionImage, view: _View) -> DescribeTopicPartitions
     )
 
     return DescribeTopicPartitionsResponsePartition(
-        error_code=ErrorCode.NONE,  # as in Kafka: that there is no leader is seen by its id
+        error_code=ErrorCode.NONE,  # as in Kafka: only the id tells that there is no leader
         partition_index=partition.partition_id,
         leader_id=partition.leader if partition.leader in view.reachable else NO_LEADER,
         leader_epoch=partition.leader_epoch,

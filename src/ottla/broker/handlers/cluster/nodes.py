@@ -2,7 +2,7 @@
 
 BrokerRegistration (API key 62) 0-4, BrokerHeartbeat (63) 0-2, ControllerRegistration (70) 0, UnregisterBroker
 (64) 0. Nodes send the first three to a controller; the last is an administrator's, which a broker passes on.
-What is taken and refused is told in `ottla.core.decisions.registration` and `.heartbeats`.
+The rules are those of `ottla.core.decisions.registration` and `.heartbeats`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 async def register_broker(
     node: Node, context: RequestContext, request: BrokerRegistrationRequest
 ) -> BrokerRegistrationResponse:
-    """A broker's start."""
+    """Register the start of a broker."""
     work = node.controller_work
     # This node's own broker asks without a connection: its last run is over, it has the directory's lock.
     own = context.session.connection is None and request.broker_id == node.node_id
@@ -48,7 +48,7 @@ async def register_broker(
 async def heartbeat(
     node: Node, context: RequestContext, request: BrokerHeartbeatRequest
 ) -> BrokerHeartbeatResponse:
-    """A broker lives, and says how far it is and what it wants."""
+    """Take a broker's heartbeat, with its progress and its wishes."""
     work = node.controller_work
     heartbeats = work.heartbeats
     response = await node.controller.submit(
@@ -61,14 +61,14 @@ async def heartbeat(
 async def register_controller(
     node: Node, context: RequestContext, request: ControllerRegistrationRequest
 ) -> ControllerRegistrationResponse:
-    """A controller's start."""
+    """Register the start of a controller."""
     return await node.controller.submit(lambda image: registration.register_controller(image, request))
 
 
 async def unregister_broker(
     node: Node, context: RequestContext, request: UnregisterBrokerRequest
 ) -> UnregisterBrokerResponse:
-    """A broker that is gone for good."""
+    """Remove the registration of a broker that is gone for good."""
     work = node.controller_work
     return await node.controller.submit(
         lambda image: registration.unregister_broker(image, request, work.rules(image))

@@ -1,6 +1,6 @@
 """Which operations a client may do, as the bit sets that describe requests answer (KIP-430).
 
-Without an authorizer everybody may do everything that a kind of resource knows. A bit's number is the
+Without an authorizer every client may do every operation of a kind of resource. A bit's number is the
 operation's in Kafka's ACL protocol.
 """
 

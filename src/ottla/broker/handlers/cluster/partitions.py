@@ -1,7 +1,7 @@
 """CreatePartitions (API key 37) 0-3, ElectLeaders (43) 0-2, AlterPartitionReassignments (45) 0-1,
 ListPartitionReassignments (46) 0.
 
-A broker passes them on. What they do is told in `ottla.core.decisions`: `partitions`, `elections`,
+A broker passes them on. The rules are those of `ottla.core.decisions`: `partitions`, `elections`,
 `reassignments`.
 """
 
@@ -59,7 +59,7 @@ async def alter_partition_reassignments(
 def list_partition_reassignments(
     node: Node, context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """The partitions asked for that are being reassigned; others, and unknown ones, are left out."""
+    """The partitions of the request that are being reassigned; others, and unknown ones, are left out."""
     if not node.controller.active:
         raise NotController()
     return reassignments.list_partition_reassignments(node.image, request)

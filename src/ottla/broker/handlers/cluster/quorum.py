@@ -1,4 +1,4 @@
-"""The quorum's requests, of which core/quorum knows the rules; here is who may ask where.
+"""The quorum's requests, whose rules are in core/quorum; here is which of them each listener serves.
 
 At a controller's listeners: Vote (API key 52) 0-2, BeginQuorumEpoch (53) 0-1, EndQuorumEpoch (54) 0-1,
 DescribeQuorum (55) 0-2, Fetch (1) of the metadata, FetchSnapshot (59) 0-1, AddRaftVoter (80) 0-1,

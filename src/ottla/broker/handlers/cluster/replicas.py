@@ -1,7 +1,7 @@
-"""What brokers tell the active controller of their replicas: AlterPartition (API key 56) 2-3 and
+"""Brokers' news of their replicas for the active controller: AlterPartition (API key 56) 2-3 and
 AssignReplicasToDirs (73) 0.
 
-Both are told in `ottla.core.decisions`, `in_sync` and `directories`.
+The rules are those of `ottla.core.decisions`: `in_sync` and `directories`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 async def alter_partition(
     node: Node, context: RequestContext, request: AlterPartitionRequest
 ) -> AlterPartitionResponse:
-    """New in-sync sets, by the leaders."""
+    """Take new in-sync sets from the leaders."""
     work = node.controller_work
     return await node.controller.submit(
         lambda image: in_sync.alter_partition(image, request, work.rules(image))
@@ -33,7 +33,7 @@ async def alter_partition(
 async def assign_replicas_to_dirs(
     node: Node, context: RequestContext, request: AssignReplicasToDirsRequest
 ) -> AssignReplicasToDirsResponse:
-    """Which data directory of the broker each replica lies in."""
+    """Note the data directory of the broker that each replica lies in."""
     work = node.controller_work
     return await node.controller.submit(
         lambda image: directories.assign_replicas_to_dirs(image, request, work.rules(image))

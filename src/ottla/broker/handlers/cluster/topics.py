@@ -1,7 +1,7 @@
 """CreateTopics (API key 19), versions 2-7, and DeleteTopics (20), versions 1-6.
 
-What is created and refused, and since which version, is told in `ottla.core.decisions.topics`. A broker
-passes them on. The request's timeout is not used: the answer comes when the change is durable on a majority.
+The rules, and the versions that brought them, are in `ottla.core.decisions.topics`. A broker passes them on.
+The request's timeout is not used: the answer comes when the change is durable on a majority.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     ConsumerGroupHeartbeat 0-1   1: member ids made by clients (KIP-1082), regular expressions
     ConsumerGroupDescribe 0-1    1: each member's type (KIP-1099)
 
-What the answers mean is decided in core/groups/consumer. Without group.version in the cluster's features, or
-with `consumer` left out of group.coordinator.rebalance.protocols, every answer is UNSUPPORTED_VERSION.
+The answers are decided in core/groups/consumer. Without group.version in the cluster's features, or with
+`consumer` left out of group.coordinator.rebalance.protocols, every answer is UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations

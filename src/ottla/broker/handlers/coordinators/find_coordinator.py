@@ -4,7 +4,7 @@
 (KIP-699); 6: key type 2 for a share group's partition, "group:topic id:partition" (KIP-932).
 
 The first question for a key of a type makes the coordinator's topic, once, and is answered when the topic is
-there: clients that asked together need not ask again.
+there: clients that ask at the same time need not ask again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FIRST_VERSION_WITH_SHARE_KEYS = 6
 
 
 class KeyType(enum.IntEnum):
-    """What a key names."""
+    """The kinds of coordinators' keys."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -55,7 +55,7 @@ async def find_coordinator(
     one = await _find(node, context, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=one.error_code,
-        # Kafka's own word for "no error" in these versions.
+        # Kafka's message for "no error" in these versions.
         error_message=one.error_message or ErrorCode.NONE.name,
         node_id=one.node_id,
         host=one.host,

@@ -7,9 +7,9 @@
     ListGroups 0-5      4: filter by state (KIP-518); 5: by type (KIP-848)
     DeleteGroups 0-2
 
-What the answers mean is decided in core/groups; here requests of several groups are split by coordinator
-partition and old versions are brought to the newest shape. While a partition loads its groups, heartbeats
-are answered NONE: the members' sessions have not begun again, and an error would make them rejoin.
+The answers are decided in core/groups; here requests of several groups are split by coordinator partition and
+old versions are brought to the newest shape. While a partition loads its groups, heartbeats are answered
+NONE: the members' sessions have not begun again, and an error would make them rejoin.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = 3, 6, 8, 10, 11
 ALL_GROUP_OPERATIONS = sum(
     1 << operation for operation in (READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
 )
-"""What anybody may do with a group while there are no ACLs, as a bit field of ACL operations."""
+"""The operations that every client may do on a group while there are no ACLs, as a bit field."""
 
 
 async def join_group(node: Node, context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
@@ -107,7 +107,7 @@ async def list_groups(node: Node, context: RequestContext, request: ListGroupsRe
         answer = await answer_of(node.groups.request_of_partition(partition, request, context))
         assert isinstance(answer, ListGroupsResponse)
         if answer.error_code == ErrorCode.NOT_COORDINATOR:
-            continue  # Lost while we asked the others.
+            continue  # Lost while the other partitions answered.
         if answer.error_code:
             return ListGroupsResponse(error_code=answer.error_code)
         listed += answer.groups

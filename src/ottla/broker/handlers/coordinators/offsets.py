@@ -249,7 +249,7 @@ async def _fetch_group(
 
 
 def _fill_in(node: Node, topic: OffsetFetchRequestTopics, by_id: bool) -> None:
-    """The topic's name or, when it exists, its id; the other one is given."""
+    """Fill in the topic's name or, when it exists, its id; the other one is given."""
     if by_id:
         topic.name = node.image.topics_by_id[topic.topic_id].name
     elif topic.name in node.image.topics:

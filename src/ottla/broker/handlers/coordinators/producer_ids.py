@@ -1,6 +1,6 @@
 """InitProducerId (API key 22): versions 0 to 5, a producer's id and epoch (KIP-98); AllocateProducerIds (67).
 
-3: a producer that goes on after an error says its id and epoch (KIP-360). 4: PRODUCER_FENCED in place of
+3: a producer that goes on after an error gives its id and epoch (KIP-360). 4: PRODUCER_FENCED in place of
 INVALID_PRODUCER_EPOCH (KIP-588). 5: TRANSACTION_ABORTABLE (KIP-890).
 
 Without a transactional id, for an idempotent producer, every request gets a fresh id, as in Kafka: nothing
@@ -74,7 +74,7 @@ def _refused(error: ErrorCode) -> InitProducerIdResponse:
 async def allocate_producer_ids(
     node: Node, context: RequestContext, request: AllocateProducerIdsRequest
 ) -> AllocateProducerIdsResponse:
-    """A block that nobody else gets."""
+    """Give a block that no other broker gets."""
     block = await node.controller.submit(
         lambda image: decide_block(image, request.broker_id, request.broker_epoch)
     )

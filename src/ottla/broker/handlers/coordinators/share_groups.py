@@ -1,11 +1,11 @@
-"""Share groups (KIP-932): who is a member, and where a group stands, as members and administrators ask.
+"""Share groups (KIP-932): the APIs of membership and of positions, for members and administrators.
 
     ShareGroupHeartbeat 1, ShareGroupDescribe 1
     DescribeShareGroupOffsets 0-1   1: lag (KIP-1226); all of a group's partitions with null
     AlterShareGroupOffsets 0, DeleteShareGroupOffsets 0
 
-What the answers mean is decided in core/groups/share; positions come from the share coordinator, and a lag is
-what is left between a position and the high watermark. Where there is no position, -1 is no error, as with
+The answers are decided in core/groups/share; positions come from the share coordinator, and a lag is the
+distance from a position to the high watermark. Where there is no position, -1 is no error, as with
 OffsetFetch. Without share.version in the cluster's features every answer is UNSUPPORTED_VERSION.
 """
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from ottla.broker.handlers.node import Node
 
 LONGEST_MEMBER_ID = 36
-"""A UUID as people read it."""
+"""The canonical text of a UUID."""
 NO_OFFSET = -1
 NO_LAG = -1
 NO_COUNT = -1
@@ -135,7 +135,7 @@ def _without_positions(
 async def _add_positions(
     node: Node, group_id: str, topics: Sequence[DescribeShareGroupOffsetsResponseTopic]
 ) -> None:
-    """Fill in what the share coordinator knows of these partitions, and how far behind that is."""
+    """Fill in the positions that the share coordinator has of these partitions, and their lags."""
     asked = [
         ReadStateSummaryData(
             topic_id=topic.topic_id,

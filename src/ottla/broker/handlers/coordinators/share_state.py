@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 async def share_state(node: Node, _: RequestContext, request: StateRequest) -> Message:
-    """Answer one of the five."""
+    """Answer a request of one of the five APIs."""
     if not request.group_id or not _names_partitions(request):
         return merge(request, ())
     return await node.share_coordinator.request(request)

@@ -2,7 +2,7 @@
 
 Served while `streams.version` is finalized at 1 and group.coordinator.rebalance.protocols has `streams`; else
 UNSUPPORTED_VERSION, and the application falls back to the classic protocol's error. Which topics a topology
-may name is checked here; what the answers mean is decided in core/groups/streams.
+may name is checked here; the answers are decided in core/groups/streams.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _is_served(node: Node) -> bool:
 
 
 def _topic_problem(topology: Topology) -> str | None:
-    """What is wrong with the names of the topology's topics, if anything."""
+    """The problem with the names of the topology's topics; None if they are right."""
     names = list(dict.fromkeys(_topic_names(topology)))
     prohibited = [name for name in names if is_internal(name)]
     if prohibited:

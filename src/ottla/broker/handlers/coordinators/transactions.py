@@ -1,4 +1,4 @@
-"""A producer's transactions and what is shown of them (KIP-98, KIP-890, KIP-664).
+"""Producers' transactions: their requests, and those that describe them (KIP-98, KIP-890, KIP-664).
 
     AddPartitionsToTxn (24)    v0-5  2 PRODUCER_FENCED (KIP-588)  3 flexible  4 several transactions at once,
                                      between brokers also whether only  5 TRANSACTION_ABORTABLE (KIP-890)
@@ -52,11 +52,11 @@ if TYPE_CHECKING:
     from ottla.broker.handlers.node import Node
 
 TRANSACTIONS_AT_A_TIME = 100
-"""Of one AddPartitionsToTxn: each is a task while it waits, and they share their appends."""
+"""Transactions of one AddPartitionsToTxn at a time: each is a task while it waits; they share appends."""
 FIRST_VERSION_WITH_SEVERAL_TRANSACTIONS = 4
 FIRST_VERSION_WITH_PRODUCER_FENCED = 2
 LAST_VERSION_FROM_CLIENTS = 3
-"""Of AddPartitionsToTxn: its transactions are not v2."""
+"""The last version of AddPartitionsToTxn whose transactions are not v2."""
 
 
 async def add_partitions_to_txn(
@@ -89,7 +89,7 @@ async def _add_partitions(
     topics = node.image.topics
     errors: dict[tuple[str, int], ErrorCode] = {}
     for name, index in partitions_of(transaction):
-        # A group's offsets join by AddOffsetsToTxn; its coordinator's topic itself is nobody's to write to.
+        # A group's offsets join by AddOffsetsToTxn; clients may not write to its coordinator's topic itself.
         if is_internal(name) and context.api_version <= LAST_VERSION_FROM_CLIENTS:
             errors[name, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif name not in topics or index not in topics[name].partitions:
@@ -113,7 +113,7 @@ async def _add_partitions(
 async def add_offsets_to_txn(
     node: Node, context: RequestContext, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse:
-    """The group's partition of `__consumer_offsets` becomes part of the transaction."""
+    """Make the group's partition of `__consumer_offsets` part of the transaction."""
     if not request.transactional_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     partition = node.groups.partition_for(request.group_id)
@@ -175,7 +175,7 @@ async def list_transactions(
         assert isinstance(answer, ListTransactionsResponse)
         if answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return answer
-        listed += answer.transaction_states  # none from a partition that was lost meanwhile
+        listed += answer.transaction_states  # a partition that was lost meanwhile has none
     return ListTransactionsResponse(unknown_state_filters=unknown_states, transaction_states=listed)
 
 
@@ -184,7 +184,7 @@ def _client(context: RequestContext) -> Client:
 
 
 def _known_to(context: RequestContext, error: ErrorCode, first_version: int) -> ErrorCode:
-    """PRODUCER_FENCED in the word that older clients have for it (KIP-588)."""
+    """The error, where PRODUCER_FENCED becomes the one that older clients know (KIP-588)."""
     if error is ErrorCode.PRODUCER_FENCED and context.api_version < first_version:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error

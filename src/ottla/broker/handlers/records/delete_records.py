@@ -1,8 +1,8 @@
 """DeleteRecords (API key 21): versions 0 to 2, moves a partition's log start offset forward (KIP-107).
 
-Offset -1 stands for the high watermark. The new start is on disk before it is answered, so that a
-kill -9 after the answer brings nothing deleted back. The answer waits for the followers that are there: they
-hear of the new start with their fetches, and say with the next ones that theirs has moved (REQUEST_TIMED_OUT
+Offset -1 stands for the high watermark. The new start is on disk before it is answered, so that a kill -9
+after the answer brings nothing deleted back. The answer waits for the followers that are not fenced: they
+hear of the new start with their fetches, and their next ones tell that theirs has moved (REQUEST_TIMED_OUT
 otherwise; the records are gone from the leader all the same).
 
 The coordinators' topics are refused: only a coordinator knows which of its records it needs no more (the
@@ -61,7 +61,7 @@ async def delete_records(
     if deleted:
         try:
             await node.replication.logs.checkpoint_offsets()
-        except OSError as problem:  # nothing is below the new start here, but it may come back
+        except OSError as problem:  # no record is below the new start now, but it may come back after a kill
             log.error("log start offsets not written: %s", problem)
             for result, _, _ in deleted:
                 result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
@@ -77,7 +77,7 @@ async def delete_records(
 
 
 def _wanted(request: DeleteRecordsRequest) -> dict[str, dict[int, int]]:
-    """Offsets by topic and partition; a partition that is named twice counts as it is named last."""
+    """Offsets by topic and partition; of a partition that is named twice, the last offset counts."""
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         offsets = wanted.setdefault(topic.name, {})
@@ -87,7 +87,7 @@ def _wanted(request: DeleteRecordsRequest) -> dict[str, dict[int, int]]:
 
 
 def _delete(node: Node, topic: str, index: int, wanted: int) -> tuple[Partition, int]:
-    """Move the leader's start; where every replica's is to be."""
+    """Move the leader's log start. Returns the partition, and the offset that every replica's is to reach."""
     known = node.image.topics.get(topic)
     if known is None or index not in known.partitions:
         raise UnknownTopicOrPartition()

@@ -1,4 +1,4 @@
-"""DescribeProducers (API key 61, KIP-664): who writes to a partition, and whose transaction is open in it."""
+"""DescribeProducers (API key 61, KIP-664): the producers of a partition, and their open transactions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def describe_producers(
     node: Node, context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
-    """Every producer that the partition's log knows."""
+    """Every producer in the state of the partition's log."""
     return DescribeProducersResponse(
         topics=[
             TopicResponse(

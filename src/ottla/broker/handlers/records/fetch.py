@@ -3,14 +3,14 @@
 Partitions are read in the session's order until `max_bytes` is reached; the first one with data gives at
 least one batch even if it is larger (KIP-74). A fetch offset in the middle of a batch returns the whole
 batch. When less than `min_bytes` are there, nothing failed and time is left, the request waits on its
-partitions: more to read there, or `max_wait_ms`, answers it.
+partitions: it is answered once there is more to read, or after `max_wait_ms`.
 
 Consumers read below the high watermark, from the leader or, from v11 on, from any replica (KIP-392). With
 RackAwareReplicaSelector the leader names a consumer with a rack id a replica there, and gives no records.
 
-Followers are answered in replication/follower_fetch.py: they read up to the log's end. Only when a
-follower's epochs agree with this log (core/replica/reading.py) does its fetch offset count as what it has:
-that moves the high watermark, and answers producers that wait.
+Followers are answered in replication/follower_fetch.py: they read up to the log's end. Only when a follower's
+epochs agree with this log (core/replica/reading.py) does its fetch offset count as the end of its log: that
+moves the high watermark, and answers producers that wait.
 
     v5   log start offset         v11  rack id                    v15  replica state (KIP-903)
     v7   sessions                 v12  flexible, diverging epoch  v16  node endpoints (KIP-951)
@@ -165,11 +165,11 @@ def _session_error(context: RequestContext, code: ErrorCode) -> Reply:
 
 
 class _Fetch:
-    """One request under way: what there is for it, and whom it waits on.
+    """One request under way: the records found for it, and the partitions that it waits on.
 
     Bytes are read when it is answered: one that waits for more holds none, and looks at sizes alone when it
-    is woken. Fetches that had to wait may all be answered in one turn of the loop, so they share what there
-    is room for (see answer_memory.py); the first batch is never kept from anybody.
+    is woken. Fetches that had to wait may all be answered in one turn of the loop, so they share the room
+    that is left (see answer_memory.py); every one of them gets a first batch.
     """
 
     __slots__ = (
@@ -200,7 +200,7 @@ class _Fetch:
         self._plan = plan
         self._only_from_leader = context.api_version < FIRST_VERSION_WITH_RACKS
         self._answers: list[tuple[FetchedPartition, PartitionData]] = []
-        # What is to be read for the answers: (answer, its partition, its offset, the slice).
+        # The slices to be read for the answers: (answer, its partition, its offset, the slice).
         self._pieces: list[tuple[PartitionData, Partition, int, LogSlice]] = []
         self._future: asyncio.Future[Reply] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -258,7 +258,7 @@ class _Fetch:
         answers.expect(self.found_bytes)
 
     def _forget(self, _: asyncio.Future[Reply]) -> None:
-        """Answered, or the client has gone."""
+        """The request is answered, or the client has gone."""
         if self._timer is not None:
             self._timer.cancel()
         for partition in self.waitable:
@@ -267,7 +267,7 @@ class _Fetch:
     # -- reading ------------------------------------------------------------------------------------
 
     def find(self, most_bytes: int = sys.maxsize) -> None:
-        """Look what there is in every partition of the plan, from the start of what is asked."""
+        """Look for records in every partition of the plan, from its fetch offset on."""
         self._answers = []
         self._pieces = []
         self.failed = False
@@ -290,7 +290,7 @@ class _Fetch:
             )
 
     def _find_in_partition(self, wanted: FetchedPartition, left: int, by_id: bool) -> PartitionData | None:
-        """The answer; None where a session has nothing to say."""
+        """The partition's answer; None where a session has no news."""
         partitions = self._node.partitions
         try:
             if not self._only_from_leader:
@@ -336,7 +336,10 @@ class _Fetch:
         return data
 
     def _compare(self, partition: Partition, wanted: FetchedPartition) -> EpochEnd | None:
-        """Where the reader's log parts from this one. Raises OffsetOutOfRange."""
+        """The offset at which the reader's log parts from this one, None if it does not.
+
+        Raises OffsetOutOfRange.
+        """
         if wanted.fetch_offset < partition.log.log_start_offset:
             raise errors.OffsetOutOfRange()
         own = partition.end_offset_for_epoch(wanted.last_fetched_epoch)
@@ -455,7 +458,7 @@ def _make_reply(
 def _make_short_reply(
     context: RequestContext, plan: FetchPlan, answers: list[tuple[FetchedPartition, PartitionData]]
 ) -> Reply:
-    """The reply with one partition, or with none, written by hand; None if it is not as simple as that."""
+    """The reply with one partition, or with none, written by hand; None if it needs more fields."""
     if not answers:
         return (single_partition_fetch.encode_empty_answer(context.correlation_id, plan.session_id),)
     wanted, data = answers[0]
@@ -479,7 +482,7 @@ def _make_short_reply(
 
 
 def _remember(wanted: FetchedPartition, data: PartitionData) -> None:
-    """What the session was told."""
+    """Note in the session what its client is told."""
     wanted.sent_high_watermark = data.high_watermark
     wanted.sent_last_stable_offset = data.last_stable_offset
     wanted.sent_log_start_offset = data.log_start_offset
@@ -491,7 +494,7 @@ def _name_leaders(
     answers: list[tuple[FetchedPartition, PartitionData]],
     response: FetchResponse,
 ) -> None:
-    """Tell a client that is wrong about a leader who it is."""
+    """Name the leader to a client that took another broker for it."""
     named: dict[int, NodeEndpoint] = {}
     for wanted, data in answers:
         if data.error_code not in HINTED:
@@ -507,7 +510,7 @@ def _name_leaders(
 def _is_known(
     wanted: FetchedPartition, high_watermark: int, last_stable_offset: int, log_start_offset: int
 ) -> bool:
-    """Whether the session was told of these."""
+    """Whether the session's client was told these offsets."""
     return (
         wanted.sent_high_watermark == high_watermark
         and wanted.sent_last_stable_offset == last_stable_offset

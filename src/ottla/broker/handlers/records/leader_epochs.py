@@ -31,7 +31,7 @@ DEBUGGING_CONSUMER = -2
 async def offset_for_leader_epoch(
     node: Node, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    """The end offset of the largest epoch at or below each one asked for."""
+    """The end offset of the largest epoch at or below each epoch of the request."""
     results = []
     async for topic in in_turns(request.topics):
         partitions = [

@@ -1,7 +1,7 @@
-"""Telling a client that is at the wrong broker, or has an old leader epoch, who leads now (KIP-951).
+"""Names the leader to a client that is at the wrong broker, or has an old leader epoch (KIP-951).
 
-Produce from v10 and Fetch from v16 on carry it: the partition's leader and epoch, and once for all of the
-answer's partitions the addresses of the leaders named.
+Answers to Produce from v10 and Fetch from v16 on carry it: the partition's leader and epoch, and once for all
+of the answer's partitions the addresses of the leaders named.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HINTED = frozenset({int(ErrorCode.NOT_LEADER_OR_FOLLOWER), int(ErrorCode.FENCED_
 
 
 class LeaderAddress(NamedTuple):
-    """Where a leader is reached through the client's listener."""
+    """The address of a leader through the client's listener."""
 
     node_id: int
     host: str
@@ -29,7 +29,7 @@ class LeaderAddress(NamedTuple):
 
 
 class LeaderHint(NamedTuple):
-    """A partition's leader; no address for one that is not there."""
+    """A partition's leader; its address is None while it is fenced or has no such listener."""
 
     leader_id: int
     leader_epoch: int
@@ -37,7 +37,7 @@ class LeaderHint(NamedTuple):
 
 
 def leader_hint(node: Node, context: RequestContext, topic: str | UUID, partition: int) -> LeaderHint | None:
-    """Who leads the partition as far as the metadata knows; None for an unknown partition."""
+    """The partition's leader by the metadata; None for an unknown partition."""
     image = node.image
     known_topic = image.topics_by_id.get(topic) if isinstance(topic, UUID) else image.topics.get(topic)
     known = None if known_topic is None else known_topic.partitions.get(partition)

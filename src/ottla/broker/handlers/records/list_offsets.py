@@ -1,6 +1,6 @@
 """ListOffsets (API key 2): versions 1 to 11.
 
-Consumers are answered by the leader, once all that it began its epoch with is committed: before, it does
+Consumers are answered by the leader, once the log that it began its epoch with is committed: before, it does
 not know where the committed log ends (OFFSET_NOT_AVAILABLE, LEADER_NOT_AVAILABLE before v5). Brokers see the
 log's end; so do debugging consumers (replica id -2), on any replica.
 
@@ -9,7 +9,8 @@ stable offset), -2 earliest, -3 the record with the largest timestamp (v7, KIP-7
 (v8, KIP-405), -5 latest tiered (v9) and -6 earliest pending upload (v11): without tiered storage -4 is
 the earliest and -5 and -6 are unknown (-1). Any other timestamp asks for the first record at or after it.
 
-A search by timestamp looks into a batch: that is done in a thread, and others get their turns meanwhile.
+A search by timestamp looks into a batch: that is done in a thread, and other requests get their turns
+meanwhile.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ NO_EPOCH = -1
 READ_COMMITTED = 1
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 CONSUMER = -1
-"""The replica id of whoever is no broker: only brokers see what is not committed."""
+"""The replica id of all clients but brokers: only brokers see uncommitted records."""
 DEBUGGING_CONSUMER = -2
 
 
@@ -125,7 +126,7 @@ async def _answer(
 async def _find(
     timestamps: TimestampLookup, partition: Partition, timestamp: int, limit: int
 ) -> tuple[int, int, int]:
-    """(offset, timestamp, leader epoch) of what `timestamp` asks for; -1 for what is not there."""
+    """(offset, timestamp, leader epoch) of the record that `timestamp` asks for; -1 where there is none."""
     stored = partition.log
     if timestamp == LATEST:
         return limit, -1, partition.leader_epoch

@@ -1,11 +1,11 @@
 """Produce (API key 0): versions 3 to 13, advertised from 0 and refused below 3 (KAFKA-18659).
 
-Each partition's records must be one batch of magic 2 (KIP-98). The batch is checked by its header and
-its CRC, its base offset and leader epoch are patched in place, and its bytes are appended as they are;
-records are looked at only where a topic asks for it (compacted topics refuse keyless records,
-LogAppendTime topics stamp the batch). A batch that begins a transaction in its partition waits for the
-transaction coordinator's word, one with more records to look at than the event loop can bear for a thread,
-one of a topic that asks for schemas for their registry's word (`HeavyBatch` both); nothing else awaits.
+Each partition's records must be one batch of magic 2 (KIP-98). The batch is checked by its header and its
+CRC, its base offset and leader epoch are patched in place, and its bytes are appended as they are; records
+are looked at only where a topic asks for it (compacted topics refuse keyless records, LogAppendTime topics
+stamp the batch). Three kinds of batches wait: one that begins a transaction in its partition for the
+transaction coordinator; one with more records to look at than the event loop can bear for a thread, and one
+of a topic that asks for schemas for their registry (`HeavyBatch` both).
 
     v3   transactional id            v9   flexible
     v5   log start offset            v10  current leader on NOT_LEADER_OR_FOLLOWER (KIP-951)
@@ -84,7 +84,7 @@ def handle(node: Node, context: RequestContext, body: memoryview) -> Reply | Awa
 
 
 class _Produce:
-    """One request under way: what became of its partitions so far, in the request's order."""
+    """One request under way, with the outcomes of its partitions so far, in the request's order."""
 
     __slots__ = ("_context", "_loop", "_node", "_outcomes", "_request", "_verified")
 
@@ -97,7 +97,7 @@ class _Produce:
         self._outcomes: list[Outcome] = []
 
     def begin(self) -> Reply | Awaitable[Reply]:
-        """Verify what is transactional, append all, and answer; at once where nothing has to wait."""
+        """Verify transactional batches, append all, and answer; at once where no batch has to wait."""
         request = self._request
         appends = find_transactional_appends(self._node, request, self._context.api_version)
         if appends is None:
@@ -133,7 +133,7 @@ class _Produce:
         return self._answer()
 
     def _append_rest(self) -> Awaitable[Reply]:
-        """What has no outcome yet, while others get their turns of the event loop."""
+        """Append the batches without an outcome, while other requests get their turns of the event loop."""
         # The bytes are in a buffer that is read into again meanwhile: copied before anything awaits.
         rest = [
             part if part.records is None else part._replace(records=_copied(part.records))
@@ -227,7 +227,7 @@ async def _append_patiently(
     except (KafkaError, ProtocolError) as error:
         return _refused(index, error)
     if partition.topic_id not in node.image.topics_by_id:
-        # A topic of the same name may have been made meanwhile: the batch was checked by this one's rules.
+        # A topic of the same name may have been made meanwhile: the batch was checked by the old one's rules.
         by_id = isinstance(topic, UUID)
         gone = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return _failed(index, gone, None)
@@ -239,7 +239,7 @@ def _copied(records: Buffer) -> memoryview:
 
 
 def _handle_single(node: Node, context: RequestContext, single: SinglePartition) -> Reply | Awaitable[Reply]:
-    """The same for the commonest request: its success does without the messages."""
+    """Append and answer the commonest request: its success does without the message classes."""
     try:
         outcome = _append(node, context, single)
     except HeavyBatch:
@@ -300,7 +300,7 @@ def _answer_single(
 
 
 def _name_leaders(node: Node, context: RequestContext, response: ProduceResponse) -> None:
-    """Tell a client that is wrong about a leader who it is."""
+    """Name the leader to a client that took another broker for it."""
     if context.api_version < FIRST_VERSION_WITH_LEADER_HINTS:
         return
     named: dict[int, NodeEndpoint] = {}
@@ -331,7 +331,10 @@ def _append(
     verified: Verified | None = None,
     checked: CheckedBatch | None = None,
 ) -> Outcome:
-    """Append one partition's batch: where it landed, or the answer that says why not. Raises HeavyBatch."""
+    """Append one partition's batch. Returns where it landed, or the answer with its error.
+
+    Raises HeavyBatch.
+    """
     acks, topic, index, records, _ = part
     if isinstance(topic, UUID):
         known = node.image.topics_by_id.get(topic)
@@ -365,14 +368,14 @@ def _append(
     except (KafkaError, ProtocolError) as error:
         return _refused(index, error)
     except OSError as problem:
-        # A full disk refuses every request: told once a second.
+        # A full disk refuses every request: logged once a second.
         text = f"append failed topic={topic} partition={index} error={problem}"
         node.server.flood_log.warn("append failed", text)
         return _failed(index, ErrorCode.KAFKA_STORAGE_ERROR, str(problem))
 
 
 def _refused(index: int, error: KafkaError | ProtocolError) -> PartitionProduceResponse:
-    """What was wrong with a batch; its single records are named."""
+    """The answer for a refused batch; the records that are wrong are named."""
     if isinstance(error, (RejectedRecords, RejectedTimestamps)):
         response = _failed(index, error.code, str(error))
         response.record_errors = [

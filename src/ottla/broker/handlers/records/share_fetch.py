@@ -4,8 +4,8 @@ v2: acquire modes (KIP-1206), renewed acquisition locks (KIP-1222), the lock's d
 
 A ShareFetch may carry acknowledgements: they are taken first, and answered beside the records. Its partitions
 are those of the member's share session (core/share/sessions.py); a request of epoch -1 ends the session,
-fetches nothing and releases what the member holds. A request that renews (`is_renew_ack`) fetches nothing
-either, and must not ask for anything. Errors of the request as a whole:
+fetches nothing and releases the records that the member holds. A request that renews (`is_renew_ack`) fetches
+nothing either, and must not ask for records. Errors of the request as a whole:
 
     UNSUPPORTED_VERSION            share.version is not finalized
     INVALID_REQUEST                no group, a member id of other than 1 to 36 characters, limits beside a
@@ -78,7 +78,7 @@ FIRST_VERSION_WITH_RENEWALS = 2
 
 
 class Acknowledged(NamedTuple):
-    """What became of the acknowledgements of each share partition, as far as it is not waited for."""
+    """The outcome of the acknowledgements of each share partition, where it is known already."""
 
     results: dict[TopicPartition, KafkaError | None]
     waiting: dict[TopicPartition, asyncio.Future[None]]
@@ -172,7 +172,7 @@ class _ShareFetchRequest(NamedTuple):
         waits_for_records = fetch is not None and not fetch.try_now()
         if not waits_for_records and not acknowledged.waiting:
             return self._reply(found, fetch, acknowledged)
-        # A future, not a coroutine: if the client hangs up nobody waits for records any more.
+        # A future, not a coroutine: it is cancelled if the client hangs up, and waits for records no more.
         reply: asyncio.Future[Reply] = self.node.loop.create_future()
         connection = self.context.session.connection
         waiting = [*acknowledged.waiting.values()]
@@ -188,7 +188,7 @@ class _ShareFetchRequest(NamedTuple):
                 return
             try:
                 reply.set_result(self._reply(found, fetch, acknowledged))
-            except Exception as problem:  # for the connection to log, as of any handler
+            except Exception as problem:  # for the connection to log, as it does for any handler
                 reply.set_exception(problem)
 
         asyncio.gather(*waiting, return_exceptions=True).add_done_callback(all_is_there)
@@ -355,7 +355,7 @@ def share_acknowledge(
 
 
 class _Renewals(NamedTuple):
-    """Whether acknowledgements of a request may renew locks at all, and whether it says that they do."""
+    """Whether acknowledgements of a request may renew locks at all, and whether the request announces it."""
 
     known: bool
     announced: bool
@@ -366,7 +366,7 @@ def _renews(context: RequestContext, announced: bool) -> _Renewals:
 
 
 def _member(node: Node, group_id: str | None, member_id: str | None) -> SessionKey:
-    """Whose request it is. Raises UnsupportedVersion or InvalidRequest."""
+    """The group and member of a request. Raises UnsupportedVersion or InvalidRequest."""
     if not node.image.features.get(SHARE_VERSION):
         raise UnsupportedVersion()
     if group_id is None:
@@ -416,7 +416,7 @@ def _acknowledge(
 
 
 def _settled(shared: SharePartitions, acknowledged: Acknowledged) -> dict[TopicPartition, KafkaError | None]:
-    """What became of each share partition's acknowledgements, now that nothing is waited for any more."""
+    """The outcome of each share partition's acknowledgements, once all of them are settled."""
     for partition, done in acknowledged.waiting.items():
         error = done.exception()
         if error is not None:
@@ -427,7 +427,7 @@ def _settled(shared: SharePartitions, acknowledged: Acknowledged) -> dict[TopicP
 
 
 def _check_acknowledgements(acknowledgements: Iterable[Acknowledgement], renews: _Renewals) -> None:
-    """Raises InvalidRequest for ranges or types that cannot be."""
+    """Raise InvalidRequest for impossible ranges or types."""
     largest = RENEW if renews.known else RENEW - 1
     last_offset = -1
     for each in acknowledgements:
@@ -460,7 +460,7 @@ def _name_leader(
     data: PartitionData | share_acknowledge_response.PartitionData,
     response: ShareFetchResponse | ShareAcknowledgeResponse,
 ) -> None:
-    """Tell a client that is at the wrong broker which is the right one."""
+    """Name the leader to a client that is at the wrong broker."""
     if data.error_code not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
         return
     topic = node.image.topics_by_id.get(partition[0])

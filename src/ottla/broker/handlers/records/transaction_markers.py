@@ -33,7 +33,7 @@ from ottla.protocol.messages.write_txn_markers_response import (
 if TYPE_CHECKING:
     from ottla.broker.handlers.node import Node
 
-#: Producer id -> what became of its partitions.
+#: Producer id -> the errors of its partitions.
 Results: TypeAlias = dict[int, dict[TopicPartition, ErrorCode]]
 
 
