@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -38,6 +37,7 @@ from ottla.broker.controller.metadata_snapshots import IncomingSnapshot, Snapsho
 from ottla.broker.listeners import Listener
 from ottla.broker.peers.peers import PeerAddress, PeerConnections, PeerUnreachable
 from ottla.broker.supervisor import Spawn, start_task
+from ottla.broker.system_randomness import SystemRandomness
 from ottla.core.quorum import api
 from ottla.core.quorum.api import (
     NO_NODE,
@@ -92,17 +92,6 @@ class QuorumFollower(Protocol):
 
     def on_failure(self, failure: BaseException) -> None:
         """Nothing more will come."""
-
-
-class _SystemRandomness:
-    """Random delays, so that candidates do not meet again and again."""
-
-    def __init__(self) -> None:
-        self._random = random.SystemRandom()
-
-    def below(self, limit: int) -> int:
-        """A number from 0 to `limit` - 1."""
-        return self._random.randrange(limit)
 
 
 class MetadataQuorum:
@@ -273,7 +262,7 @@ class MetadataQuorum:
             self.log.controls,
             self.log.election(),
             self.log,
-            _SystemRandomness(),
+            SystemRandomness(),
             wall_offset_ms=self._now_ms() - self._steady_ms(),
         )
         self._feed(self._core.start)
