@@ -312,30 +312,29 @@ def test_nothing_is_left_behind(spark: SparkSession, tmp_path: Path, monkeypatch
     assert "PYTHONPATH" not in spark.sparkContext.environment
 
 
-@pytest.mark.parametrize(
-    ("given", "values"),
-    [
+def test_values_that_the_kit_encodes_itself_have_the_bytes_that_spark_gives_them(spark: SparkSession) -> None:
+    cases: list[tuple[Any, list[Any]]] = [
         (formats.TEXT, ["", "a", "späť", "\U0001f600", "\x00", None]),
-        (formats.INT16, [0, -1, 2**15 - 1, -(2**15), None]),
-        (formats.INT32, [0, -1, 2**31 - 1, -(2**31), None]),
-        (formats.INT64, [0, -1, 2**63 - 1, -(2**63), None]),
-        (formats.FLOAT64, [0.0, -0.0, 1.5, -1e308, 5e-324, float("inf"), None]),
-        (formats.BOOLEAN, [True, False, None]),
-        (formats.BYTES, [b"", b"\x00\xff", None]),
-    ],
-    ids=lambda given: given.describe() if hasattr(given, "describe") else "",
-)
-def test_values_that_the_kit_encodes_itself_have_the_bytes_that_spark_gives_them(
-    spark: SparkSession, given: Any, values: list[Any]
-) -> None:
-    frame = spark.createDataFrame(
-        [(each,) for each in values], StructType([StructField("v", given.data_type())])
+        (formats.INT16, [0, -1, 2**15 - 1, -(2**15), 1, None]),
+        (formats.INT32, [0, -1, 2**31 - 1, -(2**31), 1, None]),
+        (formats.INT64, [0, -1, 2**63 - 1, -(2**63), 1, None]),
+        (formats.FLOAT64, [-0.0, 1.5, -1e308, 5e-324, float("inf"), None]),
+        (formats.BOOLEAN, [True, False, None, None, None, None]),
+        (formats.BYTES, [b"", b"\x00\xff", None, None, None, None]),
+    ]
+    names = [given.describe() for given, _ in cases]
+    schema = StructType(
+        [StructField(name, given.data_type()) for name, (given, _) in zip(names, cases, strict=True)]
     )
-    by_spark = [row[0] for row in frame.select(given.encode(F.col("v"), "t", False)).collect()]
-    by_spark = [None if each is None else bytes(each) for each in by_spark]
+    frame = spark.createDataFrame(list(zip(*(values for _, values in cases), strict=True)), schema)
+    encoded = [given.encode(F.col(name), "t", False) for name, (given, _) in zip(names, cases, strict=True)]
 
-    assert plainly_encoded(given, values) == by_spark
-    assert plainly_decoded(given, by_spark) == values
+    by_spark = zip(*frame.select(*encoded).collect(), strict=True)
+
+    for (given, values), column in zip(cases, by_spark, strict=True):
+        data = [None if each is None else bytes(each) for each in column]
+        assert plainly_encoded(given, values) == data, given.describe()
+        assert plainly_decoded(given, data) == values, given.describe()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import struct
 import time
 from collections.abc import Mapping
@@ -18,7 +17,6 @@ from ottla.client.cluster import KafkaCluster, Topic
 from ottla.pipeline.spark.session import SparkPipelineSession
 from ottla.streams import PythonRecord, Streams, StreamsError, StreamsSettings, python, tumbling
 from ottla.streams.run import internal_topics
-from support.pipeline.generated_code import without_generated_code
 from support.servers.cluster import Cluster
 
 pytestmark = pytest.mark.spark
@@ -47,18 +45,13 @@ class Running:
             producer.produce(topic, value, key, timestamp=at_ms)
         assert producer.flush(30) == 0
 
-    def catch_up(self, app: Streams, *, compiled: bool = False, **changes: object) -> int:
-        """Run the application until all that is there now is done; how many dead letters it has counted.
-
-        compiled: with the code that Spark generates for a query, as on a user's machine; for a few records
-        it costs more than it saves.
-        """
+    def catch_up(self, app: Streams, **changes: object) -> int:
+        """Run the application until all that is there now is done; how many dead letters it has counted."""
         from ottla.streams.run.application import start
 
         given = {"partitions": 2, "until_caught_up": True, **changes}
         settings = StreamsSettings(self.bootstrap, self.state, **given)  # type: ignore[arg-type]
-        code = contextlib.nullcontext() if compiled else without_generated_code(self.session.spark)
-        with code, start(app.topology(), settings, session=self.session) as running:
+        with start(app.topology(), settings, session=self.session) as running:
             assert running.await_end(0)
             return sum(query.dead_letters for query in running.queries)
 
@@ -94,10 +87,10 @@ def test_a_word_count_goes_on_where_it_stopped(running: Running) -> None:
     running.produce(lines, (None, b"a b a"), (None, b"c"))
     app = word_count(running, lines, counts)
 
-    running.catch_up(app, compiled=True)
+    running.catch_up(app)
     first = running.table(counts)
     running.produce(lines, (None, b"a c"))
-    running.catch_up(word_count(running, lines, counts), compiled=True)
+    running.catch_up(word_count(running, lines, counts))
 
     assert first == {b"a": number(2), b"b": number(1), b"c": number(1)}
     assert running.table(counts) == {b"a": number(3), b"b": number(1), b"c": number(2)}
@@ -297,9 +290,9 @@ def test_one_way_out_and_back_from_one_topic(running: Running) -> None:
     even = branches["even"].map_values(lambda r: F.concat(r.value, F.lit(" even")))
     even.merge(branches["odd"]).to(sink, key=str, value=str)
 
-    running.catch_up(app, compiled=True)
+    running.catch_up(app)
     running.produce(source, (b"50", b"50"))
-    running.catch_up(app, compiled=True)
+    running.catch_up(app)
 
     expected = {str(n).encode(): f"{n}{' even' if n % 2 == 0 else ''}".encode() for n in range(51)}
     assert running.table(sink) == expected
