@@ -1,4 +1,4 @@
-"""Operators in Python on Spark: exact values, timers, restarts, and what is said when something fails."""
+"""Operators in Python on Spark: exact values, timers, restarts, and the messages of failures."""
 
 from __future__ import annotations
 

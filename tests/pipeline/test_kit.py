@@ -1,4 +1,4 @@
-"""The test kit itself: what goes in and out, batches, clocks, dead letters, errors, nothing left behind."""
+"""The test kit itself: input and output, batches, clocks, dead letters, errors, and a clean end."""
 
 from __future__ import annotations
 

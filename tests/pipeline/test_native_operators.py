@@ -199,7 +199,7 @@ def test_windows_close_in_a_pause_and_after_a_restart(
     assert sum(kafka.end_positions(beats.name).values()) < 20
 
 
-def test_a_heartbeat_thread_ends_with_its_query_and_tells_what_fails(kafka: KafkaCluster) -> None:
+def test_a_heartbeat_thread_ends_with_its_query_and_reports_failures(kafka: KafkaCluster) -> None:
     class Query:
         isActive = True
         lastProgress = None

@@ -1,4 +1,4 @@
-"""Previews: what a stream, a table, an application makes of data of one's own, or of a cluster's records."""
+"""Previews of a stream, a table or an application, with given data or with a cluster's records."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ def test_changed_state_stops_the_start_with_one_line(pipeline: Pipeline) -> None
     assert pipeline.lag() == 0
 
 
-def test_a_lost_checkpoint_stops_the_start_until_somebody_says_from_where(pipeline: Pipeline) -> None:
+def test_a_lost_checkpoint_is_refused_until_the_user_says_from_where(pipeline: Pipeline) -> None:
     pipeline.produce("a", "b", "c")
     pipeline.run()
     shutil.rmtree(pipeline.spec.checkpoint)

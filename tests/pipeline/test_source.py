@@ -1,4 +1,4 @@
-"""What a Kafka source reads, from where, and what it says of a source that cannot be read."""
+"""The records that a Kafka source reads, its start, and its errors for a source that can't be read."""
 
 from __future__ import annotations
 

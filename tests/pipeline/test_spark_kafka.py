@@ -52,7 +52,7 @@ def test_what_spark_writes_any_client_reads_on_the_same_partitions(
     assert {(key.decode(), value.decode()) for key, value, _ in placed} == set(records.items())
 
 
-def test_spark_reads_what_any_client_wrote(
+def test_spark_reads_records_of_any_client(
     spark: SparkSession, kafka: KafkaCluster, unique_name: str
 ) -> None:
     kafka.ensure_topics([Topic(unique_name, partitions=3)])
@@ -106,9 +106,7 @@ def test_a_query_goes_on_where_it_stopped_and_its_group_shows_it(
     assert sorted(written) == sorted(expected)
 
 
-def test_reading_since_positions_gives_only_what_is_behind_them(
-    kafka: KafkaCluster, unique_name: str
-) -> None:
+def test_reading_since_positions_gives_only_later_records(kafka: KafkaCluster, unique_name: str) -> None:
     kafka.ensure_topics([Topic(unique_name, partitions=2)])
     produce(kafka, unique_name, {str(number): "first" for number in range(20)})
     middle = kafka.end_positions(unique_name)

@@ -1,4 +1,4 @@
-"""Applications of the DSL on a broker: what they write, restarts, poison records, starts that are refused."""
+"""Applications of the DSL on a broker: their output, restarts, poison records, refused starts."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Running:
             return sum(query.dead_letters for query in running.queries)
 
     def read(self, topic: str) -> list[tuple[bytes | None, bytes | None]]:
-        """What a read_committed consumer finds."""
+        """The records that a read_committed consumer gets."""
         return [(message.key(), message.value()) for message in self.kafka.read(topic)]
 
     def table(self, topic: str) -> dict[bytes | None, bytes | None]:
@@ -177,7 +177,7 @@ def test_joins_and_regrouped_tables_run_over_internal_topics(running: Running) -
     assert set(enriched_rows) <= {b"ann", b"bob"}
 
 
-def test_internal_topics_lose_what_was_read_and_windows_behind_their_retention(
+def test_internal_topics_lose_finished_records_and_windows_behind_their_retention(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Records of 1970, which a broker that compares them with its clock would delete before they are read."""

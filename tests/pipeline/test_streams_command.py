@@ -94,7 +94,7 @@ Found = TypeVar("Found")
 
 
 def eventually(look: Callable[[], Found | None]) -> Found:
-    """What `look` finds, in time."""
+    """The first result of `look` that is not empty, within a bounded time."""
     deadline = time.monotonic() + BOUND_SECONDS
     while not (found := look()):
         assert time.monotonic() < deadline

@@ -1,4 +1,4 @@
-"""Every method of the DSL through the test kit, formats and Spark included: given records, what comes out."""
+"""Every method of the DSL through the test kit, formats and Spark included: input records, and the output."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Order:
 
 @dataclass(frozen=True)
 class User:
-    """Who a user is; the key is the user's id."""
+    """A user; the key is the user's id."""
 
     name: str
     team: str
@@ -415,7 +415,7 @@ def test_sliding_windows(app: Streams, spark: SparkSession) -> None:
 # Tables
 
 
-def test_a_table_forgets_what_is_deleted_or_no_longer_fits(app: Streams, spark: SparkSession) -> None:
+def test_a_table_forgets_rows_that_are_deleted_or_no_longer_fit(app: Streams, spark: SparkSession) -> None:
     users = app.table("users", key=str, value=User)
     users.filter(lambda r: r.value.team == "red").map_values(lambda r: r.value["name"]).to(
         "reds", key=str, value=str

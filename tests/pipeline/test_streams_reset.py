@@ -1,4 +1,4 @@
-"""A reset removes all that an application has left, and can be broken off anywhere."""
+"""A reset removes all traces of an application, and can be interrupted anywhere."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaBroker]:
 
 
 class Left:
-    """What a run of the application `shop` leaves, and what another application has beside it."""
+    """The traces of a run of the application `shop`, and those of another application."""
 
     def __init__(self, broker: OttlaBroker, state: Path) -> None:
         self.bootstrap, self.state = broker.bootstrap, state

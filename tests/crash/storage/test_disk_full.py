@@ -1,4 +1,4 @@
-"""A disk that takes no more: producers hear of it, and nothing that was acknowledged is lost."""
+"""A full disk: producers get an error, and no acknowledged record is lost."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_produce_fails_while_the_disk_is_full_and_goes_on_after(tmp_path: Path) 
             assert values_read(again, "full") == acknowledged + after
 
 
-def test_a_broker_killed_on_a_full_disk_keeps_what_it_acknowledged(tmp_path: Path) -> None:
+def test_a_broker_killed_on_a_full_disk_keeps_acknowledged_records(tmp_path: Path) -> None:
     with OttlaBroker.start(tmp_path / "data") as broker:
         with WireClient.connect(broker.bootstrap) as client:
             # given
@@ -108,7 +108,7 @@ def test_topics_cannot_be_made_while_the_disk_is_full(tmp_path: Path) -> None:
                 answer = client.call(CreateTopicsRequest(topics=[new], timeout_ms=5000))
             except ConnectionClosed:
                 answer = None  # the broker may stop: its metadata can't go on
-        # then nobody is told that the topic is there, and a broker with room again has the others
+        # then no client is told that the topic exists, and a broker with room again has the others
         assert answer is None or answer.topics[0].error_code != 0
         broker.kill()
         broker.restart()
@@ -122,7 +122,7 @@ def test_topics_cannot_be_made_while_the_disk_is_full(tmp_path: Path) -> None:
 
 
 def in_own_mounts(script: str) -> list[str]:
-    """A command that runs `script` where its mounts are nobody else's, and end with it."""
+    """A command that runs `script` with mounts of its own, which end with it."""
     return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
 
 
@@ -165,7 +165,7 @@ def test_a_full_disk_refuses_writes_reads_go_on_and_all_acknowledged_is_there_wi
                 new = CreatableTopic(name="refused", num_partitions=1, replication_factor=1)
                 with contextlib.suppress(ConnectionClosed):  # the metadata may not be able to go on
                     client.call(CreateTopicsRequest(topics=[new], timeout_ms=2000))
-            # when the broker is killed there, and somebody makes room
+            # when the broker is killed there, and room is made
             if broker.server.running:
                 broker.kill()
             disk = Path(f"/proc/{holder.pid}/root{data.parent}")
@@ -240,7 +240,7 @@ def full_disk(tmp_path: Path) -> Iterator[tuple[OttlaBroker, FullDisk]]:
 
 
 def refused_start(broker: OttlaBroker) -> str:
-    """What the start says that must not go on."""
+    """The message of a start that must not succeed."""
     said = subprocess.run(
         broker.server.command, capture_output=True, text=True, timeout=60, check=False,
         env={**os.environ, **broker.server.environment},
@@ -296,7 +296,7 @@ def test_all_that_a_broker_writes_meets_a_full_disk(tmp_path: Path, ending: str)
             codes = set()
             with contextlib.suppress(
                 ConnectionClosed, OSError
-            ):  # it may end: what it can't checkpoint it can't go on with
+            ):  # it may end, as it can't go on without its checkpoints
                 for number in range(10, 12):
                     codes.add(_produce(client, number, acknowledged))
                     codes.add(_commit(client, number))
@@ -306,7 +306,7 @@ def test_all_that_a_broker_writes_meets_a_full_disk(tmp_path: Path, ending: str)
                     if ending == "by itself":  # the metadata is committed and can't be applied here
                         new = CreatableTopic(name=f"new-{number}", num_partitions=1, replication_factor=1)
                         client.call(CreateTopicsRequest(topics=[new], timeout_ms=1000))
-            # then somebody heard of it
+            # then a client got an error
             assert codes - {0}
         match ending:
             case "stopped":

@@ -193,7 +193,7 @@ class Drill:
                 time.sleep(0.05)
 
     def check(self, topic: Topic) -> None:
-        """What was acknowledged is there, but for what retention and compaction may take."""
+        """Every acknowledged record is there, except those that retention and compaction may remove."""
         assert not topic.given_twice, topic.given_twice
         for partition in range(PARTITIONS):
             start, found = self.contents(topic.name, partition)
@@ -224,7 +224,7 @@ class Drill:
     # -- trouble ---------------------------------------------------------------------------------------
 
     def noise(self) -> None:
-        """Records that nobody counts, to whatever topic there is at the moment."""
+        """Records that are not counted, to any topic that exists at the moment."""
         settings = {"acks": "1", "queue.buffering.max.kbytes": 20_000, "message.timeout.ms": 2_000}
         producer = Producer({"bootstrap.servers": self.cluster.bootstrap, **settings, **QUICK_CLIENT})
         while not self.ended.is_set():

@@ -1,4 +1,4 @@
-"""What is read out of a checkpoint directory, in whatever state a crash has left it."""
+"""Reading a checkpoint's directory, in any state that a crash may leave."""
 
 from __future__ import annotations
 
