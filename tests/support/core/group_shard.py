@@ -49,7 +49,7 @@ LogEntry: TypeAlias = LoggedRecord | TransactionEnd
 
 
 class ShardDriver:
-    """Feeds a shard events and keeps what comes out. Appends succeed at once unless `hold_appends` is set."""
+    """Feeds a shard events and keeps its effects. Appends succeed at once unless `hold_appends` is set."""
 
     def __init__(self, settings: GroupSettings | None = None) -> None:
         self.settings = settings or GroupSettings()
@@ -136,7 +136,7 @@ class ShardDriver:
         self.shard = self._loaded_shard()
 
     def reloaded_copy(self, entries: Iterable[LogEntry] | None = None) -> Shard:
-        """What a new leader would know now; or would, if these were the log."""
+        """The state of a new leader that loads the log, or these entries in its place."""
         return self._loaded_shard(entries)
 
     def waiting(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""Runs transcripts of group protocol conversations: commands, and below each what came of it.
+"""Runs transcripts of group protocol conversations: commands, and below each its results.
 
     join alice
     ----
@@ -78,7 +78,7 @@ GENERATED_ID = re.compile(r"([\w.]+)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f
 
 @dataclass
 class Person:
-    """What a client knows of its membership."""
+    """A client's knowledge of its membership."""
 
     member_id: str = ""
     generation: int = -1
@@ -98,7 +98,7 @@ class Transcript:
         self._shown_records = 0
 
     def run(self, text: str) -> str:
-        """The transcript with the output that really came; equal to `text` when all is as expected."""
+        """The transcript with the real output; equal to `text` if all is as expected."""
         out: list[str] = []
         lines = iter(text.splitlines())
         for line in lines:
@@ -356,7 +356,7 @@ class Transcript:
 
 
 def run_file(path: Path) -> tuple[str, str]:
-    """(what the transcript in `path` expects, what really came)."""
+    """(the expected transcript in `path`, the real one)."""
     expected = path.read_text(encoding="utf-8")
     return expected, Transcript().run(expected)
 

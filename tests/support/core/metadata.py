@@ -114,7 +114,7 @@ def started_broker(
     rack: str | None,
     directory_id: uuid.UUID,
 ) -> list[Message]:
-    """The records of a broker's whole (re)start: it loses what it had, registers, leads what waits for it."""
+    """The records of a broker's (re)start: it loses leadership, registers, leads waiting partitions."""
     after = image.copy()
     lost = PartitionChanges(after, RULES)
     restart_broker(lost, broker_id, clean=True)
@@ -127,7 +127,7 @@ def started_broker(
 
 
 def stopped_broker(image: MetadataImage, broker_id: int) -> list[Message]:
-    """The records of a broker that stops: others lead what it led, then it is fenced."""
+    """The records of a broker that stops: others take over its partitions, then it is fenced."""
     after = image.copy()
     shutdown = PartitionChanges(after, RULES)
     begin_controlled_shutdown(shutdown, broker_id)

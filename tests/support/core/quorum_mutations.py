@@ -1,4 +1,4 @@
-"""Ways to break the quorum's state machine, each by one function: what a checker must catch."""
+"""Ways to break the quorum's state machine, each by one function, all of which a checker must catch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A quorum of simulated nodes: a seed decides on time, network, disks and faults; a checker sees each step.
 
-The nodes run the real `Quorum`. Their logs tell synced from unsynced entries: a crash loses what was not
-synced, and may bring back what was cut and not synced. `Checker` holds what must never happen.
+The nodes run the real `Quorum`. Their logs tell synced from unsynced entries: a crash loses unsynced entries,
+and may bring back entries whose cut was not synced. `Checker` has the rules that must never be broken.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ SETTINGS = QuorumSettings(
 
 
 class Violation(AssertionError):
-    """Something happened that never may."""
+    """A rule was broken."""
 
 
 class Entry(NamedTuple):
@@ -131,7 +131,7 @@ class SimulatedLog:
         return before + self.entries
 
     def crash(self, dice: random.Random) -> None:
-        """Lose what was not synced, or some of it."""
+        """Lose the unsynced entries, or some of them."""
         kept = list(self.durable)
         if self.entries[: len(kept)] == kept:
             kept += self.entries[len(kept) : len(kept) + dice.randint(0, len(self.entries) - len(kept))]
@@ -151,7 +151,7 @@ def controls_in(entries: list[Entry], first_offset: int) -> list[LogControl]:
 
 
 class Checker:
-    """Everything that must hold, over the life of the whole quorum."""
+    """The rules that must hold over the life of the whole quorum."""
 
     def __init__(self) -> None:
         self.leaders: dict[int, int] = {}
@@ -161,7 +161,7 @@ class Checker:
         self.high_watermarks: dict[int, int] = {}
 
     def led(self, node: SimulatedNode, epoch: int) -> None:
-        """One leader an epoch, with all that is committed."""
+        """One leader an epoch, with all committed entries."""
         if self.leaders.setdefault(epoch, node.node_id) != node.node_id:
             raise Violation(f"epoch {epoch} has two leaders: {self.leaders[epoch]} and {node.node_id}")
         everything = node.log.everything()
@@ -175,7 +175,7 @@ class Checker:
             raise Violation(f"node {voter.node_id} voted twice in epoch {epoch}")
 
     def appended(self, log: SimulatedLog, first_offset: int) -> None:
-        """An epoch and offset name one entry, and what comes before it."""
+        """An epoch and offset name one entry, and all entries before it."""
         everything = log.everything()
         for offset in range(first_offset, log.end_offset):
             entry = everything[offset]
@@ -184,7 +184,7 @@ class Checker:
                 raise Violation(f"two entries at offset {offset} of epoch {entry.epoch}")
 
     def commits(self, node: SimulatedNode, high_watermark: int) -> None:
-        """What is committed is the same everywhere, for ever."""
+        """Committed entries are the same everywhere, for ever."""
         before = self.high_watermarks.get(node.node_id, 0)
         if high_watermark < before:
             raise Violation(
@@ -384,7 +384,7 @@ class SimulatedNode:
         return self.quorum is not None and self.quorum.role is Role.LEADER
 
     def flush(self) -> None:
-        """One sync at a time; it takes a while and makes durable what was there at its beginning."""
+        """One sync at a time; it takes a while and makes the entries durable that were there at its start."""
         if self.flushing:
             return
         self.flushing = True
@@ -413,7 +413,7 @@ class SimulatedNode:
     # -- snapshots ------------------------------------------------------------------------------------
 
     def snapshot(self) -> None:
-        """Write a snapshot of what is committed, and cut the log before it."""
+        """Write a snapshot of the committed entries, and cut the log before it."""
         if self.quorum is None:
             return
         end = min(self.quorum.high_watermark, len(self.log.durable) + self.log.start_offset)
@@ -464,7 +464,7 @@ def replace_offset(control: LogControl, offset: int) -> LogControl:
 
 @dataclass
 class Faults:
-    """Chances, of 1000, for a message; and who reaches whom."""
+    """Chances, of 1000, for a message; and which nodes reach each other."""
 
     lost: int = 0
     doubled: int = 0
@@ -473,7 +473,7 @@ class Faults:
 
 
 class Network:
-    """Nodes, time and what is under way between them."""
+    """Nodes, time, and the messages in flight between them."""
 
     def __init__(
         self,
@@ -616,7 +616,7 @@ class Network:
             self.after(self.latency(), deliver)
 
     def roundtrip(self, message: Message) -> Message:
-        """What the wire makes of a message, in the latest version."""
+        """A message after its way over the wire, in the latest version."""
         if not self.wire:
             return message
         version = message.MAX_VERSION
@@ -632,12 +632,12 @@ class Network:
         return token
 
     def leader(self) -> SimulatedNode | None:
-        """The node that leads the newest epoch that anybody leads."""
+        """The leader of the newest epoch that has one."""
         leaders = [node for node in self.nodes.values() if node.leads]
         return max(leaders, key=lambda node: node.quorum.epoch if node.quorum else 0, default=None)
 
     def heal(self) -> None:
-        """No faults any more, everybody is up."""
+        """End all faults, and start all nodes."""
         self.faults = Faults()
         for node in self.nodes.values():
             if node.quorum is None:
@@ -654,7 +654,7 @@ class Network:
         }
 
     def settled(self) -> bool:
-        """There is a leader, and everybody has committed all that it has."""
+        """Whether there is a leader, and every node has committed all of its entries."""
         leader = self.leader()
         if leader is None or leader.quorum is None:
             return False
@@ -668,7 +668,7 @@ class Network:
 
 
 class Chaos:
-    """What goes wrong in a network, and what its users do meanwhile, by the network's own dice."""
+    """The faults of a network and its users' actions meanwhile, by the network's own dice."""
 
     def __init__(self, network: Network, *, changes_voters: bool = True) -> None:
         self.network = network
@@ -723,7 +723,7 @@ class Chaos:
             action()
 
     def end_well(self) -> None:
-        """Once all is well again, the quorum settles, and a new record reaches everybody."""
+        """Once all faults have ended, the quorum settles, and a new record reaches every node."""
         network = self.network
         network.run_for(100)  # those that resigned are down by then
         network.heal()

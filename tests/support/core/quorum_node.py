@@ -67,7 +67,7 @@ def static_voters(*node_ids: int) -> VoterSet:
 
 
 class NodeUnderTest:
-    """Node `node_id` of the voters 0, 1 and 2 (kraft.version 1), if nothing else is said."""
+    """Node `node_id`, by default of the voters 0, 1 and 2 (kraft.version 1)."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class NodeUnderTest:
     # -- feeding it -----------------------------------------------------------------------------------
 
     def do(self, effects: list[Effect]) -> list[Effect]:
-        """Perform what concerns the log; keep all to look at."""
+        """Perform the effects on the log; keep all effects for the test."""
         self.effects = list(effects)
         for effect in effects:
             match effect:

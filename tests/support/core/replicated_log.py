@@ -4,10 +4,10 @@ The product's leaders and followers (core/replica) run over fake logs whose unsy
 Fetches, answers and in-sync updates travel one by one and may get lost or come late; nodes hear of the
 metadata when they hear of it, so that there are leaders who do not know that they are none any more. The
 controller elects as Kafka's does: from the in-sync set, else from the eligible replicas (KIP-966), never from
-others. A machine dies with its unsynced tail only while somebody else has everything: as many at once as
+others. A machine dies with its unsynced tail only while another one has all records: as many at once as
 min.insync.replicas allows for.
 
-What was acknowledged with acks=all, and what any replica called committed, is kept, and must stay.
+Records that were acknowledged with acks=all, or that any replica called committed, must stay.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Rec(NamedTuple):
 
 
 class FakeLog:
-    """A log whose records are a list; the tail that is not synced goes with a crash."""
+    """A log whose records are a list; a crash loses the unsynced tail."""
 
     def __init__(self) -> None:
         self.records: list[Rec] = []
@@ -114,7 +114,7 @@ class Node:
     leader: PartitionLeader | None = None
     follower: PartitionFollower | None = None
     asked: PartitionFollower | None = None
-    """Whose fetch is under way."""
+    """The follower whose fetch is in flight."""
     answer: tuple[FetchPosition, FetchAnswer, tuple[Rec, ...]] | None = None
     saved_high_watermark: int = 0
 
@@ -125,7 +125,7 @@ class Node:
 
 
 class Lost(AssertionError):
-    """What was acknowledged or committed is gone, or differs."""
+    """An acknowledged or committed record is gone, or differs."""
 
 
 class ReplicatedLog:
@@ -162,7 +162,7 @@ class ReplicatedLog:
         self.look()
 
     def produce(self, node: Node) -> None:
-        """acks=all, to whoever believes to lead."""
+        """acks=all, to a node that believes to be the leader."""
         node = self.random.choice([each for each in self.nodes.values() if each.leader is not None] or [node])
         leader = node.leader
         if leader is None or not leader.has_enough_replicas:
@@ -182,7 +182,7 @@ class ReplicatedLog:
         self.requests.append((node, node.broker_epoch, follower, follower.position()))
 
     def arrive(self, _: Node) -> None:
-        """A fetch reaches its leader; the answer is under way, if anybody still waits for it."""
+        """A fetch reaches its leader; the answer is sent, if the follower still waits for it."""
         if not self.requests:
             return
         of, broker_epoch, follower, position = self.requests.pop(self.random.randrange(len(self.requests)))
@@ -299,7 +299,7 @@ class ReplicatedLog:
         node.saved_high_watermark = node.high_watermark
 
     def lose(self, node: Node) -> None:
-        """What is under way to the node is lost."""
+        """The messages in flight to the node are lost."""
         node.answer = None
 
     def crash(self, node: Node) -> None:
@@ -377,7 +377,7 @@ class ReplicatedLog:
         return ErrorCode.NONE
 
     def change(self, wanted: State, was_eligible: frozenset[int]) -> None:
-        """What the partition becomes: who is eligible, and who leads."""
+        """The partition's new state: the eligible replicas, and the leader."""
         elr = frozenset() if len(wanted.isr) >= MIN_ISR else (wanted.elr | was_eligible) - wanted.isr
         isr, leader = wanted.isr, wanted.leader
         if leader not in isr or leader not in self.active:
@@ -393,7 +393,7 @@ class ReplicatedLog:
     # -- what must hold -----------------------------------------------------------------------------
 
     def acknowledge(self) -> None:
-        """Producers hear of what is committed."""
+        """Producers get acknowledgements for the committed records."""
         still = []
         for node, leader, end_offset, record in self.waiting:
             if node.leader is not leader:

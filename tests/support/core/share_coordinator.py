@@ -51,7 +51,7 @@ PARTITIONS = 3
 
 
 class ShareCoordinatorDriver:
-    """Feeds a shard events and keeps what comes out. Appends succeed at once unless `hold_appends` is set."""
+    """Feeds a shard events and keeps its effects. Appends succeed at once unless `hold_appends` is set."""
 
     def __init__(self, settings: ShareCoordinatorSettings | None = None) -> None:
         self.settings = settings or ShareCoordinatorSettings()
@@ -120,7 +120,7 @@ class ShareCoordinatorDriver:
         self.shard = self._loaded_shard()
 
     def reloaded_copy(self) -> ShareCoordinatorShard:
-        """What a new leader would know now."""
+        """The state of a new leader that loads the log now."""
         return self._loaded_shard()
 
     def step(self, event: Event) -> None:
@@ -132,7 +132,7 @@ class ShareCoordinatorDriver:
                 case Append():
                     self.held.append(effect)
                 case Prune(offset):
-                    # A new leader may ask again for what the last one has done.
+                    # A new leader may ask again for a write that the last one has done.
                     assert self.pruned_to <= offset <= len(self.log)
                     assert self._pruned_by_leader < offset, "asked twice by one leader"
                     self.pruned_to = self._pruned_by_leader = offset

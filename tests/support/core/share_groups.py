@@ -26,7 +26,7 @@ from ottla.protocol.schema import Message
 from support.core.group_shard import ShardDriver
 
 Answers = Callable[[uuid.UUID, int], ErrorCode]
-"""What the share coordinator says about a partition."""
+"""The share coordinator's error for a partition."""
 
 
 class ShareDriver:
@@ -86,17 +86,17 @@ class ShareDriver:
 
     @property
     def asks(self) -> list[AskShareCoordinator]:
-        """What the share coordinator was asked and has not answered."""
+        """The requests that the share coordinator has not answered."""
         return self.shard.other_effects  # type: ignore[return-value]
 
     def answer(self, errors: Answers = lambda topic_id, partition: ErrorCode.NONE, index: int = 0) -> None:
-        """The share coordinator answers a question, and does what it was asked where it tells no error."""
+        """The share coordinator answers a request, and performs it where it gives no error."""
         asked = self.asks.pop(index)
         response = self._perform(asked, errors)
         self.shard.step(ShareCoordinatorAnswered(self.shard.now, asked.call_id, response))
 
     def lose_asks(self, performed: bool) -> None:
-        """Nobody waits for the answers any more."""
+        """The answers are lost."""
         for asked in self.asks:
             if performed:
                 self._perform(asked, lambda topic_id, partition: ErrorCode.NONE)

@@ -49,7 +49,7 @@ WALL_MINUS_STEADY_MS = 1_700_000_000_000
 
 
 class TransactionDriver:
-    """Feeds a shard events and keeps what comes out.
+    """Feeds a shard events and keeps its effects.
 
     Appends, fresh producer ids and markers come at once unless `hold_appends`, `hold_producer_ids` or
     `hold_markers` is set.
@@ -125,7 +125,7 @@ class TransactionDriver:
         self.step(SettingsChanged(self.now, settings))
 
     def reload(self, records: Iterable[CoordinatorRecord] | None = None) -> None:
-        """A new leader loads the log, or `records` in its place: what compaction has left of it."""
+        """A new leader loads the log, or `records` in its place, as after compaction."""
         self.step(Resigned(self.now))
         self.held.clear()
         self.tickets.clear()
@@ -179,7 +179,7 @@ class TransactionDriver:
                     self.orders.append(effect)
 
     def replayed(self, records: Iterable[CoordinatorRecord]) -> Shard:
-        """What a new leader would know from these records, before it does anything."""
+        """The state of a new leader from these records, before its first action."""
         shard = Shard(self.settings)
         for record in records:
             shard.replay(record)

@@ -45,7 +45,7 @@ class OperatorRun:
     def batch(
         self, events: Iterable[Event], watermark_ms: int = -1, processing_time_ms: int = 0
     ) -> list[Output]:
-        """What the operator gives for these events, which are in their order."""
+        """The operator's outputs for these events, which are in their order."""
         groups: dict[str, tuple[int, list[list[Any]]]] = {}
         for event in events:
             text = orjson.dumps({"k": event.key}).decode()

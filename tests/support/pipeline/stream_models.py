@@ -1,4 +1,4 @@
-"""What native operators must give, in plain Python: over batches of (key, value, time), the naive way.
+"""Naive models of native operators in plain Python, over batches of (key, value, time).
 
 Nothing here is clever: all records are kept, all pairs are tried. `Batches` are what Spark reads at a time;
 behind the last of them Spark runs one more without records where the watermark has moved, and so do the
@@ -31,7 +31,7 @@ Batches = Sequence[Sequence[Fact]]
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """The watermarks of one batch: what ends at or before `late` is late, at or before `closed` is closed."""
+    """The watermarks of one batch: a window that ends at or before `late` is late, `closed` is closed."""
 
     late: int
     closed: int
@@ -67,7 +67,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Aggregated:
-    """What each batch sends on, and how many rows it drops as late: groups, not records."""
+    """The output of each batch, and the number of rows that it drops as late: groups, not records."""
 
     rows: list[set[tuple[object, ...]]]
     dropped: list[int]
@@ -157,7 +157,7 @@ def _merged(given: list[Window], gap: int) -> list[Window]:
 
 
 def _keyed(batches: Batches) -> list[list[Fact]]:
-    """What moves event time: records without a key do not, in Kafka Streams neither."""
+    """The records that move event time: those with a key, as in Kafka Streams."""
     return [[fact for fact in batch if fact.key is not None or fact.heartbeat] for batch in batches]
 
 
@@ -175,7 +175,7 @@ class Joined:
 
 
 def stream_join(lefts: Batches, rights: Batches, windows: JoinWindows, kind: JoinKind) -> Joined:
-    """Pairs, and who stays alone. What is not closed at the end is not told: end with a far heartbeat."""
+    """Pairs, and records without a partner. End with a far heartbeat, or open windows are missing."""
     keeps_left, keeps_right = kind is not JoinKind.INNER, kind is JoinKind.OUTER
     left_facts = [list(_valued(batch, null_keys=keeps_left)) for batch in lefts]
     right_facts = [list(_valued(batch, null_keys=keeps_right)) for batch in rights]

@@ -46,19 +46,19 @@ class RegistryHttp:
             return await client.request(method, "http://registry/", content=content, headers=dict(headers))
 
     def get(self, path: str) -> Any:
-        """What GET answers, which must be 200."""
+        """The answer to GET, which must be 200."""
         return self._good("GET", path)
 
     def post(self, path: str, body: Any) -> Any:
-        """What POST answers, which must be 200."""
+        """The answer to POST, which must be 200."""
         return self._good("POST", path, body)
 
     def put(self, path: str, body: Any) -> Any:
-        """What PUT answers, which must be 200."""
+        """The answer to PUT, which must be 200."""
         return self._good("PUT", path, body)
 
     def delete(self, path: str) -> Any:
-        """What DELETE answers, which must be 200."""
+        """The answer to DELETE, which must be 200."""
         return self._good("DELETE", path)
 
     def refusal(self, method: str, path: str, body: Any = None) -> tuple[int, int]:

@@ -63,7 +63,7 @@ HOST = "web.poc.local:8082"
 
 @dataclass(slots=True)
 class FakeClusterAdmin:
-    """What ClusterAdmin is to the routes. `asked` are the requests that went to brokers, encodable all."""
+    """ClusterAdmin's interface for the routes. `asked`: the requests that went to brokers, all encodable."""
 
     asked: list[tuple[Message, int | None]] = field(default_factory=list)
     refusal: ErrorCode = ErrorCode.NONE

@@ -21,7 +21,7 @@ CLUSTER_ID = "cluster-of-tests"
 
 @dataclass
 class FakeMessage:
-    """What a delivery report tells of a record."""
+    """A record in a delivery report."""
 
     at_partition: int
     at_offset: int

@@ -42,7 +42,7 @@ class RestApi:
         return self.http.request(method, f"/v3/clusters/{self.cluster_id}{path}", **options)
 
     def get(self, path: str) -> Any:
-        """What a GET of v3 answers, which must be 200."""
+        """The answer to a GET of v3, which must be 200."""
         answer = self.call("GET", path)
         assert answer.status_code == 200, answer.text
         return answer.json()

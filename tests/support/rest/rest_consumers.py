@@ -24,7 +24,7 @@ from ottla.web.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class FakeRecord:
-    """A confluent_kafka.Message: what it has are methods."""
+    """A confluent_kafka.Message, all of whose attributes are methods."""
 
     topic_name: str = "t"
     partition_number: int = 0
