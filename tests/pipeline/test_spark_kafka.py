@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ottla.client.cluster import KafkaCluster, Topic
 from ottla.client.errors import ClusterError
 from ottla.pipeline.query.progress import ProgressPublisher
-from ottla.pipeline.query.topics import stream_from, stream_to, table_from
+from ottla.pipeline.query.topics import stream_from, stream_to
 from ottla.pipeline.spark.errors import SparkError
 from ottla.pipeline.spark.session import SparkSettings, start_session
 from support.clients.confluent import eventually
@@ -59,9 +59,9 @@ def test_spark_reads_records_of_any_client(
     records = {str(number): "x" * number for number in range(300)}
     produce(kafka, unique_name, records)
 
-    rows = table_from(spark, kafka.bootstrap, unique_name).selectExpr(
-        "CAST(key AS STRING)", "CAST(value AS STRING)"
-    )
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", kafka.bootstrap)
+    rows = reader.option("subscribe", unique_name).load()
+    rows = rows.selectExpr("CAST(key AS STRING)", "CAST(value AS STRING)")
 
     assert {row[0]: row[1] for row in rows.collect()} == records
 
