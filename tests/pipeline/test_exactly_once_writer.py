@@ -357,7 +357,7 @@ def test_a_forgotten_batch_is_refused_until_the_sink_is_reset(sink: SinkSettings
 
     check_sink(sink.bootstrap, sink.query_name, "query-1")  # all batches are done
     check_sink(sink.bootstrap, sink.query_name, "query-1", begun_ms=int(time.time() * 1000))
-    with pytest.raises(SinkError, match=r"is not finished, and nothing remembers .* reset_sink\("):
+    with pytest.raises(SinkError, match=r"is not finished, and it is unknown .* reset_sink\("):
         check_sink(sink.bootstrap, sink.query_name, "query-1", begun_ms=long_ago)
     assert reset_sink(sink.bootstrap, sink.query_name) == []
     check_sink(sink.bootstrap, sink.query_name, "query-1", begun_ms=long_ago)

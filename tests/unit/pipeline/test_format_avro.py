@@ -126,13 +126,13 @@ def test_a_value_that_spark_has_no_place_for_is_its_records_fault() -> None:
 @pytest.mark.parametrize(
     ("schema", "said"),
     [
-        ('{"type": "array", "items": "null"}', "list of nothing"),
+        ('{"type": "array", "items": "null"}', "array of nulls"),
         (
             '{"type": "record", "name": "L", "fields": [{"name": "n", "type": ["null", "L"]}]}',
             "contains itself",
         ),
         ('{"type": "bytes", "logicalType": "decimal", "precision": 40}', "38 digits"),
-        ('{"type": "nothing"}', "no Avro schema"),
+        ('{"type": "nothing"}', "not an Avro schema"),
     ],
 )
 def test_schemas_without_columns_are_refused(schema: str, said: str) -> None:
