@@ -14,7 +14,7 @@ install-dev: .venv/.dev
 	$(PIP) install --quiet --require-hashes -r requirements-build.lock
 	touch $@
 
-# pyspark is a source package of 450 MB: the first install takes a minute or two, later ones nothing.
+# pyspark is a source package of 450 MB: the first install takes a minute or two, later ones no time.
 .venv/.runtime: .venv/.build requirements.lock pyproject.toml
 	@echo "ottla: installing the locked packages into .venv (pyspark alone is 450 MB, once)"
 	$(PIP) install --progress-bar on --no-build-isolation --require-hashes -r requirements.lock
@@ -28,7 +28,7 @@ install-dev: .venv/.dev
 run: install
 	$(BIN)/ottla demo
 
-# As many processes as there are cores; fewer with PROCESSES=1, none but pytest's own with PROCESSES=0.
+# As many processes as there are cores, or as PROCESSES says; with PROCESSES=0 only pytest's own.
 PROCESSES ?= auto
 
 test: install-dev lint types contracts
@@ -48,13 +48,13 @@ contracts: install-dev
 reference: install-dev
 	$(BIN)/python tools/generate_reference.py
 
-# Our own tests on both brokers, then other projects' suites; these alone: .venv/bin/python -m conformance
+# ottla's tests on both brokers, then other projects' suites (only these: .venv/bin/python -m conformance).
 conformance: install-dev
 	$(BIN)/python -m pytest tests/conformance --oracle
 	$(BIN)/python -m pytest tests/services --oracle-only
 	$(BIN)/python -m conformance
 
-# Seeds of simulated clusters; give others to see others: make simulate SEEDS=20000..60000
+# The seeds of simulated clusters; for other seeds: make simulate SEEDS=20000..60000
 SEEDS ?= 0..20000
 
 drills: install-dev

@@ -1,9 +1,9 @@
-"""Find who clicks too fast: three or more clicks of a user within a minute of event time.
+"""Find users that click too fast: three or more clicks of a user within a minute of event time.
 
-Clicks may come up to half a minute late. A window's count is sent once, when the window is closed: when some
-click is half a minute younger than the window's end. What comes for a closed window is dropped, and counted.
+Clicks may come up to half a minute late. A window's count is sent once, when the window is closed by a click
+half a minute after the window's end. Clicks for a closed window are dropped, and counted in the metrics.
 
-The topics clicks, anomalies must exist; any Kafka client can make them.
+The topics clicks and anomalies must exist; any Kafka client can create them.
 
     ottla streams run examples/streams/anomalies.py
 """

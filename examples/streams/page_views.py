@@ -1,8 +1,8 @@
-"""Page views by region: a stream of views joined with the table of users, each view as things were then.
+"""Page views by region: a stream of views joined with the table of users, as it is when a view comes.
 
-A user who is deleted (a null value, a tombstone) has no region: his views are left out from then on.
+The views of a deleted user (a null value, a tombstone) are left out from then on.
 
-The topics page-views, users, region-views must exist; any Kafka client can make them.
+The topics page-views, users and region-views must exist; any Kafka client can create them.
 
     ottla streams run examples/streams/page_views.py
 """

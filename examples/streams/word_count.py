@@ -1,6 +1,6 @@
-"""Count words: lines of text in, a table of counts out, kept for ever and right after any crash.
+"""Count words: lines of text in, a table of counts out, which stays correct after any crash.
 
-The topics lines, word-counts must exist; any Kafka client can make them.
+The topics lines and word-counts must exist; any Kafka client can create them.
 
     ottla streams run examples/streams/word_count.py
 """

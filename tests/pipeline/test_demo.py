@@ -1,4 +1,4 @@
-"""`ottla demo`, end to end: every tweet in every store exactly once, whatever is killed in between."""
+"""`ottla demo`, end to end: every tweet is in every store exactly once, after kills as well."""
 
 from __future__ import annotations
 

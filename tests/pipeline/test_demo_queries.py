@@ -27,7 +27,7 @@ TEXTS = {
 
 
 @pytest.mark.spark
-def test_scores_are_vaders_own_and_what_is_no_tweet_is_left_out(spark: SparkSession) -> None:
+def test_scores_are_vaders_own_and_other_records_are_left_out(spark: SparkSession) -> None:
     values = [tweet_to_json(key, text, 1.5, 1_000) for key, text in TEXTS.items()]
     values += [b"no json", b"{}", b'{"id":"4"}', b"\xff\xfe", b'{"id":"5","text":null,"human_score":1}']
     frame = spark.createDataFrame([(bytearray(value),) for value in values], "value BINARY")

@@ -1,4 +1,4 @@
-"""The exactly-once sink: what it writes, what it skips when a batch comes again, what it refuses."""
+"""The exactly-once sink: the rows it writes, the rows of a repeated batch it skips, refused plans."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def started(
 
 
 def forget_last_commit(checkpoint: Path) -> None:
-    """What a driver leaves that was killed after a batch's tasks and before the batch's end."""
+    """Leave the checkpoint as a driver does that is killed after a batch's tasks, before the batch's end."""
     last = max(
         (path for path in (checkpoint / "commits").iterdir() if path.name.isdigit()),
         key=lambda p: int(p.name),
@@ -112,7 +112,7 @@ def test_every_column_of_a_row_arrives(
 
 
 @pytest.mark.parametrize("as_data_source", [False, True], ids=["batches", "data-source"])
-def test_a_batch_that_comes_again_writes_only_what_is_missing(
+def test_a_repeated_batch_writes_only_missing_rows(
     spark: SparkSession, kafka: KafkaCluster, unique_name: str, tmp_path: Path, as_data_source: bool
 ) -> None:
     """One task committed, another failed; on the replay Spark numbers the tasks the other way round.

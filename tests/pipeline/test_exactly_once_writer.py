@@ -250,7 +250,7 @@ def test_a_reset_leaves_queries_whose_names_begin_alike(sink: SinkSettings) -> N
 
 
 def forget_groups(sink: SinkSettings) -> None:
-    """What `offsets.retention.minutes` do, at once; and no producer is kept, as in a new process."""
+    """Delete the groups, as `offsets.retention.minutes` would; and keep no producer, as in a new process."""
     cluster = KafkaCluster(sink.bootstrap)
     groups = cluster.groups(unit_group(sink.query_name, ""))
     assert groups
@@ -330,7 +330,7 @@ def test_a_ledger_that_would_forget_is_refused(sink: SinkSettings) -> None:
     assert written(sink) == []
 
 
-def test_a_ledger_that_is_somebody_elses_is_refused(sink: SinkSettings) -> None:
+def test_a_ledger_of_another_writer_is_refused(sink: SinkSettings) -> None:
     topic = ledger_topic(sink.query_name)
     create_topic(sink.bootstrap, topic, 1, {"cleanup.policy": "compact"})
     produce(sink.bootstrap, topic, [{"key": b"k", "value": b"theirs"}])
@@ -347,7 +347,7 @@ def test_a_query_that_no_topic_could_be_named_after_has_a_ledger(sink: SinkSetti
     assert write(named, PLACE, rows(b"a")) == UnitResult("in-0", 0, skipped=True)
 
 
-def test_a_batch_that_nothing_remembers_is_refused_until_somebody_has_looked(sink: SinkSettings) -> None:
+def test_a_forgotten_batch_is_refused_until_the_sink_is_reset(sink: SinkSettings) -> None:
     """As a former version of the sink left it: without a ledger topic, and its groups are forgotten."""
     long_ago = int((time.time() - 8 * 86_400) * 1000)
     write(sink, PLACE, rows(b"a"))
@@ -357,7 +357,7 @@ def test_a_batch_that_nothing_remembers_is_refused_until_somebody_has_looked(sin
 
     check_sink(sink.bootstrap, sink.query_name, "query-1")  # all batches are done
     check_sink(sink.bootstrap, sink.query_name, "query-1", begun_ms=int(time.time() * 1000))
-    with pytest.raises(SinkError, match=r"is not finished, and nothing remembers .* reset_sink\("):
+    with pytest.raises(SinkError, match=r"is not finished, and it is unknown .* reset_sink\("):
         check_sink(sink.bootstrap, sink.query_name, "query-1", begun_ms=long_ago)
     assert reset_sink(sink.bootstrap, sink.query_name) == []
     check_sink(sink.bootstrap, sink.query_name, "query-1", begun_ms=long_ago)
@@ -400,7 +400,7 @@ def test_a_record_that_is_too_large_is_named_and_nothing_is_written(sink: SinkSe
     assert written(sink) == []
 
 
-def test_a_group_that_is_somebody_elses_is_refused(sink: SinkSettings) -> None:
+def test_a_group_of_another_writer_is_refused(sink: SinkSettings) -> None:
     group = unit_group(sink.query_name, "in-0")
     KafkaCluster(sink.bootstrap).commit(group, sink.topic, {0: 3})
 
@@ -408,7 +408,7 @@ def test_a_group_that_is_somebody_elses_is_refused(sink: SinkSettings) -> None:
         write(sink, PLACE, rows(b"a"))
 
 
-def test_a_ledger_says_who_wrote_it(sink: SinkSettings) -> None:
+def test_a_ledger_names_its_writer(sink: SinkSettings) -> None:
     write(sink, PLACE, rows(b"a"))
 
     entry = read_ledger(client_access(sink), unit_group(sink.query_name, "in-0"), sink.topic)

@@ -1,4 +1,4 @@
-"""What a query's state hangs on is remembered, and a change of it is refused."""
+"""The properties on which a query's state depends are remembered, and a change of one is refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def counted(spark: SparkSession, value_type: str, partitions: int = 2) -> Finger
     return fingerprint(query.stateful, [before], behind, partitions, heartbeats=False)
 
 
-def test_a_change_of_what_goes_in_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_change_of_the_input_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "query.json"
     check_fingerprint(path, counted(spark, "STRING"), has_checkpoint=False)
     check_fingerprint(path, counted(spark, "STRING"), has_checkpoint=True)

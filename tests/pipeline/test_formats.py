@@ -1,4 +1,4 @@
-"""The formats that live in the JVM: what Kafka's serializers write, JSON made strict, windowed keys."""
+"""The formats that run in the JVM: those of Kafka's serializers, strict JSON, windowed keys."""
 
 from __future__ import annotations
 

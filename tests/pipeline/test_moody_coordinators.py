@@ -77,7 +77,7 @@ def test_what_does_not_pass_is_a_line(call: str) -> None:
     assert told(call, [0, code] if call == "check_sink" else [code]).startswith("refused: cannot ")
 
 
-def test_nobody_asks_by_the_call_that_ends_the_process() -> None:
+def test_no_module_uses_the_call_that_ends_the_process() -> None:
     (root,) = ottla.__path__
     callers = [
         path for path in Path(root).rglob("*.py") if b".list_consumer_group_offsets" in path.read_bytes()

@@ -1,4 +1,4 @@
-"""A topic of the pipeline that somebody deletes does not come back by one of its own producers."""
+"""A deleted topic of the pipeline is not created again by one of the pipeline's producers."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ def test_changed_state_stops_the_start_with_one_line(pipeline: Pipeline) -> None
     assert pipeline.lag() == 0
 
 
-def test_a_lost_checkpoint_stops_the_start_until_somebody_says_from_where(pipeline: Pipeline) -> None:
+def test_a_lost_checkpoint_is_refused_until_the_user_says_from_where(pipeline: Pipeline) -> None:
     pipeline.produce("a", "b", "c")
     pipeline.run()
     shutil.rmtree(pipeline.spec.checkpoint)
@@ -235,7 +235,7 @@ def test_a_checkpoint_of_another_query_stops_the_start(pipeline: Pipeline, tmp_p
     admission = pipeline.runner.admit(replace(elsewhere, trigger=AvailableNow()))
     pipeline.runner.start(admission, pipeline.writer(admission.sources)).await_termination(BATCH_TIMEOUT_S)
 
-    with pytest.raises(LostCheckpointError, match="another one than query"):
+    with pytest.raises(LostCheckpointError, match="does not belong to query"):
         pipeline.runner.admit(replace(elsewhere, name=pipeline.spec.name))
 
 
@@ -292,5 +292,5 @@ def test_a_query_over_a_topic_that_is_not_there_is_one_line(pipeline: Pipeline) 
 
 def test_two_queries_of_one_name_are_one_too_many(pipeline: Pipeline) -> None:
     pipeline.start()
-    with pytest.raises(QueryError, match="runs already"):
+    with pytest.raises(QueryError, match="is already running"):
         pipeline.start()

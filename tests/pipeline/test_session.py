@@ -1,4 +1,4 @@
-"""What a session sets up; other masters than the tests' own: executors as processes, Spark Connect."""
+"""A session's properties; other masters than the tests' own: executors as processes, Spark Connect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Kafka source reads, from where, and what it says of a source that cannot be read."""
+"""The records that a Kafka source reads, its start, and its errors for a source that can't be read."""
 
 from __future__ import annotations
 
@@ -157,12 +157,15 @@ def test_offsets_of_a_topic_or_partition_that_is_not_read_are_one_line(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "topics or a pattern, one of them"),
-        ({"topics": ["a"], "pattern": "a"}, "topics or a pattern, one of them"),
-        ({"topics": "orders"}, r"topics is a list of names: \['orders'\]"),
-        ({"topics": ["a,b"]}, "'a,b' is no topic name"),
-        ({"topics": [".."]}, "'..' is no topic name"),
-        ({"topics": ["a"], "max_offsets_per_trigger": 0}, "max_offsets_per_trigger is at least 1, not 0"),
+        ({}, "needs either topics or a pattern"),
+        ({"topics": ["a"], "pattern": "a"}, "needs either topics or a pattern"),
+        ({"topics": "orders"}, r"topics must be a list of names: \['orders'\]"),
+        ({"topics": ["a,b"]}, "'a,b' is not a topic name"),
+        ({"topics": [".."]}, "'..' is not a topic name"),
+        (
+            {"topics": ["a"], "max_offsets_per_trigger": 0},
+            "max_offsets_per_trigger must be at least 1, not 0",
+        ),
         ({"topics": ["a"], "start": FromTimestamp(-5)}, "not -5"),
     ],
 )

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ottla.client.cluster import KafkaCluster, Topic
 from ottla.client.errors import ClusterError
 from ottla.pipeline.query.progress import ProgressPublisher
-from ottla.pipeline.query.topics import stream_from, stream_to, table_from
+from ottla.pipeline.query.topics import stream_from, stream_to
 from ottla.pipeline.spark.errors import SparkError
 from ottla.pipeline.spark.session import SparkSettings, start_session
 from support.clients.confluent import eventually
@@ -52,16 +52,16 @@ def test_what_spark_writes_any_client_reads_on_the_same_partitions(
     assert {(key.decode(), value.decode()) for key, value, _ in placed} == set(records.items())
 
 
-def test_spark_reads_what_any_client_wrote(
+def test_spark_reads_records_of_any_client(
     spark: SparkSession, kafka: KafkaCluster, unique_name: str
 ) -> None:
     kafka.ensure_topics([Topic(unique_name, partitions=3)])
     records = {str(number): "x" * number for number in range(300)}
     produce(kafka, unique_name, records)
 
-    rows = table_from(spark, kafka.bootstrap, unique_name).selectExpr(
-        "CAST(key AS STRING)", "CAST(value AS STRING)"
-    )
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", kafka.bootstrap)
+    rows = reader.option("subscribe", unique_name).load()
+    rows = rows.selectExpr("CAST(key AS STRING)", "CAST(value AS STRING)")
 
     assert {row[0]: row[1] for row in rows.collect()} == records
 
@@ -106,9 +106,7 @@ def test_a_query_goes_on_where_it_stopped_and_its_group_shows_it(
     assert sorted(written) == sorted(expected)
 
 
-def test_reading_since_positions_gives_only_what_is_behind_them(
-    kafka: KafkaCluster, unique_name: str
-) -> None:
+def test_reading_since_positions_gives_only_later_records(kafka: KafkaCluster, unique_name: str) -> None:
     kafka.ensure_topics([Topic(unique_name, partitions=2)])
     produce(kafka, unique_name, {str(number): "first" for number in range(20)})
     middle = kafka.end_positions(unique_name)

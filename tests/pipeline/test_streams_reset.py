@@ -1,4 +1,4 @@
-"""A reset removes all that an application has left, and can be broken off anywhere."""
+"""A reset removes all traces of an application, and can be interrupted anywhere."""
 
 from __future__ import annotations
 

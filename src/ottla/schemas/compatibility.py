@@ -46,20 +46,6 @@ _OTHER_SIDE: Final = {
 _SIDES: Final = re.compile("|".join(_OTHER_SIDE))
 
 
-def first_incompatible(
-    level: CompatibilityLevel,
-    new: ParsedSchema,
-    newest_first: Iterable[tuple[T, ParsedSchema]],
-    policy: CompatibilityPolicy = CompatibilityPolicy.STRICT,
-) -> tuple[T, Sequence[Incompatibility]] | None:
-    """The newest older version that `new` can't follow at this level, with the reasons; or None.
-
-    Each version comes with an identifier of any type. Only as many are taken as the level requires.
-    """
-    found = first_with_problems(level, newest_first, lambda each: compared(level, new, each[1], policy))
-    return None if found is None else (found[0][0], found[1])
-
-
 def first_with_problems(
     level: CompatibilityLevel,
     newest_first: Iterable[T],

@@ -1,4 +1,4 @@
-"""`ottla broker --brokers N`: one command, one clean stop, what dies comes back, nothing is left behind."""
+"""`ottla broker --brokers N`: one command, one clean stop; a dead node comes back, none is left behind."""
 
 from __future__ import annotations
 

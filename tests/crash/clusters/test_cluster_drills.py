@@ -1,4 +1,4 @@
-"""Nodes of a cluster die, hang and restart under load: all that was acknowledged is there, once.
+"""Nodes of a cluster die, hang and restart under load: every acknowledged record is there, once.
 
 Each drill prints a line of JSON with how long partitions were without an acknowledgement; nothing is asserted
 of it.

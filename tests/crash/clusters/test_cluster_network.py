@@ -1,4 +1,4 @@
-"""Nodes in network namespaces whose network delays, loses and parts: what was acknowledged is there, once."""
+"""Nodes in network namespaces that delay, lose and part: every acknowledged record is there, once."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_leaders_are_cut_off_from_the_others(netted: NodeCluster, net: Network) 
                 # a client that may ask the one cut off may be told of old leaders for long: so it can't now
                 net.isolate(cut_off, from_test=True)
                 producer.wait_for_all_partitions(120)
-                # then: what it led it does not lead any more
+                # then: it no longer leads its partitions
                 net.join()
                 netted.heal()
                 producer.wait_for_more(200)
@@ -151,7 +151,7 @@ def test_a_node_cut_off_acknowledges_nothing(netted: NodeCluster, net: Network) 
         netted.eventually(
             lambda: client.produce(topic, 0, batch(1, b"kept")).base_offset == 3, "it goes on after the three"
         )
-    # when: it is back, what only it had is gone everywhere
+    # when: it is back, records that only it had are gone everywhere
     net.join()
     netted.wait_for_isr(topic, 0, NODES)
     netted.heal()

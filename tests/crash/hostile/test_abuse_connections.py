@@ -57,7 +57,7 @@ def log_lines(broker: OttlaBroker, word: str) -> list[str]:
 
 @contextmanager
 def many(broker: OttlaBroker, count: int) -> Iterator[list[socket.socket]]:
-    """That many connections on their way, whether anybody accepts them or not."""
+    """That many connections on their way, accepted or not."""
     with ExitStack() as stack:
         links = [stack.enter_context(socket.socket()) for _ in range(count)]
         for link in links:
@@ -87,7 +87,7 @@ def test_out_of_descriptors_the_connected_are_served_and_others_wait(tmp_path: P
         with many(broker, 300) as links:
             wait_for(lambda: bool(log_lines(broker, "accepting paused")))
             spent = cpu_seconds(broker)
-            # then who is connected already is served: it writes, and what was written can be read
+            # then a client that is connected already is served: it writes, and its records can be read
             for _ in range(50):
                 assert_written_and_read(client, "kept")
             select.select([links[-1]], [], [], 2.0)
@@ -125,7 +125,7 @@ def test_connections_leave_descriptors_for_logs(tmp_path: Path, event_loop: str)
         assert len(log_lines(broker, "accepting paused")) == 1
 
 
-def test_a_log_without_a_descriptor_refuses_and_keeps_what_it_acknowledged(tmp_path: Path) -> None:
+def test_a_log_without_a_descriptor_refuses_and_keeps_acknowledged_records(tmp_path: Path) -> None:
     with OttlaBroker.start(tmp_path / "data") as broker:
         with WireClient.connect(broker.bootstrap) as client:
             client.create_topic("kept", config={"segment.bytes": "1048576"})
@@ -196,7 +196,7 @@ def test_connections_dropped_at_once_cost_nothing_that_lasts(tmp_path: Path) -> 
         wait_for(lambda: open_descriptors(broker) <= before)
 
 
-def test_slow_senders_by_the_hundred_hold_up_nobody(tmp_path: Path) -> None:
+def test_hundreds_of_slow_senders_hold_up_no_other_client(tmp_path: Path) -> None:
     with (
         OttlaBroker.start(tmp_path / "data", settings=BACKLOG) as broker,
         WireClient.connect(broker.bootstrap) as client,

@@ -90,7 +90,7 @@ def test_deaf_consumers_cost_a_bounded_amount_and_are_let_go_for_others(
             assert 100 * MIB < grown < 340 * MIB
             if not others_fetch:
                 return
-            # when somebody who reads wants to fetch, he gets his turn: the deaf make room
+            # when a client that reads wants to fetch, it gets its turn: the deaf ones make room
             client.connection.settimeout(60)
             assert len(client.fetch(TOPIC, [0], max_bytes=4 * MIB)[0].records) > 3 * MIB
             assert sum(map(is_gone, deaf)) > 10
@@ -123,7 +123,7 @@ def test_half_requests_are_held_within_queued_max_request_bytes(tmp_path: Path) 
             for _ in range(20):
                 assert client.produce(TOPIC, 0, batch()).error_code == 0
             assert resident_bytes(broker) - before < (32 + 16 + 20) * MIB
-            # when somebody sends a whole one, he gets his turn: those who stopped make room
+            # when a client sends a whole request, it gets its turn: clients that stopped make room
             client.connection.settimeout(60)
             large = batch(value=bytes(10 * MIB))
             assert client.produce(TOPIC, 0, large).error_code == 0

@@ -1,4 +1,4 @@
-"""What a fuzz once found to end in an exception of the broker, each as the request of a client."""
+"""Requests that once ended in an exception of the broker, as a fuzz found, each as a client's request."""
 
 from __future__ import annotations
 

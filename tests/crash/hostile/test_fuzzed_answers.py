@@ -95,7 +95,7 @@ class HostileLeader:
         self.port = self.server.sockets[0].getsockname()[1]
 
     async def answered_twice(self) -> None:
-        """Wait for two more answers: what came of the first was made before the second."""
+        """Wait for two more answers: the follower has handled the first before it asks for the second."""
         while not self.answered.empty():
             self.answered.get_nowait()
         async with asyncio.timeout(WAIT_S):
@@ -166,7 +166,7 @@ async def join(node: Broker, leader: HostileLeader) -> uuid.UUID:
 
 
 def generated(count: int) -> settings:
-    """So many examples, the same ones each time: what is told depends on what was told before."""
+    """So many examples, the same ones each time, as an answer depends on earlier ones."""
     return settings(
         max_examples=examples(count),
         deadline=None,
@@ -196,7 +196,7 @@ def following(
         finally:
             leader.server.close()
             await node.stop()
-        # what came can be read again
+        # the appended records can be read again
         again = await Broker.start(config, on_failure=lambda: failures.append("a part died"))
         await again.stop()
 
@@ -271,7 +271,7 @@ def test_a_follower_outlives_whatever_its_leader_answers(
             assert not problems, (problems, told[-3:])
 
         await asyncio.to_thread(tell)
-        # what was appended is a log: offsets rise, and every batch can be read
+        # the result is a log: offsets rise, and every batch can be read
         log = node.partitions.replica(TOPIC, 0).log
         stored = log.read(
             log.log_start_offset, 1 << 26, upper_offset=log.log_end_offset, at_least_one_batch=True
@@ -313,7 +313,7 @@ LEADER_EPOCH = 5
 
 @st.composite
 def quorum_fetch_answers(draw: Callable[[st.SearchStrategy[Any]], Any]) -> FetchResponse:
-    """What a leader might say of the metadata log; nothing of it is committed."""
+    """An answer of a leader of the metadata log, in which no record is committed."""
 
     def number() -> int:
         return int(draw(st.sampled_from(NUMBERS)))

@@ -1,4 +1,4 @@
-"""Every API at every version of both kinds of listener, asked for what nobody should ask.
+"""Every API at every version of both kinds of listener, with requests that no client should send.
 
 One node of both roles runs in this process. Requests come from hypothesis (`support/protocol/fuzzing.py`),
 first each version by itself, then stories of several requests that build on the answers before. Whatever
@@ -99,7 +99,7 @@ RECORDS = [NewRecord(b"key-%d" % number, b"value", 1_700_000_000_000 + number) f
 
 
 class Complaints(logging.Handler):
-    """What the log says that a request must never make it say, and the lines about closed connections."""
+    """The log's lines that no request may cause, and the lines about closed connections."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class Complaints(logging.Handler):
 
 @dataclass(slots=True)
 class FuzzedNode:
-    """A node, what a client of it knows, and the client's connections."""
+    """A node, a client's knowledge of it, and the client's connections."""
 
     directory: Path
     runner: asyncio.Runner

@@ -1,4 +1,4 @@
-"""Batches whose CRC is right and whose records are nonsense or bombs: whoever looks into them later survives.
+"""Batches with a right CRC whose records are nonsense or bombs: the broker survives looking into them later.
 
 A topic that asks for nothing takes what a producer has sealed. Later somebody looks inside all the same: a
 search by timestamp, the cleaner once the topic is compacted, a broker that starts again.
@@ -71,7 +71,7 @@ async def offset_at(client: RawClient, timestamp_ms: int) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_a_search_by_timestamp_finds_the_batch_that_nobody_can_read(
+def test_a_search_by_timestamp_finds_an_unreadable_batch(
     kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story(_: Broker, client: RawClient) -> None:
@@ -92,7 +92,7 @@ def test_a_search_by_timestamp_finds_the_batch_that_nobody_can_read(
     assert not [each for each in caplog.records if each.exc_info]
 
 
-def test_a_batch_that_nobody_can_read_counts_as_its_first_offset(tmp_path: Path) -> None:
+def test_an_unreadable_batch_counts_as_its_first_offset(tmp_path: Path) -> None:
     async def story(_: Broker, client: RawClient) -> None:
         await produce(client, HOSTILE["nonsense"])
         assert await offset_at(client, NOW_MS) == (0, 0)

@@ -1,4 +1,4 @@
-"""Bytes that no client should send: the broker answers or hangs up, and serves everybody else meanwhile."""
+"""Bytes that no client should send: the broker answers or hangs up, and serves other clients meanwhile."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaBroker]:
             client.create_topic(TOPIC)
         yield running
         running.stop()
-        # whatever came, it was foreseen: no request ended in an exception of the broker
+        # no request ended in an exception of the broker
         assert "Traceback" not in running.server.log_path.read_text(encoding="utf-8")
 
 
@@ -219,7 +219,7 @@ def resident_bytes(broker: OttlaBroker) -> int:
     return int(line.split()[1]) * 1024
 
 
-def test_half_open_connections_hold_nobody_up(broker: OttlaBroker) -> None:
+def test_half_open_connections_hold_up_no_other_client(broker: OttlaBroker) -> None:
     links = []
     for sent in (b"", b"\x00", b"\x00\x00\x01", frame(header(ApiKey.METADATA, 1))[:9]):
         for _ in range(50):
@@ -245,7 +245,7 @@ def test_a_client_that_has_said_its_last_still_gets_the_answer(broker: OttlaBrok
         assert client.is_closed_by_the_broker()
 
 
-def test_nobody_waits_for_records_for_a_client_that_is_gone(broker: OttlaBroker) -> None:
+def test_a_wait_for_records_ends_with_its_client(broker: OttlaBroker) -> None:
     # given a fetch that would wait for a day
     with WireClient.connect(broker.bootstrap) as client:
         end = client.produce(TOPIC, 0, batch()).base_offset + 1

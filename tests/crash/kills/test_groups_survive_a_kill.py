@@ -1,4 +1,4 @@
-"""kill -9 in the middle of a group's life: nothing that was answered is forgotten."""
+"""kill -9 in the middle of a group's life: no acknowledged change is forgotten."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kill -9 in the middle of everything: what was acknowledged is there once, at its offset."""
+"""kill -9 in the middle of everything: every acknowledged record is there once, at its offset."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ BUSY_SETTINGS = {
 
 @dataclass(slots=True)
 class Deliveries:
-    """What the broker acknowledged, as the producer's callbacks saw it."""
+    """The broker's acknowledgements, as the producer's callbacks saw them."""
 
     acknowledged: dict[int, tuple[int, int]] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
@@ -269,7 +269,7 @@ class TopicChanges:
     def _change(self, client: WireClient) -> None:
         name = f"topic-{self.dice.randrange(6)}"
         exists = name in {topic.name for topic in all_topics(client)}
-        # what an unanswered request left behind is not known: such a topic is written to no more
+        # the effect of an unanswered request is unknown: such a topic is written to no more
         known = name in self.state
         assert not known or exists == (self.state[name] is not None), name
         if not exists:

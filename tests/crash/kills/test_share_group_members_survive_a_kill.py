@@ -64,7 +64,7 @@ def read_by(answer: Any) -> set[int]:
     return {index for topic in answer.assignment.topic_partitions for index in topic.partitions}
 
 
-def test_members_who_were_answered_are_members_after_kills(tmp_path: Path) -> None:
+def test_acknowledged_members_are_members_after_kills(tmp_path: Path) -> None:
     with OttlaBroker.start(tmp_path / "data", settings=SETTINGS) as broker:
         with WireClient.connect(broker.bootstrap) as client:
             client.create_topic(TOPIC, partitions=PARTITIONS)
@@ -89,14 +89,14 @@ def test_members_who_were_answered_are_members_after_kills(tmp_path: Path) -> No
                 killer.join()
             # when
             broker.restart()
-            # then: everybody who was told an epoch goes on with it
+            # then: every member that was given an epoch goes on with it
             with WireClient.connect(broker.bootstrap) as client:
                 wait_for_coordinator(client, ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)
                 for member, epoch in told.items():
                     answer = heartbeat(client, member, epoch)
                     assert answer.error_code == ErrorCode.NONE, (member, epoch, answer)
                     told[member] = answer.member_epoch
-        # and every partition is read by somebody in the end
+        # and every partition is read by a member in the end
         with WireClient.connect(broker.bootstrap) as client:
             for member in described(client).members:
                 told.setdefault(member.member_id, member.member_epoch)

@@ -1,4 +1,4 @@
-"""kill -9 in the middle of a share group's work: what was accepted stays so, nothing is lost."""
+"""kill -9 in the middle of a share group's work: accepted records stay so, and none is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an older ottla wrote in the wrong partitions is found after an upgrade, killed or not."""
+"""State that an older ottla wrote into the wrong partitions is found after an upgrade, killed or not."""
 
 from __future__ import annotations
 

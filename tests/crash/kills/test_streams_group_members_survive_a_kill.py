@@ -1,4 +1,4 @@
-"""kill -9 in the life of a streams group: what members were told still holds, and no task has two owners."""
+"""kill -9 in the life of a streams group: the members' last answers hold, and no task has two owners."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TOPOLOGY = Topology(
 
 @dataclass
 class Member:
-    """What a member was told last."""
+    """A member as of its last answer."""
 
     epoch: int = 0
     active: set[int] = field(default_factory=set)
@@ -90,7 +90,7 @@ def wait_for_coordinator(client: WireClient, *errors: ErrorCode) -> None:
 
 
 def check(client: WireClient, told: dict[str, Member]) -> None:
-    """The group has everybody who was answered, in that epoch or the next, and a task once."""
+    """The group has every member that was answered, in that epoch or the next, and each task once."""
     group = described(client)
     known = {member.member_id: member for member in group.members}
     owned: dict[int, str] = {}

@@ -54,7 +54,7 @@ def read_committed(bootstrap: str, topic: str) -> list[int]:
 
 
 def reports_of(copier: subprocess.Popen[str]) -> queue.Queue[dict[str, object] | None]:
-    """What the copier says after each transaction; None at its end."""
+    """The copier's report after each transaction; None at its end."""
     reports: queue.Queue[dict[str, object] | None] = queue.Queue()
 
     def read() -> None:

@@ -1,4 +1,4 @@
-"""kill -9 of a broker under transactional load: what was committed is read once, and nothing else is."""
+"""kill -9 of a broker under transactional load: each committed record is read once, and no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk that takes no more: producers hear of it, and nothing that was acknowledged is lost."""
+"""A full disk: producers get an error, and no acknowledged record is lost."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_produce_fails_while_the_disk_is_full_and_goes_on_after(tmp_path: Path) 
             assert values_read(again, "full") == acknowledged + after
 
 
-def test_a_broker_killed_on_a_full_disk_keeps_what_it_acknowledged(tmp_path: Path) -> None:
+def test_a_broker_killed_on_a_full_disk_keeps_acknowledged_records(tmp_path: Path) -> None:
     with OttlaBroker.start(tmp_path / "data") as broker:
         with WireClient.connect(broker.bootstrap) as client:
             # given
@@ -107,7 +107,7 @@ def test_topics_cannot_be_made_while_the_disk_is_full(tmp_path: Path) -> None:
                 answer = client.call(CreateTopicsRequest(topics=[new], timeout_ms=5000))
             except ConnectionClosed:
                 answer = None  # the broker may stop: its metadata can't go on
-        # then nobody is told that the topic is there, and a broker with room again has the others
+        # then no client is told that the topic exists, and a broker with room again has the others
         assert answer is None or answer.topics[0].error_code != 0
         broker.kill()
         broker.restart()
@@ -162,7 +162,7 @@ def _produce(client: WireClient, number: int, acknowledged: list[bytes]) -> int:
 
 
 def refused_start(broker: OttlaBroker) -> str:
-    """What the start says that must not go on."""
+    """The message of a start that must not succeed."""
     said = subprocess.run(
         broker.server.command, capture_output=True, text=True, timeout=60, check=False,
         env={**os.environ, **broker.server.environment},
@@ -207,7 +207,7 @@ def test_all_that_a_broker_writes_meets_a_full_disk(tmp_path: Path, ending: str)
             codes = set()
             with contextlib.suppress(
                 ConnectionClosed, OSError
-            ):  # it may end: what it can't checkpoint it can't go on with
+            ):  # it may end, as it can't go on without its checkpoints
                 for number in range(10, 12):
                     codes.add(_produce(client, number, acknowledged))
                     codes.add(_commit(client, number))
@@ -217,7 +217,7 @@ def test_all_that_a_broker_writes_meets_a_full_disk(tmp_path: Path, ending: str)
                     if ending == "by itself":  # the metadata is committed and can't be applied here
                         new = CreatableTopic(name=f"new-{number}", num_partitions=1, replication_factor=1)
                         client.call(CreateTopicsRequest(topics=[new], timeout_ms=1000))
-            # then somebody heard of it
+            # then a client got an error
             assert codes - {0}
         match ending:
             case "stopped":

@@ -36,7 +36,7 @@ def without_waiting_for_the_disk() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Killed:
-    """What a life left behind that was killed at one of its file operations, and what it had reported."""
+    """The files of a process that was killed at one of its file operations, and its reports until then."""
 
     operation: int
     root: Path
@@ -133,27 +133,27 @@ def state(log: Log) -> dict[str, str]:
     return table
 
 
-def check_after_restart(root: Path, reports: list[Any], what: str) -> None:
+def check_after_restart(root: Path, reports: list[Any], case: str) -> None:
     """The table is the one before the kill, nothing is reordered; the life goes on and ends as it should."""
     directory = LogDirectory.open(root, node_id=1)
     log = open_partition(directory)
     names = files(log.directory)
-    assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))], what
+    assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))], case
     offsets = [header.base_offset for header in headers(log)]
-    assert offsets == sorted(set(offsets)), what
+    assert offsets == sorted(set(offsets)), case
     for segment in log.segments:
         segment.check_indexes()
     last = reports[-1][0] if reports else "producing"
     produced = [detail for name, detail in reports if name == "produced"]
     if last != "producing" and produced:
-        assert state(log) == produced[-1], what
+        assert state(log) == produced[-1], case
     before = state(log)
     clean(log, directory.read_cleaner_offsets().get(PARTITION), now_ms=NOW_MS + 90_000)
-    assert state(log) == before, what
+    assert state(log) == before, case
     end_offset, _ = clean(log, 0, now_ms=NOW_MS + 200_000)
-    assert state(log) == before, what
+    assert state(log) == before, case
     cleaned = [key for offset, (key, _) in contents(log).items() if offset < end_offset]
-    assert len(cleaned) == len(set(cleaned)), what
+    assert len(cleaned) == len(set(cleaned)), case
     log.close()
     directory.close(clean=True)
 

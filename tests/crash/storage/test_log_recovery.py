@@ -90,7 +90,7 @@ def live_a_life(root: Path, report: Report) -> None:
 
 @dataclass
 class Promise:
-    """What a log may hold after its writer died: these values, up to `least` at least, `most` at most."""
+    """The values that a log may hold after its writer died: up to `least` at least, up to `most` at most."""
 
     values: dict[int, str] = field(default_factory=dict)
     least: int = 0

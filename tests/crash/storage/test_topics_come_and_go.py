@@ -186,7 +186,7 @@ class Drill:
                 time.sleep(0.05)
 
     def check(self, topic: Topic) -> None:
-        """What was acknowledged is there, but for what retention and compaction may take."""
+        """Every acknowledged record is there, except those that retention and compaction may remove."""
         assert not topic.given_twice, topic.given_twice
         for partition in range(PARTITIONS):
             start, found = self.contents(topic.name, partition)

@@ -102,13 +102,13 @@ def known_of(log: Log) -> Known:
 
 
 def replayed(log: Log, copy: Path) -> Known:
-    """What a full replay says: of a copy without anything that is derived."""
+    """The state after a full replay of a copy without derived files."""
     shutil.copytree(log.directory, copy / "t-0")
     for path in (copy / "t-0").iterdir():
         if path.suffix in (".txnindex", ".index", ".timeindex"):
             path.unlink()
         elif path.suffix == ".snapshot" and int(path.stem) != log.segment_base_offsets[0]:
-            path.unlink()  # the first one stays: what is before it was deleted
+            path.unlink()  # the first one stays: records before it were deleted
     again = Log.open(copy / "t-0", CONFIG, now_ms=NOW_MS, log_start_offset=log.log_start_offset)
     known = known_of(again)
     again.close_files()

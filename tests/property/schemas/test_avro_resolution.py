@@ -23,7 +23,7 @@ from ottla.schemas.avro.model import (
     Record,
     Union,
 )
-from ottla.schemas.compatibility import first_incompatible
+from ottla.schemas.compatibility import compared, first_with_problems
 from ottla.schemas.format import InvalidSchema
 from ottla.schemas.model import CompatibilityLevel
 from support.schemas.avro_schemas import avro_pairs, avro_schemas
@@ -187,7 +187,7 @@ def readable(reader: AvroSchema, writer: AvroSchema) -> bool:
 
 def follows(level: CompatibilityLevel, new: AvroSchema, *newest_first: AvroSchema) -> bool:
     """Whether `new` may be the next version after these."""
-    return first_incompatible(level, new, enumerate(newest_first)) is None
+    return first_with_problems(level, newest_first, lambda old: compared(level, new, old)) is None
 
 
 @settings(MODERATE, max_examples=50)

@@ -1,4 +1,4 @@
-"""Load on a cluster whose nodes die: producers and copiers that record what they were told, and readers."""
+"""Load on a cluster whose nodes die: producers and copiers that record the answers they get, and readers."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class RecordedProducer:
             def on_delivery(error: KafkaError | None, message: Message, sent: Send = sent) -> None:
                 if error is not None:
                     self.failures.append(str(error))
-                    # not known whether it is there: only a broker's refusal says that it is not
+                    # unknown whether it is there: only a broker's refusal shows that it is not
                     return
                 self.acknowledged_at[sent.partition].append(time.monotonic())
                 self.acknowledged += 1
@@ -157,7 +157,7 @@ class RecordedProducer:
 def read_to_the_end(
     bootstrap: str, topic: str, partitions: int, *, committed_only: bool = False
 ) -> list[Poll]:
-    """All that a consumer is given of each partition, up to its end."""
+    """The records that a consumer gets of each partition, up to its end."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -199,7 +199,7 @@ def out_of_order(history: History, final: Sequence[Poll]) -> list[str]:
 
 
 def check_nothing_lost(cluster: NodeCluster, producer: RecordedProducer) -> None:
-    """Everything acknowledged is there, once, where it was said to be, in the order of the producer."""
+    """Every acknowledged record is there, once, at its acknowledged place, in the producer's order."""
     final = read_to_the_end(cluster.bootstrap, producer.topic, producer.partitions)
     history = producer.history
     for poll in final:
@@ -219,7 +219,7 @@ def check_nothing_lost(cluster: NodeCluster, producer: RecordedProducer) -> None
 
 @dataclass(slots=True)
 class VerifiableProducer:
-    """What Kafka's VerifiableProducer printed so far."""
+    """The lines that Kafka's VerifiableProducer has printed so far."""
 
     process: subprocess.Popen[str]
     history: History = field(default_factory=History)
@@ -395,7 +395,7 @@ def _next_offsets(messages: Sequence[Message]) -> list[TopicPartition]:
 
 
 def _rewind(consumer: Consumer) -> None:
-    """Back to what was committed, for all that is assigned."""
+    """Seek back to the committed offset of each assigned partition."""
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:
@@ -409,11 +409,11 @@ def _rewind(consumer: Consumer) -> None:
         try:
             consumer.seek(TopicPartition(partition.topic, partition.partition, offset))
         except KafkaException:
-            # taken away meanwhile: whoever has it starts at what was committed
+            # taken away meanwhile: its new owner starts at the committed offset
             continue
 
 
 def outcome_counts(history: History) -> dict[str, int]:
-    """How many sends were acknowledged, and of how many the client knows nothing."""
+    """The number of acknowledged sends, and of sends whose outcome the client does not know."""
     done = sum(send.outcome is Outcome.DONE for send in history.sends.values())
     return {"acknowledged": done, "unknown": len(history.sends) - done}

@@ -215,7 +215,7 @@ def coordinator_of(cluster: NodeCluster, key: str, key_type: int = GROUP_KEY) ->
 
 
 def produce_to_leader(cluster: NodeCluster, topic: str, index: int, records: bytes, acks: int = -1) -> Any:
-    """Produce to whoever leads, again and again while leadership moves; the answer that is no NOT_LEADER."""
+    """Produce to the leader, again and again while leadership moves; the first answer without NOT_LEADER."""
     moving = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     found: list[Any] = []
 

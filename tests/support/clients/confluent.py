@@ -33,11 +33,11 @@ def create_topic(
     return topic
 
 
-def eventually(condition: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
+def eventually(condition: Callable[[], bool], described: str, timeout_s: float = TIMEOUT_S) -> None:
     """Ask again and again until `condition` holds; fails after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {described}"
         time.sleep(0.02)
 
 

@@ -1,8 +1,8 @@
 """Runs group transcripts against a real broker: every person in them is a connection.
 
-What depends on the clock, on the log or on the other groups of a shared broker can't be run this way; see
-`can_run`. Answers that one command brings to several people come in any order, and ids are random, so both
-sides are brought to one form (`comparable`) before they are compared.
+Transcripts that depend on the clock, on the log or on the other groups of a shared broker can't be run this
+way; see `can_run`. The answers to several people for one command come in any order, and ids are random, so
+both sides are brought to one form (`comparable`) before they are compared.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def can_run(transcript: str) -> bool:
 
 
 def is_ours_alone(transcript: str) -> bool:
-    """Whether Apache Kafka is known to do something else; its first line says so and why."""
+    """Whether Apache Kafka is known to answer otherwise; the transcript's first line says so, and why."""
     return transcript.startswith("# Unlike Apache Kafka")
 
 
@@ -121,7 +121,7 @@ def comparable(transcript: str) -> str:
 
 
 def _in_order(members: re.Match[str]) -> str:
-    """`members=b#1,a#1` sorted; who leads stands beside it."""
+    """`members=b#1,a#1` sorted; the leader is named beside it."""
     return "members=" + ",".join(sorted(members[1].split(","), key=_without_ids))
 
 
@@ -148,7 +148,7 @@ def _rename_group(request: Message, old: str, new: str) -> None:
 
 
 def _restore_group(reply: Message, group: str) -> None:
-    """The other way round; groups of other tests are left out of what ListGroups found."""
+    """The reverse of `_rename_group`; groups of other tests are removed from an answer to ListGroups."""
 
     def restored(name: str) -> str:
         return "g" if name == group else name.removeprefix(f"{group}-")

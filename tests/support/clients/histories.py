@@ -1,10 +1,11 @@
-"""What clients did and saw, recorded, and the promises that a history of it must keep.
+"""The recorded history of clients, and the promises that it must keep.
 
-A `History` knows transactions (who, which epoch, how each ended as far as its client knows), sends, polls and
-what was seen of last stable offsets; `LogEntry` rows are what the partitions held at the end. Every checker
-takes a history and returns the violations it finds, as sentences; an empty list means that it holds.
+A `History` has transactions (of which id and epoch, and with which end as far as its client knows), sends,
+polls and the last stable offsets that were seen; `LogEntry` rows are the contents of the partitions at the
+end. Every checker takes a history and returns the violations it finds, as sentences; an empty list means that
+the promise holds.
 
-Values are unique, so a value names its send. An outcome is UNKNOWN when the client was not told: then both
+Values are unique, so a value names its send. An outcome is UNKNOWN if the client got no answer: then both
 ends are right, but only one of them, for good.
 """
 
@@ -23,7 +24,7 @@ TransactionName = tuple[str, int]
 
 
 class Outcome(Enum):
-    """How something ended, as its client was told."""
+    """The end of a send or a transaction, as its client was told."""
 
     UNKNOWN = "unknown"
     DONE = "done"
@@ -56,7 +57,7 @@ class Send:
 
 @dataclass(slots=True)
 class Poll:
-    """What a consumer read of one partition, in order, with everything before `start` unread."""
+    """The records that a consumer read of one partition, in order, from `start` on."""
 
     partition: Partition
     committed_only: bool
@@ -157,7 +158,7 @@ def _places(history: History) -> Iterator[tuple[Partition, int, str]]:
 
 
 def duplicates(history: History) -> list[str]:
-    """Invariant 3: under idempotence a value is at one offset, whoever asks and whenever."""
+    """Invariant 3: under idempotence a value is at one offset, for every client and at all times."""
     places: dict[str, set[tuple[Partition, int]]] = defaultdict(set)
     for partition, offset, value in _places(history):
         places[value].add((partition, offset))
@@ -165,7 +166,7 @@ def duplicates(history: History) -> list[str]:
 
 
 def lost_writes(history: History, final: Iterable[Poll]) -> list[str]:
-    """Invariants 2 and 6: what was acknowledged, and committed if in a transaction, is read in the end."""
+    """Invariants 2 and 6: an acknowledged record, committed if in a transaction, is read in the end."""
     read = {value for poll in final for _, value in poll.records}
     return [
         f"{send.value} was acknowledged at {send.offset} of {send.partition} and is not there"
@@ -180,7 +181,7 @@ def lost_writes(history: History, final: Iterable[Poll]) -> list[str]:
 
 
 def aborted_reads(history: History) -> list[str]:
-    """Invariant 4, G1a: nobody who reads committed records only reads a failed or aborted value."""
+    """Invariant 4, G1a: a consumer of committed records reads no failed or aborted value."""
     found = []
     for poll in history.polls:
         if not poll.committed_only:
@@ -209,7 +210,7 @@ def torn_transactions(history: History, final: Iterable[Poll]) -> list[str]:
 
 
 def cycles(history: History) -> list[str]:
-    """Invariant 4, G1c: no transaction reads, over any chain of others, what depends on itself."""
+    """Invariant 4, G1c: no transaction reads, over any chain of others, a record that depends on itself."""
     depends: dict[TransactionName, set[TransactionName]] = defaultdict(set)
     for transaction in history.transactions.values():
         for value in transaction.reads:
@@ -318,7 +319,7 @@ def stuck_readers(history: History, ends: Mapping[Partition, int]) -> list[str]:
 
 
 def wrong_tables(history: History, final: Iterable[Poll]) -> list[str]:
-    """Invariant 10: compaction keeps the last committed value of every key, and loses nothing that is open.
+    """Invariant 10: compaction keeps the last committed value of every key, and open transactions' records.
 
     `final` are complete reads of committed records, after every compaction; each key must have the value that
     is the last one among what was ever read committed of its partition.

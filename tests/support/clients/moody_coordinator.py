@@ -1,7 +1,7 @@
-"""A broker that is every group's coordinator and in no mood for it: it answers with the errors it is told to.
+"""A broker that coordinates every group, and answers with the errors that the test lists.
 
-What it answers to requests about groups comes from a list of moods, one a request, the last one for good. A
-mood is an error code, or None: then it hangs up in place of an answer.
+Its answers to requests about groups come from a list of moods, one for each request, the last one for all
+that follow. A mood is an error code, or None: then it hangs up instead of answering.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class MoodyCoordinator:
         return f"127.0.0.1:{self.port}"
 
     def answer(self, key: ApiKey, version: int, request: Any) -> Message | None:
-        """What a request gets; None to hang up."""
+        """The answer to a request; None to hang up."""
         match key:
             case ApiKey.API_VERSIONS:
                 return api_versions_response.ApiVersionsResponse(

@@ -37,9 +37,9 @@ TOPIC, PARTITIONS = "t", 3
 GROUP, TRANSACTION, SHARE = range(3)
 ALPHABET = "abcdefghijklmnopqrstuvwxyz-_.0123456789äß€漢😀"
 OPEN_TIMEOUT_MS = 5_000
-"""Of transactions that nobody ends: long enough to be there after a restart."""
+"""The timeout of transactions that are left open: long enough to outlast a restart."""
 REFUSED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE)
-"""What a producer is told that would commit what is aborted."""
+"""The errors for a producer that tries to commit an aborted transaction."""
 Offsets = dict[int, int]
 
 
@@ -61,7 +61,7 @@ def seed_of_this_run() -> int:
 
 @dataclass(slots=True)
 class NamedStates:
-    """What was acknowledged, by name."""
+    """The acknowledged states, by name."""
 
     rng: random.Random
     topic_id: uuid.UUID | None = None
@@ -72,7 +72,7 @@ class NamedStates:
     """Start offsets."""
 
     def write_all(self, client: WireClient, count: int, *, leaves_open: bool) -> None:
-        """`count` of each kind, and, if asked for, as many transactions that nobody ends."""
+        """Write `count` states of each kind and, with `leaves_open`, as many open transactions."""
         if self.topic_id is None:
             self.topic_id = client.create_topic(TOPIC, PARTITIONS)
         topic_id = self.topic_id
@@ -125,7 +125,7 @@ class NamedStates:
         self.groups[group] = offsets
 
     def committed(self, client: WireClient, group: str) -> Offsets:
-        """What the group's coordinator says."""
+        """The group's offsets, from its coordinator."""
         find(client, GROUP, group)
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
         found = settled(lambda: client.call(request, 9).groups[0])
@@ -186,7 +186,7 @@ class NamedStates:
             self.shares[key] = offset
 
     def shared(self, client: WireClient, key: SharePartitionKey) -> int:
-        """The start offset that the share coordinator says."""
+        """The start offset, from the share coordinator."""
         find(client, SHARE, key.coordinator_key)
         data = read.PartitionData(partition=key.partition, leader_epoch=-1)
         request = read.ReadShareGroupStateRequest(
@@ -199,7 +199,7 @@ class NamedStates:
     # -- afterwards ---------------------------------------------------------------------------------
 
     def check_all(self, client: WireClient) -> None:
-        """Nothing is lost, and what was open is ended, so that readers of committed records get on."""
+        """No state is lost, and open transactions are ended, so that readers of committed records go on."""
         for group, offsets in self.groups.items():
             assert self.committed(client, group) == offsets, group
         for key, offset in self.shares.items():
@@ -212,7 +212,7 @@ class NamedStates:
             assert (state.producer_id, state.producer_epoch) == (producer.producer_id, producer.epoch)
 
     def check_ended(self, client: WireClient) -> None:
-        """What was left open is aborted, its producers can't commit it, and the log is stable to its end."""
+        """Open transactions are aborted, their producers can't commit them, the log is stable to its end."""
         for producer in self.open_producers:
             producer.client = client
             coordinator_ready(client, producer.name)

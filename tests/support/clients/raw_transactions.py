@@ -36,7 +36,7 @@ LATEST = -1
 
 @dataclass
 class StubGate:
-    """A transaction coordinator that answers what the test wants, when it wants."""
+    """A transaction coordinator whose answers, and their times, are the test's choice."""
 
     answers: list[ErrorCode] = field(default_factory=list)
     asked: list[tuple[int, int, tuple[TopicPartition, ...], bool]] = field(default_factory=list)
@@ -127,7 +127,7 @@ async def fetch(client: RawClient, offset: int, **options: Any) -> Any:
 
 
 async def latest_offset(client: RawClient, isolation: int, timestamp: int = LATEST) -> int:
-    """What ListOffsets says."""
+    """The latest offset, by ListOffsets."""
     wanted = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     request = ListOffsetsRequest(
         replica_id=-1,

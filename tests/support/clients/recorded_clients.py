@@ -1,7 +1,7 @@
-"""Producers and consumers with raw requests, which record what they do and see; requests may come late.
+"""Producers and consumers with raw requests, which record their actions and answers; requests may come late.
 
 A client sends a request once, loses it on the way, or has it delivered again at any later time over another
-connection, as networks do. What it was told goes into the history; what it was not told stays unknown there.
+connection, as networks do. Answers go into the history; the outcome of a request without one stays unknown.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class World:
         await self._start(self._directory)
 
     async def kill(self) -> None:
-        """What the disk holds right now is what the next broker finds; the old one ends unheard."""
+        """End the broker without a stop; the next one finds the files as they are right now."""
         following = self._root / f"life-{next(self._lives)}"
         shutil.copytree(self._directory, following)
         await self.stop()
@@ -191,7 +191,7 @@ class World:
     # --- producers ------------------------------------------------------------------------------------
 
     async def begin_anew(self, producer: Producer) -> None:
-        """InitProducerId: what was open is aborted, unless its end was under way."""
+        """InitProducerId: an open transaction is aborted, unless its end was under way."""
         request = InitProducerIdRequest(transactional_id=producer.name, transaction_timeout_ms=60_000)
         code, answer = await self._until(ApiKey.INIT_PRODUCER_ID, 5, request, lambda each: each.error_code)
         assert code == ErrorCode.NONE, code
@@ -304,7 +304,7 @@ class World:
                 producer.producer_id, producer.epoch = answer.producer_id, answer.producer_epoch
                 producer.sequences.clear()
         else:
-            # fenced, or nothing was open: what it wrote is aborted already, or will be when it begins anew
+            # fenced, or no transaction was open: its records are aborted already, or will be at a new begin
             transaction.outcome = Outcome.FAILED
             producer.must_abort = True
             producer.must_begin_anew = True
@@ -334,7 +334,7 @@ class World:
         return self.history.polls[-1]
 
     def entries(self) -> list[LogEntry]:
-        """What the logs hold: every record and every marker."""
+        """The contents of the logs: every record and every marker."""
         return [
             LogEntry(
                 partition,

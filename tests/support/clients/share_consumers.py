@@ -1,4 +1,4 @@
-"""confluent-kafka's share consumers, and what a share group needs to be set for tests."""
+"""confluent-kafka's share consumers, and the settings of a share group for tests."""
 
 from __future__ import annotations
 

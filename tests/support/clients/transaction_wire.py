@@ -54,7 +54,7 @@ class TransactionalProducer:
     sequence: int = 0
 
     def initialise(self, **fields: Any) -> ErrorCode:
-        """InitProducerId until it is not transient; takes over what it answers."""
+        """InitProducerId until its error is not transient; takes over the id and epoch of the answer."""
         answer = settled(lambda: self.ask_initialise(**fields))
         if not answer.error_code:
             self.producer_id, self.epoch, self.sequence = answer.producer_id, answer.producer_epoch, 0
@@ -149,7 +149,7 @@ class TransactionalProducer:
         return self.client.call(request, (5 if self.v2 else 4) if version is None else version)
 
     def commit(self) -> None:
-        """End the transaction, and go on with what the coordinator says."""
+        """End the transaction, and go on with the coordinator's id and epoch."""
         answer = settled(lambda: self.end(committed=True))
         assert answer.error_code == ErrorCode.NONE, answer
         if self.v2:

@@ -2,9 +2,8 @@
 
 A line `> Name vN …` is a request, the line `< …` below it the response; with several clients each has a name
 before these signs, and an answer may come later. Fields with their default value are left out, so a response
-that says only that all is well is `< ok`. What differs from run to run has a stand-in: names, ids, ports.
-Texts of error messages are a broker's own and left out, the order of lists as well (many come out of hash
-tables).
+without any other field is `< ok`. Names, ids and ports, which differ from run to run, have stand-ins.
+Error messages are a broker's own and left out, as is the order of lists (many come out of hash tables).
 
 `pytest tests/conformance --oracle-only --record` writes the texts again from Apache Kafka's answers.
 """
@@ -48,7 +47,7 @@ class Transcript:
     def say(
         self, request: Message, version: int | None = None, keep: Callable[[Any], None] | None = None
     ) -> Any:
-        """Send a request, write both down, return the response. `keep` may cut from it what others did."""
+        """Send a request, write both down, return the response. `keep` may cut other clients' parts."""
         self.ask("", self.wire, request, version)
         return self.answer("", keep)
 
@@ -61,7 +60,7 @@ class Transcript:
         self._asked[who] = (wire, request, wire.send(request, chosen), chosen)
 
     def answer(self, who: str, keep: Callable[[Any], None] | None = None) -> Any:
-        """Wait for the answer to what `who` asked, and write it down."""
+        """Wait for the answer to the request of `who`, and write it down."""
         wire, request, correlation_id, version = self._asked.pop(who)
         response = wire.receive(request, correlation_id, version)
         if keep is not None:

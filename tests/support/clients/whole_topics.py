@@ -1,4 +1,4 @@
-"""Reads all that a topic holds."""
+"""Reads all records of a topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client that speaks the protocol one request at a time, for what no real client would send."""
+"""A client that speaks the protocol one request at a time, for requests that no real client would send."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ JARS = (
 
 
 class RefusedByJava(Exception):
-    """What Java's parser says of a text that it doesn't take."""
+    """The error of Java's parser for a text that it refuses."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ class StreamsProcess:
                 return line
 
     def rest(self) -> list[str]:
-        """Everything it has said, once it has ended."""
+        """The rest of its output, once it has ended."""
         while (line := self._lines.get(timeout=60)) is not None:
             self.output.append(line)
         return self.output

@@ -1,4 +1,4 @@
-"""The examples' inputs, what must come of them by a plain model, and the Java application beside them.
+"""The examples' inputs, the expected outputs by a plain model, and the Java application beside them.
 
 The models are written from Kafka Streams' documentation, over the whole input at once. All times are
 milliseconds since 1970.
@@ -36,7 +36,7 @@ STATIC_METHODS_OF_INTERFACES = "-Dorg.codehaus.janino.UnitCompiler.defaultTarget
 MINUTE_MS = 60_000
 GRACE_MS = 30_000
 BEGIN_MS = 1_790_000_040_000  # the begin of a minute
-# Out of order by less than the grace, so that nobody may drop any of it.
+# Out of order by less than the grace, so that no application may drop any of them.
 DISORDER_MS = 25_000
 LEAST_CLICKS = 3
 

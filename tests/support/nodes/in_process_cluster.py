@@ -96,7 +96,7 @@ class Nodes:
 async def nodes(
     directory: Path, roles: Mapping[int, str], settings: Mapping[str, str] | None = None
 ) -> AsyncIterator[Nodes]:
-    """Nodes that are configured for each other and not started; what runs at the end is stopped."""
+    """Nodes that are configured for each other and not started; those that run at the end are stopped."""
     cluster = Nodes(directory, roles, settings or {})
     for node_id in roles:
         cluster.ports[node_id] = (free_port(), free_port())

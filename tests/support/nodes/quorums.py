@@ -67,7 +67,7 @@ class QuorumNode:
 
     @property
     def image(self) -> MetadataImage:
-        """What ApiVersions looks at."""
+        """The image that ApiVersions reads."""
         return self.controller.image
 
     async def start(self) -> None:
@@ -96,13 +96,13 @@ class QuorumNode:
             await self._let_go()
 
     async def kill(self) -> None:
-        """As a killed process ends: in the middle of everything, what it wrote remains."""
+        """End as a killed process does: in the middle of everything; its files remain."""
         if self.running:
             self.running = False
             self.quorum._closed = self.controller._closed = True
             if self.quorum._timer is not None:
                 self.quorum._timer.cancel()
-            self.controller._resign("the node was killed")  # whoever waits hears that it is gone
+            self.controller._resign("the node was killed")  # waiters hear that it is gone
             await self._let_go()
 
     async def _let_go(self) -> None:
@@ -241,7 +241,7 @@ async def set_config(controller: Controller, name: str, value: str) -> int:
 
 
 async def make_topic(node: QuorumNode, name: str) -> uuid.UUID:
-    """A topic of one partition, which nobody has a replica of; its id."""
+    """Create a topic of one partition without a replica on any node; returns its id."""
     topic_id = uuid.uuid4()
     records: list[Message] = [
         TopicRecord(name=name, topic_id=topic_id),
@@ -257,7 +257,7 @@ async def remove_topic(node: QuorumNode, name: str) -> None:
 
 
 def configs(node: QuorumNode) -> dict[str, str]:
-    """What `set_config` has changed so far, as this node has it."""
+    """The changes of `set_config` so far, as this node has them."""
     return dict(node.controller.image.configs.get((2, "orders"), {}))
 
 

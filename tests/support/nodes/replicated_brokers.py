@@ -51,7 +51,7 @@ class ReplicatedBrokers:
         self.unheard: set[int] = set()
         """Nodes that hear nothing of the metadata."""
         self.refuse: ErrorCode | None = None
-        """What AlterPartition is answered with instead."""
+        """The answer to AlterPartition instead of the usual one."""
         for broker in brokers.values():
             real = broker.controller_channel.ask
 
@@ -79,7 +79,7 @@ class ReplicatedBrokers:
         return self.brokers[node_id].partitions.replica(TOPIC, 0)
 
     def publish(self, configs: Mapping[str, str] | None = None) -> None:
-        """Let every node hear what the partition has become."""
+        """Let every node hear the partition's new state."""
         for node_id, broker in self.brokers.items():
             if node_id in self.unheard:
                 continue

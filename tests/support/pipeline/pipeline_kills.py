@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @dataclass(slots=True)
 class KilledPipeline:
-    """The program above, what it was given to read, and what its kills have hit."""
+    """The program above, its input, and the batches that its kills have hit."""
 
     bootstrap: str
     kind: str
@@ -114,7 +114,7 @@ class KilledPipeline:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[subprocess.Popen[str]]:
-        """The program; what is left of it at the end is killed."""
+        """The program; its processes that are left at the end are killed."""
         self.directory.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, __file__, "--bootstrap", self.bootstrap, "--kind", self.kind]
         command += ["--source", self.source, "--sink", self.sink, "--name", self.name]
@@ -178,9 +178,9 @@ class KilledPipeline:
     def run_to_the_end(self, worker_kills: int = 0, victims: str = WORKERS) -> int:
         """Let it finish, killing processes of Spark's on the way; returns how many were killed.
 
-        victims: what the command of those contains. Spark repeats a task whose worker or executor died. It
-        gives a query up whose helper on the driver died, and then the program is started again, as whoever
-        watches over it would.
+        victims: a text in the command of those processes. Spark repeats a task whose worker or executor died.
+        It gives up a query whose helper on the driver died, and then the program is started again, as its
+        supervisor would do.
         """
         killed = 0
         for _ in range(worker_kills + 1):
@@ -232,7 +232,7 @@ class KilledPipeline:
         return sorted(int(name) for name in names if name.isdigit())
 
     def _note_batch(self) -> None:
-        """Count what the kill has hit: a batch of which some units are in Kafka and its end is not."""
+        """Count the kill if it has hit a batch of which some units are in Kafka and its end is not."""
         open_batches = set(self._batches("offsets")) - set(self._batches("commits"))
         if not open_batches:
             return

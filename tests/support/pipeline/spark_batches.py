@@ -50,7 +50,7 @@ def stream_of(
 
 @dataclass(slots=True)
 class Ran:
-    """What a query did: rows and event time of each batch, and the rows of state at the end."""
+    """A query's results: rows and event time of each batch, and the rows of state at the end."""
 
     rows: list[list[Any]] = field(default_factory=list)
     watermarks: list[Watermark] = field(default_factory=list)

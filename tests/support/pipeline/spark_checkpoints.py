@@ -21,14 +21,3 @@ def write_checkpoint(
     for batch_id in commits:
         (directory / "commits" / str(batch_id)).write_text("v1\n{}")
     return directory
-
-
-def write_state_operator(directory: Path, operator_id: int, name: str, partitions: int) -> None:
-    """The metadata of one operator's state, in the first of Spark's layouts."""
-    metadata = directory / "state" / str(operator_id) / "_metadata"
-    metadata.mkdir(parents=True)
-    info = {
-        "operatorInfo": {"operatorId": operator_id, "operatorName": name},
-        "stateStoreInfo": [{"storeName": "default", "numColsPrefixKey": 0, "numPartitions": partitions}],
-    }
-    (metadata / "metadata").write_text(f"v1\n{json.dumps(info)}")

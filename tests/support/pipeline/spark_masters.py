@@ -1,7 +1,7 @@
 """A pipeline in a process of its own, on a master that the tests' shared session is not on.
 
-Run as a program: `python -m support.pipeline.spark_masters MASTER DIRECTORY BOOTSTRAP TOPIC` upper-cases what
-is in TOPIC into TOPIC-out by a Python function, prints a line of JSON of what it saw, and leaves.
+Run as a program: `python -m support.pipeline.spark_masters MASTER DIRECTORY BOOTSTRAP TOPIC` upper-cases the
+records of TOPIC into TOPIC-out by a Python function, prints its observations as a line of JSON, and ends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SERVER_START_TIMEOUT_S = 60
 
 
 def run_pipeline(master: str, directory: Path, bootstrap: str, topic: str) -> dict[str, Any]:
-    """What the pipeline saw, from its own process."""
+    """Run the pipeline in a process of its own; its observations."""
     tests = Path(__file__).parents[2]
     done = subprocess.run(
         [sys.executable, "-m", "support.pipeline.spark_masters", master, str(directory), bootstrap, topic],

@@ -1,4 +1,4 @@
-"""What every document store and every search index must do, whatever is behind it."""
+"""Checks that every document store and every search index must pass."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check_document_store(open_store: Callable[[], DocumentStore]) -> None:
     assert store.count() == 3
     assert sorted(store.ids()) == ["1", "2", "3"]
 
-    # What it holds and which batches is there again after it was closed.
+    # Its documents and batches are there again after it was closed.
     store.close()
     store.close()
     store = open_store()

@@ -1,4 +1,4 @@
-"""What lies on disk and in Kafka of a topology by its names: as data, to be compared with what was kept.
+"""The names of a topology's files and topics, as data, to be compared with those of earlier versions.
 
 Names and numbers of nodes name topics, groups and checkpoints; fingerprints lie beside checkpoints. An
 application that runs must find them again after any change of the code, so `streams_names.json` is made anew
@@ -128,7 +128,7 @@ def aggregates(app: Streams) -> None:
 
 
 def joins_and_tables(app: Streams) -> None:
-    """Joins of streams and tables, tables grouped anew, processors; what is cut, materialized, read twice."""
+    """Joins of streams and tables, regrouped tables, processors; nodes cut, materialized, read twice."""
     left, right = app.stream("left", key=str, value=str), app.stream("right", key=str, value=Order)
     near = within(MINUTE, grace=MINUTE)
     left.join(right, within=near).group_by_key().count(name="pairs").materialize("pairs")
@@ -166,7 +166,7 @@ class Frame:
 
 
 def names_of(build: Callable[[Streams], None]) -> dict[str, Any]:
-    """All that an application is called by, and what its description says."""
+    """All names of an application, and its description."""
     app = Streams(build.__name__)
     build(app)
     topology = app.topology()

@@ -435,7 +435,7 @@ HEADER_FIELDS = (
 
 @st.composite
 def produced_records(draw: Draw) -> bytes | None:
-    """What a producer might send for a partition, from a sound batch to nonsense."""
+    """A producer's bytes for a partition, from a sound batch to nonsense."""
     kind = draw(st.integers(0, 9))
     if kind == 9:
         return draw(st.sampled_from((b"", b"\0", b"\xff" * 61, bytes(61), bytes(17) + b"\x01" + bytes(60))))

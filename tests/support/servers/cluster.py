@@ -1,4 +1,4 @@
-"""What every cluster under test has in common, and the life of a server that runs as a process of its own."""
+"""The parts that all clusters under test share, and the life of a server in a process of its own."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _PORT_NUMBERS = itertools.count(random.randrange(_PORTS_A_PROCESS))
 
 
 class Cluster(Protocol):
-    """What a conformance test may know of the cluster it talks to."""
+    """A conformance test's knowledge of its cluster."""
 
     @property
     def name(self) -> str:
@@ -72,7 +72,7 @@ def free_port() -> int:
 
 
 def wait_until_closed(port: int, timeout_s: float = 10) -> None:
-    """Wait until nobody listens on `port` of 127.0.0.1."""
+    """Wait until no process listens on `port` of 127.0.0.1."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         with socket.socket() as probe:
@@ -113,7 +113,7 @@ class ServerProcess:
         self.wait_until_ready()
 
     def launch(self) -> None:
-        """Start the process: what `start` does first, for servers that are ready only together."""
+        """Start the process: the first step of `start`, for servers that are ready only together."""
         if self.running:
             raise ServerError("already running")
         log = self.log_path.open("a", encoding="utf-8")

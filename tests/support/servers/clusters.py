@@ -77,7 +77,7 @@ class NodePlan:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
-    """What a cluster is made of.
+    """The plan of a cluster.
 
     dynamic: `controller.quorum.bootstrap.servers` in place of `controller.quorum.voters`; the first
     controller is the quorum, and others observe until they are added. start_now: the nodes that start with
@@ -178,7 +178,7 @@ class ClusterNode:
 
 @dataclass(slots=True)
 class NodeCluster:
-    """A cluster of several nodes: what tests do to it, and what they ask of it."""
+    """A cluster of several nodes: the tests' actions on it, and their requests."""
 
     name: str
     plan: ClusterPlan
@@ -293,7 +293,7 @@ class NodeCluster:
             return client.call(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 12)
 
     def partition(self, topic: str, index: int = 0, *, of: int | None = None) -> Any:
-        """What Metadata says of a partition. Raises LookupError where it is unknown."""
+        """A partition, by Metadata. Raises LookupError if it is unknown."""
         (answer,) = self.metadata(topic, of=of).topics
         for each in answer.partitions:
             if each.partition_index == index:
@@ -306,7 +306,7 @@ class NodeCluster:
             return client.call(DescribeClusterRequest(include_fenced_brokers=include_fenced))
 
     def quorum(self, *, of: int | None = None) -> Any:
-        """What DescribeQuorum says of the metadata partition."""
+        """The metadata partition, by DescribeQuorum."""
         asked = TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])
         with self.wire(of) as client:
             answer = client.call(DescribeQuorumRequest(topics=[asked]))

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass(slots=True)
 class HttpFiles:
-    """What the server holds. `cut_answers`: how many answers still end after half of their body;
+    """The server's files. `cut_answers`: how many answers still end after half of their body;
     `refusals`: status codes to answer with first, one a request; `requests`: paths asked for so far.
     """
 

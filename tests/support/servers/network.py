@@ -33,7 +33,7 @@ HERE = 254
 
 
 def why_not_here() -> str | None:
-    """What this machine lacks for it, in a line; None if nothing."""
+    """The reason why this machine can't do it, in a line; None if it can."""
     if shutil.which("ip") is None:
         return "ip is not installed: apt-get install iproute2"
     if os.geteuid() != 0:
@@ -50,7 +50,7 @@ def why_not_here() -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Weather:
-    """What becomes of packets: each waits `delay_ms` give or take `jitter_ms`, `loss` of them are dropped."""
+    """The fate of packets: each waits `delay_ms` give or take `jitter_ms`; the share `loss` is dropped."""
 
     delay_ms: float = 0.0
     jitter_ms: float = 0.0
@@ -96,7 +96,7 @@ class Network:
         self.separate([number], others)
 
     def join(self) -> None:
-        """Everybody reaches everybody again."""
+        """Let all nodes reach each other again."""
         self.cut = set()
 
     # --- packets ----------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class Network:
 
 
 def _packets(device: int) -> Iterator[bytes]:
-    """What a device has for us now, but not without end."""
+    """The packets that a device has now, up to a bound."""
     for _ in range(64):
         try:
             yield os.read(device, MTU_BYTES + 64)

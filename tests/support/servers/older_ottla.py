@@ -35,7 +35,7 @@ ENVIRONMENT = {
 
 
 async def _not_settled(partitions: CoordinatorPartitions) -> None:
-    """An older broker asks nobody."""
+    """An older broker asks no other broker."""
 
 
 def make_older(patch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Who descends from whom, and whether they are gone (from /proc, so on Linux)."""
+"""The descendants of a process, and whether they have ended (from /proc, so on Linux)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def cleaning_processes(pid: int) -> list[int]:
 
 def _parent(pid: int) -> int | None:
     try:
-        # The name in parentheses may hold anything; what follows its end does not.
+        # The name in parentheses may hold any character; the fields after it do not.
         return int((PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
     except (OSError, ValueError, IndexError):
         return None

@@ -1,4 +1,4 @@
-"""Servers that refuse to run as root, run as somebody else."""
+"""Runs servers that refuse to run as root as another user."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def sources(segments: Iterable[Segment]) -> list[SourceSegment]:
 
 
 def job_for(log: Log, start_offset: int, end_offset: int, *, now_ms: int, map_bytes: int) -> CleaningJob:
-    """What the broker orders for this section."""
+    """The broker's order for this section."""
     return CleaningJob(
         directory=log.directory,
         identity=log.files.identity(),

@@ -1,4 +1,4 @@
-"""A process that dies at any of its file operations: what it has done until then is what is on the disk."""
+"""A process that dies at any of its file operations: the disk has the results of those before."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def stable_end(log: Log) -> int:
 
 
 def committed_records(data: bytes, aborted: Iterable[Aborted], fetch_offset: int = 0) -> list[Record]:
-    """What a consumer makes of one read_committed answer, as Kafka's Java client does."""
+    """The records that a consumer takes from one read_committed answer, as Kafka's Java client does."""
     waiting = sorted(aborted, key=lambda each: each.first_offset)
     aborting: set[int] = set()
     records: list[Record] = []

@@ -34,12 +34,12 @@ def test_listen_addresses(listen: str, address: tuple[str, int]) -> None:
 
 
 @pytest.mark.parametrize("listen", ["", "9092", ":9092", "host:", "host:0", "host:65536", "host:x"])
-def test_what_is_no_address_is_an_error(listen: str) -> None:
+def test_a_text_that_is_not_an_address_is_an_error(listen: str) -> None:
     with pytest.raises(BrokerError, match="is not HOST:PORT"):
         parse_listen(listen)
 
 
-def test_a_port_in_use_says_so_and_what_to_do(directory: Path) -> None:
+def test_a_port_in_use_gives_an_error_with_advice(directory: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -79,7 +79,7 @@ def test_a_package_without_the_tweets_is_an_error(
         load_tweets()
 
 
-def test_a_package_that_pip_cannot_fetch_says_what_to_do(
+def test_a_package_that_pip_can_not_fetch_gives_advice(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("OTTLA_CACHE", str(tmp_path))
@@ -96,7 +96,7 @@ def test_a_scored_tweet_comes_back_from_its_json() -> None:
 
 
 @pytest.mark.parametrize("value", [None, b"", b"{}", b"[1]", b"\xff", b'{"id": 1, "text": "x"}', b"null"])
-def test_what_is_no_message_is_nothing(value: bytes | None) -> None:
+def test_a_value_that_is_not_a_message_gives_none(value: bytes | None) -> None:
     assert scored_from_json(value) is None
     assert count_from_json(value) is None
     assert _tweet_id(value) is None
@@ -158,7 +158,7 @@ def picture(seen: Seen, verdict: str | None = None) -> Picture:
     )
 
 
-def test_the_page_shows_what_was_seen() -> None:
+def test_the_page_shows_the_figures() -> None:
     windows = ((10_000, {"positive": 3, "negative": 1}), (20_000, {"neutral": 2}))
     seen = Seen(6, {"positive": 3, "negative": 1, "neutral": 2}, (SCORED,), windows, 92.25, 0.8726, 12, 3)
     console = Console(record=True, width=110, file=io.StringIO())

@@ -1,4 +1,4 @@
-"""What a dead letter tells of an exception."""
+"""The texts of an exception in a dead letter."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What is told of an exception out of Spark: one line, the advice, and a Python traceback whole."""
+"""The report of an exception from Spark: one line, advice, and the whole Python traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lock that another process holds, and that goes with it."""
+"""A lock that another process holds, and that ends with it."""
 
 from __future__ import annotations
 

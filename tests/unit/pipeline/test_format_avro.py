@@ -88,9 +88,7 @@ def test_what_fastavro_writes_is_read(events: list[dict[str, Any]]) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(EVENTS, min_size=2, max_size=8), st.data())
-def test_a_broken_body_blames_itself_and_nobody_else(
-    events: list[dict[str, Any]], data: st.DataObject
-) -> None:
+def test_a_broken_body_fails_only_its_own_record(events: list[dict[str, Any]], data: st.DataObject) -> None:
     bodies = [body(event) for event in events]
     broken = data.draw(st.sets(st.integers(0, len(events) - 1), min_size=1, max_size=2))
     for at in broken:
@@ -128,13 +126,13 @@ def test_a_value_that_spark_has_no_place_for_is_its_records_fault() -> None:
 @pytest.mark.parametrize(
     ("schema", "said"),
     [
-        ('{"type": "array", "items": "null"}', "list of nothing"),
+        ('{"type": "array", "items": "null"}', "array of nulls"),
         (
             '{"type": "record", "name": "L", "fields": [{"name": "n", "type": ["null", "L"]}]}',
             "contains itself",
         ),
         ('{"type": "bytes", "logicalType": "decimal", "precision": 40}', "38 digits"),
-        ('{"type": "nothing"}', "no Avro schema"),
+        ('{"type": "nothing"}', "not an Avro schema"),
     ],
 )
 def test_schemas_without_columns_are_refused(schema: str, said: str) -> None:

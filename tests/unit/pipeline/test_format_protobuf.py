@@ -109,7 +109,7 @@ def test_a_nested_message_has_its_index_path() -> None:
     [
         ('syntax = "proto3"; message A { A a = 1; }', None, "contains itself"),
         ('syntax = "proto3"; message A {}', "B", "no message B"),
-        ("message", None, "is no PROTOBUF schema"),
+        ("message", None, "is not a valid PROTOBUF schema"),
     ],
 )
 def test_schemas_without_columns_are_refused(text: str, message: str | None, said: str) -> None:

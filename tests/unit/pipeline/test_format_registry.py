@@ -25,7 +25,7 @@ NOT_FOUND = (404, {"error_code": 40403, "message": "Schema 9 not found"})
 
 
 class FakeRegistry:
-    """Answers as `answer` says; keeps what it was asked, and who asked."""
+    """Answers by `answer`; keeps the requests, and the clients' credentials."""
 
     def __init__(self) -> None:
         self.answer: Answer = lambda path: NOT_FOUND
@@ -121,7 +121,7 @@ def test_the_next_instance_answers_for_one_that_is_away(fake: FakeRegistry) -> N
     assert decode(SchemaRegistry(f"http://127.0.0.1:9,{fake.url}"), [b"\0\0\0\0\1\4"])[0] == [2]
 
 
-def test_references_come_before_what_needs_them(fake: FakeRegistry) -> None:
+def test_references_come_before_schemas_that_need_them(fake: FakeRegistry) -> None:
     line = {"type": "record", "name": "Line", "fields": [{"name": "sku", "type": "string"}]}
     order = {"type": "record", "name": "Order", "fields": [{"name": "line", "type": "Line"}]}
     reference = {"name": "Line", "subject": "lines/é", "version": 3}

@@ -168,12 +168,12 @@ def test_texts_that_are_no_type_are_refused(text: str) -> None:
         spark_type(text)
 
 
-def test_ddl_is_what_spark_prints() -> None:
+def test_a_type_is_read_back_from_the_text_that_spark_prints() -> None:
     for wanted in (LINE, spark_type_of(Order)):
         assert spark_type(wanted.simpleString()).simpleString() == wanted.simpleString()
 
 
 @pytest.mark.parametrize("text", ["a INTERVAL DAY TO SECOND", "MAP<INT, STRING>", "VOID"])
-def test_json_says_what_it_has_no_word_for(text: str) -> None:
+def test_json_names_a_type_that_it_can_not_express(text: str) -> None:
     with pytest.raises(FormatError, match="JSON has"):
         json(text)

@@ -1,4 +1,4 @@
-"""Pinned jars: what is on disk is whole and right, whatever the network does."""
+"""Pinned jars: the files on disk are whole and right, whatever the network does."""
 
 from __future__ import annotations
 

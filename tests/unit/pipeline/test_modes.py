@@ -1,4 +1,4 @@
-"""Which way a query runs, and what is said of it."""
+"""The mode in which a query runs, and the reason that is given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a query's progress a consumer group is told, and when."""
+"""The offsets of a query's progress that are committed to its consumer group, and when."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_nothing_is_known_of_a_checkpoint_elsewhere(
     assert kafka.commits == []
 
 
-def test_a_slow_broker_gets_the_newest_position_and_holds_nobody_up(
+def test_a_slow_broker_gets_the_newest_position_and_holds_up_no_query(
     kafka: RecordingCluster, publisher: ProgressPublisher, tmp_path: Path
 ) -> None:
     publisher.follow("query", "group", ["t"], tmp_path)

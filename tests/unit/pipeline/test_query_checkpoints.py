@@ -1,4 +1,4 @@
-"""What is read out of a checkpoint directory, in whatever state a crash has left it."""
+"""Reading a checkpoint's directory, in any state that a crash may leave."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.pipeline.query.checkpoints import Checkpoint, StateOperator, parse_source_offset
+from ottla.pipeline.query.checkpoints import Checkpoint, parse_source_offset
 from ottla.pipeline.spark.paths import local_path
-from support.pipeline.spark_checkpoints import write_checkpoint, write_state_operator
+from support.pipeline.spark_checkpoints import write_checkpoint
 
 
 @pytest.mark.parametrize(
@@ -41,39 +41,26 @@ def test_a_checkpoint_tells_its_query_and_how_far_it_is(tmp_path: Path) -> None:
     assert checkpoint.positions == {"a": {0: 1}}
     assert checkpoint.batch_positions(1) == {"a": {0: 2}, "b": {1: 3}}
     assert checkpoint.properties == {"spark.sql.shuffle.partitions": "2"}
-    assert checkpoint.state_operators == []
 
 
-def test_what_is_not_there_is_nothing(tmp_path: Path) -> None:
+def test_a_missing_checkpoint_is_empty(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path / "nowhere")
     assert not checkpoint.exists
     assert checkpoint.planned_batches == []
     assert checkpoint.last_finished_batch is None
     assert checkpoint.positions == {}
     assert checkpoint.properties == {}
-    assert checkpoint.state_operators == []
 
 
 @pytest.mark.parametrize("torn", ["", "{", '{"id":', "\x00\x00\x00", "null", "[]"])
-def test_torn_files_are_not_there(torn: str, tmp_path: Path) -> None:
+def test_a_torn_file_counts_as_missing(torn: str, tmp_path: Path) -> None:
     write_checkpoint(tmp_path, "an-id", {4: '{"a":{"0":1}}'}, [4])
-    write_state_operator(tmp_path, 0, "stateStoreSave", 2)
-    for name in ("metadata", "offsets/4", "state/0/_metadata/metadata"):
+    for name in ("metadata", "offsets/4"):
         (tmp_path / name).write_text(torn)
     checkpoint = Checkpoint(tmp_path)
     assert checkpoint.query_id is None
     assert checkpoint.positions == {}
     assert checkpoint.properties == {}
-    assert checkpoint.state_operators == []
-
-
-def test_state_operators(tmp_path: Path) -> None:
-    write_state_operator(tmp_path, 1, "dedupe", 4)
-    write_state_operator(tmp_path, 0, "stateStoreSave", 2)
-    assert Checkpoint(tmp_path).state_operators == [
-        StateOperator(0, "stateStoreSave", 2),
-        StateOperator(1, "dedupe", 4),
-    ]
 
 
 @pytest.mark.parametrize(

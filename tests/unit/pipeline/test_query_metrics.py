@@ -156,7 +156,7 @@ def test_queries_as_a_table() -> None:
     ]  # fmt: skip
 
 
-def test_without_a_terminal_only_what_changed_is_said() -> None:
+def test_without_a_terminal_only_changes_are_printed() -> None:
     output = io.StringIO()
     runner = cast(QueryRunner, SimpleNamespace(queries=[shown()]))
     view = LiveView(runner, Console(file=output, width=60), seconds=60)

@@ -17,7 +17,7 @@ from support.clients.confluent import eventually
 
 
 class FakeQuery:
-    """What the runner asks of PySpark's StreamingQuery, as Spark Connect answers."""
+    """The part of PySpark's StreamingQuery that the runner uses, with Spark Connect's answers."""
 
     def __init__(self) -> None:
         self.id = "an-id"
@@ -159,7 +159,7 @@ def test_who_is_told_of_an_end_may_close_the_runner(fake: FakeQuery, tmp_path: P
     assert closed.wait(20)
 
 
-def test_a_watcher_that_fails_disturbs_nobody(fake: FakeQuery, tmp_path: Path) -> None:
+def test_a_watcher_that_fails_does_not_disturb_the_query(fake: FakeQuery, tmp_path: Path) -> None:
     def watch(query: PipelineQuery, progress: QueryProgress) -> None:
         raise ValueError("not my day")
 

@@ -1,4 +1,4 @@
-"""Where a session's master and properties come from, and who has the last word."""
+"""The sources of a session's master and properties, and their precedence."""
 
 from __future__ import annotations
 

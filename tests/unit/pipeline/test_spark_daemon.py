@@ -1,4 +1,4 @@
-"""What Spark's Python workers are spared: archives on the path, waiting for acknowledgements, garbage."""
+"""Spark's Python workers are spared archives on the path, waits for acknowledgements, and garbage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch that comes again is in the topic once, whatever the first attempt had written."""
+"""A repeated batch is in the topic once, whatever the first attempt had written."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def shape_of(text: str) -> AvroShape:
     try:
         root = AvroParser().parse(text, {}).root
     except InvalidSchema as problem:
-        raise FormatError(f"no Avro schema: {problem}") from None
+        raise FormatError(f"not an Avro schema: {problem}") from None
     return _Shapes().shape(root, "")
 
 
@@ -121,7 +121,7 @@ class _Shapes:
             case model.Array():
                 items = self.shape(node.items, f"{path}[]")
                 if _takes_no_bytes(items):
-                    raise FormatError(f"{_place(path)}: a list of nothing could be any length in a few bytes")
+                    raise FormatError(f"{_place(path)}: an array of nulls may be huge in a few bytes")
                 plain = {"type": "array", "items": items.plain}
                 return AvroShape(
                     ArrayType(items.spark, items.nullable),

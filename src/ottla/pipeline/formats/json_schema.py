@@ -136,7 +136,7 @@ class _Validator:
     @classmethod
     def of(cls, writer: RegisteredSchema) -> _Validator:
         if not isinstance(writer.parsed, JsonSchema):
-            raise FormatError("it is no JSON Schema")
+            raise FormatError("it is not a JSON Schema")
         return cls(writer.parsed)
 
     def all(self, bodies: Sequence[bytes]) -> list[Any]:

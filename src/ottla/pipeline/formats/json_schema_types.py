@@ -40,7 +40,7 @@ def spark_type_of_json_schema(text: str) -> DataType:
     try:
         root = json.loads(text)
     except ValueError as problem:
-        raise FormatError(f"no JSON Schema: {problem}") from None
+        raise FormatError(f"not a JSON Schema: {problem}") from None
     if not isinstance(root, dict):
         return StringType()
     return _type(root, root, (), "")[0]
@@ -125,7 +125,7 @@ def _at(root: Any, reference: str, path: str) -> Any:
     for part in reference.removeprefix("#").split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
         if not isinstance(found, dict) or name not in found:
-            raise FormatError(f"{path or 'the root'}: nothing is at {reference}")
+            raise FormatError(f"{path or 'the root'}: there is no schema at {reference}")
         found = found[name]
     return found
 

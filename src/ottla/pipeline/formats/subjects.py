@@ -85,7 +85,7 @@ class SchemaChoice:
             assert record_name is not None
             return record_name
         if topic is None:
-            raise FormatError("many topics have no one schema: give a subject or the schema")
+            raise FormatError("several topics may have different schemas: give a subject or the schema")
         if self.strategy is SubjectStrategy.TOPIC_RECORD:
             return f"{topic}-{record_name}"
         return f"{topic}-{'key' if is_key else 'value'}"
@@ -112,7 +112,7 @@ def parse_schema(schema_type: SchemaType, text: str) -> ParsedSchema:
     try:
         return format_of(schema_type).parse(text, {}, new=True)
     except InvalidSchema as problem:
-        raise FormatError(f"the schema is no {schema_type.value} schema: {problem}") from None
+        raise FormatError(f"the schema is not a valid {schema_type.value} schema: {problem}") from None
 
 
 def self_contained(parsed: ParsedSchema) -> str:

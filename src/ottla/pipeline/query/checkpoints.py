@@ -1,8 +1,8 @@
 """Reads a query's checkpoint on a local disk, in any state that a crash may have left it in.
 
 Spark's layout: `metadata` holds the query's id and is written once, before anything else. `offsets/N` is
-written before batch N runs, `commits/N` after it; both are written as temporary files and renamed. `state/I`
-is the state of operator I, which its `_metadata` describes. A file that cannot be read counts as missing.
+written before batch N runs, `commits/N` after it; both are written as temporary files and renamed. A file
+that can't be read counts as missing.
 """
 
 from __future__ import annotations
@@ -15,15 +15,6 @@ from typing import Any
 
 Offsets = dict[str, dict[int, int]]
 """The next offset to read, by topic and partition."""
-
-
-@dataclass(frozen=True, slots=True)
-class StateOperator:
-    """One operator with state: its number in the plan, Spark's name for it, its number of partitions."""
-
-    operator_id: int
-    name: str
-    partitions: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +87,6 @@ class Checkpoint:
         conf = self._batch_metadata(planned[-1]).get("conf") if planned else None
         return {str(key): str(value) for key, value in conf.items()} if isinstance(conf, dict) else {}
 
-    @property
-    def state_operators(self) -> list[StateOperator]:
-        """The operators with state, by number."""
-        return [
-            operator
-            for number in _numbered(self.path / "state")
-            if (operator := _state_operator(self.path / "state" / str(number) / "_metadata")) is not None
-        ]
-
 
 def parse_source_offset(text: str | None) -> Offsets:
     """The positions in a Kafka source's offset JSON, `{"topic": {"0": 12}}`; empty for any other text."""
@@ -116,21 +98,6 @@ def parse_source_offset(text: str | None) -> Offsets:
         }
     except (ValueError, TypeError, AttributeError):
         return {}
-
-
-def _state_operator(metadata: Path) -> StateOperator | None:
-    versions = _numbered(metadata / "v2")  # Spark's newer form of the metadata: one file for each change
-    path = metadata / "v2" / str(versions[-1]) if versions else metadata / "metadata"
-    found = _json(_text(path).partition("\n")[2])
-    try:
-        info, stores = found["operatorInfo"], found["stateStoreInfo"]
-        return StateOperator(
-            int(info["operatorId"]),
-            str(info["operatorName"]),
-            max((int(store["numPartitions"]) for store in stores), default=0),
-        )
-    except (KeyError, TypeError, ValueError):
-        return None
 
 
 def _numbered(directory: Path) -> list[int]:

@@ -207,7 +207,7 @@ class QueryRunner:
         with self._lock:
             running = self._queries.get(spec.name)
         if running is not None and running.state is QueryState.RUNNING:
-            raise QueryError(f"query {spec.name} runs already")
+            raise QueryError(f"query {spec.name} is already running")
         return admit_query(spec, lambda source: self._publisher(source)[0])
 
     def start(

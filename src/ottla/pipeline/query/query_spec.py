@@ -154,8 +154,8 @@ def _beginning(spec: QuerySpec, marked: Offsets, writers: set[str]) -> Beginning
     if checkpoint.planned_batches:
         if writers - {checkpoint.query_id} and spec.on_lost_checkpoint is LostCheckpoint.REFUSE:
             raise LostCheckpointError(
-                f"the checkpoint {path} is another one than query {spec.name} has written its group "
-                f"{spec.group_id} with (query {', '.join(sorted(writers))}): put the right one back, or "
+                f"the checkpoint {path} does not belong to query {spec.name}, whose group {spec.group_id} "
+                f"was written by query {', '.join(sorted(writers))}: put the right one back, or "
                 "reset the query"
             )
         if spec.start_from_timestamp_ms is not None:
@@ -168,7 +168,7 @@ def _beginning(spec: QuerySpec, marked: Offsets, writers: set[str]) -> Beginning
     if spec.on_lost_checkpoint is LostCheckpoint.FROM_GROUP:
         return Beginning.GROUP
     raise LostCheckpointError(
-        f"query {spec.name} has read {_brief(marked)} (its group {spec.group_id} says), but its checkpoint "
+        f"query {spec.name} has read {_brief(marked)} (by its group {spec.group_id}), but its checkpoint "
         f"{path} is gone: put it back, or start with on_lost_checkpoint=group to go on from the group's "
         "offsets, =beginning to begin again, or reset the query"
     )
@@ -251,6 +251,6 @@ def _check_not_in_use(checkpoint: Path, name: str) -> None:
 
         fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        raise QueryError(f"a Spark works in {lock.parent}: stop it before {name} is reset") from error
+        raise QueryError(f"a Spark session runs in {lock.parent}: stop it before {name} is reset") from error
     finally:
         os.close(handle)

@@ -88,22 +88,22 @@ class KafkaSource:
 
     def __post_init__(self) -> None:
         if isinstance(self.topics, str):
-            raise SourceError(f"topics is a list of names: [{self.topics!r}]")
+            raise SourceError(f"topics must be a list of names: [{self.topics!r}]")
         if bool(self.topics) == (self.pattern is not None):
-            raise SourceError("a source has topics or a pattern, one of them")
+            raise SourceError("a source needs either topics or a pattern")
         if not self.bootstrap:
             raise SourceError("a source needs bootstrap, the address of a broker as host:port")
         for topic in self.topics:
             if not _TOPIC_NAME.fullmatch(topic):
                 raise SourceError(
-                    f"{topic!r} is no topic name: 1 to 249 of letters, digits, '.', '_' and '-'"
+                    f"{topic!r} is not a topic name: 1 to 249 of letters, digits, '.', '_' and '-'"
                 )
         for name, value in (
             ("max_offsets_per_trigger", self.max_offsets_per_trigger),
             ("min_partitions", self.min_partitions),
         ):
             if value is not None and value < 1:
-                raise SourceError(f"{name} is at least 1, not {value}")
+                raise SourceError(f"{name} must be at least 1, not {value}")
         if isinstance(self.start, FromTimestamp) and self.start.timestamp_ms < 0:
             raise SourceError(f"a start has a timestamp in ms since 1970, not {self.start.timestamp_ms}")
 
@@ -146,7 +146,7 @@ def _matching(source: KafkaSource, names: Iterable[str]) -> list[str]:
     try:
         expression = re.compile(source.pattern or "")
     except re.error as error:
-        raise SourceError(f"{source.pattern!r} is no regular expression: {error}") from error
+        raise SourceError(f"{source.pattern!r} is not a regular expression: {error}") from error
     topics = sorted(name for name in names if expression.fullmatch(name) and not name.endswith(LEDGER_SUFFIX))
     if not topics:
         raise SourceError(f"no topic on {source.bootstrap} has a name like {source.pattern}")

@@ -31,13 +31,6 @@ def stream_from(
     return reader.options(**(options or {})).load()
 
 
-def table_from(
-    spark: SparkSession, bootstrap: str, topic: str, options: Mapping[str, str] | None = None
-) -> DataFrame:
-    """A batch DataFrame of all records that a topic has now, in Spark's Kafka columns."""
-    return spark.read.format("kafka").options(**_reader_options(bootstrap, topic), **(options or {})).load()
-
-
 def stream_to(
     frame: DataFrame, bootstrap: str, topic: str, options: Mapping[str, str] | None = None
 ) -> DataStreamWriter:

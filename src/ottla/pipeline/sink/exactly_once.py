@@ -243,9 +243,9 @@ def check_sink(
     if lost and begun_ms is not None and is_forgotten(begun_ms, int(time.time() * 1000), retention_ms):
         raise SinkError(
             f"the exactly-once sink {query_name} has a batch from {_utc(begun_ms)} that is not finished, and"
-            " nothing remembers what was written of it: its groups are forgotten by now"
+            " it is unknown which of its rows are written: Kafka has forgotten its groups"
             f" (offsets.retention.minutes), and there is no topic {ledger_topic(query_name)}. Look into the"
-            f" output; reset_sink({query_name!r}) has the batch written again"
+            f" output; reset_sink({query_name!r}) makes the query write the whole batch again"
         )
 
 

@@ -248,13 +248,13 @@ class _UnitWriter:
         if entry.next_batch > place.batch_id + 1:
             raise SinkError(
                 f"{self._where}: batch {entry.next_batch - 1} is written already, so this checkpoint is older"
-                f" than the output: go on with the newest checkpoint, or give up what is in between with"
+                f" than the output: go on with the newest checkpoint, or give up the batches in between with"
                 f" reset_sink({self._settings.query_name!r})"
             )
         if entry.run_id and entry.run_id == place.run_id and entry.task != place.task:
             raise SinkError(
                 f"{self._where}: tasks {entry.task} and {place.task} of one batch have rows of the same"
-                " source partition (a topic read twice, or minPartitions): name them apart in `source`"
+                " source partition (a topic read twice, or minPartitions): name them differently in `source`"
             )
         if (
             entry.identity is Identity.TASK

@@ -1,4 +1,4 @@
-"""Avro schemas: what is one, the texts it has, and what refers to what. The tables hold in Java too."""
+"""Avro schemas: valid ones, their texts, and references. The tables hold in Java too."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_default_that_does_not_fit_is_an_error_in_new_schemas_only(case: str) 
         ('{"type": "int", "x": NaN}', "the schema is not JSON: NaN is no JSON number"),
     ],
 )
-def test_an_error_says_what_and_where(text: str, told: str) -> None:
+def test_an_error_names_the_problem_and_the_place(text: str, told: str) -> None:
     with pytest.raises(InvalidSchema, match=told):
         parse(text)
 

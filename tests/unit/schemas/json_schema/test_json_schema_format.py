@@ -1,4 +1,4 @@
-"""JSON Schema texts: what is a schema, what is stored of it, where its references lead, what fits it."""
+"""JSON Schema texts: valid schemas, their stored text, their references, and values that fit."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ def test_the_same_text_with_other_references_is_compared() -> None:
 # --- incompatibilities
 
 
-def test_an_optional_property_is_what_the_lenient_policy_is_for() -> None:
+def test_the_lenient_policy_allows_an_optional_property() -> None:
     old = parse({"type": "object", "properties": {"a": {"type": "string"}}})
     new = parse({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}})
 
@@ -331,7 +331,7 @@ def test_another_format_is_not_compared() -> None:
         parse({}).incompatibilities(AvroFormat().parse('"string"', {}))
 
 
-def test_a_matching_gives_up_what_it_took_first_where_more_pairs_fit() -> None:
+def test_a_matching_gives_up_a_pair_if_more_pairs_fit_without_it() -> None:
     fitting = {(0, 0), (0, 1), (1, 0), (2, 1), (2, 2)}
 
     assert maximum_matching(3, 3, lambda left, right: (left, right) in fitting) == {0: 1, 1: 0, 2: 2}

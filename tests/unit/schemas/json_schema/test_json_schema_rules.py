@@ -740,7 +740,7 @@ def parse(schema: Any) -> JsonSchema:
 
 
 def told(old: Any, new: Any, policy: CompatibilityPolicy = STRICT) -> list[str]:
-    """What differs, as the table has it."""
+    """The differences, in the form of the table."""
     found = parse(new).differences(parse(old), policy)
     return [f"{'+' if each.kind in COMPATIBLE[policy] else '-'}{each.kind} {each.pointer}" for each in found]
 

@@ -28,7 +28,7 @@ ORDER = """
 
 
 class TextRegistry:
-    """Keeps canonical texts as our registry does; what the clients ask of a registry in this test."""
+    """The part of a registry that the clients use in this test; keeps canonical texts as ottla's does."""
 
     def __init__(self) -> None:
         self.texts: list[tuple[str, Schema]] = []
@@ -103,7 +103,7 @@ def test_messages_go_there_and_back(path: tuple[int, ...]) -> None:
     )
 
 
-def test_what_python_registers_is_what_java_registers() -> None:
+def test_python_and_java_register_the_same_schema() -> None:
     """Confluent's registry did not find the one as the other (#2956, #3477)."""
     schema = ProtobufFormat().parse(ORDER, {"parts/line.proto": LINE})
     registry = TextRegistry()

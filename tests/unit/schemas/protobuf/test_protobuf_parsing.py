@@ -366,7 +366,7 @@ class TestImports:
 
         assert found == expected
 
-    def test_a_reference_never_replaces_what_protoc_relies_on(self) -> None:
+    def test_a_reference_never_replaces_a_file_that_protoc_relies_on(self) -> None:
         text = (
             'syntax = "proto3"; import "google/protobuf/timestamp.proto"; '
             "message M { google.protobuf.Timestamp a = 1; }"
