@@ -1,1 +1,1 @@
-"""What all services share: settings, bodies and answers over HTTP, errors, and the server they run in."""
+"""The common parts of HTTP services: bodies and answers, errors, bounds, the server and its process."""

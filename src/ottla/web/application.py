@@ -20,12 +20,12 @@ log = logging.getLogger("ottla.services")
 
 
 def json_answer(content: Any, status: int = 200, media_type: str = "application/json") -> Response:
-    """`content` as JSON. Keys keep their order; a key that is no str is an error of ours."""
+    """`content` as JSON. Keys keep their order; a key that is no str is a fault of the caller."""
     return Response(orjson.dumps(content), status, media_type=media_type)
 
 
 def json_application(routes: Sequence[BaseRoute], media_type: str = "application/json") -> Starlette:
-    """The application of these routes; an unknown path or method, and a fault of ours, are JSON too.
+    """The application of these routes; unknown paths, unknown methods and faults are answered in JSON too.
 
     `media_type` is that of errors.
     """
@@ -52,5 +52,5 @@ def json_application(routes: Sequence[BaseRoute], media_type: str = "application
 
 
 def error_answer(status: int, error_code: int, message: str, media_type: str) -> Response:
-    """An error as all of Confluent's services tell it."""
+    """An error in the form that all of Confluent's services give it."""
     return json_answer({"error_code": error_code, "message": message}, status, media_type)

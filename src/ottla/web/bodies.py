@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect, Request
 from ottla.web.errors import ApiError
 
 MAX_BODY_BYTES: Final = 16 << 20
-"""What one request may hold in memory unless its service says otherwise."""
+"""The bound on a request's body where the service sets no other."""
 
 
 async def read_body(request: Request, limit_bytes: int = MAX_BODY_BYTES) -> bytes:
@@ -32,13 +32,13 @@ async def read_body(request: Request, limit_bytes: int = MAX_BODY_BYTES) -> byte
 
 
 async def hung_up(request: Request) -> None:
-    """Wait until the client has gone. Only once the body was read: else this would eat it."""
+    """Wait until the client has gone. Call it once the body is read: before, it would consume the body."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 def parse_json(body: bytes, error: ApiError) -> Any:
-    """What the JSON text `body` says; raises `error`, with the parser's reason, where it is none."""
+    """The value of the JSON text `body`. Raises `error`, with the parser's reason, for any other text."""
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as problem:

@@ -1,4 +1,4 @@
-"""The one exception that a request may end with: a status, a code and a message for the caller."""
+"""The errors of services: one that answers a request, and one that ends a service."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ottla.config.errors import UserError
 
 
 class ApiError(Exception):
-    """Answered as `{"error_code": …, "message": …}` with `status`.
+    """A request's answer `{"error_code": …, "message": …}` with the HTTP status `status`.
 
     `error_code` is the status with two digits more where the API numbers its errors (404 and 40401).
     """

@@ -1,8 +1,7 @@
-"""uvicorn's HTTP protocol with bounds on what a client may send without getting on, and on its silence.
+"""uvicorn's HTTP protocol with bounds on headers and on the silence of clients.
 
-uvicorn leaves both to a proxy before it: endless headers would fill the memory, and connections on which
-nothing comes would take every slot. A bound here is on a lack of progress, so no request that goes on meets
-one.
+uvicorn leaves both to a proxy before it: endless headers would fill the memory, and silent connections would
+take every slot. Each bound is on a lack of progress, so no request that makes progress meets one.
 """
 
 from __future__ import annotations
@@ -14,19 +13,19 @@ import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 HEAD_BYTES: Final = 64 * 1024
-"""A request's line and headers; and whatever else comes without being a body's."""
+"""The most that a client may send without completing its headers or sending a byte of a body."""
 HEAD_SECONDS: Final = 30.0
 BODY_SECONDS: Final = 300.0
-"""Without a byte of a body that is not whole. A producer that streams may pause."""
+"""The longest silence within a body. A producer that streams records may pause."""
 UNREAD_SECONDS: Final = 300.0
-"""Without the client's taking a byte of an answer."""
+"""The longest time in which a client takes no byte of its answer."""
 LOOK_SECONDS: Final = 5.0
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
-    """One connection. Inherits because uvicorn has no other way to be extended."""
+    """One connection. It inherits from uvicorn's protocol, as uvicorn cannot be extended in another way."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:  # uvicorn's own, passed through
+    def __init__(self, *arguments: Any, **options: Any) -> None:  # as uvicorn passes them
         super().__init__(*arguments, **options)
         self._progress = False
         self._bytes_since_progress = 0
@@ -69,7 +68,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """What comes is no HTTP."""
+        """Answer bytes that are no HTTP request."""
         self._refuse(400, b"Bad Request", msg)
 
     def _refuse(self, status: int, phrase: bytes, message: str) -> None:
@@ -91,11 +90,11 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._look = self.loop.call_later(LOOK_SECONDS, self._look_at_silence)
 
     def _is_silent(self, now: float) -> bool:
-        """Whether the client has owed us bytes for too long."""
+        """Whether the client has not sent the bytes that are due for too long."""
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         if cycle is None or cycle.response_complete:
             return now - self._heard_at > HEAD_SECONDS and self.timeout_keep_alive_task is None
-        # Bytes that we did not take (reading is paused) it does not owe.
+        # While reading is paused the client can't send.
         return cycle.more_body and not self.flow.read_paused and now - self._heard_at > BODY_SECONDS
 
     def _is_deaf(self, now: float) -> bool:

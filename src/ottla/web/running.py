@@ -1,8 +1,8 @@
-"""Runs services in this process until SIGTERM or Ctrl-C: one alone, or several of which each ends alone.
+"""Runs services in this process until SIGTERM or Ctrl-C: one alone, or several that fail independently.
 
-A service alone takes the process along when it dies: whoever started it sees that, not a port that answers
-errors for ever. Of several, one that can't start or dies is told of in a line, and started again after a
-pause that grows; the others don't notice. All end with what they can't do without.
+A single service ends the process when it dies, so that its supervisor notices, and no port answers errors for
+ever. Of several services, one that can't start or dies is reported in one line and started again after a
+pause that grows; the others go on. All of them end when the broker that they need has ended.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger("ottla.services")
 
 FIRST_PAUSE_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 60.0
-"""Between two attempts to start a service; one that has run for as long begins with the first pause again."""
+"""The longest pause between two starts. A service that ran for so long begins with the first pause again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +37,18 @@ class Place:
 
     @classmethod
     def take(cls, name: str, wanted: HttpAddress) -> Place:
-        """Raises ServiceError for an address that can't be had."""
+        """Bind the address. Raises ServiceError where that fails."""
         bound = bind(name, wanted)
         return cls(name, HttpAddress(wanted.host, bound.getsockname()[1]), bound)
 
     def socket(self) -> socket.socket:
-        """The bound socket, at first and after it was closed. Raises ServiceError."""
+        """The bound socket; bound anew if the one of before was closed. Raises ServiceError."""
         return self.bound if self.bound.fileno() >= 0 else bind(self.name, self.address)
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A service that is started as often as it ends: each time by what `make` returns."""
+    """A service that is kept running: `make` makes a new one for each start. Raises UserError."""
 
     place: Place
     make: Callable[[], Service]
@@ -74,9 +74,10 @@ async def run_together(
     ready: Callable[[str], None],
     needed: Callable[[], Coroutine[Any, Any, str]],
 ) -> int:
-    """Run until a signal (0) or the end of what `needed` waits for (1).
+    """Run until a signal (returns 0), or until `needed` returns the reason why all must end (returns 1).
 
-    They start in this order, each when the one before it runs or has failed once, and stop in the other.
+    The services start in this order, each when the one before runs or has failed once, and stop in the
+    reverse order.
     """
     with _signals() as stopped:
         async with AsyncExitStack() as stack:
@@ -95,7 +96,7 @@ async def run_together(
                     break
             done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
             for task in done - {stopped, missing}:
-                task.result()  # it ends by a fault of ours alone
+                task.result()  # a service's task ends only by a bug
             if missing in done:
                 log.error("%s", missing.result())
                 return 1
@@ -103,7 +104,7 @@ async def run_together(
 
 
 async def _keep(kept: Kept, ready: Callable[[str], None], tried: asyncio.Event) -> None:
-    """Start a service for ever. Sets `tried` when it is ready or has failed."""
+    """Start a service again whenever it ends. Sets `tried` once it is ready or has failed."""
     name = kept.place.name
     told = ""
     pause = FIRST_PAUSE_SECONDS
@@ -139,7 +140,7 @@ async def _served(kept: Kept, ready: Callable[[str], None]) -> str:
 
 
 def _unseen(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """An exception that no code of ours met: one line, as aiokafka leaves some behind when it is fenced."""
+    """Log in one line an exception that no task has retrieved; aiokafka leaves some when it is fenced."""
     log.warning("%s: %r", context["message"], context.get("exception"))
     log.debug("unseen", exc_info=context.get("exception"))
 

@@ -1,8 +1,8 @@
 """The life of one service: it starts, listens over HTTP, says that it is ready, and stops cleanly.
 
-Theory of operation. A service's address is bound first, for it may have to tell others where it will be
-found; it listens only when the service has started, so who can connect is served. When stopping, requests
-under way are finished (for STOP_REQUESTS_SECONDS at most) before the service itself stops.
+A service's address is bound first, because the service may have to tell other instances its address. The
+socket listens only once the service has started, so every client that can connect is served. At a stop,
+requests under way are finished (within STOP_REQUESTS_SECONDS) before the service itself stops.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ottla.web.http_protocol import BoundedHttpProtocol
 STOP_REQUESTS_SECONDS: Final = 5
 IDLE_CONNECTION_SECONDS: Final = 60
 CONNECTIONS: Final = 4_096
-"""Of one service; above that a request is answered with 503."""
+"""The most connections of one service; a request above that is answered with 503."""
 BACKLOG: Final = 1_024
 
 
@@ -51,7 +51,7 @@ class HttpAddress:
 
 
 class Service(Protocol):
-    """One service: an ASGI application, and what it does beside answering."""
+    """One service: an ASGI application, and the work that goes on beside its answers."""
 
     @property
     def name(self) -> str:
@@ -59,13 +59,13 @@ class Service(Protocol):
 
     @property
     def app(self) -> ASGIApp:
-        """What answers requests, once started."""
+        """The application, which answers once the service has started."""
 
     async def start(self, address: HttpAddress) -> None:
         """Become able to answer at `address`, which is bound already. Raises ServiceError."""
 
     async def failed(self) -> str:
-        """Wait for as long as all is well; return what is not, when it can't go on."""
+        """Wait until the service can't go on; return the reason."""
 
     async def stop(self) -> None:
         """Leave nothing behind; also after a `start` that raised."""
@@ -74,7 +74,7 @@ class Service(Protocol):
 async def serve(
     service: Service, bound: socket.socket, address: HttpAddress, ready: Callable[[str], None]
 ) -> str:
-    """Start a service and answer at `bound` until it can't go on, which it says; cancelling stops it cleanly.
+    """Start a service, answer at `bound` until it can't go on, and return the reason. Cancelling stops it.
 
     `address` is what `bound` was bound to, with the port that it got. `ready` gets a line once it answers.
     Closes `bound`. Raises ServiceError when the service can't start.
@@ -108,13 +108,13 @@ def bind(name: str, address: HttpAddress) -> socket.socket:
 
 
 async def cancel(task: asyncio.Future[Any]) -> None:
-    """Cancel a task and wait for its end, whatever that is."""
+    """Cancel a task and wait until it has ended in any way."""
     task.cancel()
     await asyncio.wait([task])
 
 
 class _Uvicorn(uvicorn.Server):
-    """Leaves signals to the process, which runs several."""
+    """uvicorn's server, which leaves signals to the process: that may run several."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
