@@ -1,4 +1,4 @@
-"""A broker's configuration: `server.properties`, overrides, and what is changed while it runs.
+"""A broker's configuration: its static settings, and the dynamic ones that change while it runs.
 
 Kafka's names throughout. A key that the table does not have is named in one warning and kept, for Kafka's
 DescribeConfigs shows such keys. A value that is not allowed stops the start with one line that says where it
@@ -35,7 +35,7 @@ log = logging.getLogger("ottla.broker")
 T = TypeVar("T")
 
 REPLICA_SELECTORS: Final = frozenset({"org.apache.kafka.common.replica.RackAwareReplicaSelector"})
-"""Kafka's own; without one consumers read from leaders."""
+"""The class of Kafka that is known here; without a class, consumers read from leaders."""
 
 BROKER_TABLE: Final = Table(
     title="ottla broker",
@@ -83,7 +83,7 @@ class BrokerConfig:
         """The value that holds now."""
         return self.layers[setting]
 
-    # -- what is derived from several settings --------------------------------------------------------
+    # -- values derived from several settings ---------------------------------------------------------
 
     @property
     def is_broker(self) -> bool:
@@ -107,22 +107,22 @@ class BrokerConfig:
 
     @property
     def advertised_listeners(self) -> tuple[Listener, ...]:
-        """What clients are told to connect to; a port of 0 stands for the one that was bound."""
+        """The addresses that clients are given; a port of 0 stands for the one that was bound."""
         return self._listeners.advertised
 
     @property
     def controller_listeners(self) -> tuple[Listener, ...]:
-        """Where the controller listens: none on a broker, and none on a single node that has none."""
+        """The controller's listeners; empty on a pure broker, and on a single node that was given none."""
         return self._listeners.controllers
 
     @property
     def advertised_controller_listeners(self) -> tuple[Listener, ...]:
-        """Where other nodes find this controller, the preferred first; port 0 as for brokers."""
+        """The controller's addresses for other nodes, the preferred first; port 0 as for brokers."""
         return self._listeners.advertised_controllers
 
     @property
     def controller_listener(self) -> Listener:
-        """The first of them; a single node without one is known by an address that nobody uses."""
+        """The first of these; a single node without one has an address here that no node uses."""
         return self._listeners.controller
 
     @property
@@ -132,7 +132,7 @@ class BrokerConfig:
 
     @property
     def rack(self) -> str | None:
-        """Where the broker stands, for placing replicas."""
+        """The broker's rack, for placing replicas."""
         return self[broker_settings.BROKER_RACK]
 
     @property
@@ -181,7 +181,7 @@ def _log_directory(settings: Settings) -> Path:
     return Path(directories[0])
 
 
-# -- what several settings, or ottla itself, do not allow -------------------------------------------
+# -- combinations and values that are not allowed ---------------------------------------------------
 
 _Problem = tuple[str, str]
 """The name of a setting, and the problem with its value."""

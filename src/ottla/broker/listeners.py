@@ -1,8 +1,8 @@
-"""Where a node listens and what it tells clients: `listeners`, `advertised.listeners` and their kin.
+"""The addresses of a node, for itself and for clients: `listeners`, `advertised.listeners` and their kin.
 
 The listeners named in controller.listener.names belong to the controller, the others to the broker. A node
-has those of its roles and no others; a single node with both roles needs no controller listener, because
-nobody else looks for its controller. Only PLAINTEXT is served.
+has those of its roles and no others; a single node with both roles needs no controller listener, because no
+other node looks for its controller. Only PLAINTEXT is served.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _advertised(
     listeners: tuple[Listener, ...],
     protocols: dict[str, str],
 ) -> tuple[Listener, ...]:
-    """What is advertised; a listener of the controller that is left out is advertised as it listens."""
+    """The advertised listeners; a controller's that is left out is advertised with its own address."""
     texts: tuple[str, ...] | None = settings[broker_settings.ADVERTISED_LISTENERS]
     if texts is None:
         setting, advertised = "listeners", listeners
@@ -175,7 +175,7 @@ def _advertised(
         if listener.host in META_ADDRESSES:
             raise settings.refusal(
                 setting,
-                f"nobody can connect to {listener.host}: set advertised.listeners to addresses that they can",
+                f"no client can connect to {listener.host}: set advertised.listeners to other addresses",
             )
     return tuple(
         listener if listener.host else listener._replace(host=socket.gethostname()) for listener in advertised

@@ -1,4 +1,4 @@
-"""Where a node finds the controllers: `controller.quorum.voters` and `controller.quorum.bootstrap.servers`.
+"""The addresses of the controllers: `controller.quorum.voters` and `controller.quorum.bootstrap.servers`.
 
 A node is alone when neither of the two names another node. Any other node must have a node.id that was
 given, and a controller listener if it is a controller.
@@ -64,7 +64,7 @@ def _read_voters(settings: Settings) -> dict[int, Address]:
         if int(text) > MAX_NODE_ID:
             raise settings.refusal(_VOTERS, f"{text} is too large for a node id")
         if parsed[0] in META_ADDRESSES:
-            raise settings.refusal(_VOTERS, f"nobody can connect to {voter}: give the address of the node")
+            raise settings.refusal(_VOTERS, f"no node can connect to {voter}: give the address of the voter")
         if int(text) in voters:
             raise settings.refusal(_VOTERS, f"node {int(text)} is given twice")
         voters[int(text)] = Address(*parsed)

@@ -1,4 +1,4 @@
-"""Options that several of the commands take, declared once, and what the log's level does."""
+"""The options that several commands take, and what the commands make of them: settings, pairs, a log."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def add_log_level(parser: argparse.ArgumentParser) -> None:
 
 
 def log_to_stderr(level: str) -> None:
-    """One structured line an event."""
+    """Log to stderr, one structured line an event."""
     logging.basicConfig(
         stream=sys.stderr, level=level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )

@@ -1,4 +1,4 @@
-"""The commands that run one service: their options, and what a process that runs services does."""
+"""The common part of the commands that run a service: options, settings, the process."""
 
 from __future__ import annotations
 
@@ -67,15 +67,15 @@ class ServiceCommand:
 
 def told_ready(line: str) -> None:
     """Print the line with which a service says that it is ready."""
-    # What start-up made lives as long as the process: the collector need not walk it again and again.
+    # Objects made by the start live as long as the process: the collector need not walk them again and again.
     gc.collect()
     gc.freeze()
     print(line, flush=True)
 
 
 def log_service_to_stderr(level: str) -> None:
-    """One structured line an event of ours."""
+    """Log to stderr, one structured line an event."""
     log_to_stderr(level)
     if level != "debug":
-        # It tells each attempt to connect, thirty lines a second while a cluster is away: ours tell it once.
+        # aiokafka logs each attempt to connect, 30 lines a second while a cluster is away; ottla logs one.
         logging.getLogger("aiokafka").setLevel(logging.CRITICAL)

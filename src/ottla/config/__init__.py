@@ -1,1 +1,1 @@
-"""Settings: one system for the broker's, the services' and the connectors'."""
+"""Settings of programs and resources: their tables, the places that give them, the values that hold."""

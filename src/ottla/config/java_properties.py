@@ -2,7 +2,7 @@
 
 The rules: `key=value`, `key:value` or `key value`; space around the separator goes; `#` and `!` begin a
 comment line; a backslash at the end of a line joins the next one to it; backslashes escape (`\\t \\n \\r \\f
-\\uXXXX`, any other character is itself). A key that comes twice has its last value.
+\\uXXXX`, any other character is itself). The last value of a key counts.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ MAX_INT: Final = 2**31 - 1
 MAX_LONG: Final = 2**63 - 1
 MAX_DOUBLE: Final = 1.7976931348623157e308
 HIDDEN: Final = "[hidden]"
-"""Stands where a password would be shown; Kafka's word."""
+"""Shown in place of a password, as by Kafka."""
 
 # The characters that Java's String.trim() takes off, and those that its regular expressions call space.
 _TRIMMED: Final = "".join(map(chr, range(0x21)))
@@ -48,7 +48,7 @@ class ConfigType(enum.IntEnum):
 
 
 class Importance(enum.Enum):
-    """How many users need to know the setting."""
+    """How likely it is that a user needs the setting, as Kafka ranks it."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -253,7 +253,7 @@ _DOUBLE: Final = r"([+-]?(?:Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-
 
 
 def _read_double(text: str) -> float:
-    """Java's notation but for hexadecimal digits and NaN, which no limit would hold."""
+    """A number in Java's notation, but neither hexadecimal nor NaN, which passes every check of a range."""
     found = re.fullmatch(_DOUBLE, text)
     if found is None:
         raise ValueError("Not a number of type DOUBLE")
@@ -267,7 +267,7 @@ def read_list(text: str) -> tuple[str, ...]:
 
 
 def _format_double(value: float) -> str:
-    """As Java's Double.toString prints it."""
+    """The number as Java's Double.toString prints it."""
     sign = "-" if value < 0 else ""
     if math.isinf(value):
         return f"{sign}Infinity"

@@ -1,4 +1,4 @@
-"""The values that a program's settings have: those that were given, else the defaults of its table."""
+"""The values of a program's settings: those that were given, and the defaults of its table."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ottla.config.sources import Given
 T = TypeVar("T")
 
 MAX_SHOWN_CHARACTERS: Final = 200
-"""Of a value in a message."""
+"""The most of a value that a message holds."""
 
 
 class Settings:
-    """Values by setting, `settings[TOPIC]`; what is given and no setting, by prefix."""
+    """Values by setting, `settings[TOPIC]`, and given texts by the prefix of their names."""
 
     __slots__ = ("_given", "_table", "_values")
 
@@ -44,9 +44,9 @@ class Settings:
         return name in self._given
 
     def with_prefix(self, prefix: str) -> dict[str, str]:
-        """The texts of names that begin with `prefix` and are no settings of the table, without the prefix.
+        """The texts given under `prefix` that are no settings of the table, by the rest of their names.
 
-        Those of a client or plugin, say.
+        They are the properties of a client or plugin.
         """
         return {
             name.removeprefix(prefix): each.text
@@ -65,7 +65,7 @@ class Settings:
             log.warning("unknown settings are ignored keys=%s", ",".join(unknown))
 
     def refusal(self, name: str, problem: str) -> ConfigError:
-        """The error of a value that can't be: its place, its name, the value unless it is a secret, why."""
+        """The error of a setting that can't be used: place, name, value (not of a password) and problem."""
         given = self._given.get(name)
         if given is None:
             return ConfigError(f"{name}: {problem}")

@@ -1,7 +1,7 @@
 """Where settings are given: defaults of a command, a properties file, the environment, the command line.
 
-Each place gives names and texts; a text knows its place for as long as it lives, so that a refusal can say
-where the user has to look. Of several places the last one in the order of `Layer` wins (`layered`).
+Each place gives names and texts, and each text keeps its place, so that an error can say where the user has
+to look. Where several places give a name, the highest `Layer` wins (`layered`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Origin(NamedTuple):
     place: str = ""
 
     def __str__(self) -> str:
-        """What stands before `name=value` in a message."""
+        """The beginning of a message, before `name=value`."""
         if not self.place:
             return ""
         return f"{self.place} " if self.layer is Layer.COMMAND else f"{self.place}: "
@@ -56,13 +56,13 @@ class Given:
 def from_mapping(
     values: Mapping[str, str], layer: Layer = Layer.DEFAULT, place: str = ""
 ) -> dict[str, Given]:
-    """These values, all given in one place."""
+    """Values that are all given in one place, by name."""
     origin = Origin(layer, place)
     return {name: Given(text, origin) for name, text in values.items()}
 
 
 def from_file(path: Path) -> dict[str, Given]:
-    """The values of a properties file. Raises ConfigError, which names the file and the line."""
+    """The values of a properties file, by name. Raises ConfigError, which names the file and the line."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
@@ -82,10 +82,10 @@ def from_file(path: Path) -> dict[str, Given]:
 
 
 def from_environment(environ: Mapping[str, str], prefix: str) -> dict[str, Given]:
-    """The values of variables that begin with `prefix`.
+    """The values of the variables that begin with `prefix`, by the names of their settings.
 
-    The rest of a variable's name is the setting's in capitals: `_` stands for a dot, `__` for a `_`, `___`
-    for a dash, as in the container images of Kafka and Confluent.
+    After the prefix stands the setting's name in capitals, with `_` for a dot, `__` for a `_` and `___` for a
+    dash, as in the container images of Kafka and Confluent.
     """
     return {
         _setting_name(variable.removeprefix(prefix)): Given(text, Origin(Layer.ENVIRONMENT, variable))
@@ -99,7 +99,7 @@ def _setting_name(variable: str) -> str:
 
 
 def from_words(words: Iterable[str], option: str = SET) -> dict[str, Given]:
-    """The values of an option's words, `name=value` each, of which the last of a name counts.
+    """The values of an option's words, `name=value` each, by name; the last word with a name counts.
 
     As in a properties file, space around the first `=` goes and space at the end is part of the value.
     Raises UsageError.
@@ -115,7 +115,7 @@ def from_words(words: Iterable[str], option: str = SET) -> dict[str, Given]:
 
 
 def layered(*layers: Mapping[str, Given]) -> dict[str, Given]:
-    """The values of all layers; where several have a name, that of the highest, or else of the last."""
+    """All values by name; of several, that of the highest layer, of equal layers the last argument's."""
     found: dict[str, Given] = {}
     for name, given in (item for layer in layers for item in layer.items()):
         if name not in found or given.origin.layer >= found[name].origin.layer:
@@ -124,5 +124,5 @@ def layered(*layers: Mapping[str, Given]) -> dict[str, Given]:
 
 
 def texts(given: Mapping[str, Given]) -> dict[str, str]:
-    """The texts alone."""
+    """The texts without their places."""
     return {name: each.text for name, each in given.items()}

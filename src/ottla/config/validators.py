@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 
 class Check(Protocol):
-    """Looks at a parsed value: returns the problem with it, or None."""
+    """A check of a parsed value: returns the problem with the value, or None."""
 
     @property
     def allowed(self) -> str:
@@ -99,7 +99,7 @@ class ListOf:
 
 
 class Rule:
-    """A rule that a function tells: it returns the problem with a value, or None."""
+    """A check by a function, which returns the problem with a value, or None."""
 
     __slots__ = ("_problem", "allowed")
 

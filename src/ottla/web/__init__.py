@@ -1,1 +1,1 @@
-"""The parts that all services share: settings, bodies and answers over HTTP, errors, and the server."""
+"""The parts that all services share: bodies and answers over HTTP, errors, and the server."""

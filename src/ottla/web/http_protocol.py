@@ -26,7 +26,7 @@ LOOK_SECONDS: Final = 5.0
 class BoundedHttpProtocol(HttpToolsProtocol):
     """One connection. It inherits, as uvicorn can't be extended in any other way."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:  # uvicorn's own, passed through
+    def __init__(self, *arguments: Any, **options: Any) -> None:  # as uvicorn passes them
         super().__init__(*arguments, **options)
         self._progress = False
         self._bytes_since_progress = 0

@@ -42,7 +42,7 @@ class Place:
         return cls(name, HttpAddress(wanted.host, bound.getsockname()[1]), bound)
 
     def socket(self) -> socket.socket:
-        """The bound socket, at first and after it was closed. Raises ServiceError."""
+        """The bound socket; bound anew if the one of before was closed. Raises ServiceError."""
         return self.bound if self.bound.fileno() >= 0 else bind(self.name, self.address)
 
 

@@ -145,7 +145,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         ({"controller_quorum_voters": "1@a:1,2@b:1"}, "a controller among several needs a listener"),
         ({"controller_quorum_voters": "2@a:1,3@b:1"}, "node.id=1 is a controller by process.roles"),
         ({"controller_quorum_voters": "1@a:1,1@b:1"}, "node 1 is given twice"),
-        ({"controller_quorum_voters": "1@0.0.0.0:1,2@b:1"}, "nobody can connect to 1@0.0.0.0:1"),
+        ({"controller_quorum_voters": "1@0.0.0.0:1,2@b:1"}, "no node can connect to 1@0.0.0.0:1"),
         ({"controller_quorum_voters": "3000000000@b:1"}, "3000000000 is too large for a node id"),
         (
             {"process_roles": "broker", "controller_quorum_voters": "1@a:1,2@b:1"},

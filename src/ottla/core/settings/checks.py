@@ -1,4 +1,4 @@
-"""Rules of single settings beyond ranges and lists of words."""
+"""The checks of single settings that are neither ranges nor lists of words."""
 
 from __future__ import annotations
 

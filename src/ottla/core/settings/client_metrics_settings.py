@@ -13,7 +13,7 @@ METRICS = string_list("metrics", (), "Prefixes of the names of the metrics; * is
 
 CLIENT_METRICS_SETTINGS: dict[str, Setting[Any]] = by_name(globals().values())
 
-#: What a pattern of `match` may be about.
+#: The properties of a client that a pattern of `match` may name.
 MATCH_KEYS = frozenset(
     {
         "client_instance_id",

@@ -48,7 +48,7 @@ class _Resource(Protocol):
 
 
 def describe_topic(layers: BrokerLayers, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every setting of a topic with these values of its own; those that Apache Kafka lacks if it has them."""
+    """Every setting of a topic that has `overrides`; those that Apache Kafka lacks only where given."""
     config = TopicConfig(layers, overrides)
     entries = _describe(config, TOPIC_SETTINGS, overrides)
     own = {name: each for name, each in SCHEMA_VALIDATION_TOPIC_SETTINGS.items() if name in overrides}
@@ -56,7 +56,7 @@ def describe_topic(layers: BrokerLayers, overrides: Mapping[str, str]) -> list[C
 
 
 def describe_group(layers: BrokerLayers, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every setting of a group with these values of its own."""
+    """Every setting of a group that has `overrides`."""
     return _describe(GroupConfig(layers, overrides), GROUP_SETTINGS, overrides)
 
 
@@ -71,7 +71,7 @@ def _describe(
 
 
 def describe_client_metrics(overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every setting of a client metrics subscription with these values."""
+    """Every setting of a client metrics subscription that has `overrides`."""
     entries = []
     for setting in CLIENT_METRICS_SETTINGS.values():
         own = overrides.get(setting.name)
@@ -81,7 +81,7 @@ def describe_client_metrics(overrides: Mapping[str, str]) -> list[ConfigEntry]:
 
 
 def describe_broker(layers: BrokerLayers) -> list[ConfigEntry]:
-    """Every setting of one broker, and what it was given that is no setting."""
+    """Every setting of one broker, and every name without a setting that the broker was given."""
     names = {
         name for name, setting in BROKER_SETTINGS.items() if not setting.internal and name not in DYNAMIC_ONLY
     }
@@ -104,7 +104,7 @@ def _broker_entry(
 ) -> ConfigEntry:
     setting = BROKER_SETTINGS.get(without_listener(name))
     if setting is None:
-        # Nobody knows whether it is a secret.
+        # The value may be a secret.
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
         hidden = _hidden(synonyms)
         return ConfigEntry(name, None, True, source, True, hidden, ConfigType.UNKNOWN, None)
@@ -112,8 +112,7 @@ def _broker_entry(
         text = setting.format(layers[setting]) if setting.name == name else synonyms[0].text
     else:
         text = _normalized(setting, text)
-    # A listener's own settings count as read-only, although those of keys can be changed: as Kafka shows
-    # them.
+    # As Kafka does: a listener's own settings are shown as read-only, although those of keys can be changed.
     read_only = setting.name != name or setting.update is UpdateMode.READ_ONLY
     return _entry(setting, text, read_only, synonyms, name)
 

@@ -1,9 +1,9 @@
-"""Settings in layers: what a broker, a topic or a group is configured to, and which layer says so.
+"""Kafka's dynamic configuration: the values of brokers, topics and groups, and the layer of each value.
 
 A broker's setting comes from the first of: its own dynamic value, the cluster's dynamic default, the static
 value of `server.properties`, the default. A topic's or group's setting comes from its own value, else from
 the broker settings that are its synonyms (KIP-226, KIP-848), else from its default. A stored value that does
-not parse (written by a newer version) is passed over: the next layer speaks.
+not parse (written by a newer version) is passed over, and the next layer counts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ConfigSource(enum.IntEnum):
 
 
 class LayerValue(NamedTuple):
-    """A value as one layer has it."""
+    """The text of a setting in one layer."""
 
     name: str
     text: str
@@ -48,7 +48,7 @@ class LayerValue(NamedTuple):
 
 
 class BrokerLayers:
-    """The layers of one broker's settings, as texts. Made anew when one of them changes."""
+    """The layers of one broker's settings, as texts by name. Made anew when one of them changes."""
 
     __slots__ = ("_broker", "_cluster", "_static", "_values")
 
@@ -107,7 +107,7 @@ class BrokerLayers:
         return set(self._cluster)
 
     def synonyms(self, name: str) -> list[LayerValue]:
-        """Every value that is given for `name` or a setting that says the same, the one that holds first."""
+        """Every value of `name` and of its SAME_SETTINGS, the effective one first."""
         base = without_listener(name)
         names = (name, base) if base != name else SAME_SETTINGS.get(name, (name,))
         found = [
@@ -128,7 +128,7 @@ class BrokerLayers:
 
 def _defaults(names: tuple[str, ...]) -> Iterator[LayerValue]:
     for name in names:
-        # A setting that exists dynamically only has no default to show.
+        # Settings that exist only dynamically are shown without a default.
         setting = None if name in DYNAMIC_ONLY else BROKER_SETTINGS.get(name)
         text = setting.default_text if setting is not None else None
         if text is not None:
@@ -162,7 +162,7 @@ class TopicConfig:
         return own[0] if own else inherited_topic_value(setting, self._layers)
 
     def synonyms(self, name: str) -> list[LayerValue]:
-        """Every value that is given for `name`, the one that holds first."""
+        """Every value of `name` and of its synonyms, the effective one first."""
         brokers = topic_settings.BROKER_SYNONYMS.get(name)
         found = self._layers.synonyms(brokers[0][0]) if brokers else []
         own = _own_text(topic_settings.TOPIC_SETTINGS.get(name), name, self._overrides)
@@ -172,11 +172,11 @@ class TopicConfig:
 
 
 def inherited_topic_value(setting: Setting[T], layers: BrokerLayers) -> T:
-    """What a topic setting is when the topic says nothing: in the broker's words, else the default."""
+    """The value of a setting that the topic does not have: that of the broker's synonyms, or the default."""
     for name, unit in topic_settings.BROKER_SYNONYMS.get(setting.name, ()):
         value = layers[BROKER_SETTINGS[name]]
         if value is not None:
-            # A negative time (keep for ever) is the same in every unit.
+            # A negative time means for ever in every unit.
             return cast(T, value * unit if unit != 1 and value >= 0 else value)
     return setting.default
 
@@ -198,7 +198,7 @@ class GroupConfig:
         return cast(T, self._layers[BROKER_SETTINGS[broker]]) if broker else setting.default
 
     def synonyms(self, name: str) -> list[LayerValue]:
-        """Every value that is given for `name`, the one that holds first."""
+        """Every value of `name` and of its synonyms, the effective one first."""
         broker = group_settings.BROKER_SYNONYMS.get(name)
         setting = group_settings.GROUP_SETTINGS.get(name)
         if broker:
@@ -224,7 +224,7 @@ def _own(setting: Setting[T], overrides: Mapping[str, str]) -> tuple[T] | None:
 
 
 def _own_text(setting: Setting[Any] | None, name: str, overrides: Mapping[str, str]) -> str | None:
-    """A resource's own value as it is shown: parsed and written again."""
+    """A resource's own value in the form that clients are shown."""
     text = overrides.get(name)
     if text is None or setting is None:
         return text

@@ -95,7 +95,7 @@ STREAMS_SESSION_TIMEOUT_MS = integer(
 
 GROUP_SETTINGS: dict[str, Setting[Any]] = by_name(globals().values())
 
-#: The broker setting that a group setting takes its default from.
+#: The broker setting that gives a group setting its default.
 BROKER_SYNONYMS: dict[str, str] = {
     "consumer.assignment.interval.ms": "group.consumer.assignment.interval.ms",
     "consumer.heartbeat.interval.ms": "group.consumer.heartbeat.interval.ms",

@@ -36,13 +36,13 @@ VALUE_SCHEMA_VALIDATION: Final = boolean(
 KEY_SUBJECT_NAME_STRATEGY: Final = string(
     "confluent.key.subject.name.strategy",
     TOPIC_NAME_STRATEGY,
-    "What the key's subject is named after: the topic, the record, or both.",
+    "Whether the key's subject is named after the topic, the record, or both.",
     _STRATEGIES,
 )
 VALUE_SUBJECT_NAME_STRATEGY: Final = string(
     "confluent.value.subject.name.strategy",
     TOPIC_NAME_STRATEGY,
-    "What the value's subject is named after: the topic, the record, or both.",
+    "Whether the value's subject is named after the topic, the record, or both.",
     _STRATEGIES,
 )
 

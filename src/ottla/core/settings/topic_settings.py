@@ -21,7 +21,7 @@ from ottla.core.settings.checks import gzip_level, throttled_replicas
 CLEANUP_POLICY = string_list(
     "cleanup.policy",
     ("delete",),
-    "What happens to old segments: delete them, compact them by key, or both.",
+    "Whether old segments are deleted, compacted by key, or both.",
     ListOf(("compact", "delete")),
 )
 COMPRESSION_GZIP_LEVEL = integer(
@@ -131,7 +131,7 @@ REMOTE_LOG_COPY_DISABLE = boolean(
 REMOTE_LOG_DELETE_ON_DISABLE = boolean(
     "remote.log.delete.on.disable",
     False,
-    "Whether what is in remote storage is deleted when remote storage is switched off.",
+    "Whether segments in remote storage are deleted when remote storage is switched off.",
 )
 REMOTE_STORAGE_ENABLE = boolean(
     "remote.storage.enable", False, "Whether old segments are moved to remote storage."
@@ -158,8 +158,8 @@ UNCLEAN_LEADER_ELECTION_ENABLE = boolean(
 
 TOPIC_SETTINGS: dict[str, Setting[Any]] = by_name(globals().values())
 
-#: The broker settings that a topic setting takes its default from (the first that has a value wins), each
-#: with what one unit of it is in units of the topic setting.
+#: The broker settings that give a topic setting its default (the first that has a value wins), each with its
+#: unit in units of the topic setting.
 BROKER_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "cleanup.policy": (("log.cleanup.policy", 1),),
     "compression.gzip.level": (("compression.gzip.level", 1),),

@@ -26,7 +26,7 @@ _ROLL = ("log.roll.ms", "log.roll.hours")
 _ROLL_JITTER = ("log.roll.jitter.ms", "log.roll.jitter.hours")
 _RETENTION = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
 
-#: Settings that say the same in different units; the first that has a value wins.
+#: Settings with the same meaning in different units; the first that has a value wins.
 SAME_SETTINGS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(_ROLL, _ROLL),
     **dict.fromkeys(_ROLL_JITTER, _ROLL_JITTER),

@@ -82,7 +82,7 @@ LOG_RETENTION_CHECK_INTERVAL_MS = long(
 LOG_CLEANUP_POLICY = string_list(
     "log.cleanup.policy",
     ("delete",),
-    "What happens to old segments: delete them, compact them by key, or both.",
+    "Whether old segments are deleted, compacted by key, or both.",
     ListOf(("compact", "delete")),
     update=CLUSTER_WIDE,
 )

@@ -23,7 +23,7 @@ REMOTE_LOG_STORAGE_MANAGER_IMPL_PREFIX = string(
 REMOTE_LOG_METADATA_MANAGER_CLASS_NAME = string(
     "remote.log.metadata.manager.class.name",
     "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager",
-    "The class that knows what is stored remotely.",
+    "The class that keeps the metadata of remote segments.",
     not_empty,
 )
 REMOTE_LOG_METADATA_MANAGER_CLASS_PATH = string.optional(

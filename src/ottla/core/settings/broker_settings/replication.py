@@ -110,6 +110,6 @@ ALTER_LOG_DIRS_REPLICATION_QUOTA_WINDOW_SIZE_SECONDS = integer(
 FOLLOWER_FETCH_LAST_TIERED_OFFSET_ENABLE = boolean(
     "follower.fetch.last.tiered.offset.enable",
     False,
-    "Whether a new replica starts behind what is in remote storage already.",
+    "Whether a new replica starts after the records that are in remote storage.",
     update=CLUSTER_WIDE,
 )

@@ -21,13 +21,13 @@ from ottla.config.validators import ListOf, OneOf, at_least, between
 AUTHORIZER_CLASS_NAME = string(
     "authorizer.class.name",
     "",
-    "The class that decides who may do what; empty lets everybody do everything.",
+    "The class that authorizes requests; empty allows every request.",
     importance=LOW,
 )
 PRINCIPAL_BUILDER_CLASS = class_name(
     "principal.builder.class",
     "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
-    "The class that names who is on a connection.",
+    "The class that names the principal of a connection.",
     update=PER_BROKER,
 )
 CONNECTIONS_MAX_REAUTH_MS = long(
