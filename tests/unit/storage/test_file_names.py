@@ -20,8 +20,6 @@ def test_the_offset_of_a_name_is_the_one_it_was_made_of() -> None:
             assert offset_of(offset_file_name(offset, suffix)) == offset
 
 
-@pytest.mark.parametrize(
-    "name", ["", "42.log", "0000000000000000004x.log", "٠" * 20, "-" + "0" * 19]
-)
+@pytest.mark.parametrize("name", ["", "42.log", "0000000000000000004x.log", "٠" * 20, "-" + "0" * 19])
 def test_other_names_have_no_offset(name: str) -> None:
     assert offset_of(name) is None
