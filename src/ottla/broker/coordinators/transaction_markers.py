@@ -3,10 +3,12 @@
 Theory of operation. A transaction shard orders the markers of a transaction whose end is in its log
 (`WriteMarkers`), and is told of each partition that has its marker. The order's partitions are grouped by
 the broker that leads them. Each such broker has one request under way; what is ordered meanwhile rides in
-the next, so one that is slow or gone holds up nobody else's. A partition that is gone needs no marker. What
-fails, and what has another leader by now, is sent again for as long as the shard is led here: an ended
-transaction must not stay open for readers. A transactional id has at most one order, as it can't begin
-anything new before it is done, and an order only shrinks.
+the next, so one that is slow or gone holds up nobody else's. A partition that is gone needs no marker, nor
+does one with a newer epoch of the producer. What fails, and what has another leader by now, is sent again for
+as long as the shard is led here: an ended transaction must not stay open for readers. So is a marker that a
+partition refuses for a later coordinator's: that one writes it, and this shard is about to resign. A
+transactional id has at most one order, as it can't begin anything new before it is done, and an order only
+shrinks.
 
 Nothing is durable here: after a crash the shard is loaded, finds the transaction prepared and orders again.
 A marker that is written twice changes nothing.
@@ -50,9 +52,6 @@ MAX_MARKERS_A_REQUEST: Final = 1000
 PURPOSE: Final = "markers"
 NO_LEADER: Final = -1
 
-#: The partition has a newer producer epoch or coordinator: this transaction is not open in it any more.
-OVERTAKEN = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-
 
 class Order:
     """A transaction whose markers are not all written."""
@@ -63,6 +62,7 @@ class Order:
         self.missing = set(wanted.partitions)
         #: Which leader each partition's marker is on the way to.
         self.asked: dict[TopicPartition, int] = {}
+        self.told_of_fence = False
 
     def report(self, partitions: Sequence[TopicPartition]) -> None:
         """Tell the shard of partitions that have their marker."""
@@ -83,7 +83,7 @@ class Order:
         return TransactionEnd(
             wanted.producer_id,
             wanted.producer_epoch,
-            self.runner.leader_epoch,
+            self.runner.leader_epoch + wanted.coordinator_epoch_lead,
             wanted.committed,
             wanted.transaction_version,
         )
@@ -218,9 +218,16 @@ class TransactionMarkers:
                 continue  # it was sent to two leaders, and both have it
             if error is ErrorCode.NONE:
                 written.append(partition)
-            elif error in OVERTAKEN:
+            elif error is ErrorCode.INVALID_PRODUCER_EPOCH:  # the transaction is not open in it any more
                 log.info("marker is overtaken %s partition=%s error=%s", order.wanted, partition, error.name)
                 written.append(partition)
+            elif error is ErrorCode.TRANSACTION_COORDINATOR_FENCED and not order.told_of_fence:
+                order.told_of_fence = True
+                log.warning(
+                    "marker refused for a later coordinator's, tried again while this is the coordinator "
+                    "%s partition=%s coordinator_epoch=%d",
+                    order.wanted, partition, order.end.coordinator_epoch,
+                )  # fmt: skip
         self._report(order, written)
 
     def _report(self, order: Order, written: list[TopicPartition]) -> None:

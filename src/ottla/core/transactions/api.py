@@ -49,7 +49,8 @@ class WriteMarkers:
     """Write the marker that ends this transaction into each of the partitions, however often it takes.
 
     Each partition's marker is reported once it is committed, or the partition is gone, with
-    `MarkersWritten`. A shard that has resigned waits for none.
+    `MarkersWritten`. A shard that has resigned waits for none. The markers' coordinator epoch is the leader
+    epoch of the shard's partition and `coordinator_epoch_lead`.
     """
 
     transactional_id: str
@@ -58,6 +59,7 @@ class WriteMarkers:
     committed: bool
     transaction_version: int
     partitions: tuple[TopicPartition, ...]
+    coordinator_epoch_lead: int = 0
 
 
 @dataclass(frozen=True, slots=True)
