@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ottla.broker.coordinators.coordinator_shard import encode_record
 from ottla.core.coordination.partitioning import partition_for
+from ottla.core.decisions.topic_names import ADMIN_CLIENT_ID
+from ottla.core.transactions.log_records import transaction_record
+from ottla.core.transactions.states import TransactionState
+from ottla.core.transactions.transaction import Transaction
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
+from ottla.protocol.record_batch import encode_batch
 from support.clients.named_states import plain_name
 from support.clients.transaction_wire import TransactionalProducer, coordinator_ready
 from support.clients.wire import WireClient, wait_for
@@ -131,3 +139,60 @@ def test_apache_kafka_goes_on_with_transactional_ids_and_gives_them_back(tmp_pat
         v1.wait_for_state("CompleteCommit")
         wait_for(lambda: [len(client.read_batches(TOPIC, index)) for index in range(3)] == [4, 4, 4])
     assert [value["transactionStatus"] for _, value in dump(data, open_.name)][-1] == COMPLETE_COMMIT
+
+
+def coordinator_epoch(client: WireClient, producer_id: int) -> int:
+    """That of the producer's last marker in the topic's first partition."""
+    asked = TopicRequest(name=TOPIC, partition_indexes=[0])
+    answer = client.call(DescribeProducersRequest(topics=[asked])).topics[0].partitions[0]
+    (found,) = [each for each in answer.active_producers if each.producer_id == producer_id]
+    return int(found.coordinator_epoch)
+
+
+def test_kafka_passes_over_the_lead_of_an_id_that_came_from_another_partition(tmp_path: Path) -> None:
+    data, name, lead = tmp_path / "logs", plain_name(), 5
+    partition = partition_for(name, PARTITIONS)
+    # given: an id whose markers are ahead of its partition's leader epoch, as those of one that moved are
+    with OttlaBroker.start(data) as broker:
+        with (
+            WireClient.connect(broker.bootstrap) as client,
+            WireClient.connect(broker.bootstrap, ADMIN_CLIENT_ID) as admin,
+        ):
+            client.create_topic(TOPIC, 2)
+            producer = producer_on(client, name)
+            assert producer.initialise() is NONE
+            assert producer.produce(TOPIC, b"a", 0) is NONE
+            producer.commit()
+            producer.wait_for_state("CompleteCommit")
+            before = coordinator_epoch(client, producer.producer_id)
+            held = Transaction(
+                producer.producer_id,
+                producer.epoch,
+                60_000,
+                TransactionState.COMPLETE_COMMIT,
+                last_update_ms=int(time.time() * 1000),
+                client_version=2,
+                coordinator_epoch_lead=lead,
+            )
+            record = encode_record(transaction_record(name, held, 2), held.last_update_ms)
+            assert admin.produce("__transaction_state", partition, encode_batch([record])).error_code == 0
+        broker.restart()
+        with WireClient.connect(broker.bootstrap) as client:
+            producer = producer_on(client, name)
+            assert producer.initialise() is NONE
+            assert producer.produce(TOPIC, b"b", 0) is NONE
+            producer.commit()
+            producer.wait_for_state("CompleteCommit")
+            # then: they stay so
+            assert coordinator_epoch(client, producer.producer_id) >= before + lead
+    # and: Kafka's tool and Kafka read the records as if there were no lead
+    assert dump(data, name)[-1][1]["transactionStatus"] == COMPLETE_COMMIT
+    with ApacheKafka.start(tmp_path) as kafka, WireClient.connect(kafka.bootstrap) as client:
+        producer.client = client
+        coordinator_ready(client, name)
+        assert producer.described().transaction_state == "CompleteCommit"
+        assert producer.described().producer_epoch == producer.epoch
+        assert producer.produce(TOPIC, b"c", 1) is NONE
+        producer.commit()
+        producer.wait_for_state("CompleteCommit")
+        wait_for(lambda: client.fetch(TOPIC, [1])[1].last_stable_offset == 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
@@ -18,8 +18,9 @@ from ottla.core.strays.homing import decide, unsettled
 from ottla.core.strays.naming import name_of
 from ottla.core.strays.units import LogUnits
 from ottla.core.transactions import log_records
+from ottla.core.transactions import transaction as transitions
 from ottla.core.transactions.states import TransactionState
-from ottla.core.transactions.transaction import NO_TIMEOUT_MS, Transaction
+from ottla.core.transactions.transaction import MAX_CLIENT_EPOCH, NO_TIMEOUT_MS, Transaction
 from ottla.protocol.record_batch import (
     NewRecord,
     decode_records,
@@ -27,10 +28,17 @@ from ottla.protocol.record_batch import (
     encode_end_transaction_marker,
     parse_batch_header,
 )
-from ottla.protocol.records.framing import Coordinator, encode_coordinator_key, encode_coordinator_value
+from ottla.protocol.records.framing import (
+    Coordinator,
+    decode_coordinator_value,
+    encode_coordinator_key,
+    encode_coordinator_value,
+)
 from ottla.protocol.records.group_metadata_key import GroupMetadataKey
 from ottla.protocol.records.group_metadata_value import GroupMetadataValue
 from ottla.protocol.records.offset_commit_key import OffsetCommitKey
+from ottla.protocol.records.transaction_log_key import TransactionLogKey
+from ottla.protocol.records.transaction_log_value import TransactionLogValue
 
 GROUPS = ("billing", "orders")
 TOPIC_ID = uuid.UUID(int=7)
@@ -63,15 +71,21 @@ def of_group(group: str, generation: int, at: int) -> NewRecord:
 
 @dataclass
 class Log:
-    """A partition's batches."""
+    """A partition's batches. `leader_epoch` is that of the next one."""
 
     batches: list[bytes] = field(default_factory=list)
     end: int = 0
+    leader_epoch: int = 0
 
     def append(self, *records: NewRecord, producer_id: int = -1) -> None:
         producer = {"producer_id": producer_id, "producer_epoch": 0, "transactional": True}
         self.batches.append(
-            encode_batch(records, base_offset=self.end, **(producer if producer_id >= 0 else {}))  # type: ignore[arg-type]
+            encode_batch(
+                records,
+                base_offset=self.end,
+                leader_epoch=self.leader_epoch,
+                **(producer if producer_id >= 0 else {}),  # type: ignore[arg-type]
+            )
         )
         self.end += len(records)
 
@@ -101,7 +115,7 @@ class Log:
 
 def bring_home(away: Log, home: Log, kill_at: int, coordinator: Coordinator = Coordinator.GROUP) -> bool:
     """The shell's steps in its order; False if killed before step `kill_at`."""
-    homing = decide(away.units(coordinator).units(), home.units(coordinator).units())
+    homing = decide(away.units(coordinator).units(), home.units(coordinator).units(), home.leader_epoch)
     for step, unit in enumerate(homing.copies):
         if step == kill_at:
             return False
@@ -245,6 +259,59 @@ def test_an_open_transaction_at_home_is_not_replaced() -> None:
     home.append(transaction(TransactionState.ONGOING, 3, 1))
     bring_home(away, home, -1, Coordinator.TRANSACTION)
     assert home.values(Coordinator.TRANSACTION) == {"id": (transaction(TransactionState.ONGOING, 3, 1),)}
+
+
+def held_at(log: Log) -> Transaction:
+    """What a log says of the id, read as a shard reads it."""
+    (record,) = log.values(Coordinator.TRANSACTION)["id"]
+    value = decode_coordinator_value(Coordinator.TRANSACTION, TransactionLogKey(), record.value or b"")
+    assert isinstance(value, TransactionLogValue)
+    return log_records.transaction_of(value)
+
+
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=4).map(sorted),
+    st.integers(0, 9),
+    st.lists(st.integers(0, 3), max_size=3),
+    st.integers(0, 2),
+)
+def test_the_markers_of_an_id_that_moved_have_no_lower_coordinator_epoch_than_before(
+    epochs_away: list[int], epoch_at_home: int, later: list[int], version: int
+) -> None:
+    # given: the producer's markers had the leader epoch of each of its records, the last one's at most
+    away, home = Log(), Log(leader_epoch=epoch_at_home)
+    for at, epoch in enumerate(epochs_away):
+        away.leader_epoch = epoch
+        held = Transaction(7, 3, 60_000, TransactionState.COMPLETE_COMMIT, last_update_ms=at)
+        away.append(new(log_records.transaction_record("id", held, version), at))
+    before = held_at(away)
+    # when
+    bring_home(away, home, -1, Coordinator.TRANSACTION)
+    # then: so have its markers at home, and nothing else has changed
+    moved = held_at(home)
+    lead = moved.coordinator_epoch_lead
+    assert epoch_at_home + lead == max(epoch_at_home, epochs_away[-1])
+    assert replace(moved, coordinator_epoch_lead=0) == before
+    # and: whoever leads home later is ahead of who did before, and a further move keeps it so
+    last, holder = epoch_at_home + lead, home
+    for number, step in enumerate(later, 100):
+        holder.leader_epoch += step
+        holder.append(new(log_records.transaction_record("id", held_at(holder), version), number))
+        elsewhere = Log(leader_epoch=number % 7)
+        bring_home(holder, elsewhere, -1, Coordinator.TRANSACTION)
+        assert elsewhere.leader_epoch + held_at(elsewhere).coordinator_epoch_lead >= last + step
+        last, holder = elsewhere.leader_epoch + held_at(elsewhere).coordinator_epoch_lead, elsewhere
+
+
+def test_a_new_producer_id_has_no_markers_to_stay_ahead_of() -> None:
+    held = Transaction(7, MAX_CLIENT_EPOCH, 60_000, TransactionState.EMPTY, coordinator_epoch_lead=4)
+    assert transitions.next_id(held, 8, 1, 1, keeps_last_epoch=True).coordinator_epoch_lead == 0
+    ongoing = transitions.with_partitions(held, {("t", 0)}, 1, 2)
+    ending = transitions.prepared(ongoing, committed=True, client_version=2, next_producer_id=8, now_ms=2)
+    assert (ongoing.coordinator_epoch_lead, ending.coordinator_epoch_lead) == (4, 4)
+    assert transitions.completed(ending, 3).coordinator_epoch_lead == 0
+    kept = transitions.prepared(ongoing, committed=True, client_version=2, next_producer_id=-1, now_ms=2)
+    assert transitions.completed(kept, 3).coordinator_epoch_lead == 4
 
 
 # -- share states -------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from ottla.protocol.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequestTopic,
 )
 from support.clients.transaction_wire import TRANSIENT, TransactionalProducer, coordinator_ready, settled
-from support.clients.wire import WireClient, wait_for
+from support.clients.wire import Client, wait_for
 
 TOPIC, PARTITIONS = "t", 3
 GROUP, TRANSACTION, SHARE = range(3)
@@ -71,7 +71,7 @@ class NamedStates:
     shares: dict[SharePartitionKey, int] = field(default_factory=dict)
     """Start offsets."""
 
-    def write_all(self, client: WireClient, count: int, *, leaves_open: bool) -> None:
+    def write_all(self, client: Client, count: int, *, leaves_open: bool) -> None:
         """Write `count` states of each kind and, with `leaves_open`, as many open transactions."""
         if self.topic_id is None:
             self.topic_id = client.create_topic(TOPIC, PARTITIONS)
@@ -81,11 +81,7 @@ class NamedStates:
             self.share(
                 client, SharePartitionKey(draw_name(self.rng), topic_id, self.rng.randrange(PARTITIONS))
             )
-            producer = self.initialised(client)
-            self.begin(producer)
-            producer.commit()
-            producer.wait_for_state("CompleteCommit")
-            self.producers.append(producer)
+            self.committed_producer(client)
         for group in self.rng.sample(sorted(self.groups), count // 2):
             # offsets that count because their transaction was committed
             producer = self.initialised(client)
@@ -105,7 +101,7 @@ class NamedStates:
 
     # -- groups -------------------------------------------------------------------------------------
 
-    def commit(self, client: WireClient, group: str) -> None:
+    def commit(self, client: Client, group: str) -> None:
         """Commit offsets of a group without members."""
         find(client, GROUP, group)
         offsets = {index: self.rng.randrange(1_000_000) for index in range(PARTITIONS)}
@@ -124,7 +120,7 @@ class NamedStates:
         wait_for(committed)
         self.groups[group] = offsets
 
-    def committed(self, client: WireClient, group: str) -> Offsets:
+    def committed(self, client: Client, group: str) -> Offsets:
         """The group's offsets, from its coordinator."""
         find(client, GROUP, group)
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
@@ -136,8 +132,27 @@ class NamedStates:
 
     # -- transactions -------------------------------------------------------------------------------
 
-    def initialised(self, client: WireClient, timeout_ms: int = 60_000) -> TransactionalProducer:
-        producer = TransactionalProducer(client, draw_name(self.rng), v2=True)
+    def committed_producer(self, client: Client, name: str | None = None) -> TransactionalProducer:
+        """A producer that has committed a transaction; its name is drawn if it is not given."""
+        producer = self.initialised(client, name=name)
+        self.begin(producer)
+        producer.commit()
+        producer.wait_for_state("CompleteCommit")
+        self.producers.append(producer)
+        return producer
+
+    def commit_everywhere(self, producer: TransactionalProducer) -> None:
+        """Commit a transaction of all partitions."""
+        for index in range(PARTITIONS):
+            producer.sequence = 0  # each partition counts for itself
+            assert producer.produce(TOPIC, b"x", index) is ErrorCode.NONE
+        producer.commit()
+        producer.wait_for_state("CompleteCommit")
+
+    def initialised(
+        self, client: Client, timeout_ms: int = 60_000, name: str | None = None
+    ) -> TransactionalProducer:
+        producer = TransactionalProducer(client, name or draw_name(self.rng), v2=True)
         coordinator_ready(client, producer.name)
         assert producer.initialise(timeout_ms=timeout_ms) is ErrorCode.NONE
         return producer
@@ -165,7 +180,7 @@ class NamedStates:
 
     # -- share states -------------------------------------------------------------------------------
 
-    def share(self, client: WireClient, key: SharePartitionKey) -> None:
+    def share(self, client: Client, key: SharePartitionKey) -> None:
         """Begin the state of a share partition and move its start offset a few times."""
         find(client, SHARE, key.coordinator_key)
         begun = initialize.InitializeStateData(
@@ -185,7 +200,7 @@ class NamedStates:
             assert result_of(client.call(changed)).error_code == ErrorCode.NONE
             self.shares[key] = offset
 
-    def shared(self, client: WireClient, key: SharePartitionKey) -> int:
+    def shared(self, client: Client, key: SharePartitionKey) -> int:
         """The start offset, from the share coordinator."""
         find(client, SHARE, key.coordinator_key)
         data = read.PartitionData(partition=key.partition, leader_epoch=-1)
@@ -198,7 +213,7 @@ class NamedStates:
 
     # -- afterwards ---------------------------------------------------------------------------------
 
-    def check_all(self, client: WireClient) -> None:
+    def check_all(self, client: Client) -> None:
         """No state is lost, and open transactions are ended, so that readers of committed records go on."""
         for group, offsets in self.groups.items():
             assert self.committed(client, group) == offsets, group
@@ -211,7 +226,7 @@ class NamedStates:
             assert state.transaction_state == "CompleteCommit", (producer.name, state)
             assert (state.producer_id, state.producer_epoch) == (producer.producer_id, producer.epoch)
 
-    def check_ended(self, client: WireClient) -> None:
+    def check_ended(self, client: Client) -> None:
         """Open transactions are aborted, their producers can't commit them, the log is stable to its end."""
         for producer in self.open_producers:
             producer.client = client
@@ -227,7 +242,7 @@ class NamedStates:
 
         wait_for(stable)
 
-    def go_on(self, client: WireClient) -> None:
+    def go_on(self, client: Client) -> None:
         """Every producer goes on where it was."""
         for producer in self.producers:
             producer.client = client
@@ -236,7 +251,7 @@ class NamedStates:
             producer.wait_for_state("CompleteCommit")
 
 
-def find(client: WireClient, key_type: int, key: str) -> None:
+def find(client: Client, key_type: int, key: str) -> None:
     """Wait until the key has a coordinator."""
     request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
     wait_for(lambda: not client.call(request).coordinators[0].error_code)

@@ -19,7 +19,7 @@ from ottla.protocol.messages.find_coordinator_request import FindCoordinatorRequ
 from ottla.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from ottla.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.record_batch import NewRecord, encode_batch
-from support.clients.wire import BASE_TIMESTAMP_MS, WireClient, wait_for
+from support.clients.wire import BASE_TIMESTAMP_MS, Client, wait_for
 
 TRANSIENT = (
     ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -29,7 +29,7 @@ TRANSIENT = (
 )
 
 
-def coordinator_ready(client: WireClient, transactional_id: str) -> None:
+def coordinator_ready(client: Client, transactional_id: str) -> None:
     """Wait until the transactional id's coordinator answers for it."""
 
     def ready() -> bool:
@@ -46,7 +46,7 @@ def coordinator_ready(client: WireClient, transactional_id: str) -> None:
 class TransactionalProducer:
     """One transactional id as one producer sees it. `v2` chooses the API versions of transactions v2."""
 
-    client: WireClient
+    client: Client
     name: str
     v2: bool = False
     producer_id: int = -1

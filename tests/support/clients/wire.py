@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from ottla.protocol.apis import APIS, ApiKey
 from ottla.protocol.errors import ErrorCode
@@ -31,6 +31,19 @@ BASE_TIMESTAMP_MS = 1_700_000_000_000
 
 class ConnectionClosed(Exception):
     """The broker closed the connection where an answer was expected."""
+
+
+class Client(Protocol):
+    """What helpers need of a client: one connection, or one that chooses the broker of each request."""
+
+    def call(self, request: Message, version: int | None = None) -> Any:
+        """Send a request and return its response."""
+
+    def create_topic(self, topic: str, partitions: int = 1) -> uuid.UUID:
+        """Create a topic, wait until its partitions are led, and return its id."""
+
+    def fetch(self, topic: str, partitions: Sequence[int]) -> dict[int, Any]:
+        """Fetch some partitions of a topic from its start; the answers by partition."""
 
 
 @dataclass(slots=True)

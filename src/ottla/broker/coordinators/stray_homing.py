@@ -162,7 +162,7 @@ class _Homing:
         names = {unit.name for unit in strays.values() if unit.records}
         if not names:
             return
-        homing = decide(strays, await self._read_home(names))
+        homing = decide(strays, await self._read_home(names), self._runner.leader_epoch)
         for records in _batches(homing):
             self._check_still_here()
             await self._copy(records)

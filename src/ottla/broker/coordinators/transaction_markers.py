@@ -4,9 +4,11 @@ Theory of operation. A transaction shard orders the markers of a transaction who
 (`WriteMarkers`), and is told of each partition that has its marker. The order's partitions are grouped by the
 broker that leads them. Each such broker has one request under way; markers that are ordered meanwhile go into
 the next one, so a broker that is slow or gone holds up no other one's. A partition that is gone needs no
-marker. A marker that failed, or whose partition has another leader by now, is sent again for as long as the
-shard is led here: an ended transaction must not stay open for readers. A transactional id has at most one
-order, as it can't begin anything new before it is done, and an order only shrinks.
+marker, nor does a partition with a newer epoch of the producer. A marker that failed, or whose partition has
+another leader by now, is sent again for as long as the shard is led here: an ended transaction must not stay
+open for readers. So is a marker that a partition refuses because it has one of a later coordinator: that
+coordinator writes the marker, and this shard is about to resign. A transactional id has at most one order, as
+it can't begin anything new before it is done, and an order only shrinks.
 
 Nothing is durable here: after a crash the shard is loaded, finds the transaction prepared and orders again.
 A marker that is written twice changes nothing.
@@ -48,9 +50,6 @@ MAX_MARKERS_A_REQUEST: Final = 1000
 PURPOSE: Final = "markers"
 NO_LEADER: Final = -1
 
-#: The partition has a newer producer epoch or coordinator: this transaction is not open in it any more.
-OVERTAKEN = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-
 
 class MarkersShard(Protocol):
     """The shard that orders markers, and is told of those that are written."""
@@ -75,6 +74,7 @@ class Order:
         self.missing = set(wanted.partitions)
         #: Which leader each partition's marker is on the way to.
         self.asked: dict[TopicPartition, int] = {}
+        self.told_of_fence = False
 
     def report(self, partitions: Sequence[TopicPartition]) -> None:
         """Tell the shard of partitions that have their marker."""
@@ -95,7 +95,7 @@ class Order:
         return TransactionEnd(
             wanted.producer_id,
             wanted.producer_epoch,
-            self.runner.leader_epoch,
+            self.runner.leader_epoch + wanted.coordinator_epoch_lead,
             wanted.committed,
             wanted.transaction_version,
         )
@@ -230,9 +230,16 @@ class TransactionMarkers:
                 continue  # it was sent to two leaders, and both have it
             if error is ErrorCode.NONE:
                 written.append(partition)
-            elif error in OVERTAKEN:
+            elif error is ErrorCode.INVALID_PRODUCER_EPOCH:  # the transaction is not open in it any more
                 log.info("marker is overtaken %s partition=%s error=%s", order.wanted, partition, error.name)
                 written.append(partition)
+            elif error is ErrorCode.TRANSACTION_COORDINATOR_FENCED and not order.told_of_fence:
+                order.told_of_fence = True
+                log.warning(
+                    "marker refused for a later coordinator's, tried again while this is the coordinator "
+                    "%s partition=%s coordinator_epoch=%d",
+                    order.wanted, partition, order.end.coordinator_epoch,
+                )  # fmt: skip
         self._report(order, written)
 
     def _report(self, order: Order, written: list[TopicPartition]) -> None:

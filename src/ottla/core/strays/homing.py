@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
-from ottla.core.strays.units import Unit
+from ottla.core.strays.units import Unit, at_home
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,17 @@ def unsettled(strays: Mapping[Hashable, Unit]) -> set[str]:
     return {unit.name for unit in strays.values() if not unit.is_settled}
 
 
-def decide(strays: Mapping[Hashable, Unit], home: Mapping[Hashable, Unit]) -> Homing:
-    """Copy every stray unit, unless home's is as new or has priority; delete all strays."""
+def decide(strays: Mapping[Hashable, Unit], home: Mapping[Hashable, Unit], leader_epoch: int) -> Homing:
+    """Copy every stray unit, unless home's is as new or has priority; delete all strays.
+
+    leader_epoch: that of the partition at home.
+    """
     live = {key: unit for key, unit in strays.items() if unit.records}
     copies = []
     for key, stray in live.items():
         there = home.get(key)
         if there is None or (not there.has_priority and there.changed_ms < stray.changed_ms):
-            copies.append(stray)
+            copies.append(at_home(stray, leader_epoch))
     return Homing(
         copies=tuple(copies),
         tombstones=tuple(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from ottla.core.share.keys import SharePartitionKey
 from ottla.core.share.state_records import (
@@ -20,9 +20,14 @@ from ottla.core.share.state_records import (
     updated,
 )
 from ottla.core.strays.naming import name_of, share_partition_of
-from ottla.core.transactions.log_records import transaction_of
+from ottla.core.transactions.log_records import (
+    FLEXIBLE_VERSION,
+    coordinator_epoch_lead,
+    set_coordinator_epoch_lead,
+    transaction_of,
+)
 from ottla.core.transactions.states import ENDED, TransactionState
-from ottla.core.transactions.transaction import NO_TIMEOUT_MS
+from ottla.core.transactions.transaction import NO_TIMEOUT_MS, Transaction
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.record_batch import (
     BatchHeader,
@@ -45,6 +50,7 @@ from ottla.protocol.records.share_update_value import ShareUpdateValue
 from ottla.protocol.records.transaction_log_key import TransactionLogKey
 from ottla.protocol.records.transaction_log_value import TransactionLogValue
 
+NO_EPOCH: Final = -1
 _OFFSET_KINDS = (0, 1)
 """The record types of a group's offsets, see protocol/records/framing.py."""
 
@@ -61,13 +67,15 @@ class Unit:
     """False while an open transaction may still change the unit."""
     has_priority: bool = False
     """Whether the unit stays at home even if a stray is newer."""
+    coordinator_epoch: int = NO_EPOCH
+    """The highest coordinator epoch that transaction markers of the unit's producer may have."""
 
 
 class _Units(Protocol):
     """The units of one coordinator's records, fed in the log's order."""
 
-    def take(self, name: str, record: Record, producer_id: int | None) -> None:
-        """Add a record with a key; with a `producer_id` it is part of that producer's transaction."""
+    def take(self, name: str, record: Record, header: BatchHeader) -> None:
+        """Add a record with a key, and the header of its batch."""
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         """Add a transaction marker."""
@@ -91,12 +99,11 @@ class LogUnits:
             if kind in (ControlRecordType.COMMIT, ControlRecordType.ABORT):
                 self._units.end_transaction(header.producer_id, kind is ControlRecordType.COMMIT)
             return
-        producer_id = header.producer_id if header.is_transactional else None
         for record in records:
             if record.key is not None and self._wanted(record.key):
                 name = name_of(self._coordinator, record.key)
                 if name is not None:
-                    self._units.take(name, record, producer_id)
+                    self._units.take(name, record, header)
 
     def units(self) -> dict[Hashable, Unit]:
         """The units of the wanted names, by unit key."""
@@ -120,7 +127,7 @@ class _GroupUnits:
     groups: dict[str, dict[bytes, Record]] = field(default_factory=dict)
     """Group -> key -> the key's last record, in the log's order."""
 
-    def take(self, name: str, record: Record, producer_id: int | None) -> None:
+    def take(self, name: str, record: Record, header: BatchHeader) -> None:
         assert record.key is not None
         if int.from_bytes(record.key[:2], "big") not in _OFFSET_KINDS:
             records = self.groups.setdefault(name, {})
@@ -133,13 +140,13 @@ class _GroupUnits:
             return  # The loader of the partition skips it too, and logs it.
         assert isinstance(key, OffsetCommitKey | LegacyOffsetCommitKey)
         unit = (key.group, key.topic, key.partition)
-        if producer_id is None or record.value is None:
+        if not header.is_transactional or record.value is None:
             self.offsets[unit] = _Held(name, record)
             if record.value is None:
                 for waiting in self.waiting.values():
                     waiting.pop(unit, None)
         else:
-            self.waiting.setdefault(producer_id, {})[unit] = _Held(name, record)
+            self.waiting.setdefault(header.producer_id, {})[unit] = _Held(name, record)
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         for unit, held in self.waiting.pop(producer_id, {}).items():
@@ -169,39 +176,69 @@ class _GroupUnits:
 class _TransactionUnits:
     """Transactional ids."""
 
-    held: dict[str, Record] = field(default_factory=dict)
+    held: dict[str, tuple[Record, int]] = field(default_factory=dict)
+    """Transactional id -> its last record, and the leader epoch in which it was written."""
 
-    def take(self, name: str, record: Record, producer_id: int | None) -> None:
-        self.held[name] = record
+    def take(self, name: str, record: Record, header: BatchHeader) -> None:
+        self.held[name] = record, header.partition_leader_epoch
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         """There are no transactions in this topic."""
 
     def units(self) -> dict[Hashable, Unit]:
         found: dict[Hashable, Unit] = {}
-        for name, record in self.held.items():
-            is_open = _is_open(record)
-            found[name] = Unit(
-                name, _written((record,)), record.timestamp, is_settled=not is_open, has_priority=is_open
-            )
+        for name, (record, leader_epoch) in self.held.items():
+            unit = Unit(name, _written((record,)), record.timestamp)
+            value = _transaction_value(record.value)
+            if value is not None:
+                is_open = _is_open(transaction_of(value))
+                unit = replace(
+                    unit,
+                    is_settled=not is_open,
+                    has_priority=is_open,
+                    # Whoever wrote the record had written all markers before, in this or an earlier epoch.
+                    coordinator_epoch=leader_epoch + coordinator_epoch_lead(value),
+                )
+            found[name] = unit
         return found
 
 
-def _is_open(record: Record) -> bool:
+def _transaction_value(data: bytes | None) -> TransactionLogValue | None:
+    """The value of an id's record; None for a tombstone, and for a value that can't be read."""
+    if data is None:
+        return None
+    try:
+        value = decode_coordinator_value(Coordinator.TRANSACTION, TransactionLogKey(), data)
+        assert isinstance(value, TransactionLogValue)
+        transaction_of(value)
+    except (ProtocolError, ValueError):
+        return None
+    return value
+
+
+def _is_open(transaction: Transaction) -> bool:
     """Whether the coordinator has yet to end the id's transaction.
 
     A transaction without a timeout (KIP-939) is ended by its owner alone, which finds it at home.
     """
-    if record.value is None:
-        return False
-    try:
-        value = decode_coordinator_value(Coordinator.TRANSACTION, TransactionLogKey(), record.value)
-        assert isinstance(value, TransactionLogValue)
-        transaction = transaction_of(value)
-    except (ProtocolError, ValueError):
-        return False  # Unreadable: it is moved as it is.
     is_owners = transaction.state is TransactionState.ONGOING and transaction.timeout_ms == NO_TIMEOUT_MS
     return transaction.state not in ENDED and not is_owners
+
+
+def at_home(unit: Unit, leader_epoch: int) -> Unit:
+    """The unit as it is written where the leader epoch is `leader_epoch`.
+
+    Partitions refuse a marker of a lower coordinator epoch than the last one of the producer, and that is the
+    leader epoch of the partition that holds the id. So an id that comes from a higher one keeps its lead.
+    """
+    if unit.coordinator_epoch <= leader_epoch:
+        return unit
+    (record,) = unit.records
+    value = _transaction_value(record.value)
+    assert value is not None, "its epoch was read from it"
+    set_coordinator_epoch_lead(value, unit.coordinator_epoch - leader_epoch)
+    encoded = encode_coordinator_value(value, FLEXIBLE_VERSION)
+    return replace(unit, records=(replace(record, value=encoded),))
 
 
 class _HeldState(NamedTuple):
@@ -219,7 +256,7 @@ class _ShareUnits:
 
     held: dict[SharePartitionKey, _HeldState] = field(default_factory=dict)
 
-    def take(self, name: str, record: Record, producer_id: int | None) -> None:
+    def take(self, name: str, record: Record, header: BatchHeader) -> None:
         assert record.key is not None
         unit = share_partition_of(record.key)
         assert unit is not None, "it has a name"

@@ -49,7 +49,8 @@ class WriteMarkers:
     """Write the marker that ends this transaction into each of the partitions, and retry until that succeeds.
 
     Each partition's marker is reported with `MarkersWritten` once it is committed or the partition is
-    deleted. A shard that has resigned expects no report.
+    deleted. A shard that has resigned expects no report. The markers' coordinator epoch is the leader epoch
+    of the shard's partition plus `coordinator_epoch_lead`.
     """
 
     transactional_id: str
@@ -58,6 +59,7 @@ class WriteMarkers:
     committed: bool
     transaction_version: int
     partitions: tuple[TopicPartition, ...]
+    coordinator_epoch_lead: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,15 @@ The value is version 0 below transaction.version 1, and version 1 (flexible, wit
 producer id and the client's transaction version as tagged fields) from there on. A client that does not know
 of a downgrade yet still ends its transaction by version 2, which value version 0 can't hold, so version 1 is
 used.
+
+One tagged field is ottla's own, COORDINATOR_EPOCH_LEAD_TAG with an int32: Kafka ignores it and does not
+write it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from ottla.core.coordination.records import CoordinatorRecord
 from ottla.core.transactions.states import TransactionState
@@ -20,13 +24,20 @@ from ottla.core.transactions.transaction import (
 from ottla.protocol.records.transaction_log_key import TransactionLogKey
 from ottla.protocol.records.transaction_log_value import PartitionsSchema, TransactionLogValue
 
+FLEXIBLE_VERSION: Final = 1
+"""Of the record's value."""
+COORDINATOR_EPOCH_LEAD_TAG: Final = 10_000
+"""Far from Kafka's, which are given in order from 0."""
+_LEAD_BYTES: Final = 4
+
 
 def transaction_record(
     transactional_id: str, transaction: Transaction, transaction_version: int
 ) -> CoordinatorRecord:
     """The record of a transition; `transaction_version` is the cluster's finalized level."""
     level = max(transaction_version, transaction.client_version)
-    version = 1 if level >= FIRST_VERSION_WITH_FLEXIBLE_RECORDS else 0
+    lead = transaction.coordinator_epoch_lead
+    version = FLEXIBLE_VERSION if level >= FIRST_VERSION_WITH_FLEXIBLE_RECORDS or lead else 0
     value = TransactionLogValue(
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,
@@ -39,15 +50,29 @@ def transaction_record(
         transaction_start_timestamp_ms=transaction.start_ms,
         client_transaction_version=transaction.client_version,
     )
-    if version >= 1:
+    if version >= FLEXIBLE_VERSION:
         value.previous_producer_id = transaction.previous_producer_id
         value.next_producer_id = transaction.next_producer_id
+    if lead:
+        set_coordinator_epoch_lead(value, lead)
     return CoordinatorRecord(TransactionLogKey(transactional_id=transactional_id), value, version)
 
 
 def tombstone(transactional_id: str) -> CoordinatorRecord:
     """The record that deletes a transactional id."""
     return CoordinatorRecord(TransactionLogKey(transactional_id=transactional_id))
+
+
+def coordinator_epoch_lead(value: TransactionLogValue) -> int:
+    """How far the coordinator epoch of the id's markers is ahead; 0 if the record has no such field."""
+    data = (value.unknown_tagged_fields or {}).get(COORDINATOR_EPOCH_LEAD_TAG, b"")
+    return int.from_bytes(data, "big") if len(data) == _LEAD_BYTES else 0
+
+
+def set_coordinator_epoch_lead(value: TransactionLogValue, lead: int) -> None:
+    """Set the lead in a record, which has to be written in FLEXIBLE_VERSION then."""
+    others = value.unknown_tagged_fields or {}
+    value.unknown_tagged_fields = {**others, COORDINATOR_EPOCH_LEAD_TAG: lead.to_bytes(_LEAD_BYTES, "big")}
 
 
 def transaction_of(value: TransactionLogValue) -> Transaction:
@@ -67,6 +92,7 @@ def transaction_of(value: TransactionLogValue) -> Transaction:
         client_version=value.client_transaction_version,
         previous_producer_id=value.previous_producer_id,
         next_producer_id=value.next_producer_id,
+        coordinator_epoch_lead=coordinator_epoch_lead(value),
     )
 
 

@@ -384,6 +384,7 @@ class Shard:
                 transaction.state is TransactionState.PREPARE_COMMIT,
                 transaction.client_version,
                 tuple(sorted(transaction.partitions)),
+                transaction.coordinator_epoch_lead,
             )
         )
 

@@ -44,6 +44,9 @@ class Transaction:
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID
     last_producer_epoch: int = NO_PRODUCER_EPOCH
+    coordinator_epoch_lead: int = 0
+    """By how much the coordinator epoch of the producer id's markers exceeds the partition's leader epoch: an
+    id that came from another partition (core/strays) may have had markers of a higher one."""
 
     @property
     def is_exhausted(self) -> bool:
@@ -95,6 +98,7 @@ def next_id(
     return replace(
         _entered(transaction, TransactionState.EMPTY),
         producer_id=producer_id,
+        coordinator_epoch_lead=0,
         producer_epoch=0,
         last_producer_epoch=transaction.producer_epoch if keeps_last_epoch else NO_PRODUCER_EPOCH,
         timeout_ms=timeout_ms,
@@ -170,6 +174,7 @@ def completed(transaction: Transaction, now_ms: int) -> Transaction:
         _entered(transaction, state),
         producer_id=transaction.next_producer_id if rotates else transaction.producer_id,
         producer_epoch=0 if rotates else transaction.producer_epoch,
+        coordinator_epoch_lead=0 if rotates else transaction.coordinator_epoch_lead,
         next_producer_id=NO_PRODUCER_ID,
         partitions=frozenset(),
         last_update_ms=now_ms,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -23,6 +23,7 @@ from ottla.protocol.errors import (
     InvalidProducerEpoch,
     KafkaError,
     NotEnoughReplicas,
+    TransactionCoordinatorFenced,
     UnknownTopicOrPartition,
 )
 from ottla.protocol.messages.write_txn_markers_request import WriteTxnMarkersRequest
@@ -185,6 +186,32 @@ def test_a_marker_says_who_ends_what_by_whose_word() -> None:
         await broker.done()
         assert broker.appended == [("t", 0, 1_000, 4, 7, True, 2), ("t", 1, 1_000, 4, 7, True, 2)]
         assert runner.marked == [T0, T1]
+
+    asyncio.run(scenario())
+
+
+def test_the_markers_of_an_id_from_a_partition_of_a_higher_epoch_keep_their_lead() -> None:
+    async def scenario() -> None:
+        broker, runner = FakeBroker(), Runner(leader_epoch=7)
+        broker.markers.write(runner, replace(order(T0), coordinator_epoch_lead=3))  # type: ignore[arg-type]
+        await broker.done()
+        assert broker.appended == [("t", 0, 1_000, 4, 10, True, 2)]
+
+    asyncio.run(scenario())
+
+
+def test_a_partition_that_has_a_later_coordinators_marker_is_not_done() -> None:
+    """Who calls the transaction complete without a marker leaves it open for readers, for ever."""
+
+    async def scenario() -> None:
+        broker, runner = FakeBroker(), Runner()
+        broker.errors.extend([TransactionCoordinatorFenced(), TransactionCoordinatorFenced()])
+        broker.markers.write(runner, order(T0))  # type: ignore[arg-type]
+        await until(lambda: len(broker.errors) == 1)
+        assert not runner.told
+        await broker.done()
+        assert runner.marked == [T0]
+        assert len(broker.appended) == 1
 
     asyncio.run(scenario())
 
