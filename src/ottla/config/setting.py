@@ -260,10 +260,14 @@ def _read_double(text: str) -> float:
     return float(found[1])
 
 
-def read_list(text: str) -> tuple[str, ...]:
-    """Comma-separated items, trimmed, each once; an empty text is an empty list."""
-    text = text.strip(_TRIMMED)
-    return tuple(dict.fromkeys(item.strip(_SPACE) for item in text.split(","))) if text else ()
+def _read_items(text: str) -> tuple[str, ...]:
+    """Comma-separated items, trimmed; an empty text is an empty list."""
+    return tuple(item.strip(_SPACE) for item in text.split(",")) if text else ()
+
+
+def _read_list(text: str) -> tuple[str, ...]:
+    """The items, each once."""
+    return tuple(dict.fromkeys(_read_items(text)))
 
 
 def _format_double(value: float) -> str:
@@ -331,7 +335,9 @@ integer: Final = Kind[int](ConfigType.INT, _integer_reader("INT", 32))
 short: Final = Kind[int](ConfigType.SHORT, _integer_reader("SHORT", 16))
 long: Final = Kind[int](ConfigType.LONG, _integer_reader("LONG", 64))
 double: Final = Kind[float](ConfigType.DOUBLE, _read_double)
-string_list: Final = Kind[tuple[str, ...]](ConfigType.LIST, read_list)
+string_list: Final = Kind[tuple[str, ...]](ConfigType.LIST, _read_list)
+repeating_list: Final = Kind[tuple[str, ...]](ConfigType.LIST, _read_items)
+"""A list that keeps repeated items; Kafka has few of them."""
 class_name: Final = Kind[str](ConfigType.CLASS, str)
 password: Final = Kind[Password](ConfigType.PASSWORD, Password)
 text_or_none: Final = Kind[str | None](ConfigType.STRING, lambda text: text or None)

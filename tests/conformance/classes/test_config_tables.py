@@ -89,7 +89,12 @@ def drawn_text(dice: random.Random, setting: Setting[object]) -> str:
                 [repr(number), repr(number), f"{number:e}", f"{number}d", "Infinity", "inf", "1_0", "1."]
             )
         case _:
-            words = [*setting.allowed.removeprefix("any of ").removeprefix("one of ").split(", "), "x", ""]
+            words = [
+                *setting.allowed.removeprefix("any of ").removeprefix("one of ").split(", "),
+                "x",
+                "0:1",
+                "",
+            ]
             joint = dice.choice([",", " , ", ",,", "\t,\n"])
             text = joint.join(dice.choices(words, k=dice.choice([0, 1, 1, 1, 2, 3])))
     text = "".join(dice.choice([each, each.swapcase()]) for each in text) if dice.random() < 0.2 else text

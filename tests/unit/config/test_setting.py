@@ -47,6 +47,7 @@ def test_every_synonym_is_a_broker_setting() -> None:
         (broker_settings.COMPRESSION_GZIP_LEVEL, "-1", -1),
         (topic_settings.FOLLOWER_REPLICATION_THROTTLED_REPLICAS, "0:1,1:2", ("0:1", "1:2")),
         (topic_settings.FOLLOWER_REPLICATION_THROTTLED_REPLICAS, "*", ("*",)),
+        (topic_settings.FOLLOWER_REPLICATION_THROTTLED_REPLICAS, "0:1,,0:1,", ("0:1", "", "0:1", "")),
         (group_settings.SHARE_AUTO_OFFSET_RESET, "by_duration:PT1H30M", "by_duration:PT1H30M"),
     ],
 )
@@ -75,6 +76,9 @@ def test_what_a_text_stands_for(setting: Setting[object], text: str, value: obje
         (broker_settings.LOG_CLEANUP_POLICY, "archive", "String must be one of: compact, delete"),
         (broker_settings.LISTENERS, "", "The list must not be empty"),
         (broker_settings.COMPRESSION_GZIP_LEVEL, "0", "Value must be between 1 and 9 or equal to -1"),
+        (topic_settings.LEADER_REPLICATION_THROTTLED_REPLICAS, "9" * 5000 + ":1", "Must be the literal '*'"),
+        (topic_settings.LEADER_REPLICATION_THROTTLED_REPLICAS, "٣:1", "Must be the literal '*'"),
+        (topic_settings.LEADER_REPLICATION_THROTTLED_REPLICAS, "*,1:1", "Must be the literal '*'"),
         (group_settings.SHARE_AUTO_OFFSET_RESET, "by_duration:PT", "String must be latest, earliest or"),
         (group_settings.SHARE_AUTO_OFFSET_RESET, "by_duration:PT-1S", "The duration must not be negative"),
     ],

@@ -3,12 +3,20 @@ request.
 
 Every partition of a coordinator's topic that this broker leads has a `ShardRunner` (coordinator_shard.py),
 made when the partition is won and ended when it is lost. The three coordinators each have one of these.
-Runner, state machine and messages are imported at the first such partition: a broker without groups or
-transactions starts without them.
+Runner, state machine and messages are imported when the broker gets a first replica of such a partition: a
+broker without groups or transactions starts without them. A follower imports them in a thread, because it
+may be elected at any moment: the import takes longer than clients repeat a commit, and the broker would
+answer no request meanwhile, nor fetch the records that other new coordinators wait for.
+
+A coordinator loads committed records only, so its load takes as long as the in-sync replicas need to fetch
+from the new leader. Kafka's takes commits at once and has these wait for their replicas; here a client's
+request waits for the load, for as long as a commit may wait. librdkafka repeats a commit that is answered
+COORDINATOR_LOAD_IN_PROGRESS twice within 300 ms, and gives up.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
@@ -39,22 +47,41 @@ class CoordinatorRouting:
         node: RoutingNode,
         coordinator: Coordinator,
         partition_count: Setting[int],
-        family: Callable[[], ShardFamily],
+        import_family: Callable[[], Callable[[], ShardFamily]],
+        load_timeout_ms: Setting[int] | None = None,
     ) -> None:
+        """`import_family` imports what the shards need, in any thread, and returns the maker of their family.
+
+        `load_timeout_ms`: how long after its election a shard that loads is waited for; None to refuse every
+        request until it has.
+        """
         self.topic = coordinator.value
         self._node = node
         self._partition_count = partition_count
-        self._make_family = family
+        self._import_family = import_family
+        self._load_timeout_ms = load_timeout_ms
         self._made_family: ShardFamily | None = None
+        self._prepared = False
         self._runners: dict[int, ShardRunner] = {}
 
     @property
     def _family(self) -> ShardFamily:
         if self._made_family is None:
-            self._made_family = self._make_family()
+            self._made_family = self._import_family()()
         return self._made_family
 
     # -- leadership, told by the roles of replicas --------------------------------------------------
+
+    def prepare(self) -> None:
+        """This broker has a replica, so it may be elected: import in the background for that."""
+        if not self._prepared:
+            self._prepared = True
+            self._node.supervisor.spawn(f"import-{self.topic}", asyncio.to_thread(self._import))
+
+    def _import(self) -> None:
+        import ottla.broker.coordinators.coordinator_shard  # noqa: F401
+
+        self._import_family()
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
         """This broker leads the partition now: load its shard in the background."""
@@ -156,7 +183,8 @@ class CoordinatorRouting:
     def request(self, name: str, request: Message, context: RequestContext) -> Message | Awaitable[Message]:
         """Ask the shard of `name`; `request` must be about names of that shard only.
 
-        Errors come in the response: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS and the shard's own.
+        Waits for a shard that loads, up to the load's timeout. Errors come in the response: NOT_COORDINATOR,
+        COORDINATOR_LOAD_IN_PROGRESS and the shard's own.
         """
         return self.request_of_partition(self.partition_for(name), request, context)
 
@@ -168,7 +196,26 @@ class CoordinatorRouting:
         from ottla.core.coordination.api import Client
 
         client = Client(context.client_id or "", f"/{context.session.client_host}", context.api_version)
-        return self.ask(partition, request, client, random_bits(self._family, context.api_key))
+        bits = random_bits(self._family, context.api_key)
+        runner = self._runners.get(partition)
+        if runner is None or runner.serving or self._load_timeout_ms is None:
+            return self.ask(partition, request, client, bits)
+        deadline = runner.load_began + self._node.config[self._load_timeout_ms] / 1000
+        return self._ask_after_load(runner, deadline, request, client, bits)
+
+    async def _ask_after_load(
+        self, runner: ShardRunner, deadline: float, request: Message, client: Client, bits: int
+    ) -> Message:
+        """The answer of a shard that loads, or a refusal at `deadline` of the loop's time."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await runner.load_ended.wait()
+        except TimeoutError:
+            pass  # it is refused as every request that comes after it
+        if self._runners.get(runner.partition) is not runner:
+            # Another broker leads, or names live in other partitions now: the client has to look again.
+            return self._family.refuse(request, ErrorCode.NOT_COORDINATOR)
+        return await answer_of(self.ask(runner.partition, request, client, bits))
 
     def ask(
         self, partition: int, request: Message, client: Client, bits: int = 0

@@ -156,6 +156,9 @@ class ShardRunner:
         self.leader_epoch = leader_epoch
         self.serving = False
         """Whether requests are taken: the shard has all records of its names."""
+        self.load_ended = asyncio.Event()
+        """Set once the shard serves, and at the end of the runner."""
+        self.load_began = asyncio.get_running_loop().time()
         self.resigned = False
         self.replayed = asyncio.Event()
         """Set once `strays` is complete, and at the end of the runner."""
@@ -218,6 +221,7 @@ class ShardRunner:
         if not self._family.ends_strays:
             self._start()
         self.serving = True
+        self.load_ended.set()
         if count:
             log.info(
                 "%s loaded partition=%d leader_epoch=%d records=%d",
@@ -244,6 +248,7 @@ class ShardRunner:
         self._step(Resigned(self._now()))
         self.resigned = True
         self.replayed.set()
+        self.load_ended.set()
         self._appends.clear()
         if self._timer is not None:
             self._timer.cancel()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators.coordinator_routing import CoordinatorRouting
@@ -29,19 +29,30 @@ class GroupCoordinator:
         self._inputs: GroupInputs | None = None
         """Made with the first shard."""
 
-        def family() -> ShardFamily:
+        def import_family() -> Callable[[], ShardFamily]:
             from ottla.broker.coordinators.group_inputs import GroupInputs
             from ottla.broker.coordinators.group_shard import group_family
 
-            if self._inputs is None:
-                self._inputs = GroupInputs(node.config, node.image)
-            return group_family(node, self._inputs)
+            def family() -> ShardFamily:
+                if self._inputs is None:
+                    self._inputs = GroupInputs(node.config, node.image)
+                return group_family(node, self._inputs)
+
+            return family
 
         self.shards = CoordinatorRouting(
-            node, Coordinator.GROUP, broker_settings.OFFSETS_TOPIC_NUM_PARTITIONS, family
+            node,
+            Coordinator.GROUP,
+            broker_settings.OFFSETS_TOPIC_NUM_PARTITIONS,
+            import_family,
+            broker_settings.OFFSETS_COMMIT_TIMEOUT_MS,
         )
 
     # -- told by the roles of replicas --------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """This broker has a replica of a partition, so it may be elected."""
+        self.shards.prepare()
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
         """This broker leads the partition now: load its groups in the background."""
@@ -91,7 +102,8 @@ class GroupCoordinator:
     ) -> Message | Awaitable[Message]:
         """Ask the shard of `group_id`; `request` must be about groups of that shard only.
 
-        Errors come in the response: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS and the shard's own.
+        Waits for a shard that loads, up to offsets.commit.timeout.ms. Errors come in the response:
+        NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS and the shard's own.
         """
         return self.shards.request(group_id, request, context)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -40,10 +40,14 @@ class ShareCoordinator:
             node,
             Coordinator.SHARE,
             broker_settings.SHARE_COORDINATOR_STATE_TOPIC_NUM_PARTITIONS,
-            self._family,
+            self._import_family,
         )
 
     # -- told by the roles of replicas --------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """This broker has a replica of a partition, so it may be elected."""
+        self.shards.prepare()
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
         """This broker leads the partition now: load its states in the background."""
@@ -94,34 +98,37 @@ class ShareCoordinator:
 
     # -- for the runner of the shards ---------------------------------------------------------------
 
-    def _family(self) -> ShardFamily:
+    def _import_family(self) -> Callable[[], ShardFamily]:
         from ottla.broker.coordinators.coordinator_shard import ShardFamily
         from ottla.core.share.coordinator import ShareCoordinatorSettings, ShareCoordinatorShard
         from ottla.core.share.responses import refusal
         from ottla.protocol.compression import Codec
 
-        config = self._node.config
+        def family() -> ShardFamily:
+            config = self._node.config
 
-        def settings() -> ShareCoordinatorSettings:
-            return ShareCoordinatorSettings(
-                updates_per_snapshot=config[
-                    broker_settings.SHARE_COORDINATOR_SNAPSHOT_UPDATE_RECORDS_PER_SNAPSHOT
-                ],
-                write_timeout_ms=config[broker_settings.SHARE_COORDINATOR_WRITE_TIMEOUT_MS],
-                cold_snapshot_interval_ms=config[
-                    broker_settings.SHARE_COORDINATOR_COLD_PARTITION_SNAPSHOT_INTERVAL_MS
-                ],
-                prune_interval_ms=config[broker_settings.SHARE_COORDINATOR_STATE_TOPIC_PRUNE_INTERVAL_MS],
+            def settings() -> ShareCoordinatorSettings:
+                return ShareCoordinatorSettings(
+                    updates_per_snapshot=config[
+                        broker_settings.SHARE_COORDINATOR_SNAPSHOT_UPDATE_RECORDS_PER_SNAPSHOT
+                    ],
+                    write_timeout_ms=config[broker_settings.SHARE_COORDINATOR_WRITE_TIMEOUT_MS],
+                    cold_snapshot_interval_ms=config[
+                        broker_settings.SHARE_COORDINATOR_COLD_PARTITION_SNAPSHOT_INTERVAL_MS
+                    ],
+                    prune_interval_ms=config[broker_settings.SHARE_COORDINATOR_STATE_TOPIC_PRUNE_INTERVAL_MS],
+                )
+
+            return ShardFamily(
+                coordinator=Coordinator.SHARE,
+                name="share-states",
+                codec=Codec(config[broker_settings.SHARE_COORDINATOR_STATE_TOPIC_COMPRESSION_CODEC]),
+                make=lambda now: ShareCoordinatorShard(settings(), self._partition_count),
+                refuse=refusal,
+                perform=self._prune,
             )
 
-        return ShardFamily(
-            coordinator=Coordinator.SHARE,
-            name="share-states",
-            codec=Codec(config[broker_settings.SHARE_COORDINATOR_STATE_TOPIC_COMPRESSION_CODEC]),
-            make=lambda now: ShareCoordinatorShard(settings(), self._partition_count),
-            refuse=refusal,
-            perform=self._prune,
-        )
+        return family
 
     def _partition_count(self, topic_id: UUID) -> int:
         topic = self._node.image.topics_by_id.get(topic_id)

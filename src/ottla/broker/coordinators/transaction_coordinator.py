@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators.coordinator_routing import CoordinatorRouting
@@ -31,20 +31,24 @@ class TransactionCoordinator:
     """All transactional ids whose partition this broker leads. Used on the event loop only."""
 
     def __init__(self, node: TransactionsNode) -> None:
-        def family() -> ShardFamily:
+        def import_family() -> Callable[[], ShardFamily]:
             from ottla.broker.coordinators.transaction_shard import transaction_family
 
-            return transaction_family(node)
+            return lambda: transaction_family(node)
 
         self._node = node
         self._told: TransactionSettings | None = None
         self._remote: RemoteTransactions | None = None
         """Made for the first transaction that another broker coordinates."""
         self.shards = CoordinatorRouting(
-            node, Coordinator.TRANSACTION, broker_settings.TRANSACTION_STATE_LOG_NUM_PARTITIONS, family
+            node, Coordinator.TRANSACTION, broker_settings.TRANSACTION_STATE_LOG_NUM_PARTITIONS, import_family
         )
 
     # -- told by the roles of replicas and the controller --------------------------------------------
+
+    def prepare(self) -> None:
+        """This broker has a replica of a partition, so it may be elected."""
+        self.shards.prepare()
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
         """This broker leads the partition now: load its transactional ids in the background."""

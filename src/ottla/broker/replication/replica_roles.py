@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 class PartitionCoordinator(Protocol):
     """A coordinator, which keeps its state in the partitions of its topic that are led here."""
 
+    def prepare(self) -> None:
+        """This broker has a replica of a partition, so it may be elected."""
+        ...
+
     def on_elected(self, partition: int, leader_epoch: int) -> None:
         """This broker leads the partition now."""
         ...
@@ -245,6 +249,9 @@ class ReplicaRoles:
     def _become_follower(self, held: Partition, image: PartitionImage) -> None:
         """Another broker leads, or none does."""
         self._resign(held)
+        coordinator = self._coordinators.get(held.topic)
+        if coordinator is not None:
+            coordinator.prepare()
         held.follow(
             PartitionFollower(
                 leader_id=image.leader,

@@ -8,7 +8,8 @@ from typing import Any, Final
 from ottla.config.validators import Rule
 
 # Compiled when they are first needed: a start needs none of them.
-_THROTTLED_REPLICA: Final = r"\d+:\d+"
+# Kafka takes empty entries as well; Python reads no number of more than 4,300 digits.
+_THROTTLED_REPLICA: Final = r"(?:[0-9]{1,10}:[0-9]{1,10})?"
 _ISO_DURATION: Final = (
     r"(?i)[+-]?P(?:[+-]?\d+D)?(?:T(?:[+-]?\d+H)?(?:[+-]?\d+M)?(?:[+-]?\d+(?:\.\d{1,9})?S)?)?"
 )
@@ -21,7 +22,7 @@ def _gzip_level(value: Any) -> str | None:
 
 
 def _throttled_replicas(value: Any) -> str | None:
-    if not value or value == ("*",) or all(re.fullmatch(_THROTTLED_REPLICA, item) for item in value):
+    if "".join(value) == "*" or all(re.fullmatch(_THROTTLED_REPLICA, item) for item in value):
         return None
     return "Must be the literal '*' or a list of replicas in the form [partitionId]:[brokerId],..."
 

@@ -12,6 +12,7 @@ from ottla.config.setting import (
     double,
     integer,
     long,
+    repeating_list,
     string,
     string_list,
 )
@@ -55,7 +56,7 @@ FLUSH_MESSAGES = long(
     "flush.messages", MAX_LONG, "Records after which the log is forced to disk.", at_least(1)
 )
 FLUSH_MS = long("flush.ms", MAX_LONG, "Time after which the log is forced to disk.", at_least(0))
-FOLLOWER_REPLICATION_THROTTLED_REPLICAS = string_list(
+FOLLOWER_REPLICATION_THROTTLED_REPLICAS = repeating_list(
     "follower.replication.throttled.replicas",
     (),
     "Replicas whose fetching is throttled, as partition:broker pairs, or * for all.",
@@ -67,7 +68,7 @@ INDEX_INTERVAL_BYTES = integer(
 INTERNAL_SEGMENT_BYTES = integer.optional(
     "internal.segment.bytes", "The segment size without its lower limit; for tests.", internal=True
 )
-LEADER_REPLICATION_THROTTLED_REPLICAS = string_list(
+LEADER_REPLICATION_THROTTLED_REPLICAS = repeating_list(
     "leader.replication.throttled.replicas",
     (),
     "Replicas whose serving is throttled, as partition:broker pairs, or * for all.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -13,6 +13,7 @@ import pytest
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.coordinators.coordinator_partitions import CoordinatorPartitions
+from ottla.broker.coordinators.coordinator_routing import answer_of
 from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 from ottla.broker.coordinators.node import GroupsNode
 from ottla.broker.network.context import RequestContext, Session
@@ -36,7 +37,9 @@ from ottla.protocol.messages.offset_commit_request import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from ottla.protocol.messages.offset_commit_response import OffsetCommitResponse
 from ottla.protocol.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.protocol.messages.offset_fetch_response import OffsetFetchResponse
 from ottla.protocol.record_batch import (
     BatchHeader,
     NewRecord,
@@ -57,8 +60,9 @@ class FakeLog:
     def __init__(self) -> None:
         self.batches: list[list[NewRecord]] = []
         self.errors: deque[Exception | None] = deque()
-        self.gate = asyncio.Event()
+        self.gate, self.committed = asyncio.Event(), asyncio.Event()
         self.gate.set()
+        self.committed.set()
 
     async def append_records(self, topic: str, index: int, records: Sequence[NewRecord], **_: object) -> int:
         assert topic == "__consumer_offsets"
@@ -73,7 +77,8 @@ class FakeLog:
         return base_offset
 
     async def until_committed(self, topic: str, index: int) -> None:
-        """All is committed at once."""
+        """Once the test says so."""
+        await self.committed.wait()
 
     def iterate_batches(self, topic: str, index: int) -> Iterator[tuple[BatchHeader, list[Record]]]:
         offset = 0
@@ -84,10 +89,10 @@ class FakeLog:
 
 
 class FakeBroker:
-    def __init__(self) -> None:
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         self.node_id = 1
         self.loop = asyncio.get_running_loop()
-        self.config = BrokerConfig.from_mapping({})
+        self.config = BrokerConfig.from_mapping(settings or {})
         self.image = MetadataImage()
         self.internal_appends = FakeLog()
         self.broker_requests = BrokerRequests(self, PeerConnections("test"))
@@ -106,13 +111,15 @@ class FakeBroker:
         return self.groups.partition_for(GROUP)
 
     async def commit(self, offset: int, metadata: str = "") -> ErrorCode:
-        answer = self.groups.request(GROUP, commit(offset, metadata), context(ApiKey.OFFSET_COMMIT, 9))
-        answer = answer if hasattr(answer, "topics") else await answer
+        request = commit(offset, metadata)
+        answer = await answer_of(self.groups.request(GROUP, request, context(ApiKey.OFFSET_COMMIT, 9)))
+        assert isinstance(answer, OffsetCommitResponse)
         return ErrorCode(answer.topics[0].partitions[0].error_code)
 
     async def fetch(self) -> int | ErrorCode:
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=None)])
-        answer = self.groups.request(GROUP, request, context(ApiKey.OFFSET_FETCH, 9))
+        answer = await answer_of(self.groups.request(GROUP, request, context(ApiKey.OFFSET_FETCH, 9)))
+        assert isinstance(answer, OffsetFetchResponse)
         group = answer.groups[0]
         if group.error_code:
             return ErrorCode(group.error_code)
@@ -170,9 +177,86 @@ def test_a_partition_is_loaded_before_it_is_served() -> None:
         assert await broker.fetch() is ErrorCode.NOT_COORDINATOR
         broker.groups.on_elected(broker.partition, 0)
         # then
-        assert await broker.fetch() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        await settled()
         assert await broker.fetch() == 5
+        await finished(broker)
+
+    asyncio.run(scenario())
+
+
+def test_requests_wait_for_the_replicas_of_a_log_that_loads() -> None:
+    async def scenario() -> None:
+        # given: a new coordinator, whose log's end is not yet on its replicas
+        broker = FakeBroker()
+        broker.internal_appends.batches.append([stored(4)])
+        broker.internal_appends.committed.clear()
+        await elected(broker)
+        # when: the group's members go on
+        fetching = asyncio.ensure_future(broker.fetch())
+        committing = asyncio.ensure_future(broker.commit(5))
+        await settled()
+        assert not fetching.done() and not committing.done()
+        broker.internal_appends.committed.set()
+        # then
+        assert (await fetching, await committing) == (4, ErrorCode.NONE)
+        assert await broker.fetch() == 5
+        await finished(broker)
+
+    asyncio.run(scenario())
+
+
+def test_a_load_that_takes_longer_than_a_commit_may_is_told() -> None:
+    async def scenario() -> None:
+        broker = FakeBroker({"offsets.commit.timeout.ms": "50"})
+        broker.internal_appends.committed.clear()
+        await elected(broker)
+        # when
+        early = [asyncio.ensure_future(broker.commit(offset)) for offset in (1, 2)]
+        # then
+        assert await asyncio.gather(*early) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 2
+        broker.internal_appends.committed.set()
+        await settled()
+        assert await broker.commit(3) is ErrorCode.NONE
+        assert sum(map(len, broker.internal_appends.batches)) == 1
+        await finished(broker)
+
+    asyncio.run(scenario())
+
+
+def test_the_time_of_a_load_is_counted_once_for_all_requests() -> None:
+    async def scenario() -> None:
+        # given: a load that began an hour ago
+        broker = FakeBroker({"offsets.commit.timeout.ms": "3600000"})
+        broker.internal_appends.committed.clear()
+        await elected(broker)
+        runner = broker.groups.shards.runner(broker.partition)
+        assert runner is not None
+        runner.load_began -= 3600
+        # then: requests to many partitions, one after the other, do not wait for an hour each
+        assert await broker.commit(1) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await finished(broker)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("then_leads_again", [False, True])
+def test_a_request_that_waits_for_a_load_in_vain_is_sent_to_find_the_coordinator(
+    then_leads_again: bool,
+) -> None:
+    async def scenario() -> None:
+        broker = FakeBroker()
+        broker.internal_appends.committed.clear()
+        await elected(broker)
+        waiting = asyncio.ensure_future(broker.commit(1))
+        await settled()
+        # when: names may live in other partitions, if the broker leads again
+        if then_leads_again:
+            broker.groups.shards.reload_all()
+        else:
+            broker.groups.on_resigned(broker.partition)
+        broker.internal_appends.committed.set()
+        # then
+        assert await waiting is ErrorCode.NOT_COORDINATOR
+        assert broker.internal_appends.batches == []
         await finished(broker)
 
     asyncio.run(scenario())

@@ -64,8 +64,8 @@ def sync_group(
     return node.groups.request(request.group_id, request, context)
 
 
-def heartbeat(node: Node, context: RequestContext, request: HeartbeatRequest) -> Message | Awaitable[Message]:
-    answer = node.groups.request(request.group_id, request, context)
+async def heartbeat(node: Node, context: RequestContext, request: HeartbeatRequest) -> Message:
+    answer = await answer_of(node.groups.request(request.group_id, request, context))
     if isinstance(answer, HeartbeatResponse) and answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         answer.error_code = ErrorCode.NONE
     return answer
