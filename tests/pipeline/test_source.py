@@ -134,7 +134,7 @@ def test_a_topic_that_is_not_there_is_one_line_and_is_not_made(
     ("pattern", "message"),
     [
         ("no-topic-is-called.*", r"no topic on [\d.:]+ has a name like no-topic"),
-        ("(", "no regular expression"),
+        ("(", "not a regular expression"),
     ],
 )
 def test_a_pattern_that_finds_nothing_is_one_line(pattern: str, message: str, cluster: Cluster) -> None:

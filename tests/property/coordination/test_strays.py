@@ -292,7 +292,7 @@ def test_the_markers_of_an_id_that_moved_have_no_lower_coordinator_epoch_than_be
     lead = moved.coordinator_epoch_lead
     assert epoch_at_home + lead == max(epoch_at_home, epochs_away[-1])
     assert replace(moved, coordinator_epoch_lead=0) == before
-    # and: whoever leads home later is ahead of who did before, and a further move keeps it so
+    # and: a later leader of home is ahead of the one before, and a further move keeps it so
     last, holder = epoch_at_home + lead, home
     for number, step in enumerate(later, 100):
         holder.leader_epoch += step

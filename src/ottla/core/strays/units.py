@@ -196,7 +196,7 @@ class _TransactionUnits:
                     unit,
                     is_settled=not is_open,
                     has_priority=is_open,
-                    # Whoever wrote the record had written all markers before, in this or an earlier epoch.
+                    # All markers before the record were of its writer's leader epoch or an earlier one.
                     coordinator_epoch=leader_epoch + coordinator_epoch_lead(value),
                 )
             found[name] = unit

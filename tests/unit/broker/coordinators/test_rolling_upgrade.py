@@ -254,6 +254,7 @@ def write_far_from_home(cluster: Nodes, client: RoutedClient, states: NamedState
     return producer
 
 
+@pytest.mark.slow
 def test_transactions_and_share_states_are_found_throughout_and_move_between_brokers_at_the_end(
     tmp_path: Path, older: set[int], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -201,7 +201,7 @@ def test_the_markers_of_an_id_from_a_partition_of_a_higher_epoch_keep_their_lead
 
 
 def test_a_partition_that_has_a_later_coordinators_marker_is_not_done() -> None:
-    """Who calls the transaction complete without a marker leaves it open for readers, for ever."""
+    """A transaction that is complete without its marker stays open for readers, for ever."""
 
     async def scenario() -> None:
         broker, runner = FakeBroker(), Runner()
