@@ -372,6 +372,10 @@ class Broker:
 
     async def _abandon(self) -> None:
         """The start failed: let go of what was opened, write nothing more."""
+        quorum = getattr(self, "quorum", None)
+        if quorum is not None:
+            # Its timer would start a task after the supervisor's end.
+            quorum.abandon()
         await self.supervisor.stop()
         await self.controller_supervisor.stop()
         await self.server.stop()

@@ -115,7 +115,18 @@ def test_a_second_broker_with_the_same_id_is_refused(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_start_without_a_majority_waits_and_can_be_cut_off(tmp_path: Path) -> None:
+def test_a_start_without_a_majority_waits_and_can_be_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    abandoned: list[Broker] = []
+    abandon = Broker._abandon
+
+    async def seen(broker: Broker) -> None:
+        abandoned.append(broker)
+        await abandon(broker)
+
+    monkeypatch.setattr(Broker, "_abandon", seen)
+
     async def scenario() -> None:
         async with nodes(tmp_path, THREE) as cluster:
             starting = asyncio.ensure_future(Broker.start(cluster.config(1), on_failure=lambda: None))
@@ -124,6 +135,8 @@ def test_a_start_without_a_majority_waits_and_can_be_cut_off(tmp_path: Path) -> 
             starting.cancel()
             await asyncio.wait([starting], timeout=10)
             assert starting.cancelled()
+            # no timer is left that would start a task after the supervisor's end
+            assert [each.quorum._timer for each in abandoned] == [None]
             await cluster.start(1, 2, 3)
 
     run(scenario)

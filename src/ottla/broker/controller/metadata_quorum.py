@@ -382,6 +382,11 @@ class MetadataQuorum:
 
     # -- events and effects -------------------------------------------------------------------------------
 
+    def abandon(self) -> None:
+        """Take no part any more, without a word to the others: the start of this node has failed."""
+        self._closed = True
+        self._set_timer()
+
     @staticmethod
     def _steady_ms() -> int:
         return int(asyncio.get_running_loop().time() * 1000)
