@@ -49,7 +49,8 @@ class Topic:
 class KafkaCluster:
     """A cluster as its clients see it. Every call is bounded in time; a ClusterError names the request.
 
-    `client_options` are librdkafka properties (security settings, for one) of all clients that it makes.
+    `client_options` are librdkafka properties (security settings, for one) of all clients that it makes;
+    `client_id` is the administration's, unless they have one.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class KafkaCluster:
     ) -> None:
         self.bootstrap = bootstrap
         self._access = ClusterAccess(bootstrap, {"log_level": "0", **(client_options or {})})
-        self._admin = AdminClient(self._access.with_client_id(client_id).librdkafka())
+        self._admin = AdminClient({"client.id": client_id, **self._access.librdkafka()})
         self._answers = Answers(bootstrap)
         self._timeout_seconds = self._answers.timeout_seconds
         self._offsets = GroupOffsets(self._access, self._admin, self._answers)

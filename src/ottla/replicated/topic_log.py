@@ -14,7 +14,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from aiokafka.conn import collect_hosts
 from aiokafka.consumer.fetcher import READ_COMMITTED, READ_UNCOMMITTED, PartitionRecords
 from aiokafka.errors import KafkaError
 from aiokafka.record.memory_records import MemoryRecords
@@ -90,7 +89,7 @@ class TopicLog:
         access = access.with_request_timeout_ms(REQUEST_TIMEOUT_MS)
         self._fetches = NodeConnections(access)
         self._questions = NodeConnections(access)
-        self._bootstrap: list[Address] = [(host, port) for host, port, _ in collect_hosts(access.bootstrap)]
+        self._bootstrap = access.addresses()
         self._nodes: list[Address] = []
         self._leaders: dict[int, Address] = {}
         self._found = FoundTopic(UNKNOWN_ID, ())
