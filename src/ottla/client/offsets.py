@@ -3,6 +3,11 @@
 Offsets are never read by an AdminClient: librdkafka 2.16 crashes in it when a broker answers that it is not
 ready as the coordinator, or not the coordinator any more. A consumer of the group asks for them; it never
 joins.
+
+Neither gives a commit's metadata exactly. librdkafka 2.16 copies them without a NUL at the end, and the
+Python client reads on to the next one: stray bytes of the memory behind may follow, or make it raise
+UnicodeDecodeError. So a text that ottla commits shows its own end (JSON, an id of fixed length), and its
+readers pass over the rest.
 """
 
 from __future__ import annotations
@@ -27,10 +32,21 @@ from ottla.client.errors import ClusterError
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """A group's commit for a partition: the next offset to read, and the text that was committed with it."""
+    """A group's commit for a partition: the next offset to read, and the text that was committed with it.
+
+    The text may be followed by stray characters, see the module.
+    """
 
     offset: int
     metadata: str
+
+
+def metadata_of(commit: TopicPartition) -> str:
+    """The metadata of a commit that librdkafka has read, perhaps followed by stray characters."""
+    try:
+        return commit.metadata or ""
+    except UnicodeDecodeError as problem:
+        return problem.object.decode(errors="replace")
 
 
 class GroupOffsets:
@@ -76,9 +92,7 @@ class GroupOffsets:
             if partition.error is not None:
                 raise ClusterError(f"cannot {reading}: {partition.error}")
         return {
-            (partition.topic, partition.partition): CommittedOffset(
-                partition.offset, partition.metadata or ""
-            )
+            (partition.topic, partition.partition): CommittedOffset(partition.offset, metadata_of(partition))
             for partition in found
             if partition.offset >= 0
         }

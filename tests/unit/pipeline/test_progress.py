@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from ottla.client.errors import ClusterError
-from ottla.pipeline.query.progress import ProgressPublisher, checkpointed_positions, mark, marked_query
+from ottla.pipeline.query.progress import (
+    ANY_QUERY,
+    ProgressPublisher,
+    checkpointed_positions,
+    mark,
+    marked_query,
+)
 from support.clients.confluent import eventually
 from support.pipeline.spark_checkpoints import write_checkpoint
 
@@ -137,3 +143,10 @@ def test_marks_tell_queries_from_everybody_else() -> None:
     assert marked_query(mark(QUERY_ID)) == QUERY_ID
     assert marked_query("") is None
     assert marked_query("another tool's words") is None
+    assert marked_query("ottla query ?") is None
+
+
+@pytest.mark.parametrize("query_id", [QUERY_ID, ANY_QUERY])
+@pytest.mark.parametrize("stray", ["@", "1", "-1", "\x17\x7f", "\N{REPLACEMENT CHARACTER}"])
+def test_stray_characters_behind_a_mark_are_passed_over(query_id: str, stray: str) -> None:
+    assert marked_query(mark(query_id) + stray) == query_id

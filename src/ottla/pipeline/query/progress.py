@@ -17,6 +17,7 @@ slow or away holds up no query, and nothing piles up.
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Sequence
@@ -37,19 +38,23 @@ __all__ = ["ProgressPublisher", "checkpointed_positions", "mark", "marked_query"
 FLUSH_TIMEOUT_SECONDS = 20.0
 ANY_QUERY = "*"
 """In a mark: the offsets are a query's, and a query with any checkpoint may go on from them."""
-_MARK = "ottla query "
+_MARK = re.compile(r"ottla query (\*|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 
 log = logging.getLogger("ottla.pipeline")
 
 
 def mark(query_id: str) -> str:
     """The metadata of an offset that the query of that id has reached."""
-    return _MARK + query_id
+    return f"ottla query {query_id}"
 
 
 def marked_query(metadata: str) -> str | None:
-    """The query id in an offset's metadata, or None if no query of ottla has committed the offset."""
-    return metadata.removeprefix(_MARK) if metadata.startswith(_MARK) else None
+    """The query id in an offset's metadata, or None if no query of ottla has committed the offset.
+
+    Stray characters that follow the id are passed over (client/offsets.py).
+    """
+    found = _MARK.match(metadata)
+    return None if found is None else found[1]
 
 
 @dataclass(frozen=True, slots=True)

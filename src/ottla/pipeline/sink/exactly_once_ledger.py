@@ -33,6 +33,7 @@ from confluent_kafka import (
 from ottla.client.access import ClusterAccess
 from ottla.client.cluster import KafkaCluster, Topic
 from ottla.client.errors import ClusterError
+from ottla.client.offsets import metadata_of
 from ottla.pipeline.sink.exactly_once_clients import LEDGER_READERS
 from ottla.pipeline.sink.exactly_once_settings import Identity, SinkError
 
@@ -96,10 +97,11 @@ class LedgerEntry:
         }
 
     @classmethod
-    def parse(cls, group: str, offset: int, metadata: str | None) -> LedgerEntry:
-        """Raises SinkError for what this sink has not written."""
+    def parse(cls, group: str, offset: int, metadata: str) -> LedgerEntry:
+        """Raises SinkError for what this sink has not written; `metadata` is as `metadata_of` gives it."""
         try:
-            return cls._of(offset, json.loads(metadata or ""))
+            fields, _ = _JSON.raw_decode(metadata)
+            return cls._of(offset, fields)
         except _MALFORMED as error:
             raise SinkError(
                 f"group {group} holds offsets that are not this sink's ({error}): give the query another name"
@@ -131,6 +133,7 @@ class LedgerEntry:
         )
 
 
+_JSON: Final = json.JSONDecoder()
 _MALFORMED: Final = (ValueError, KeyError, TypeError, RecursionError)
 
 
@@ -167,7 +170,7 @@ def read_ledger(access: ClusterAccess, group: str, topic: str) -> LedgerEntry | 
             continue
         if committed.offset < 0:
             return None
-        return LedgerEntry.parse(group, committed.offset, committed.metadata)
+        return LedgerEntry.parse(group, committed.offset, metadata_of(committed))
 
 
 def read_ledger_topic(

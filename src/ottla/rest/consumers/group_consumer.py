@@ -25,6 +25,7 @@ from typing import Any, Final
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from ottla.client.offsets import metadata_of
 from ottla.rest.consumers.consumer_errors import PASSING, illegal_state, of_kafka
 
 log = logging.getLogger("ottla.rest")
@@ -446,7 +447,10 @@ class GroupConsumer:
                 raise of_kafka(each.error)
 
     def committed(self, partitions: Sequence[Partition]) -> list[CommittedOffset]:
-        """The group's committed offsets of these partitions, where there are any."""
+        """The group's committed offsets of these partitions, where there are any.
+
+        Stray characters may follow their metadata, see `metadata_of`.
+        """
         if not partitions:
             return []
         asked = [TopicPartition(*partition) for partition in partitions]
@@ -455,7 +459,7 @@ class GroupConsumer:
             if each.error is not None:
                 raise of_kafka(each.error)
             if each.offset >= 0:
-                found.append(CommittedOffset(each.topic, each.partition, each.offset, each.metadata or ""))
+                found.append(CommittedOffset(each.topic, each.partition, each.offset, metadata_of(each)))
         return found
 
     def _await_ownership(
