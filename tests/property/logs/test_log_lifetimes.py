@@ -249,7 +249,18 @@ class Story:
     # -- invariants ---------------------------------------------------------------------------------
 
     def check(self, partition: Partition) -> None:
-        self.check_log(partition.log, (partition.topic_id, partition.index), partition.high_watermark)
+        """Nothing, if the other broker was elected and this one does not know yet: it holds a record that will
+        be cut, at an offset that the new leader has given to another one.
+        """
+        key = partition.topic_id, partition.index
+        epochs = [
+            each.leader_epoch
+            for replication in self.replications()
+            for each in replication.partitions
+            if (each.topic_id, each.index) == key
+        ]
+        if partition.leader_epoch == max(epochs):
+            self.check_log(partition.log, key, partition.high_watermark)
 
     def check_log(self, stored: Log, key: Key, committed: int) -> None:
         """All acknowledged records are there, and only the topic's own, each offset once."""
