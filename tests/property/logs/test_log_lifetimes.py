@@ -249,8 +249,9 @@ class Story:
     # -- invariants ---------------------------------------------------------------------------------
 
     def check(self, partition: Partition) -> None:
-        """Nothing, if the other broker was elected and this one does not know yet: it holds a record that will
-        be cut, at an offset that the new leader has given to another one.
+        """Check a leader's log, unless the other broker was elected and this one does not know yet.
+
+        A deposed leader holds records that will be cut, at offsets that the new leader has given to others.
         """
         key = partition.topic_id, partition.index
         epochs = [
