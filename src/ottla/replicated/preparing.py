@@ -23,6 +23,7 @@ CLIENT_ID: Final = "ottla-replicated"
 """Where the access names none."""
 ANSWER_SECONDS: Final = 30.0
 """For a broker of the cluster to answer."""
+ANSWER_LOOK_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 0.1
 LOOKS: Final = 100
 """For a topic that was just made to be known, and for one with leaders; then the start is given up."""
@@ -56,7 +57,7 @@ class TopicSpec:
 async def prepare(access: ClusterAccess, spec: TopicSpec, partitions: TopicLog) -> str:
     """Make the topic or check it, and adopt it; the cluster's id. Raises StateError."""
     try:
-        cluster = await asyncio.to_thread(_reach, access)
+        cluster = await _reach(access)
         cluster_id, brokers = await asyncio.to_thread(lambda: (cluster.cluster_id(), cluster.broker_count()))
         await _Preparing(cluster, spec, partitions).adopt(min(spec.replication_factor, brokers))
         return cluster_id
@@ -64,11 +65,17 @@ async def prepare(access: ClusterAccess, spec: TopicSpec, partitions: TopicLog) 
         raise StateError(f"topic {spec.name}: {problem}") from None
 
 
-def _reach(access: ClusterAccess) -> KafkaCluster:
+async def _reach(access: ClusterAccess) -> KafkaCluster:
+    """Return when a broker answers. Raises StateError. In short looks, so that a start can be cancelled."""
     cluster = KafkaCluster(
         access.bootstrap, {**access.properties, **NEVER_MAKE_TOPICS}, access.client_id or CLIENT_ID
     )
-    cluster.wait_until_answering(ANSWER_SECONDS)
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            while not await asyncio.to_thread(cluster.answers, ANSWER_LOOK_SECONDS):
+                pass
+    except TimeoutError:
+        raise StateError(f"no Kafka broker answers at {access.bootstrap}") from None
     return cluster
 
 
