@@ -57,10 +57,11 @@ class Partitions:
 
     def replica(self, topic: str | UUID, index: int) -> Partition:
         """The partition, led or followed here (KIP-392). Raises as `partition` and `partition_by_id`."""
-        by_index = (self._held_by_id if isinstance(topic, UUID) else self._held).get(topic)  # type: ignore[arg-type]
-        held = None if by_index is None else by_index.get(index)
-        if held is not None and self._serves_followed:
-            return held
+        if self._serves_followed:
+            by_index = self._held_by_id.get(topic) if isinstance(topic, UUID) else self._held.get(topic)
+            held = None if by_index is None else by_index.get(index)
+            if held is not None:
+                return held
         if isinstance(topic, UUID):
             return self.partition_by_id(topic, index)
         return self.partition(topic, index)
