@@ -3,58 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ottla.broker.replication.schema_lookup import fetch_schema
 from ottla.client.registry import async_client, sync_client
 from ottla.client.registry.wire import RegistryAccess, RegistryUnreachable
+from support.registry.fake_registry import FakeRegistry
 
 ADA = "Basic YWRhOnBhc3M6d8O2cmQ="  # ada:pass:wörd
 
 
-class Registry:
-    """Has one schema; keeps who asked for what."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-        self.authorizations: list[str | None] = []
-        registry = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                registry.asked.append(self.path)
-                registry.authorizations.append(self.headers.get("Authorization"))
-                data = json.dumps(["s"] if self.path.endswith("/subjects") else {"schema": '"int"'}).encode()
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
-        self._thread.start()
-        self.address = f"127.0.0.1:{self._server.server_port}"
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
 @pytest.fixture
-def registry() -> Iterator[Registry]:
-    running = Registry()
+def registry() -> Iterator[FakeRegistry]:
+    """It has one schema."""
+    running = FakeRegistry()
+    running.answer = lambda path: (200, ["s"] if path.endswith("/subjects") else {"schema": '"int"'})
     yield running
     running.close()
 
@@ -75,7 +42,7 @@ def asked_on_a_loop(access: RegistryAccess) -> None:
     [(None, None, None), ("ada:pass:wörd", None, ADA), (None, "t0ken", "Bearer t0ken")],
 )
 def test_by_settings(
-    registry: Registry,
+    registry: FakeRegistry,
     user_info: str | None,
     token: str | None,
     expected: str | None,
@@ -85,14 +52,14 @@ def test_by_settings(
     if expected is not None:
         (tmp_path / "netrc").write_text("machine 127.0.0.1 login another password another\n")
         monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    access = RegistryAccess(f"http://{registry.address}", user_info, token, attempts=1)
+    access = RegistryAccess(registry.url, user_info, token, attempts=1)
     sync_client.RegistryClient(access).by_id(1)
     asked_on_a_loop(access)
     assert registry.authorizations == [expected, expected]
     assert "pass" not in repr(access) and "t0ken" not in repr(access)
 
 
-def test_by_the_address(registry: Registry) -> None:
+def test_by_the_address(registry: FakeRegistry) -> None:
     url = f"http://ada:pass%3Aw%C3%B6rd@{registry.address}"
     access = RegistryAccess(url, attempts=1)
     asked_on_a_loop(access)
@@ -111,8 +78,8 @@ def test_a_password_in_an_address_is_in_no_message() -> None:
     assert "secret" not in str(told.value)
 
 
-def test_threads_that_ask_for_the_same_share_an_answer(registry: Registry) -> None:
-    client = sync_client.RegistryClient(RegistryAccess(f"http://{registry.address}", attempts=1))
+def test_threads_that_ask_for_the_same_share_an_answer(registry: FakeRegistry) -> None:
+    client = sync_client.RegistryClient(RegistryAccess(registry.url, attempts=1))
     with ThreadPoolExecutor(16) as threads:
         found = list(threads.map(lambda _: client.by_id(1), range(64)))
     assert len({id(one) for one in found}) == 1

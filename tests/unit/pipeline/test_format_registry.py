@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -19,43 +17,7 @@ from ottla.pipeline.formats.avro import reader
 from ottla.pipeline.formats.framed import decode_framed
 from ottla.pipeline.formats.registry import UnknownSchema, latest_schema
 from ottla.schemas.model import SchemaType
-
-Answer = Callable[[str], tuple[int, Any]]
-NOT_FOUND = (404, {"error_code": 40403, "message": "Schema 9 not found"})
-
-
-class FakeRegistry:
-    """Answers by `answer`; keeps the requests, and the clients' credentials."""
-
-    def __init__(self) -> None:
-        self.answer: Answer = lambda path: NOT_FOUND
-        self.asked: list[str] = []
-        self.authorizations: list[str | None] = []
-        fake = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                fake.asked.append(self.path)
-                fake.authorizations.append(self.headers.get("Authorization"))
-                status, body = fake.answer(self.path)
-                data = body if isinstance(body, bytes) else json.dumps(body).encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
-        self._thread.start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+from support.registry.fake_registry import NOT_FOUND, FakeRegistry
 
 
 @pytest.fixture
