@@ -6,28 +6,37 @@ that (protobuf's "Updating A Message Type") and from the decisions of Confluent'
 * Messages are matched by their full names, wherever they are declared; a missing one is MESSAGE_REMOVED, as a
   payload may be of any message of its file. Another package renames them all: PACKAGE_CHANGED.
 * Fields are matched by their numbers; names do not matter. A field may be added or removed unless it is
-  required: REQUIRED_FIELD_ADDED, REQUIRED_FIELD_REMOVED. A required field that becomes optional can be read.
+  required: REQUIRED_FIELD_ADDED, REQUIRED_FIELD_REMOVED.
 * Scalars may change within a group of one encoding: int32, uint32, int64, uint64, bool and enums; sint32 and
   sint64; string and bytes; fixed32 and sfixed32; fixed64 and sfixed64: else FIELD_SCALAR_KIND_CHANGED. A
   change from scalar to message, map or group is FIELD_KIND_CHANGED; to another message
   FIELD_NAMED_TYPE_CHANGED.
-* Strings, bytes and messages may become repeated, and back. Repeated numbers are packed, so that a change is
-  FIELD_NUMERIC_LABEL_CHANGED.
-* If data may have two fields that are now in one oneof, only the last one is kept. Two such fields are
-  MULTIPLE_FIELDS_MOVED_TO_ONEOF, or FIELD_MOVED_TO_EXISTING_ONEOF if the oneof existed before. A field may
-  leave a oneof for the message. A field that is removed while its oneof stays is ONEOF_FIELD_REMOVED, as a
-  reader could not tell it from an unset oneof. Oneofs are matched by their fields and their names.
+* A label is the word in the text: `optional`, `required`, `repeated`. Fields in a oneof have none, and the
+  singular ones of proto3 and of editions need none. A numeric field (enums count as numbers) may not change
+  from one label to another: FIELD_NUMERIC_LABEL_CHANGED. It may gain or lose a label, and strings, bytes and
+  messages may change theirs; but a field without a label may not become required: REQUIRED_FIELD_ADDED.
+* If data may have two fields that are now in one oneof, only the last one is kept. This is
+  MULTIPLE_FIELDS_MOVED_TO_ONEOF if two of them were in no oneof, else FIELD_MOVED_TO_EXISTING_ONEOF. A field
+  may leave a oneof for the message. A field that is removed is ONEOF_FIELD_REMOVED, as a reader could not
+  tell it from an unset oneof, unless its oneof is removed with all its fields.
+
+The rules for labels are the registry's, not the wire's. They refuse changes that readers would not notice
+(from `required` to `optional` for numbers). And they let two changes pass after which a reader may miss data:
+a repeated number that loses its label, as readers of one number skip packed ones; and a string or a message
+that becomes required, as readers refuse data without it. docs/services.md tells users so.
 
 Enums, their constants and services never matter. Extensions count as fields of the message they extend.
 """
 
 from __future__ import annotations
 
+import enum
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor, OneofDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from ottla.schemas.effort import Effort
 from ottla.schemas.format import Incompatibility
@@ -57,7 +66,7 @@ _NAMES: Final = {
     for name, value in vars(FieldDescriptor).items()
     if name.startswith("TYPE_")
 }
-_NOT_PACKED: Final = frozenset({_Kind.TYPE_STRING, _Kind.TYPE_BYTES, _Kind.TYPE_MESSAGE, _Kind.TYPE_GROUP})
+_NOT_NUMERIC: Final = frozenset({_Kind.TYPE_STRING, _Kind.TYPE_BYTES, _Kind.TYPE_MESSAGE, _Kind.TYPE_GROUP})
 _MAX_REASONS: Final = 100
 _FIELD_STEPS: Final = 3
 """The steps for comparing a field."""
@@ -90,13 +99,23 @@ def _enum_name(field: FieldDescriptor) -> str:
     return enum.full_name
 
 
+class _Label(enum.Enum):
+    """The word before a field's type."""
+
+    OPTIONAL = enum.auto()
+    REQUIRED = enum.auto()
+    REPEATED = enum.auto()
+
+
 class _Comparison:
     """One comparison of two files and of all messages that their fields reach; each pair only once."""
 
-    __slots__ = ("_effort", "_read", "_reasons", "_seen", "_waiting", "_written")
+    __slots__ = ("_effort", "_proto2", "_read", "_reasons", "_seen", "_waiting", "_written")
 
     def __init__(self, written: FileDescriptor, read: FileDescriptor, effort: Effort) -> None:
         self._effort = effort
+        self._proto2: dict[FileDescriptor, bool] = {}
+        """For each file whose labels were asked for: whether it is of the syntax proto2."""
         self._written = written
         self._read = read
         self._reasons: list[Incompatibility] = []
@@ -193,25 +212,44 @@ class _Comparison:
                 )
         for oneof in other.oneofs:
             if not _is_synthetic(oneof):
-                self._compare_oneof(oneof, old, message, name)
+                self._compare_oneof(oneof, old, name)
 
     # Fields
 
     def _compare_fields(self, old: FieldDescriptor, new: FieldDescriptor, place: str) -> None:
-        if new.is_required and not old.is_required:
+        before, after = self._label(old), self._label(new)
+        if before is None and after is _Label.REQUIRED:
             self._add(
                 "REQUIRED_FIELD_ADDED",
                 f"the field {_told(new)} becomes required, data may lack it",
                 place,
             )
-        if not self._compare_types(old, new, place):
+        if not self._compare_types(old, new, place) or new.type in _NOT_NUMERIC:
             return
-        if old.is_repeated != new.is_repeated and new.type not in _NOT_PACKED:
+        if before is not None and after is not None and before is not after:
             self._add(
                 "FIELD_NUMERIC_LABEL_CHANGED",
-                f"the numeric field {_told(new)} changes between one value and repeated",
+                f"the numeric field {_told(new)} was {before.name.lower()} and is {after.name.lower()}",
                 place,
             )
+
+    def _label(self, field: FieldDescriptor) -> _Label | None:
+        if field.is_repeated:
+            return _Label.REPEATED
+        if field.is_required:
+            return _Label.REQUIRED
+        oneof = field.containing_oneof
+        if oneof is not None:
+            return _Label.OPTIONAL if _is_synthetic(oneof) else None
+        return _Label.OPTIONAL if self._is_proto2(field) else None
+
+    def _is_proto2(self, field: FieldDescriptor) -> bool:
+        file: FileDescriptor = field.file  # type: ignore[attr-defined] # every field has one, the stubs do not know
+        known = self._proto2.get(file)
+        if known is None:
+            syntax = FileDescriptorProto.FromString(file.serialized_pb).syntax
+            known = self._proto2[file] = syntax in ("", "proto2")
+        return known
 
     def _compare_types(self, old: FieldDescriptor, new: FieldDescriptor, place: str) -> bool:
         """Compare the types of two fields; returns whether their labels can be compared as well."""
@@ -225,9 +263,8 @@ class _Comparison:
         if old_scalar is not None and new_scalar is not None:
             if old_scalar == new_scalar:
                 return True
-            one_is_enum = (old.enum_type is None) != (new.enum_type is None)
             self._add(
-                "FIELD_KIND_CHANGED" if one_is_enum else "FIELD_SCALAR_KIND_CHANGED",
+                "FIELD_SCALAR_KIND_CHANGED",
                 f"the field {_told(new)} was of the type {_type_name(old)}, on the wire {old_scalar}, "
                 f"and is of the type {_type_name(new)}, {new_scalar}",
                 place,
@@ -253,32 +290,19 @@ class _Comparison:
 
     # Oneofs
 
-    def _compare_oneof(
-        self, oneof: OneofDescriptor, old: dict[int, FieldDescriptor], message: Descriptor, name: str
-    ) -> None:
+    def _compare_oneof(self, oneof: OneofDescriptor, old: dict[int, FieldDescriptor], name: str) -> None:
         """Look for fields in a oneof of which data may have several at once."""
         known = [old[field.number] for field in oneof.fields if field.number in old]
         origins = {_origin(field) for field in known}
         if len(origins) < 2:
             return
-        place = f"#/{name}/{oneof.name}"
-        before = message.oneofs_by_name.get(oneof.name)
-        home = f"oneof {oneof.name}"
-        if before is None or _is_synthetic(before) or home not in origins:
-            names = ", ".join(_told(field) for field in known)
-            self._add(
-                "MULTIPLE_FIELDS_MOVED_TO_ONEOF",
-                f"several fields ({names}) that data may have together are moved to the oneof {oneof.name!r}",
-                place,
-            )
-            return
-        for field in known:
-            if _origin(field) != home:
-                self._add(
-                    "FIELD_MOVED_TO_EXISTING_ONEOF",
-                    f"the field {_told(field)} is moved to the oneof {oneof.name!r}, which has others",
-                    f"{place}/{field.number}",
-                )
+        names = ", ".join(_told(field) for field in known)
+        alone = sum(_oneof_of(field) is None for field in known)
+        self._add(
+            "MULTIPLE_FIELDS_MOVED_TO_ONEOF" if alone > 1 else "FIELD_MOVED_TO_EXISTING_ONEOF",
+            f"data may have several of the fields {names} together, and the oneof {oneof.name!r} keeps one",
+            f"#/{name}/{oneof.name}",
+        )
 
 
 def _fields_of(message: Descriptor) -> Sequence[FieldDescriptor]:
@@ -305,14 +329,12 @@ def _is_synthetic(oneof: OneofDescriptor) -> bool:
 def _kept_oneofs(
     old: dict[int, FieldDescriptor], new: dict[int, FieldDescriptor], other: Descriptor
 ) -> frozenset[str]:
-    """The names of the oneofs that the other message still has: by name, or by a field in a oneof there."""
+    """The names of the oneofs that are in the other message by name, or of which a field is still there."""
     by_name = {oneof.name for oneof in other.oneofs if not _is_synthetic(oneof)}
     kept = set()
     for number, field in old.items():
         oneof = _oneof_of(field)
-        if oneof is None:
-            continue
-        if oneof.name in by_name or (number in new and _oneof_of(new[number]) is not None):
+        if oneof is not None and (oneof.name in by_name or number in new):
             kept.add(oneof.name)
     return frozenset(kept)
 

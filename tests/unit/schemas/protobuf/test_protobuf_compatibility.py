@@ -149,7 +149,7 @@ MESSAGES = [
         (LABEL,),
         (LABEL,),
         {
-            "o.proto": 'syntax = "proto3"; package r; message O { int32 a = 1; }',
+            "o.proto": 'syntax = "proto3"; package r; message O { optional int32 a = 1; }',
             "n.proto": 'syntax = "proto3"; package q; import "o.proto"; message N { r.O o = 1; }',
         },
         {
@@ -289,9 +289,9 @@ TYPES = [
     one_field("bool", "string", SCALAR),
     one_field("bytes", "uint64", SCALAR),
     one_field("float", "string", SCALAR),
-    one_field("E", "string", KIND),
-    one_field("E", "sint32", KIND),
-    one_field("E", "double", KIND),
+    one_field("E", "string", SCALAR),
+    one_field("E", "sint32", SCALAR),
+    one_field("E", "double", SCALAR),
     one_field("N", "string", KIND),
     one_field("N", "bytes", KIND),
     one_field("N", "int32", KIND),
@@ -304,13 +304,17 @@ TYPES = [
 ]
 
 LABELS = [
-    one_field("int32", "repeated int32", LABEL),
-    one_field("int64", "repeated uint32", LABEL),
-    one_field("bool", "repeated bool", LABEL),
-    one_field("E", "repeated E", LABEL),
-    one_field("sint32", "repeated sint32", LABEL),
-    one_field("fixed64", "repeated fixed64", LABEL),
-    one_field("double", "repeated double", LABEL),
+    one_field("int32", "repeated int32"),
+    one_field("int64", "repeated uint32"),
+    one_field("E", "repeated E"),
+    one_field("int32", "repeated string", SCALAR),
+    one_field("double", "optional double"),
+    one_field("optional int32", "repeated int32", LABEL),
+    one_field("optional int64", "repeated uint32", LABEL),
+    one_field("optional bool", "repeated bool", LABEL),
+    one_field("optional E", "repeated E", LABEL),
+    one_field("optional sint32", "repeated sint32", LABEL),
+    one_field("optional fixed64", "repeated fixed64", LABEL),
     one_field("optional float", "repeated float", LABEL),
     one_field("string", "repeated string"),
     one_field("bytes", "repeated bytes"),
@@ -323,6 +327,11 @@ LABELS = [
         P2 + "message M { optional int32 f = 1; }",
         P2 + "message M { repeated int32 f = 1; }",
         LABEL,
+    ),
+    same(
+        "repeated and one of an edition's number",
+        'edition = "2023"; package p; message M { int32 f = 1; }',
+        'edition = "2023"; package p; message M { repeated int32 f = 1; }',
     ),
 ]
 
@@ -362,16 +371,43 @@ REQUIRED = [
         (REQUIRED_REMOVED,),
         (REQUIRED_ADDED,),
     ),
-    Case(
-        "an optional field becomes required",
-        P2 + "message M { optional int32 a = 1; }",
+    *(
+        both(
+            f"an optional number becomes required: {kind}",
+            P2 + f"message M {{ optional {kind} a = 1; }} enum E {{ E0 = 0; }}",
+            P2 + f"message M {{ required {kind} a = 1; }} enum E {{ E0 = 0; }}",
+            LABEL,
+        )
+        for kind in ("int32", "sint64", "fixed32", "double", "bool", "E")
+    ),
+    both(
+        "a repeated number becomes required",
+        P2 + "message M { repeated int32 a = 1; }",
         P2 + "message M { required int32 a = 1; }",
-        (REQUIRED_ADDED,),
-        (),
+        LABEL,
+    ),
+    *(
+        same(
+            f"a string or a message becomes required: {label} {kind}",
+            P2 + f"message M {{ {label} {kind} a = 1; }} message N {{}}",
+            P2 + f"message M {{ required {kind} a = 1; }} message N {{}}",
+        )
+        for label in ("optional", "repeated")
+        for kind in ("string", "bytes", "N")
+    ),
+    *(
+        Case(
+            f"a field without a label becomes required: {kind}",
+            f"message M {{ {kind} a = 1; }} message N {{}}",
+            P2 + f"message M {{ required {kind} a = 1; }} message N {{}}",
+            (REQUIRED_ADDED,),
+            (),
+        )
+        for kind in ("int32", "string", "N")
     ),
     Case(
-        "a repeated string becomes required",
-        P2 + "message M { repeated string a = 1; }",
+        "a field of a oneof becomes required",
+        P2 + "message M { oneof x { string a = 1; } }",
         P2 + "message M { required string a = 1; }",
         (REQUIRED_ADDED,),
         (),
@@ -460,10 +496,12 @@ ONEOFS = [
         "message M { optional int32 a = 1; }",
         "message M { oneof x { int32 a = 1; } }",
     ),
-    same(
+    Case(
         "a field moves to a new oneof, which has a new one as well",
         "message M { int32 a = 1; }",
         "message M { oneof x { int32 a = 1; int32 b = 2; } }",
+        (),
+        (ONEOF_FIELD_REMOVED,),
     ),
     Case(
         "two fields move to a new oneof",
@@ -495,7 +533,7 @@ ONEOFS = [
         "two fields move to a oneof that there is",
         "message M { int32 a = 1; int32 c = 3; oneof x { int32 b = 2; } }",
         "message M { oneof x { int32 a = 1; int32 b = 2; int32 c = 3; } }",
-        (EXISTING, EXISTING),
+        (MULTIPLE,),
         (),
     ),
     Case(
@@ -528,7 +566,7 @@ ONEOFS = [
         "two oneofs are merged",
         "message M { oneof x { int32 a = 1; } oneof y { int32 b = 2; } }",
         "message M { oneof z { int32 a = 1; int32 b = 2; } }",
-        (MULTIPLE,),
+        (EXISTING,),
         (),
     ),
     Case(
@@ -554,11 +592,24 @@ ONEOFS = [
         "message M { oneof x { int32 a = 1; int32 b = 2; } }",
         "message M { oneof x { int32 b = 2; int32 a = 1; } }",
     ),
-    both(
+    same(
         "a field of a oneof becomes repeated",
         "message M { oneof x { int32 a = 1; } }",
         "message M { repeated int32 a = 1; }",
-        LABEL,
+    ),
+    Case(
+        "a oneof is dissolved and loses a field",
+        "message M { oneof x { int32 a = 1; int32 b = 2; } }",
+        "message M { int32 a = 1; }",
+        (ONEOF_FIELD_REMOVED,),
+        (),
+    ),
+    Case(
+        "a oneof's field moves to another one and its other field goes",
+        "message M { oneof x { int32 a = 1; int32 b = 2; } }",
+        "message M { oneof y { int32 a = 1; int32 c = 3; } }",
+        (ONEOF_FIELD_REMOVED,),
+        (ONEOF_FIELD_REMOVED,),
     ),
 ]
 
@@ -645,7 +696,7 @@ GROUPS_AND_EXTENSIONS = [
 SEVERAL = [
     Case(
         "several differences are all reported",
-        "message M { int32 a = 1; int32 b = 2; string c = 3; } message Gone {}",
+        "message M { int32 a = 1; optional int32 b = 2; string c = 3; } message Gone {}",
         "message M { string a = 1; repeated int32 b = 2; M c = 3; }",
         (MESSAGE_REMOVED, SCALAR, LABEL, KIND),
         (SCALAR, LABEL, KIND),
