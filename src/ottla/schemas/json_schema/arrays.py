@@ -166,6 +166,6 @@ def _contains_differences(comparison: Comparing, old: View, new: View) -> Iterat
     if least > 0:
         found = comparison.differences(old.keywords["contains"], new.keywords["contains"])
         yield from found.below("contains")
-    if most is not None and not comparison.is_compatible(new.keywords["contains"], old.keywords["contains"]):
+    if most is not None and not comparison.surely_fits(new.keywords["contains"], old.keywords["contains"]):
         # More items may fit than before, and then there may be too many.
         yield Difference(Kind.TYPE_CHANGED, ("contains",))

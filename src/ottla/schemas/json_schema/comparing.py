@@ -1,10 +1,11 @@
-"""What the rules for objects and arrays use of a comparison of two schemas, which in turn uses them."""
+"""What the rules for objects, arrays and sums use of a comparison of two schemas, which in turn uses them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
+from ottla.schemas.json_schema.dialects import Dialect
 from ottla.schemas.json_schema.findings import Entry, Findings
 from ottla.schemas.json_schema.patterns import Patterns
 from ottla.schemas.json_schema.views import SchemaValue, Sum, View
@@ -18,6 +19,19 @@ class Comparing(Protocol):
         """The regular expressions of both documents, compiled."""
         ...
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether no difference is tolerated after which a value might not fit."""
+        ...
+
+    def is_bad(self, found: Iterable[Entry]) -> bool:
+        """Whether any of the differences is incompatible."""
+        ...
+
+    def make(self, schema: dict[str, Any], dialect: Dialect) -> dict[str, Any]:
+        """Take in a schema that a rule has made, so that it can be compared."""
+        ...
+
     def spend(self, steps: int = 1) -> None:
         """Count steps that come next."""
         ...
@@ -28,6 +42,10 @@ class Comparing(Protocol):
 
     def is_compatible(self, old: SchemaValue, new: SchemaValue) -> bool:
         """Whether all differences are compatible."""
+        ...
+
+    def surely_fits(self, old: SchemaValue, new: SchemaValue) -> bool:
+        """Whether every value that fits the old schema fits the new one: no difference is tolerated."""
         ...
 
     def is_unrestricted(self, schema: SchemaValue) -> bool:

@@ -15,9 +15,8 @@ assumptions can't make it compatible.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Final
 
 from ottla.schemas.effort import Effort
@@ -26,6 +25,7 @@ from ottla.schemas.json_schema.dialects import DRAFT_7, Dialect
 from ottla.schemas.json_schema.differences import EXACT, Difference, Kind
 from ottla.schemas.json_schema.documents import json_key
 from ottla.schemas.json_schema.findings import NOTHING, Entry, Findings, is_bad
+from ottla.schemas.json_schema.matching import maximum_matching
 from ottla.schemas.json_schema.objects import object_differences
 from ottla.schemas.json_schema.patterns import Patterns
 from ottla.schemas.json_schema.references import Graph
@@ -35,6 +35,7 @@ from ottla.schemas.json_schema.scalars import (
     type_differences,
     value_differences,
 )
+from ottla.schemas.json_schema.sums import Sums
 from ottla.schemas.json_schema.views import SchemaValue, Sum, View, base_of, is_false, view_of
 
 PAIR_STEPS: Final = 25
@@ -105,11 +106,16 @@ class Comparison:
         self._resolved_to: dict[int, tuple[SchemaValue, tuple[str, ...]]] = {}
         self._same: set[_Pair] = set()
         self._different: set[_Pair] = set()
-        self._anything = self._make({}, DRAFT_7)
+        self._anything = self.make({}, DRAFT_7)
         self._bases: dict[int, dict[str, Any]] = {}
-        self._split: dict[int, tuple[SchemaValue, ...]] = {}
         self._exact: Comparison | None = None
+        self._sums = Sums(self)
         self._pairs = 0
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether no difference is tolerated after which a value might not fit."""
+        return self._compatible is EXACT
 
     @property
     def pairs(self) -> int:
@@ -132,6 +138,10 @@ class Comparison:
     def is_compatible(self, old: SchemaValue, new: SchemaValue) -> bool:
         """Whether all differences are compatible."""
         return not self.differences(old, new).is_bad
+
+    def surely_fits(self, old: SchemaValue, new: SchemaValue) -> bool:
+        """Whether every value that fits the old schema fits the new one: no difference is tolerated."""
+        return self._exactly().is_compatible(old, new)
 
     def is_unrestricted(self, schema: SchemaValue) -> bool:
         """Whether every value fits the schema."""
@@ -238,12 +248,14 @@ class Comparison:
     def _told(self, entries: Iterable[Entry]) -> Findings:
         found = tuple(entries)
         self.spend(FINDING_STEPS * len(found))
-        return Findings(found, self._is_bad(found))
+        return Findings(found, self.is_bad(found))
 
-    def _is_bad(self, found: Iterable[Entry]) -> bool:
+    def is_bad(self, found: Iterable[Entry]) -> bool:
+        """Whether any of the differences is incompatible."""
         return is_bad(found, self._compatible)
 
-    def _make(self, schema: dict[str, Any], dialect: Dialect) -> dict[str, Any]:
+    def make(self, schema: dict[str, Any], dialect: Dialect) -> dict[str, Any]:
+        """Take in a schema that the comparison has made: it is kept alive, in its draft."""
         self._made.append(schema)
         self._dialects[id(schema)] = dialect
         return schema
@@ -252,11 +264,11 @@ class Comparison:
         old, new = self.view(old_schema), self.view(new_schema)
         if new.has_base:
             found = tuple(self._base_differences(old_schema, old, new))
-            if not self._is_bad(found) or not self._follows_from_subschemas(old, new_schema, new):
+            if not self.is_bad(found) or not self._follows_from_subschemas(old, new_schema, new):
                 yield from found
         yield from self._product_differences(old_schema, old, new)
         for group in new.sums:
-            yield from self._sum_differences(old_schema, old, group)
+            yield from self._sums.differences(old_schema, old, group)
         yield from self._negation_differences(old, new)
         yield from self._condition_differences(old_schema, old, new)
 
@@ -294,7 +306,7 @@ class Comparison:
         if view.is_base:
             return schema
         if id(schema) not in self._bases:
-            self._bases[id(schema)] = self._make(base_of(view), view.dialect)
+            self._bases[id(schema)] = self.make(base_of(view), view.dialect)
         return self._bases[id(schema)]
 
     # --- subschemas that must hold
@@ -307,7 +319,7 @@ class Comparison:
         if len(old.parts) == len(new.parts) == 1:
             part = new.parts[0]
             found = self.differences(old.parts[0].schema, part.schema).below(*part.path)
-            if not self._is_bad(found) or not self.is_compatible(old_schema, part.schema):
+            if not self.is_bad(found) or not self.is_compatible(old_schema, part.schema):
                 yield from found
             return
         if len(new.parts) == 1 and not old.parts:
@@ -339,77 +351,6 @@ class Comparison:
             if index < len(befores):
                 yield from self.differences(befores[index], afters[index]).below(*new.parts[index].path)
 
-    # --- subschemas of which one must hold
-
-    def _sum_differences(self, old_schema: dict[str, Any], old: View, group: Sum) -> Iterator[Entry]:
-        befores = (*old.sums, *self._types_as_sum(old_schema, old, group.keyword))
-        attempts = [self._group_differences(before, group) for before in befores]
-        for found in attempts:
-            if not self._is_bad(found):
-                yield from found
-                return
-        is_sure = group.keyword == "anyOf" or self._compatible is not EXACT
-        if is_sure and any(self.is_compatible(old_schema, member) for member in group.members):
-            yield Difference(
-                Kind.COMBINED_TYPE_EXTENDED if old.parts else Kind.SUM_TYPE_EXTENDED, (group.keyword,)
-            )
-        elif attempts:
-            yield from attempts[0]
-        else:
-            kind = Kind.COMBINED_TYPE_CHANGED if old.parts else Kind.TYPE_CHANGED
-            yield Difference(kind, (group.keyword,))
-
-    def _types_as_sum(self, schema: dict[str, Any], view: View, keyword: str) -> list[Sum]:
-        """The sum that is equivalent to `type: [a, b]`: a schema for each of the types."""
-        if view.type_words < 2:
-            return []
-        if id(schema) not in self._split:
-            base = base_of(view)
-            self._split[id(schema)] = tuple(
-                self._make({**base, "type": name}, view.dialect) for name in base["type"]
-            )
-        return [Sum(keyword, self._split[id(schema)])]
-
-    def _group_differences(self, before: Sum, after: Sum) -> tuple[Entry, ...]:
-        path = (after.keyword,)
-        found: list[Entry] = []
-        if before.keyword != after.keyword:
-            if after.keyword == "oneOf":
-                return (Difference(Kind.COMBINED_TYPE_CHANGED, path),)
-            found.append(Difference(Kind.COMBINED_TYPE_EXTENDED, path))
-        matching = maximum_matching(
-            len(before.members),
-            len(after.members),
-            lambda old, new: self._may_pair(after, before.members[old], after.members[new]),
-        )
-        left = [index for index in range(len(before.members)) if index not in matching]
-        if after.keyword == "anyOf":  # two old members may follow one new member
-            left = [
-                index
-                for index in left
-                if not any(self.is_compatible(before.members[index], member) for member in after.members)
-            ]
-        elif self._compatible is EXACT and len(after.members) != len(before.members):
-            return (Difference(Kind.COMBINED_TYPE_SUBSCHEMAS_CHANGED, path),)
-        if len(after.members) > len(before.members):
-            found.append(Difference(Kind.SUM_TYPE_EXTENDED, path))
-        elif left and len(after.members) < len(before.members):
-            found.append(Difference(Kind.SUM_TYPE_NARROWED, path))
-        if left and len(after.members) >= len(before.members):
-            found.append(Difference(Kind.COMBINED_TYPE_SUBSCHEMAS_CHANGED, path))
-            # Members left on both sides: most likely one became the other.
-            free = (index for index in range(len(after.members)) if index not in matching.values())
-            for index, other in zip(left, free, strict=False):
-                below = self.differences(before.members[index], after.members[other])
-                found += below.below(after.keyword, str(other))
-        return tuple(found)
-
-    def _may_pair(self, after: Sum, old: SchemaValue, new: SchemaValue) -> bool:
-        if after.keyword == "oneOf" and self._compatible is EXACT:
-            # A wider member may also fit values of another member; only Confluent's rules allow that.
-            return self.are_same(old, new)
-        return self.is_compatible(old, new)
-
     # --- negations and conditions
 
     def _negation_differences(self, old: View, new: View) -> Iterator[Entry]:
@@ -419,7 +360,7 @@ class Comparison:
             return
         views = (old, *(self.view(part.schema) for part in old.parts if isinstance(part.schema, dict)))
         excluded = [view.negated for view in views if view.negated is not None]
-        if any(self._exactly().is_compatible(new.negated, each) for each in excluded):
+        if any(self.surely_fits(new.negated, each) for each in excluded):
             if not any(self.are_same(new.negated, each) for each in excluded):
                 yield Difference(Kind.NOT_TYPE_NARROWED, ("not",))
         else:
@@ -445,7 +386,7 @@ class Comparison:
                 ("else", old.condition[2], otherwise),
             ):
                 found = self.differences(before, after).below(keyword)
-                if self._is_bad(found) and self.is_compatible(old_schema, after):
+                if self.is_bad(found) and self.is_compatible(old_schema, after):
                     continue
                 yield from found
         elif not (self.is_compatible(old_schema, then) and self.is_compatible(old_schema, otherwise)):
@@ -521,22 +462,3 @@ class Comparison:
             case dict(), dict() if keyword in _SCHEMAS:
                 return self._agree(left, right, assumed)
         return keyword in _REFERRING or json_key(left) == json_key(right)
-
-
-def maximum_matching(left: int, right: int, fits: Callable[[int, int], bool]) -> dict[int, int]:
-    """The largest possible set of fitting pairs of `left` and `right` items: Kuhn's algorithm."""
-    taken: dict[int, int] = {}
-
-    def place(item: int, tried: set[int]) -> bool:
-        # The same position first, so that items in the same order stay together.
-        for other in chain((item,) if item < right else (), range(right)):
-            if other not in tried and fits(item, other):
-                tried.add(other)
-                if other not in taken or place(taken[other], tried):
-                    taken[other] = item
-                    return True
-        return False
-
-    for item in range(left):
-        place(item, set())
-    return {item: other for other, item in taken.items()}

@@ -326,7 +326,9 @@ _SENTENCES: Final[Mapping[Kind, str]] = {
     Kind.ENUM_ARRAY_NARROWED: "the new schema lists fewer values",
     Kind.ENUM_ARRAY_CHANGED: "the new schema lists other values",
     Kind.COMBINED_TYPE_CHANGED: "the new schema combines its subschemas in another way",
-    Kind.COMBINED_TYPE_SUBSCHEMAS_CHANGED: "the new schema has no match for some of the old subschemas",
+    Kind.COMBINED_TYPE_SUBSCHEMAS_CHANGED: (
+        "the new schema has no match for some of the old subschemas, or more than one in a oneOf"
+    ),
     Kind.PRODUCT_TYPE_EXTENDED: "the new schema must fit more subschemas",
     Kind.SUM_TYPE_NARROWED: "the new schema has fewer subschemas to choose from",
     Kind.NOT_TYPE_EXTENDED: "the new schema excludes more",

@@ -110,9 +110,9 @@ def number_differences(old: View, new: View) -> Iterator[Difference]:
         yield Difference(Kind.MULTIPLE_OF_ADDED, path)
     elif after is None:
         yield Difference(Kind.MULTIPLE_OF_REMOVED, path)
-    elif _divides(after, before):
+    elif divides(after, before):
         yield Difference(Kind.MULTIPLE_OF_REDUCED, path)
-    elif _divides(before, after):
+    elif divides(before, after):
         yield Difference(Kind.MULTIPLE_OF_EXPANDED, path)
     else:
         yield Difference(Kind.MULTIPLE_OF_CHANGED, path)
@@ -148,7 +148,7 @@ def _is_implied(keyword: str, old: Mapping[str, Any], limit: Any) -> bool:
     return other in old and holds(old[other], limit)
 
 
-def _divides(divisor: float, number: float) -> bool:
+def divides(divisor: float, number: float) -> bool:
     """Whether one number is a multiple of another, exactly as decimal fractions: 0.1 divides 0.3."""
     if math.isinf(divisor) or math.isinf(number):
         return False

@@ -11,7 +11,6 @@ from ottla.schemas.avro.avro_format import AvroFormat
 from ottla.schemas.effort import Effort
 from ottla.schemas.format import InvalidSchema
 from ottla.schemas.formats import format_of
-from ottla.schemas.json_schema.comparison import maximum_matching
 from ottla.schemas.json_schema.differences import COMPATIBLE, Difference, Kind, describe
 from ottla.schemas.json_schema.documents import MAX_DEPTH, MAX_TEXT_CHARACTERS, MAX_VALUES
 from ottla.schemas.json_schema.json_schema_format import (
@@ -20,6 +19,7 @@ from ottla.schemas.json_schema.json_schema_format import (
     JsonSchema,
     JsonSchemaFormat,
 )
+from ottla.schemas.json_schema.matching import maximum_matching
 from ottla.schemas.json_schema.patterns import Patterns
 from ottla.schemas.model import CompatibilityPolicy, SchemaType
 

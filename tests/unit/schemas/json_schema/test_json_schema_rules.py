@@ -65,6 +65,11 @@ def rest(schema: Any, **properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "additionalProperties": schema}
 
 
+def requiring(*names: str) -> dict[str, Any]:
+    """An open object that must have some properties."""
+    return {"type": "object", "required": list(names)}
+
+
 def array(**keywords: Any) -> dict[str, Any]:
     return {"type": "array", **keywords}
 
@@ -820,14 +825,22 @@ UNSOUND = [
         id="a property with a default becomes required: the reader fills it in",
     ),
     pytest.param(
-        {"oneOf": [TEXT, INTEGER]}, {"oneOf": [TEXT, INTEGER, NUMBER]}, 1,
-        id="oneOf gains a subschema that another one's data fits too",
+        {"oneOf": [requiring("a"), TEXT]}, {"oneOf": [requiring("a"), TEXT, requiring("b")]}, {"a": 1, "b": 1},
+        id="oneOf gains an object that some of another one's data fits too",
     ),
     pytest.param(
-        {"oneOf": [INTEGER, {**NUMBER, "minimum": 0.5, "maximum": 0.6}]}, {"oneOf": [INTEGER, NUMBER]}, 1,
-        id="a subschema of oneOf widens over another one",
+        {"oneOf": [requiring("a"), requiring("b", "c")]}, {"oneOf": [requiring("a"), requiring("b")]},
+        {"a": 1, "b": 1},
+        id="an object of oneOf widens over some data of another one",
     ),
-    pytest.param(INTEGER, {"oneOf": [INTEGER, NUMBER]}, 1, id="a schema becomes a oneOf whose subschemas overlap"),
+    pytest.param(
+        requiring("a"), {"oneOf": [requiring("a"), requiring("b")]}, {"a": 1, "b": 1},
+        id="an object becomes a oneOf whose objects overlap",
+    ),
+    pytest.param(
+        array(items=TEXT), {"oneOf": [array(items=TEXT), array(items=INTEGER)]}, [],
+        id="an array becomes a oneOf whose arrays overlap",
+    ),
 ]  # fmt: skip
 
 
@@ -841,6 +854,101 @@ def test_what_confluent_lets_pass_though_a_validator_does_not(old: Any, new: Any
 @pytest.mark.parametrize(("old", "new", "value"), UNSOUND)
 def test_under_a_negation_it_lets_nothing_pass(old: Any, new: Any, value: Any) -> None:
     assert parse({"not": old}).incompatibilities(parse({"not": new}))
+
+
+WITH_DEFAULT = opened(a={**TEXT, "default": ""})
+# What no longer validates, though Confluent's rules or the members of the schemas pair up well.
+LOST = [
+    pytest.param({"anyOf": [INTEGER, NUMBER]}, {"oneOf": [INTEGER, NUMBER]}, 1,
+                 id="anyOf becomes a oneOf whose subschemas overlap"),
+    pytest.param({"anyOf": [TEXT, {"maxLength": 3}]}, {"oneOf": [{}, TEXT]}, "a",
+                 id="anyOf becomes a oneOf of which one subschema takes in everything"),
+    pytest.param({"type": ["integer", "number"]}, {"oneOf": [INTEGER, NUMBER]}, 1,
+                 id="a list of types becomes a oneOf whose subschemas overlap"),
+    pytest.param({"type": ["boolean", "string"]}, {"oneOf": [{"minItems": 1}, {"multipleOf": 2}]}, "a",
+                 id="a list of types becomes a oneOf of subschemas for other types"),
+    pytest.param({"allOf": [EVEN, LARGE]}, {"oneOf": [EVEN, LARGE]}, 100,
+                 id="allOf becomes oneOf"),
+    pytest.param({"allOf": [EVEN, LARGE]}, {"oneOf": [NUMBER, POSITIVE]}, 100,
+                 id="allOf becomes a oneOf whose subschemas it fits both"),
+    pytest.param({"oneOf": [{**INTEGER, "maximum": 0}, {**INTEGER, "minimum": 5}]},
+                 {"oneOf": [NUMBER, {**INTEGER, "minimum": 5}]}, 5,
+                 id="two subschemas of oneOf come to one that overlaps with another"),
+    pytest.param({"oneOf": [{**INTEGER, "maximum": 0}, {**INTEGER, "minimum": 5}]},
+                 {"oneOf": [{**TEXT, "maxLength": 3}, INTEGER, {**NUMBER, "minimum": 7}]}, 8,
+                 id="two subschemas of oneOf come to one, and a new one overlaps"),
+    pytest.param({"oneOf": [TEXT, INTEGER]}, {"oneOf": [TEXT, INTEGER, NUMBER]}, 1,
+                 id="oneOf gains a subschema that another one's data fits too"),
+    pytest.param({"oneOf": [TEXT, {"enum": [1, 2]}]}, {"oneOf": [TEXT, {"enum": [1, 2]}, {"enum": ["x", 2]}]}, 2,
+                 id="oneOf gains a list with a value that there is"),
+    pytest.param({"oneOf": [INTEGER, {**NUMBER, "minimum": 0.5, "maximum": 0.6}]}, {"oneOf": [INTEGER, NUMBER]}, 1,
+                 id="a subschema of oneOf widens over another one"),
+    pytest.param({"oneOf": [{**NUMBER, "maximum": 5}, TEXT]},
+                 {"oneOf": [{**NUMBER, "maximum": 5}, {**NUMBER, "minimum": 4}, TEXT]}, 4,
+                 id="oneOf gains a subschema that overlaps in a few numbers"),
+    pytest.param(INTEGER, {"oneOf": [INTEGER, NUMBER]}, 1,
+                 id="a schema becomes a oneOf whose subschemas overlap"),
+    pytest.param({"enum": [1, "a"]}, {"oneOf": [{"enum": [1, "a"]}, TEXT]}, "a",
+                 id="a list becomes a oneOf with a subschema that one of its values fits"),
+    pytest.param(opened(a=INTEGER), opened(a={"oneOf": [INTEGER, {"minimum": 3}]}), {"a": 3},
+                 id="a property becomes a oneOf whose subschemas overlap"),
+    pytest.param({"oneOf": [requiring("a"), TEXT]}, {"oneOf": [requiring("a"), TEXT, {"type": "object"}]}, {"a": 1},
+                 id="oneOf gains a subschema that all of an object's data fits too"),
+    pytest.param(requiring("a"), {"oneOf": [requiring("a"), {"type": "object"}]}, {"a": 1},
+                 id="an object becomes a oneOf whose subschemas it fits both"),
+    pytest.param({"$schema": LATEST, **array(contains={**WITH_DEFAULT, "required": ["a"]}, maxContains=1)},
+                 {"$schema": LATEST, **array(contains=WITH_DEFAULT, maxContains=1)}, [{"a": ""}, {}],
+                 id="more items fit contains, which a default seemed to make up for"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", [STRICT, LENIENT])
+@pytest.mark.parametrize(("old", "new", "value"), LOST)
+def test_what_is_known_to_refuse_old_data_is_incompatible(
+    old: Any, new: Any, value: Any, policy: CompatibilityPolicy
+) -> None:
+    assert parse(old).validate(value) == []
+    assert parse(new).validate(value) != []
+    assert parse(new).incompatibilities(parse(old), policy)
+
+
+KIND_A, KIND_B = opened(kind={"const": "a"}), opened(kind={"const": "b"})
+# Changes to oneOf that people make and that lose nothing, or that Confluent's rules allow for objects.
+KEPT = [
+    pytest.param(TEXT, {"oneOf": [NOTHING, TEXT]}, id="a text may be null"),
+    pytest.param({**TEXT, "enum": ["a", "b"]}, {"oneOf": [NOTHING, {**TEXT, "enum": ["a", "b", "c"]}]},
+                 id="a list may be null"),
+    pytest.param({"type": ["string", "null"]}, {"oneOf": [NOTHING, TEXT]}, id="types become a oneOf"),
+    pytest.param({"type": ["string", "null"]}, {"oneOf": [NOTHING, TEXT, FLAG]}, id="types become a larger oneOf"),
+    pytest.param({"anyOf": [INTEGER, {**NUMBER, "minimum": 3}]}, {"oneOf": [NUMBER, TEXT]},
+                 id="anyOf comes to one subschema of a oneOf"),
+    pytest.param({"allOf": [EVEN, LARGE]}, {"oneOf": [NUMBER, TEXT]}, id="allOf comes to one subschema of a oneOf"),
+    pytest.param({**TEXT, "maxLength": 3}, {"oneOf": [{**TEXT, "maxLength": 3}, {**TEXT, "minLength": 4}]},
+                 id="a text becomes a oneOf of texts of other lengths"),
+    pytest.param({"oneOf": [{**NUMBER, "maximum": 5}, TEXT]},
+                 {"oneOf": [{**NUMBER, "maximum": 5}, {**NUMBER, "exclusiveMinimum": 5}, TEXT]},
+                 id="oneOf gains a range of numbers beside another"),
+    pytest.param({"oneOf": [{**KIND_A, "required": ["kind"]}, TEXT]},
+                 {"oneOf": [{**KIND_A, "required": ["kind"]}, {**KIND_B, "required": ["kind"]}, TEXT]},
+                 id="oneOf gains an object with a tag"),
+    pytest.param({"allOf": [{**KIND_A, "required": ["kind"]}, opened(x=TEXT)]},
+                 {"oneOf": [{**KIND_A, "required": ["kind"]}, {**KIND_B, "required": ["kind"]}]},
+                 id="objects with a tag become a oneOf of objects with tags"),
+    pytest.param({"allOf": [{**closed(a=TEXT), "required": ["a"]}, opened()]},
+                 {"oneOf": [{**closed(a=TEXT), "required": ["a"]}, {**closed(b=TEXT), "required": ["b"]}]},
+                 id="a closed object becomes a oneOf of objects with other required properties"),
+    pytest.param({"oneOf": [closed(a=TEXT), closed(b=TEXT)]},
+                 {"oneOf": [closed(a=TEXT), closed(b=TEXT), closed(c=TEXT)]},
+                 id="oneOf gains a record all of whose properties are optional"),
+    pytest.param({"oneOf": [{**TEXT, "pattern": "^a"}, {**TEXT, "pattern": "^b"}]},
+                 {"oneOf": [{**TEXT, "pattern": "^a"}, {**TEXT, "pattern": "^b"}, {**TEXT, "pattern": "^c"}]},
+                 id="oneOf gains a text with another pattern"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new"), KEPT)
+def test_a_sensible_change_to_one_of_is_compatible(old: Any, new: Any) -> None:
+    assert not parse(new).incompatibilities(parse(old))
 
 
 @pytest.mark.parametrize("each", CASES)

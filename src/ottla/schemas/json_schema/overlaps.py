@@ -1,0 +1,255 @@
+"""Finds out whether a value can fit two schemas at once, which decides what a `oneOf` refuses.
+
+Schemas are disjoint if their types, limits, listed values or the schemas of a required property are: no value
+fits both. Schemas overlap if a value is found that fits both: scalars are tried, as they are few and decided
+exactly. For most pairs of objects neither is certain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Any, Final
+
+from ottla.schemas.json_schema.comparing import Comparing
+from ottla.schemas.json_schema.documents import json_key
+from ottla.schemas.json_schema.scalars import divides
+from ottla.schemas.json_schema.views import SchemaValue, Sum, View, is_false, type_of
+
+_SCALAR_TYPES: Final = frozenset({"null", "boolean", "string", "integer", "fraction"})
+_MOST_VALUES: Final = 48
+"""The most scalars that are tried."""
+_MOST_SCHEMAS: Final = 64
+"""The most subschemas whose limits and listed values are tried."""
+_MOST_CHARACTERS: Final = 64
+_COMMON: Final[tuple[Any, ...]] = (None, True, False, 0, 1, -1, 0.5, "", "a")
+_MAX_DEPTH: Final = 48
+
+_Pair = tuple[int, int]
+
+
+class Overlaps:
+    """Answers for the schemas of one comparison. All methods raise the exceptions of its effort."""
+
+    def __init__(self, comparison: Comparing) -> None:
+        self._comparison = comparison
+        self._fits: dict[tuple[object, int], bool | None] = {}
+        self._disjoint: dict[_Pair, bool] = {}
+        self._depth = 0
+
+    def shared_scalar(self, old: SchemaValue, members: Sequence[SchemaValue]) -> bool:
+        """Whether a scalar is known that fits `old` and at least two of the members."""
+        for value in self._scalars((old, *members)):
+            if self.fits(value, old) is not True:
+                continue
+            fitting = (member for member in members if self.fits(value, member) is True)
+            if len(list(islice(fitting, 2))) == 2:
+                return True
+        return False
+
+    # --- one value
+
+    def fits(self, value: Any, schema: SchemaValue) -> bool | None:
+        """Whether the value fits the schema; None if that isn't known, as for most objects and arrays."""
+        self._comparison.spend()
+        if not isinstance(schema, dict):
+            return bool(schema)
+        key = (json_key(value), id(schema))
+        if key not in self._fits:
+            self._fits[key] = None  # a schema that refers to itself for the same value
+            self._depth += 1
+            try:
+                known = _all(self._requirements(value, schema)) if self._depth < _MAX_DEPTH else None
+            finally:
+                self._depth -= 1
+            self._fits[key] = known
+        return self._fits[key]
+
+    def _requirements(self, value: Any, schema: Mapping[str, Any]) -> Iterator[bool | None]:
+        view = self._comparison.view(schema)
+        kind = type_of(value)
+        yield kind in view.types
+        if view.values is not None:
+            yield json_key(value) in view.values
+        match kind:
+            case "string":
+                yield from self._requirements_of_text(value, view.keywords)
+            case "integer" | "fraction":
+                yield from _requirements_of_number(value, view.keywords)
+            case "object" | "array" if view.values is None:
+                yield None
+        for part in view.parts:
+            yield self.fits(value, part.schema)
+        for group in view.sums:
+            yield self._fits_sum(value, group)
+        if view.negated is not None:
+            yield _opposite(self.fits(value, view.negated))
+        if view.condition is not None and view.is_conditional:
+            test, then, otherwise = view.condition
+            chosen = self.fits(value, test)
+            yield None if chosen is None else self.fits(value, then if chosen else otherwise)
+
+    def _requirements_of_text(self, value: str, keywords: Mapping[str, Any]) -> Iterator[bool | None]:
+        yield keywords.get("minLength", 0) <= len(value) <= keywords.get("maxLength", len(value))
+        if "pattern" in keywords:
+            yield self._comparison.patterns.matches(keywords["pattern"], value)
+
+    def _fits_sum(self, value: Any, group: Sum) -> bool | None:
+        verdicts = [self.fits(value, member) for member in group.members]
+        if group.keyword == "anyOf":
+            return True if True in verdicts else None if None in verdicts else False
+        if verdicts.count(True) > 1:
+            return False
+        return None if None in verdicts else verdicts.count(True) == 1
+
+    # --- values to try
+
+    def _scalars(self, schemas: Iterable[SchemaValue]) -> list[Any]:
+        found: dict[object, Any] = {}
+        for value in chain(_COMMON, *map(self._named_scalars, self._views(schemas))):
+            found.setdefault(json_key(value), value)
+            if len(found) >= _MOST_VALUES:
+                break
+        return list(found.values())
+
+    def _views(self, schemas: Iterable[SchemaValue]) -> Iterator[View]:
+        """The views of the schemas and of the subschemas that apply in place, a bounded number."""
+        waiting, seen = list(schemas), set[int]()
+        while waiting and len(seen) < _MOST_SCHEMAS:
+            schema = waiting.pop(0)
+            if not isinstance(schema, dict) or id(schema) in seen:
+                continue
+            seen.add(id(schema))
+            view = self._comparison.view(schema)
+            self._comparison.spend()
+            if view.types & _SCALAR_TYPES:
+                yield view
+                waiting += [part.schema for part in view.parts]
+                waiting += [member for group in view.sums for member in group.members]
+                waiting += [view.negated, *(view.condition or ())]
+
+    def _named_scalars(self, view: View) -> Iterator[Any]:
+        for value in (view.values or {}).values():
+            if not isinstance(value, (dict, list)):
+                yield value
+        said = view.keywords
+        for keyword in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"):
+            if keyword in said:
+                yield from (said[keyword], said[keyword] + 1, said[keyword] - 1)
+        if "multipleOf" in said:
+            yield from (said["multipleOf"], 2 * said["multipleOf"])
+        for keyword in ("minLength", "maxLength"):
+            if said.get(keyword, _MOST_CHARACTERS) < _MOST_CHARACTERS:
+                yield "a" * int(said[keyword])
+
+    # --- no value
+
+    def are_disjoint(self, left: SchemaValue, right: SchemaValue) -> bool:
+        """Whether surely no value fits both schemas."""
+        self._comparison.spend()
+        if is_false(left) or is_false(right):
+            return True
+        if not isinstance(left, dict) or not isinstance(right, dict):
+            return False
+        pair = (id(left), id(right))
+        if pair not in self._disjoint:
+            self._disjoint[pair] = False  # nothing is sure of schemas that are made of themselves
+            self._disjoint[pair] = self._depth < _MAX_DEPTH and self._never_meet(left, right)
+        return self._disjoint[pair]
+
+    def _never_meet(self, left: dict[str, Any], right: dict[str, Any]) -> bool:
+        one, other = self._comparison.view(left), self._comparison.view(right)
+        self._comparison.spend(one.size + other.size)
+        if not one.types & other.types:
+            return True
+        self._depth += 1
+        try:
+            return (
+                self._excludes(one, right)
+                or self._excludes(other, left)
+                or all(self._never_meet_in(kind, one, other) for kind in one.types & other.types)
+            )
+        finally:
+            self._depth -= 1
+
+    def _excludes(self, view: View, schema: dict[str, Any]) -> bool:
+        """Whether the view's listed values, a subschema or its negation exclude all values of the schema."""
+        if view.values is not None and all(
+            self.fits(value, schema) is False for value in view.values.values()
+        ):
+            return True
+        if any(self.are_disjoint(part.schema, schema) for part in view.parts):
+            return True
+        if any(all(self.are_disjoint(each, schema) for each in group.members) for group in view.sums):
+            return True
+        return view.negated is not None and self._comparison.are_same(schema, view.negated)
+
+    def _never_meet_in(self, kind: str, one: View, other: View) -> bool:
+        """Whether no value of the type fits both bases."""
+        both = (one.keywords, other.keywords)
+        match kind:
+            case "integer" | "fraction":
+                return _are_apart(both)
+            case "string":
+                return _is_empty(both, "minLength", "maxLength")
+            case "array":
+                return _is_empty(both, "minItems", "maxItems")
+            case "object":
+                return _is_empty(both, "minProperties", "maxProperties") or any(
+                    self.are_disjoint(_property(one, name), _property(other, name))
+                    for name in {*one.keywords.get("required", ()), *other.keywords.get("required", ())}
+                )
+        return False
+
+
+def _property(view: View, name: str) -> SchemaValue:
+    """A schema that the property's value surely fits."""
+    said = view.keywords
+    if name in said.get("properties", {}):
+        return said["properties"][name]
+    return "patternProperties" in said or said.get("additionalProperties", True)
+
+
+def _requirements_of_number(value: float, keywords: Mapping[str, Any]) -> Iterator[bool]:
+    yield keywords.get("minimum", value) <= value <= keywords.get("maximum", value)
+    if "exclusiveMinimum" in keywords:
+        yield keywords["exclusiveMinimum"] < value
+    if "exclusiveMaximum" in keywords:
+        yield value < keywords["exclusiveMaximum"]
+    if "multipleOf" in keywords:
+        yield divides(keywords["multipleOf"], value)
+
+
+def _are_apart(both: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether no number lies within the limits of both."""
+    closed = [said["minimum"] for said in both if "minimum" in said]
+    opened = [said["exclusiveMinimum"] for said in both if "exclusiveMinimum" in said]
+    for said in both:
+        if "maximum" in said and (
+            any(least > said["maximum"] for least in closed)
+            or any(least >= said["maximum"] for least in opened)
+        ):
+            return True
+        if "exclusiveMaximum" in said and any(
+            least >= said["exclusiveMaximum"] for least in (*closed, *opened)
+        ):
+            return True
+    return False
+
+
+def _is_empty(both: Sequence[Mapping[str, Any]], least: str, most: str) -> bool:
+    limits = [said[most] for said in both if most in said]
+    return bool(limits) and max(said.get(least, 0) for said in both) > min(limits)
+
+
+def _all(verdicts: Iterable[bool | None]) -> bool | None:
+    known: bool | None = True
+    for verdict in verdicts:
+        if verdict is False:
+            return False
+        known = None if verdict is None else known
+    return known
+
+
+def _opposite(verdict: bool | None) -> bool | None:
+    return None if verdict is None else not verdict
