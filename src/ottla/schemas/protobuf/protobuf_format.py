@@ -23,10 +23,12 @@ from ottla.schemas.effort import Effort
 from ottla.schemas.format import Incompatibility, InvalidSchema, ParsedSchema
 from ottla.schemas.model import CompatibilityPolicy, SchemaType
 from ottla.schemas.protobuf import compatibility
+from ottla.schemas.protobuf.carried_options import Carrier, missing_imports, without_missing
 from ottla.schemas.protobuf.compiler import can_be_imported, compile_files
 from ottla.schemas.protobuf.known_types import comes_with_protoc
 from ottla.schemas.protobuf.names import ShortNames
 from ottla.schemas.protobuf.normal_form import in_normal_order, without_extensions
+from ottla.schemas.protobuf.pools import pool_of
 from ottla.schemas.protobuf.printer import proto_text
 from ottla.schemas.protobuf.source_limits import SourceBudget
 from ottla.schemas.protobuf.text_values import OptionReader, quoted
@@ -60,21 +62,22 @@ class ProtobufFormat:
                 sources.add(name, reference)
         main = sources.unused_path(_MAIN)
         sources.add(main, text)
-        return ProtobufSchema(main, sources.compile(main))
+        return ProtobufSchema(main, sources.compile(main), sources.missing())
 
 
 class ProtobufSchema:
     """A Protobuf file with all its imports. Immutable."""
 
-    __slots__ = ("_canonical_text", "_file", "_names", "_pool", "_proto")
+    __slots__ = ("_canonical_text", "_file", "_missing", "_names", "_pool", "_proto")
 
-    def __init__(self, path: str, files: Sequence[bytes]) -> None:
+    def __init__(self, path: str, files: Sequence[bytes], missing: frozenset[str] = frozenset()) -> None:
         """`files` are serialized descriptors, each after its imports; the last is that of `path`.
 
-        Raises InvalidSchema.
+        `missing` are imports of which nothing is known: they only declare options, which the descriptors
+        have as uninterpreted ones. Raises InvalidSchema.
         """
-        packages: list[str] = []
-        pool = _pool_of(files, packages)
+        pool, packages = pool_of(files)
+        self._missing = missing
         self._pool = pool
         self._file: FileDescriptor = pool.FindFileByName(path)
         try:
@@ -82,7 +85,7 @@ class ProtobufSchema:
         except DecodeError:
             raise InvalidSchema("the schema is nested too deep") from None
         self._names = ShortNames(pool, self._file.package, packages)
-        options = OptionReader(pool, self._names, left_out=None)
+        options = OptionReader(pool, self._names, left_out=None, with_uninterpreted=True)
         self._canonical_text = proto_text(self._proto, options, self._names)
 
     @property
@@ -107,16 +110,21 @@ class ProtobufSchema:
 
     def normalized(self) -> str:
         """The text of the file in normal order, with types by their full names."""
-        options = OptionReader(self._pool, None, left_out=None)
+        options = OptionReader(self._pool, None, left_out=None, with_uninterpreted=True)
         return proto_text(in_normal_order(self._proto), options)
 
     def formatted(self, format_name: str) -> str:
-        """`serialized`: a FileDescriptorProto in base64; `ignore_extensions`: the text without extensions."""
+        """`serialized`: a FileDescriptorProto in base64; `ignore_extensions`: the text without extensions.
+
+        The descriptor has neither imports that are missing nor the options that they would declare.
+        """
         match format_name:
             case "serialized":
-                return base64.b64encode(self._proto.SerializeToString()).decode()
+                usable = without_missing(self._proto, self._missing) if self._missing else self._proto
+                return base64.b64encode(usable.SerializeToString()).decode()
             case "ignore_extensions":
-                options = OptionReader(self._pool, self._names, left_out=self._file.name)
+                left_out = self._file.name
+                options = OptionReader(self._pool, self._names, left_out, with_uninterpreted=True)
                 return proto_text(without_extensions(self._proto), options, self._names)
             case _:
                 return self._canonical_text
@@ -189,7 +197,18 @@ class _Sources:
 
     def compile(self, path: str) -> list[bytes]:
         """The serialized descriptors of a file and its imports. Raises InvalidSchema."""
-        return compile_files(path, self._texts, frozenset(self._without_syntax))
+        return self._compiled(path, self._texts)
+
+    def missing(self) -> frozenset[str]:
+        """The imports that are neither among the texts nor known. Raises InvalidSchema."""
+        return missing_imports(self._texts)
+
+    def _compiled(self, path: str, texts: Mapping[str, str]) -> list[bytes]:
+        without_syntax = frozenset(self._without_syntax)
+        missing = missing_imports(texts)
+        if not missing:
+            return compile_files(path, texts, without_syntax)
+        return Carrier(texts, missing).compile(lambda carried: compile_files(path, carried, without_syntax))
 
     def unused_path(self, wish: str) -> str:
         """An import path that is neither a reference's nor a part of one."""
@@ -205,11 +224,11 @@ class _Sources:
             path = self.unused_path("imports")
             imports = "".join(f"import {quoted(name)};\n" for name in file.dependency)
             texts = self._texts | {path: f'syntax = "proto3";\n{imports}'}
-            imported = compile_files(path, texts, frozenset(self._without_syntax))[:-1]
+            imported = self._compiled(path, texts)[:-1]
             named = FileDescriptorProto()
             named.CopyFrom(file)
             named.name = path
-            pool = _pool_of([*imported, named.SerializeToString()], [])
+            pool, _ = pool_of([*imported, named.SerializeToString()])
         return proto_text(file, OptionReader(pool, None, left_out=None))
 
 
@@ -220,14 +239,3 @@ def _descriptor_from(text: str) -> FileDescriptorProto:
         )
     except (binascii.Error, DecodeError):
         raise InvalidSchema("neither a .proto text nor a FileDescriptorProto in base64") from None
-
-
-def _pool_of(files: Sequence[bytes], packages: list[str]) -> DescriptorPool:
-    """A pool of the files; adds their packages to the list."""
-    pool = DescriptorPool()
-    for serialized in files:
-        try:
-            packages.append(pool.AddSerializedFile(serialized).package)
-        except TypeError as refused:  # protobuf's runtime is stricter than protoc in places
-            raise InvalidSchema(str(refused)) from None
-    return pool

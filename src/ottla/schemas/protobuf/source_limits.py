@@ -25,20 +25,15 @@ MAX_LIST_ITEMS: Final = 5_000
 MAX_PATH_PARTS: Final = 40
 """Dots in one statement: each part of an option's name nests a message; protobuf reads 100 levels."""
 
-_COMMENT: Final = r"//[^\n]*|/\*(?:[^*/]|\*(?!/)|/(?!\*))*\*/"
-_SKIPPED: Final = re.compile(
-    _COMMENT
-    + r"""
-    | "(?:[^"\\\n]|\\[^\n])*"
-    | '(?:[^'\\\n]|\\[^\n])*'""",
-    re.VERBOSE,
-)
+COMMENT: Final = r"//[^\n]*|/\*(?:[^*/]|\*(?!/)|/(?!\*))*\*/"
+STRING: Final = r""""(?:[^"\\\n]|\\[^\n])*"|'(?:[^'\\\n]|\\[^\n])*'"""
+_SKIPPED: Final = re.compile(f"{COMMENT}|{STRING}")
 _LEFT_OPEN: Final = re.compile(r"/\*|[\"']")
 _FOREIGN: Final = re.compile(r"[^\t\n\v\f\r -~]")
 _TOKEN: Final = re.compile(r"\w+|[^\w\s]")
 _BLOCK: Final = re.compile(r"[{}<>]")
 _STATEMENT_END: Final = re.compile(r"[;{},=\[\]]")
-_BEGINNING: Final = re.compile(rf"(?:\s|{_COMMENT})*(?:syntax|edition)\b")
+_BEGINNING: Final = re.compile(rf"(?:\s|{COMMENT})*(?:syntax|edition)\b")
 
 
 class SourceBudget:

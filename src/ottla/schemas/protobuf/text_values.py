@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 from google.protobuf import message_factory
 from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.descriptor_pb2 import FieldDescriptorProto
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, UninterpretedOption
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.text_encoding import CUnescape
@@ -44,6 +44,14 @@ def quoted(value: str | bytes) -> str:
     if isinstance(value, bytes):
         return '"' + "".join(_byte(byte) for byte in value) + '"'
     return '"' + _ESCAPED.sub(_escape, value) + '"'
+
+
+def quoted_bytes(value: bytes) -> str:
+    """A string literal of bytes, which are a text in most cases."""
+    try:
+        return quoted(value.decode())
+    except UnicodeDecodeError:
+        return quoted(value)
 
 
 def _escape(found: re.Match[str]) -> str:
@@ -85,19 +93,31 @@ def default_text(field: FieldDescriptorProto) -> str:
 class OptionReader:
     """Reads options with a pool: the descriptor's own, or one without custom options.
 
-    `left_out` is the import path of a file whose extensions are left out.
+    `left_out` is the import path of a file whose extensions are left out. `with_uninterpreted` is for
+    descriptors that protoc has made, whose uninterpreted options were checked and carried through it.
     """
 
-    __slots__ = ("_classes", "_left_out", "_names", "_pool")
+    __slots__ = ("_classes", "_left_out", "_names", "_pool", "_with_uninterpreted")
 
-    def __init__(self, pool: DescriptorPool | None, names: ShortNames | None, left_out: str | None) -> None:
+    def __init__(
+        self,
+        pool: DescriptorPool | None,
+        names: ShortNames | None,
+        left_out: str | None,
+        *,
+        with_uninterpreted: bool = False,
+    ) -> None:
+        self._with_uninterpreted = with_uninterpreted
         self._pool = pool
         self._names = names
         self._left_out = left_out
         self._classes: dict[str, type[Message] | None] = {}
 
     def entries(self, options: Message, scope: str) -> Iterator[str]:
-        """Each option that is set as `name = value`, in the order of their numbers."""
+        """Each option that is set as `name = value`, in the order of their numbers.
+
+        Uninterpreted ones have none, and come last: in their own order, and by name with full names.
+        """
         if not options.ByteSize():
             return
         read = self._reread(options)
@@ -112,6 +132,12 @@ class OptionReader:
             name = self._option_name(field, scope)
             for one in value if field.is_repeated else (value,):
                 yield f"{name} = {self._value(field, one, 0)}"
+        if self._with_uninterpreted:
+            uninterpreted: list[UninterpretedOption] = cast("Any", read).uninterpreted_option
+            carried = [(_name_text(one), _value_text(one)) for one in uninterpreted]
+            if self._names is None:
+                carried.sort(key=lambda entry: entry[0])
+            yield from (f"{name} = {value}" for name, value in carried)
 
     def _reread(self, options: Message) -> Message:
         name = options.DESCRIPTOR.full_name
@@ -187,6 +213,19 @@ class OptionReader:
             f"value: {self._value(value_field, value[key], depth + 1)}}}"
             for key in sorted(value)
         ]
+
+
+def _value_text(option: UninterpretedOption) -> str:
+    """The value as .proto text."""
+    if option.HasField("string_value"):
+        return quoted_bytes(option.string_value)
+    kind = next(field.name for field, _ in option.ListFields() if field.name != "name")
+    return str(getattr(option, kind))
+
+
+def _name_text(option: UninterpretedOption) -> str:
+    """The name as .proto text: the names of extensions in parentheses."""
+    return ".".join(f"({part.name_part})" if part.is_extension else part.name_part for part in option.name)
 
 
 def _file_of(field: FieldDescriptor) -> str:

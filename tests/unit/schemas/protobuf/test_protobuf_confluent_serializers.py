@@ -69,6 +69,9 @@ class TextRegistry:
         schema = self.texts[schema_id - 1][1]
         return Schema(self.parsed(schema).formatted(fmt or ""), "PROTOBUF", schema.references)
 
+    def get_latest_version(self, subject: str, fmt: str | None = None) -> RegisteredSchema:
+        return self.get_version(subject, 1, fmt=fmt)
+
     def get_version(
         self, subject: str, version: int, deleted: bool = False, fmt: str | None = None
     ) -> RegisteredSchema:
@@ -115,3 +118,46 @@ def test_python_and_java_register_the_same_schema() -> None:
 
     assert [subject for subject, _ in registry.texts] == ["parts/line.proto", "orders-value"]
     assert registry.texts[1][1].schema_str == schema.canonical_text
+
+
+RULES = """
+    syntax = "proto2"; package validate; import "google/protobuf/descriptor.proto";
+    message Rules { optional int32 least = 1; }
+    extend google.protobuf.FieldOptions { optional Rules rules = 1071; }
+"""
+RULED = """
+    syntax = "proto3"; package shop;
+    import "validate/validate.proto"; import "google/protobuf/timestamp.proto";
+    message Item { int32 count = 1 [(validate.rules).least = 3]; google.protobuf.Timestamp made = 2; }
+"""
+
+
+def test_a_schema_whose_options_are_not_declared_can_be_used() -> None:
+    """A text is registered without the file of its options; the programs have that file compiled in."""
+    registry, context = TextRegistry(), SerializationContext("items", MessageField.VALUE)
+    registry.register_schema("items-value", Schema(RULED, "PROTOBUF"))
+    kind = ProtobufFormat().parse(RULED, {"validate/validate.proto": RULES}).message_class((0,))
+    written = kind(count=5, made={"seconds": 7})
+
+    serialize = ProtobufSerializer(
+        kind,  # type: ignore[arg-type] # looks like one
+        registry,
+        {"auto.register.schemas": False, "use.latest.version": True},
+    )
+    payload = serialize(written, context)
+    read = ProtobufDeserializer(kind, {}, registry)(payload, context)  # type: ignore[arg-type]
+
+    assert read == written
+    assert [subject for subject, _ in registry.texts] == ["items-value"]
+    assert "(validate.rules).least = 3" in str(registry.texts[0][1].schema_str)
+
+
+def test_a_serializer_registers_the_file_of_the_options_as_a_reference() -> None:
+    registry, context = TextRegistry(), SerializationContext("items", MessageField.VALUE)
+    kind = ProtobufFormat().parse(RULED, {"validate/validate.proto": RULES}).message_class((0,))
+
+    payload = ProtobufSerializer(kind, registry, {})(kind(count=5), context)  # type: ignore[arg-type]
+    read = ProtobufDeserializer(kind, {}, registry)(payload, context)  # type: ignore[arg-type]
+
+    assert read == kind(count=5)
+    assert [subject for subject, _ in registry.texts] == ["validate/validate.proto", "items-value"]
