@@ -175,7 +175,7 @@ class Offsets:
         committer = Committer(
             request.member_id,
             request.group_instance_id,
-            request.generation_id,
+            request.generation_id_or_member_epoch,
             transactional=True,
             api_version=event.client.api_version,
         )

@@ -23,6 +23,7 @@ NOT_SERVED_BY_CONTROLLERS = {
     ApiKey.ALTER_CLIENT_QUOTAS,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+    ApiKey.UNREGISTER_CONTROLLER,
 }
 #: What a broker passes on to the active controller, as Kafka's forwardable APIs.
 FORWARDABLE = {
