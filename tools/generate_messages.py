@@ -1,6 +1,6 @@
 """Writes `ottla/protocol/messages` and `ottla/protocol/records` from the field tables in Apache Kafka's jars.
 
-    python tools/generate_messages.py kafka-clients-4.3.1.jar kafka-metadata-4.3.1.jar …
+    python tools/generate_messages.py kafka-clients-4.4.0.jar kafka-metadata-4.4.0.jar …
 
 The jars hold one JSON file a message: names, types, versions, tags and defaults are taken over, the sentences
 around them are not. Requests, responses and headers become modules of `messages`; all else (metadata
@@ -66,7 +66,7 @@ def generate(tables: list[dict[str, Any]]) -> dict[str, str]:
             continue
         package = "messages" if table["type"] in ("request", "response", "header") else "records"
         modules[f"{package}/{snake_case(table['name'])}.py"] = _Module(table).source()
-    left_out = f"Without a version in Kafka 4.3, and therefore not here: {', '.join(missing)}."
+    left_out = f"Without a version in Kafka 4.4, and therefore not here: {', '.join(missing)}."
     modules["messages/__init__.py"] = (
         '"""Requests, responses and their headers: one module a message, generated from Kafka\'s tables.\n\n'
         f'{_wrap(left_out)}\n"""\n'

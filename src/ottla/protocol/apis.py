@@ -1,6 +1,6 @@
 """The table of Kafka's APIs: keys, names, versions, header versions, and each API's message classes.
 
-The APIs and ranges are those of Apache Kafka 4.3.1. A request and its response have the same versions and
+The APIs and ranges are those of Apache Kafka 4.4.0. A request and its response have the same versions and
 become flexible (compact lengths, tagged fields) at the same one. The keys 4 to 7 (LeaderAndIsr, StopReplica,
 UpdateMetadata, ControlledShutdown) were removed with ZooKeeper and have no version left, so they are not
 here.
@@ -114,6 +114,8 @@ class ApiKey(enum.IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93
+    UNREGISTER_CONTROLLER = 94
 
 
 class Listeners(enum.Flag):
@@ -159,7 +161,7 @@ APIS: dict[ApiKey, Api] = {
     ApiKey.DESCRIBE_GROUPS: Api("DescribeGroups", 0, 6, 6, 5, _BROKER),
     ApiKey.LIST_GROUPS: Api("ListGroups", 0, 5, 5, 3, _BROKER),
     ApiKey.SASL_HANDSHAKE: Api("SaslHandshake", 0, 1, 1, None, _BOTH),
-    ApiKey.API_VERSIONS: Api("ApiVersions", 0, 4, 4, 3, _BOTH),
+    ApiKey.API_VERSIONS: Api("ApiVersions", 0, 5, 5, 3, _BOTH),
     ApiKey.CREATE_TOPICS: Api("CreateTopics", 2, 7, 7, 5, _BOTH),
     ApiKey.DELETE_TOPICS: Api("DeleteTopics", 1, 6, 6, 4, _BOTH),
     ApiKey.DELETE_RECORDS: Api("DeleteRecords", 0, 2, 2, 2, _BROKER),
@@ -169,7 +171,7 @@ APIS: dict[ApiKey, Api] = {
     ApiKey.ADD_OFFSETS_TO_TXN: Api("AddOffsetsToTxn", 0, 4, 4, 3, _BROKER),
     ApiKey.END_TXN: Api("EndTxn", 0, 5, 5, 3, _BROKER),
     ApiKey.WRITE_TXN_MARKERS: Api("WriteTxnMarkers", 1, 2, 2, 1, _BROKER),
-    ApiKey.TXN_OFFSET_COMMIT: Api("TxnOffsetCommit", 0, 5, 5, 3, _BROKER),
+    ApiKey.TXN_OFFSET_COMMIT: Api("TxnOffsetCommit", 0, 6, 6, 3, _BROKER),
     ApiKey.DESCRIBE_ACLS: Api("DescribeAcls", 1, 3, 3, 2, _BOTH),
     ApiKey.CREATE_ACLS: Api("CreateAcls", 1, 3, 3, 2, _BOTH),
     ApiKey.DELETE_ACLS: Api("DeleteAcls", 1, 3, 3, 2, _BOTH),
@@ -183,7 +185,7 @@ APIS: dict[ApiKey, Api] = {
     ApiKey.RENEW_DELEGATION_TOKEN: Api("RenewDelegationToken", 1, 2, 2, 2, _BOTH),
     ApiKey.EXPIRE_DELEGATION_TOKEN: Api("ExpireDelegationToken", 1, 2, 2, 2, _BOTH),
     ApiKey.DESCRIBE_DELEGATION_TOKEN: Api("DescribeDelegationToken", 1, 3, 3, 2, _BOTH),
-    ApiKey.DELETE_GROUPS: Api("DeleteGroups", 0, 2, 2, 2, _BROKER),
+    ApiKey.DELETE_GROUPS: Api("DeleteGroups", 0, 3, 3, 2, _BROKER),
     ApiKey.ELECT_LEADERS: Api("ElectLeaders", 0, 2, 2, 2, _BOTH),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Api("IncrementalAlterConfigs", 0, 1, 1, 1, _BOTH),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: Api("AlterPartitionReassignments", 0, 1, 1, 0, _BOTH),
@@ -229,11 +231,15 @@ APIS: dict[ApiKey, Api] = {
     ApiKey.WRITE_SHARE_GROUP_STATE: Api("WriteShareGroupState", 0, 1, 1, 0, _BROKER),
     ApiKey.DELETE_SHARE_GROUP_STATE: Api("DeleteShareGroupState", 0, 0, 0, 0, _BROKER),
     ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: Api("ReadShareGroupStateSummary", 0, 1, 1, 0, _BROKER),
-    ApiKey.STREAMS_GROUP_HEARTBEAT: Api("StreamsGroupHeartbeat", 0, 0, 0, 0, _BROKER),
-    ApiKey.STREAMS_GROUP_DESCRIBE: Api("StreamsGroupDescribe", 0, 0, 0, 0, _BROKER),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: Api("StreamsGroupHeartbeat", 0, 1, 1, 0, _BROKER),
+    ApiKey.STREAMS_GROUP_DESCRIBE: Api("StreamsGroupDescribe", 0, 1, 1, 0, _BROKER),
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: Api("DescribeShareGroupOffsets", 0, 1, 1, 0, _BROKER),
     ApiKey.ALTER_SHARE_GROUP_OFFSETS: Api("AlterShareGroupOffsets", 0, 0, 0, 0, _BROKER),
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: Api("DeleteShareGroupOffsets", 0, 0, 0, 0, _BROKER),
+    ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: Api(
+        "StreamsGroupTopologyDescriptionUpdate", 0, 0, 0, 0, _BROKER
+    ),
+    ApiKey.UNREGISTER_CONTROLLER: Api("UnregisterController", 0, 0, 0, 0, _BOTH),
 }
 
 # KAFKA-18659: librdkafka considers a codec supported only if the advertised range of Produce begins low

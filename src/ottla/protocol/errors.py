@@ -2,7 +2,7 @@
 
 Two families, never mixed. A `KafkaError` is an answer: it carries an `ErrorCode` that is sent to the client
 in a response. A `ProtocolError` means that bytes could not be decoded; the connection (or the batch) that
-they came from is of no further use. Names and numbers are those of Apache Kafka 4.3; the texts are ours.
+they came from is of no further use. Names and numbers are those of Apache Kafka 4.4; the texts are ours.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _RETRIABLE = True
 
 
 class ErrorCode(enum.IntEnum):
-    """Every error code of Kafka 4.3, with a short text and whether a client may try the request again."""
+    """Every error code of Kafka 4.4, with a short text and whether a client may try the request again."""
 
     message: str
     retriable: bool
@@ -184,7 +184,7 @@ class ErrorCode(enum.IntEnum):
     INVALID_RECORD_STATE = 121, "the record's delivery state does not allow the acknowledgement"
     SHARE_SESSION_NOT_FOUND = 122, "no such share session", _RETRIABLE
     INVALID_SHARE_SESSION_EPOCH = 123, "the share session epoch is not the expected one", _RETRIABLE
-    FENCED_STATE_EPOCH = 124, "the share group's state epoch is older than the one known here"
+    FENCED_STATE_EPOCH = 124, "the state epoch is older than the one known here"
     INVALID_VOTER_KEY = 125, "the voter key is not the receiving node's"
     DUPLICATE_VOTER = 126, "the voter is in the set of voters already"
     VOTER_NOT_FOUND = 127, "the voter is not in the set of voters"
@@ -194,6 +194,12 @@ class ErrorCode(enum.IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131, "the streams topology epoch is not valid"
     STREAMS_TOPOLOGY_FENCED = 132, "the streams topology epoch is older than the group's"
     SHARE_SESSION_LIMIT_REACHED = 133, "the broker has as many share sessions as it may have", _RETRIABLE
+    GROUP_DELETION_FAILED = 134, "the group could not be deleted; its own error message says why"
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = (
+        135,
+        "the description of the streams topology could not be stored",
+    )
+    CONTROLLER_ID_NOT_REGISTERED = 136, "no controller with this id is registered"
 
 
 class KafkaError(Exception):
@@ -222,6 +228,10 @@ class ProtocolError(Exception):
 
 class MalformedMessage(ProtocolError):
     """A request, response or record whose bytes do not follow its table."""
+
+
+class TooManyElements(MalformedMessage):
+    """A message with more elements than are read in one go; its bytes may follow its table."""
 
 
 class CorruptBatch(ProtocolError):
@@ -771,6 +781,18 @@ class StreamsTopologyFenced(KafkaError):
 
 class ShareSessionLimitReached(KafkaError):
     code = ErrorCode.SHARE_SESSION_LIMIT_REACHED
+
+
+class GroupDeletionFailed(KafkaError):
+    code = ErrorCode.GROUP_DELETION_FAILED
+
+
+class StreamsTopologyDescriptionUpdateFailed(KafkaError):
+    code = ErrorCode.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED
+
+
+class ControllerIdNotRegistered(KafkaError):
+    code = ErrorCode.CONTROLLER_ID_NOT_REGISTERED
 
 
 _CLASSES: dict[int, type[KafkaError]] = {error.code: error for error in KafkaError.__subclasses__()}

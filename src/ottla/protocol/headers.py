@@ -127,7 +127,7 @@ def decode_response(api_key: int, version: int, frame: Buffer) -> tuple[int, Mes
 
 
 def _skip_tags(frame: Buffer, position: int) -> int:
-    """The position after a tag section. No tagged field is defined for the headers of Kafka 4.3."""
+    """The position after a tag section. No tagged field is defined for the headers of Kafka 4.4."""
     count, position = wire.read_unsigned_varint(frame, position)
     if count * 2 > len(frame) - position:
         raise MalformedMessage("a header's tagged fields are more than fit in it")

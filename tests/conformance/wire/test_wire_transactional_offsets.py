@@ -230,7 +230,7 @@ def test_a_partition_that_is_not_in_the_transaction(
         ({"producer_id": 999_999}, 0, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
         ({"transactional_id": "nobody"}, 0, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
         ({"producer_epoch": 20}, 0, ErrorCode.INVALID_PRODUCER_EPOCH),
-        ({"generation_id": 4}, 3, ErrorCode.ILLEGAL_GENERATION),
+        ({"generation_id_or_member_epoch": 4}, 3, ErrorCode.ILLEGAL_GENERATION),
         ({"member_id": "m"}, 3, NONE),
         ({"metadata": "m" * 5_000}, 0, ErrorCode.OFFSET_METADATA_TOO_LARGE),
     ],

@@ -19,7 +19,7 @@ def test_every_code_but_none_has_a_class_of_its_name() -> None:
 
 
 def test_codes_are_without_gaps_and_each_has_its_own_text() -> None:
-    assert [int(code) for code in ErrorCode] == list(range(-1, 134))
+    assert [int(code) for code in ErrorCode] == list(range(-1, 137))
     assert len({code.message for code in ErrorCode}) == len(ErrorCode)
 
 

@@ -55,6 +55,7 @@ METADATA_RECORDS: Final = {
     26: "RemoveDelegationTokenRecord",
     27: "RegisterControllerRecord",
     28: "ClearElrRecord",
+    29: "UnregisterControllerRecord",
 }
 """The names of the metadata records by type."""
 

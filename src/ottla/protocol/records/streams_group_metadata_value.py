@@ -17,3 +17,5 @@ class StreamsGroupMetadataValue(Message, versions="0", flexible="0+", kind="coor
     last_assignment_configs: list[LastAssignmentConfig] | None = array_of(
         LastAssignmentConfig, "0+", nullable="0+", tag=1, tagged="0+"
     )
+    stored_description_topology_epoch: int = int32("0+", default=-1, tag=2, tagged="0+")
+    failed_description_topology_epoch: int = int32("0+", default=-1, tag=3, tagged="0+")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.config.setting import CLUSTER_WIDE, HIGH, LOW, integer, short, string, string_list
+from ottla.config.setting import CLUSTER_WIDE, HIGH, LOW, boolean, integer, short, string, string_list
 from ottla.config.validators import ListOf, at_least, between
 
 GROUP_SHARE_SESSION_TIMEOUT_MS = integer(
@@ -53,6 +53,13 @@ GROUP_SHARE_MAX_ASSIGNMENT_INTERVAL_MS = integer(
     15_000,
     "The longest assignment interval of share groups.",
     at_least(0),
+)
+GROUP_SHARE_ASSIGNOR_OFFLOAD_ENABLE = boolean(
+    "group.share.assignor.offload.enable",
+    True,
+    "Whether assignments of share groups are computed beside the group coordinator.",
+    internal=True,
+    update=CLUSTER_WIDE,
 )
 GROUP_SHARE_ASSIGNORS = string_list(
     "group.share.assignors", ("simple",), "Assignors of share groups.", ListOf(empty=False)
