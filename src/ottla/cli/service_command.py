@@ -14,6 +14,7 @@ from ottla.cli.options import add_log_level, add_settings, given_from, log_to_st
 from ottla.config.setting import Setting, Table
 from ottla.config.settings import Settings
 from ottla.config.sources import Layer, from_mapping, layered
+from ottla.web.bounded_log import BoundedHandler
 from ottla.web.running import run_alone
 from ottla.web.server import HttpAddress, Service
 
@@ -74,8 +75,10 @@ def told_ready(line: str) -> None:
 
 
 def log_service_to_stderr(level: str) -> None:
-    """Log to stderr, one structured line an event."""
-    log_to_stderr(level)
-    if level != "debug":
-        # aiokafka logs each attempt to connect, 30 lines a second while a cluster is away; ottla logs one.
-        logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    """Log to stderr, one structured line an event; in floods one a second and kind."""
+    if level == "debug":
+        log_to_stderr(level)
+        return
+    log_to_stderr(level, BoundedHandler)
+    # aiokafka logs each attempt to connect; ottla logs one.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
