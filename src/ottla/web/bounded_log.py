@@ -22,6 +22,9 @@ KINDS: Final = 256
 KAFKA_CLIENTS: Final = ("ottla.client", "aiokafka")
 """Loggers of the libraries that connect to a cluster: those below them are of the same kind."""
 
+LIBRDKAFKA: Final = "%s [%s] %s"
+"""The text of every line that confluent-kafka logs for librdkafka, by whichever logger it was given."""
+
 _OTHERS: Final = "others"
 _CLIENTS: Final = "Kafka clients"
 
@@ -62,7 +65,9 @@ class BoundedHandler(logging.Handler):
         self._inner.flush()
 
     def _kind(self, record: logging.LogRecord) -> str:
-        if any(record.name == name or record.name.startswith(f"{name}.") for name in KAFKA_CLIENTS):
+        if record.msg == LIBRDKAFKA or any(
+            record.name == name or record.name.startswith(f"{name}.") for name in KAFKA_CLIENTS
+        ):
             return _CLIENTS
         kind = f"{record.name}: {record.msg}"
         return kind if kind in self._held_back or len(self._held_back) < KINDS else _OTHERS
