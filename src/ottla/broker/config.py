@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from ottla.broker.listeners import BROKER, CONTROLLER, Listener, Listeners, read_listeners
 from ottla.broker.quorum_addresses import read_quorum_addresses
@@ -216,9 +216,24 @@ def _authorizer(settings: Settings) -> _Problem | None:
     return (setting.name, "authorization is not served: leave it out") if settings[setting] else None
 
 
+def _protecting_classes(settings: Settings) -> _Problem | None:
+    """Classes that refuse requests, bound clients or look up secrets: without them the node would be open."""
+    classes: tuple[Setting[Any], ...] = (
+        broker_settings.CREATE_TOPIC_POLICY_CLASS_NAME,
+        broker_settings.ALTER_CONFIG_POLICY_CLASS_NAME,
+        broker_settings.CLIENT_QUOTA_CALLBACK_CLASS,
+        broker_settings.CONFIG_PROVIDERS,
+    )
+    for setting in classes:
+        if settings[setting]:
+            return setting.name, "classes can't be loaded, so what it protects would be open: leave it out"
+    return None
+
+
 _CHECKS: Final[tuple[Callable[[Settings], _Problem | None], ...]] = (
     _fetch_wait,
     _replica_selector,
     _request_memory,
     _authorizer,
+    _protecting_classes,
 )

@@ -6,6 +6,7 @@ import argparse
 import logging
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from ottla.config.setting import Table
@@ -61,8 +62,8 @@ def add_log_level(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def log_to_stderr(level: str) -> None:
-    """Log to stderr, one structured line an event."""
-    logging.basicConfig(
-        stream=sys.stderr, level=level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
+def log_to_stderr(level: str, bounded: Callable[[logging.Handler], logging.Handler] | None = None) -> None:
+    """Log to stderr, one structured line an event; `bounded` may put a bound before the lines."""
+    lines: logging.Handler = logging.StreamHandler(sys.stderr)
+    lines.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=level.upper(), handlers=[lines if bounded is None else bounded(lines)])

@@ -14,8 +14,10 @@ from ottla.cli.options import add_log_level, add_settings, given_from, log_to_st
 from ottla.config.setting import Setting, Table
 from ottla.config.settings import Settings
 from ottla.config.sources import Layer, from_mapping, layered
+from ottla.web.bounded_log import BoundedHandler
+from ottla.web.http_settings import addresses_of
 from ottla.web.running import run_alone
-from ottla.web.server import HttpAddress, Service
+from ottla.web.server import Service
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +50,10 @@ class ServiceCommand:
         }
         given = (from_mapping(values, Layer.COMMAND, option) for option, values in own.items())
         settings = Settings(self.table, layered(given_from(options, self.table), *given))
-        service, address = self.make(settings), HttpAddress.parse(settings[self.listeners][0])
+        addresses = addresses_of(settings, self.listeners)
+        service = self.make(settings)
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(run_alone(service, address, told_ready))
+            return runner.run(run_alone(service, addresses, told_ready))
 
     def _parser(self) -> argparse.ArgumentParser:
         parser = argparse.ArgumentParser(prog=self.table.title, description=self.description)
@@ -59,7 +62,7 @@ class ServiceCommand:
             ("--listen", self.listeners, "where HTTP clients connect; port 0: any"),
         ):
             default = f"({setting.name} of --config, else {setting.default_text})"
-            parser.add_argument(option, metavar="HOST:PORT", help=f"{help} {default}")
+            parser.add_argument(option, metavar="HOST:PORT,…", help=f"{help} {default}")
         add_settings(parser, self.table)
         add_log_level(parser)
         return parser
@@ -74,8 +77,10 @@ def told_ready(line: str) -> None:
 
 
 def log_service_to_stderr(level: str) -> None:
-    """Log to stderr, one structured line an event."""
-    log_to_stderr(level)
-    if level != "debug":
-        # aiokafka logs each attempt to connect, 30 lines a second while a cluster is away; ottla logs one.
-        logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    """Log to stderr, one structured line an event; in floods one a second and kind."""
+    if level == "debug":
+        log_to_stderr(level)
+        return
+    log_to_stderr(level, BoundedHandler)
+    # aiokafka logs each attempt to connect; ottla logs one.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)

@@ -45,10 +45,10 @@ def main(argv: Sequence[str]) -> int:
 async def _run(options: argparse.Namespace) -> int:
     # An address that is taken is a mistake to be told of before anything runs.
     with contextlib.ExitStack() as stack:
-        registry = Place.take("registry", HttpAddress.parse(options.registry))
-        stack.callback(registry.bound.close)
-        rest = Place.take("rest", HttpAddress.parse(options.rest))
-        stack.callback(rest.bound.close)
+        registry = Place.take("registry", [HttpAddress.parse(options.registry)])
+        stack.callback(registry.close)
+        rest = Place.take("rest", [HttpAddress.parse(options.rest)])
+        stack.callback(rest.close)
         broker = ChildBroker(_broker_words(options, registry.address.url))
         try:
             line = await broker.start()

@@ -1,7 +1,8 @@
 """How a client reaches a cluster: one description, from which the settings of every client library are made.
 
-The description is in librdkafka's names (`security.protocol`, `sasl.username`, `ssl.ca.location`, …). Our own
-clients on librdkafka take it as it is; aiokafka's clients, Java's and Spark's get the counterparts.
+The description is in librdkafka's names (`security.protocol`, `sasl.username`, `ssl.ca.location`, …), or in
+those of Java's clients where they differ (java_names.py). Our own clients on librdkafka take it as it is;
+aiokafka's clients, Java's and Spark's get the counterparts.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from ottla.client.errors import ClientOptionError
+from ottla.client.java_names import librdkafka_properties
 from ottla.client.java_options import JAVA_COUNTERPARTS, java_client_options
 from ottla.client.security import credentials_of, security_protocol_of
 from ottla.client.tls_context import tls_context
@@ -23,7 +25,9 @@ COMMON_PROPERTIES: Final = frozenset(JAVA_COUNTERPARTS)
 """The librdkafka properties that have a counterpart in every client library, or need none."""
 _SECURITY_PREFIXES: Final = ("ssl.", "sasl.", "enable.ssl.")
 _SPARK_PREFIX: Final = "kafka."
-_SERVER: Final = re.compile(r"(?:[A-Za-z_]+://)?(?P<host>\[[^\[\]\s]+\]|[^:\[\]\s/]+)(?::(?P<port>\d{1,5}))?")
+_SERVER: Final = re.compile(
+    r"(?:(?P<scheme>[A-Za-z_]+)://)?(?P<host>\[[^\[\]\s]+\]|[^:\[\]\s/]+)(?::(?P<port>\d{1,5}))?"
+)
 
 
 class Address(NamedTuple):
@@ -41,9 +45,10 @@ class Address(NamedTuple):
 class ClusterAccess:
     """Where a cluster is, and with which security and settings its clients connect.
 
-    bootstrap: `HOST:PORT,…`. The port may be missing (9092), and a `PLAINTEXT://` in front, as Confluent's
-    files have it, means nothing: the protocol is a property. properties: librdkafka's. client_id,
-    request_timeout_ms: None leaves what `properties` say, or else the client library's default.
+    bootstrap: `HOST:PORT,…`. The port may be missing (9092). A `PLAINTEXT://` or the like in front, as in
+    Confluent's files, leaves out the servers of other protocols than the client's, if any is left then.
+    properties: librdkafka's, or Java's. client_id, request_timeout_ms: None leaves what `properties` say, or
+    else the client library's default.
     """
 
     bootstrap: str
@@ -66,25 +71,34 @@ class ClusterAccess:
     def addresses(self) -> list[Address]:
         """The bootstrap servers, at least one. Raises ClientOptionError for one that is not HOST:PORT."""
         servers = [server.strip() for server in self.bootstrap.split(",")]
-        return [_address(server) for server in servers if server] or [_address("")]
+        protocol = security_protocol_of(self.properties)
+        found = [_address(server) for server in servers if server] or [_address("")]
+        fitting = [address for scheme, address in found if scheme in ("", protocol)]
+        return fitting or [address for _, address in found]
 
     def require_common_properties(self) -> None:
         """Raises ClientOptionError for a property that is not in COMMON_PROPERTIES."""
-        for name in sorted(self.properties.keys() - COMMON_PROPERTIES):
+        for name in sorted(librdkafka_properties(self.properties).keys() - COMMON_PROPERTIES):
             raise ClientOptionError(f"{name} is not a setting of the Kafka client, by librdkafka's names")
 
     def librdkafka(self, properties: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The settings of a confluent-kafka client; `properties` win over the common ones."""
-        given: dict[str, Any] = {"bootstrap.servers": self._servers(), **self.properties}
+        """The settings of a confluent-kafka client; `properties` win over the common ones.
+
+        Raises ClientOptionError for a value of Java's that librdkafka can't have.
+        """
+        given: dict[str, Any] = {
+            "bootstrap.servers": self._servers(),
+            **librdkafka_properties(self.properties),
+        }
         if self.client_id is not None:
             given["client.id"] = self.client_id
         if self.request_timeout_ms is not None:
             given["socket.timeout.ms"] = self.request_timeout_ms
-        return {**given, **(properties or {})}
+        return {**given, **librdkafka_properties(properties or {})}
 
     def aiokafka(self) -> dict[str, Any]:
         """The keyword arguments of aiokafka's clients. Raises ClientOptionError for unusable settings."""
-        given = self.properties
+        given = librdkafka_properties(self.properties)
         for name in sorted(given.keys() - COMMON_PROPERTIES):
             if name.startswith(_SECURITY_PREFIXES):
                 raise ClientOptionError(f"client option {name} has no counterpart that aiokafka takes")
@@ -111,7 +125,8 @@ class ClusterAccess:
 
     def java(self) -> dict[str, str]:
         """The properties of a Java client. Raises ClientOptionError for one that has no counterpart."""
-        given = {"bootstrap.servers": self._servers(), **java_client_options(self.properties)}
+        properties = java_client_options(librdkafka_properties(self.properties))
+        given = {"bootstrap.servers": self._servers(), **properties}
         if self.client_id is not None:
             given["client.id"] = self.client_id
         if self.request_timeout_ms is not None:
@@ -126,9 +141,10 @@ class ClusterAccess:
         return ",".join(map(str, self.addresses()))
 
 
-def _address(server: str) -> Address:
+def _address(server: str) -> tuple[str, Address]:
+    """The security protocol in front of a server's address, in capitals or empty, and the address."""
     found = _SERVER.fullmatch(server)
     port = DEFAULT_PORT if found is None or found["port"] is None else int(found["port"])
     if found is None or port > 65_535:
         raise ClientOptionError(f"the bootstrap server {server!r} is not HOST:PORT")
-    return Address(found["host"].strip("[]"), port)
+    return (found["scheme"] or "").upper(), Address(found["host"].strip("[]"), port)

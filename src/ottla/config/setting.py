@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from ottla.config.unsupported import Unsupported, find_unsupported
 from ottla.config.validators import Check
 
 T = TypeVar("T")
@@ -194,10 +195,11 @@ class Table:
 
     title: the program or resource. settings: by name. prefixes: other names that begin so are passed on to a
     client or plugin. variables: how environment variables begin that give settings. base_name: gives the name
-    of the setting that a name stands for, where they differ.
+    of the setting that a name stands for, where they differ. unsupported: settings of the original that the
+    program does not have.
     """
 
-    __slots__ = ("_base_name", "prefixes", "settings", "title", "variables")
+    __slots__ = ("_base_name", "prefixes", "settings", "title", "unsupported", "variables")
 
     def __init__(
         self,
@@ -207,16 +209,24 @@ class Table:
         prefixes: tuple[str, ...] = (),
         variables: str = "",
         base_name: Callable[[str], str] | None = None,
+        unsupported: Mapping[str, Unsupported] | None = None,
     ) -> None:
         self.title = title
         self.settings = settings
         self.prefixes = prefixes
         self.variables = variables
         self._base_name = base_name
+        self.unsupported = unsupported or {}
 
     def find(self, name: str) -> Setting[Any] | None:
         """The setting of this name."""
         return self.settings.get(name if self._base_name is None else self._base_name(name))
+
+    def find_unsupported(self, name: str) -> Unsupported | None:
+        """The entry of a name that is no setting of the table, but one of the original."""
+        if not self.unsupported or name in self.settings:
+            return None
+        return find_unsupported(self.unsupported, name)
 
 
 def by_name(values: Iterable[object]) -> dict[str, Setting[Any]]:

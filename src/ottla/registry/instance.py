@@ -14,6 +14,7 @@ from starlette.responses import Response
 from ottla.client.access import ClusterAccess
 from ottla.config.settings import Settings
 from ottla.registry import settings as names
+from ottla.registry.core.configuration import Config
 from ottla.registry.core.image import RegistryImage
 from ottla.registry.core.reading import Reads
 from ottla.registry.core.records import noop
@@ -56,8 +57,8 @@ class RegistryInstance:
         self.workbench = Workbench(TURN_STEPS)
         self.reads = Reads(
             self.image,
-            settings[names.COMPATIBILITY_LEVEL],
-            validate_defaults=settings[names.VALIDATE_DEFAULTS],
+            default_config(settings),
+            validate_defaults=settings[names.VALIDATE_NEW_SCHEMAS] or settings[names.VALIDATE_DEFAULTS],
             workbench=self.workbench,
         )
         self.writes = Writes(self.image, self.reads, settings[names.MODE_MUTABILITY])
@@ -74,7 +75,11 @@ class RegistryInstance:
         )
         self._leadership = Leadership(group_id)
         self._primary = Primary(self._topic, self._leadership)
-        times = GroupTimes(settings[names.SESSION_TIMEOUT_MS], settings[names.HEARTBEAT_INTERVAL_MS])
+        times = GroupTimes(
+            settings[names.SESSION_TIMEOUT_MS],
+            settings[names.HEARTBEAT_INTERVAL_MS],
+            settings[names.REBALANCE_TIMEOUT_MS],
+        )
         group = RegistryGroup(identity, self._leadership)
         member_access = access.with_client_id(f"{access.client_id}-{identity.port}")
         self._member = GroupMember(member_access, group_id, group, times)
@@ -237,6 +242,15 @@ class RegistryInstance:
             problem=None if loss is None else way_out(self._topic_name, loss),
             primary=self._leadership.url,
         )
+
+
+def default_config(settings: Settings) -> Config:
+    """The configuration in force where neither a subject, nor its context, nor the registry has one."""
+    level = settings[names.COMPATIBILITY_LEVEL]
+    former = settings[names.AVRO_COMPATIBILITY_LEVEL]
+    if former is not None and not settings.is_given(names.COMPATIBILITY_LEVEL.name):
+        level = former
+    return Config(compatibility_level=level, validate_fields=settings[names.VALIDATE_FIELDS] or None)
 
 
 async def _stays() -> None:

@@ -15,6 +15,7 @@ from ottla.registry import settings as names
 from ottla.registry.app import registry_application
 from ottla.registry.instance import RegistryInstance
 from ottla.registry.membership import Identity
+from ottla.replicated.writer import require_known
 from ottla.web.errors import ServiceError
 from ottla.web.server import HttpAddress
 
@@ -42,20 +43,27 @@ class RegistryService:
 
     async def start(self, address: HttpAddress) -> None:
         """Ready when all schemas were read. Raises ServiceError."""
-        host = self._settings[names.HOST_NAME] or address.host
-        if host in _ANYWHERE:
-            host = socket.gethostname()
-        identity = Identity(host, address.port, self._settings[names.LEADER_ELIGIBILITY])
         try:
-            self._instance = RegistryInstance(self._settings, self._access(), identity)
+            self._instance = RegistryInstance(self._settings, self._access(), self._identity(address))
         except ClientOptionError as problem:
             raise ServiceError(f"ottla registry: the settings kafkastore.*: {problem}") from None
         self._application = registry_application(self._instance)
         await self._instance.start()
 
+    def _identity(self, address: HttpAddress) -> Identity:
+        host = self._settings[names.HOST_NAME] or address.host
+        if host in _ANYWHERE:
+            host = socket.gethostname()
+        former = self._settings[names.MASTER_ELIGIBILITY]
+        eligible = self._settings[names.LEADER_ELIGIBILITY] if former is None else former
+        return Identity(host, self._settings[names.HOST_PORT] or address.port, eligible)
+
     def _access(self) -> ClusterAccess:
+        """Raises ClientOptionError, also for a property that librdkafka does not know."""
         properties = self._settings.with_prefix(names.CLIENT_PREFIX)
-        return ClusterAccess(self._settings[names.BOOTSTRAP_SERVERS], properties, CLIENT_ID)
+        access = ClusterAccess(self._settings[names.BOOTSTRAP_SERVERS], properties, CLIENT_ID)
+        require_known(access)
+        return access
 
     async def failed(self) -> str:
         """See `Service`."""

@@ -1,7 +1,7 @@
 """The settings of `ottla registry`, by the names that Confluent's Schema Registry gives them.
 
-Other settings that begin with `kafkastore.` go, without that prefix, to the Kafka clients, in librdkafka's
-names.
+Other settings that begin with `kafkastore.` go, without that prefix, to the Kafka clients, in the names of
+Java's clients or librdkafka's.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.client.access import DEFAULT_BOOTSTRAP
+from ottla.client.java_names import unsupported_properties
 from ottla.config.setting import (
     HIGH,
     LOW,
+    MAX_INT,
     Setting,
     Table,
     boolean,
@@ -20,11 +22,13 @@ from ottla.config.setting import (
     integer,
     long,
     string,
-    string_list,
     text_or_none,
 )
-from ottla.config.validators import ListOf, at_least, between, not_empty
+from ottla.config.unsupported import harmless, merged, refusing
+from ottla.config.validators import at_least, between, not_empty
 from ottla.schemas.model import CompatibilityLevel
+from ottla.web import http_settings
+from ottla.web.http_settings import listeners_setting
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8081"
 
@@ -72,21 +76,34 @@ HEARTBEAT_INTERVAL_MS: Final = long(
     "The time between two heartbeats of an instance to the group.",
     at_least(10),
 )
+REBALANCE_TIMEOUT_MS: Final[Setting[int | None]] = long.optional(
+    "kafkagroup.rebalance.timeout.ms",
+    "How long the instances may take to join their group again; by default as long as a session.",
+    at_least(100),
+    importance=LOW,
+)
 LEADER_ELIGIBILITY: Final = boolean(
     "leader.eligibility", True, "Whether this instance may become the primary."
 )
-LISTENERS: Final[Setting[tuple[str, ...]]] = string_list(
-    "listeners",
-    (DEFAULT_LISTEN,),
-    "Where HTTP clients connect, as host:port or http://host:port; the first counts.",
-    ListOf(empty=False),
-    importance=HIGH,
+MASTER_ELIGIBILITY: Final[Setting[bool | None]] = boolean.optional(
+    "master.eligibility",
+    "The former name of leader.eligibility; it counts where both are given.",
+    importance=LOW,
 )
+LISTENER_PROTOCOL_MAP: Final = http_settings.LISTENER_PROTOCOL_MAP
+PORT: Final = http_settings.PORT
+LISTENERS: Final = listeners_setting(DEFAULT_LISTEN)
 HOST_NAME: Final = text_or_none(
     "host.name",
     None,
     "The host at which other instances reach this one; by default where it listens.",
     importance=HIGH,
+)
+HOST_PORT: Final[Setting[int | None]] = integer.optional(
+    "host.port",
+    "The port at which other instances reach this one; by default that of the first listener.",
+    between(1, 65_535),
+    importance=LOW,
 )
 COMPATIBILITY_LEVEL: Final = choice(CompatibilityLevel)(
     "schema.compatibility.level",
@@ -94,10 +111,27 @@ COMPATIBILITY_LEVEL: Final = choice(CompatibilityLevel)(
     "The compatibility level where neither a subject nor the registry has one.",
     importance=HIGH,
 )
+AVRO_COMPATIBILITY_LEVEL: Final[Setting[CompatibilityLevel | None]] = choice(CompatibilityLevel).optional(
+    "avro.compatibility.level",
+    "The former name of schema.compatibility.level, which counts where both are given.",
+    importance=LOW,
+)
+VALIDATE_FIELDS: Final = boolean(
+    "schema.validate.fields",
+    False,
+    "Whether names that metadata reserve are refused, where no subject's configuration says so.",
+    importance=LOW,
+)
+VALIDATE_NEW_SCHEMAS: Final = boolean(
+    "schema.validate.new.schemas",
+    False,
+    "Whether the defaults of a new Avro schema must fit their types.",
+    importance=LOW,
+)
 VALIDATE_DEFAULTS: Final = boolean(
     "schema.providers.avro.validate.defaults",
     False,
-    "Whether the defaults of a new Avro schema must fit their types.",
+    "The former name of schema.validate.new.schemas; either is enough.",
     importance=LOW,
 )
 MODE_MUTABILITY: Final = boolean("mode.mutability", True, "Whether modes may be changed.", importance=LOW)
@@ -111,6 +145,40 @@ SEARCH_DEFAULT_LIMIT: Final = long(
 SEARCH_MAX_LIMIT: Final = long(
     "schema.search.max.limit", 1_000, "The most schemas of one listing.", at_least(1), importance=LOW
 )
+SUBJECT_DEFAULT_LIMIT: Final = integer(
+    "subject.search.default.limit",
+    MAX_INT,
+    "The subjects of one listing that names no limit.",
+    at_least(1),
+    importance=LOW,
+)
+SUBJECT_MAX_LIMIT: Final = integer(
+    "subject.search.max.limit", MAX_INT, "The most subjects of one listing.", at_least(1), importance=LOW
+)
+SUBJECT_VERSION_DEFAULT_LIMIT: Final = integer(
+    "subject.version.search.default.limit",
+    MAX_INT,
+    "The versions of one listing that names no limit.",
+    at_least(1),
+    importance=LOW,
+)
+SUBJECT_VERSION_MAX_LIMIT: Final = integer(
+    "subject.version.search.max.limit",
+    MAX_INT,
+    "The most versions of one listing.",
+    at_least(1),
+    importance=LOW,
+)
+CONTEXT_DEFAULT_LIMIT: Final = integer(
+    "context.search.default.limit",
+    MAX_INT,
+    "The contexts of one listing that names no limit.",
+    at_least(1),
+    importance=LOW,
+)
+CONTEXT_MAX_LIMIT: Final = integer(
+    "context.search.max.limit", MAX_INT, "The most contexts of one listing.", at_least(1), importance=LOW
+)
 MAX_SCHEMA_BYTES: Final = integer(
     "ottla.max.schema.bytes",
     1 << 20,
@@ -121,9 +189,104 @@ MAX_SCHEMA_BYTES: Final = integer(
 
 CLIENT_PREFIX: Final = "kafkastore."
 
+_NO_PLUGINS: Final = "classes of plugins can't be loaded, so whatever it protects would be open: leave it out"
+_NO_ENCRYPTION: Final = "metadata is not encrypted in the topic: leave it out"
+_NO_AUTHORIZATION: Final = "clients are not authorized here: let a proxy do that, and leave this out"
+
+UNSUPPORTED: Final = merged(
+    (
+        http_settings.UNSUPPORTED,
+        unsupported_properties((CLIENT_PREFIX,)),
+        refusing(
+            _NO_PLUGINS,
+            "resource.extension.class",
+            "schema.registry.resource.extension.class",
+            "init.resource.extension.class",
+            "schema.providers",
+            "kafkastore.update.handlers",
+            # In the file that Confluent ships: the keys of clients that encrypt fields. They get 404 here.
+            told=("io.confluent.dekregistry.dekregistryresourceextension",),
+        ),
+        refusing(
+            "instances speak HTTP among themselves",
+            "inter.instance.protocol",
+            "schema.registry.inter.instance.protocol",
+            nothing=("http",),
+        ),
+        refusing(
+            _NO_AUTHORIZATION,
+            "confluent.schema.registry.authorizer.",
+            "confluent.schema.registry.auth.",
+            "confluent.schema.registry.acl.",
+            "confluent.schema.registry.anonymous.",
+        ),
+        # The file that Confluent ships has this text, which protects nothing.
+        refusing(
+            _NO_ENCRYPTION,
+            "metadata.encoder.secret",
+            "metadata.encoder.old.secret",
+            told=("replace_me_with_high_entropy_string",),
+        ),
+        refusing(_NO_ENCRYPTION, "metadata.encoder.secret.strict.validation", nothing=("false",)),
+        harmless("metadata is not encrypted in the topic", "metadata.encoder.topic"),
+        refusing(
+            "the versions of references are not compared: leave it out",
+            "schema.providers.reference.versions.strict",
+            nothing=("false",),
+        ),
+        refusing(
+            "a subject may have an empty name: leave it out",
+            "schema.reject.empty.subject",
+            nothing=("false",),
+        ),
+        harmless(
+            "references to other servers are never followed",
+            "schema.providers.json.fetch.remote.schemas",
+            nothing=("false",),
+        ),
+        harmless("ZooKeeper is not asked", "kafkastore.connection.url", "schema.registry.zk.namespace"),
+        harmless(
+            "the body of a request is bounded by ottla.max.schema.bytes",
+            "size.limit.filter.enabled",
+            "size.limit.filter.max.request.body.size",
+            nothing=("false",),
+        ),
+        harmless(
+            "the topic is read and written in another way than by Confluent's registry",
+            "kafkastore.group.id",
+            "kafkastore.write.max.retries",
+            "kafkastore.write.retry.backoff.ms",
+            "kafkastore.checkpoint.dir",
+            "kafkastore.checkpoint.version",
+            "kafkastore.init.wait.for.reader",
+            "kafkastore.topic.skip.validation",
+            "enable.store.health.check",
+            nothing=("false",),
+        ),
+        harmless(
+            "the primary is chosen and reached in another way than by Confluent's registry",
+            "leader.connect.timeout.ms",
+            "leader.read.timeout.ms",
+            "leader.election.delay",
+            "leader.election.sticky",
+            "inter.instance.headers.whitelist",
+            "inter.instance.listener.name",
+            nothing=("false",),
+        ),
+        harmless("associations are not kept", "associations.enable", nothing=("false",)),
+        harmless(
+            "schemas are kept in memory as they were registered",
+            "schema.cache.",
+            "schema.canonicalize.on.consume",
+        ),
+    )
+)
+"""Settings of Confluent's Schema Registry that have no effect here."""
+
 TABLE: Final = Table(
     title="ottla registry",
     settings=by_name(globals().values()),
     prefixes=(CLIENT_PREFIX,),
     variables="OTTLA_REGISTRY_",
+    unsupported=UNSUPPORTED,
 )

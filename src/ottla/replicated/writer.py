@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from ottla.client.access import ClusterAccess
+from ottla.client.errors import ClientOptionError
 from ottla.replicated.errors import Fenced, TooLarge, Unstored
 from ottla.replicated.records import Record
 
@@ -41,6 +42,15 @@ class Written(NamedTuple):
 
     partition: int
     offset: int
+
+
+def require_known(access: ClusterAccess) -> None:
+    """Raises ClientOptionError for settings that a writer can't have: a write would find them much later."""
+    try:
+        Producer(access.librdkafka(_COMMON)).close()
+    except (KafkaException, TypeError, ValueError) as problem:
+        text = problem.args[0].str() if isinstance(problem, KafkaException) else str(problem)
+        raise ClientOptionError(text) from None
 
 
 class Writer:

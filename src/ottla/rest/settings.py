@@ -1,7 +1,7 @@
 """The settings of `ottla rest`, by the names that Confluent's REST Proxy gives them.
 
 Other settings that begin with `client.`, `producer.`, `consumer.` or `admin.` go, without that prefix, to the
-Kafka clients (librdkafka's names); `client.` to all of them.
+Kafka clients (in the names of Java's clients or librdkafka's); `client.` to all of them.
 """
 
 from __future__ import annotations
@@ -9,19 +9,21 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.client.access import DEFAULT_BOOTSTRAP
+from ottla.client.java_names import unsupported_properties
 from ottla.config.setting import (
     HIGH,
     LOW,
-    Setting,
     Table,
     by_name,
     integer,
     long,
     string,
-    string_list,
     text_or_none,
 )
-from ottla.config.validators import ListOf, at_least, between, not_empty
+from ottla.config.unsupported import harmless, merged, refusing
+from ottla.config.validators import at_least, between, not_empty
+from ottla.web import http_settings
+from ottla.web.http_settings import listeners_setting
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8082"
 
@@ -35,13 +37,9 @@ SCHEMA_REGISTRY_URL: Final = string(
     not_empty,
     importance=HIGH,
 )
-LISTENERS: Final[Setting[tuple[str, ...]]] = string_list(
-    "listeners",
-    (DEFAULT_LISTEN,),
-    "Where HTTP clients connect, as host:port or http://host:port; the first counts.",
-    ListOf(empty=False),
-    importance=HIGH,
-)
+LISTENERS: Final = listeners_setting(DEFAULT_LISTEN)
+LISTENER_PROTOCOL_MAP: Final = http_settings.LISTENER_PROTOCOL_MAP
+PORT: Final = http_settings.PORT
 HOST_NAME: Final = text_or_none(
     "host.name", None, "The host of the URLs in answers; by default that of the request."
 )
@@ -108,9 +106,78 @@ CONSUMER_PREFIX: Final = "consumer."
 PRODUCER_PREFIX: Final = "producer."
 ADMIN_PREFIX: Final = "admin."
 
+_NO_IMPERSONATION: Final = "clients are not authenticated here, nor told to the cluster: leave it out"
+
+UNSUPPORTED: Final = merged(
+    (
+        http_settings.UNSUPPORTED,
+        unsupported_properties((CLIENT_PREFIX, CONSUMER_PREFIX, PRODUCER_PREFIX, ADMIN_PREFIX)),
+        refusing(
+            "classes of plugins can't be loaded, so whatever it protects would be open: leave it out",
+            "kafka.rest.resource.extension.class",
+            "resource.extension.class",
+        ),
+        refusing(_NO_IMPERSONATION, "confluent.rest.auth.", "confluent.basic.auth."),
+        refusing(
+            "paths can't be blocked: let a proxy do that, and leave this out",
+            "api.endpoints.blocklist",
+            "api.endpoints.allowlist",
+            "api.endpoints.blacklist",
+            "api.endpoints.whitelist",
+        ),
+        refusing(
+            "both APIs are always there: leave it out", "api.v2.enable", "api.v3.enable", nothing=("true",)
+        ),
+        refusing(
+            "there are no limits on the rate of records: let a proxy set them, and leave this out",
+            "api.v3.produce.rate.limit.enabled",
+            nothing=("false",),
+        ),
+        refusing(
+            "the registry's user stands in schema.registry.url here, as http://USER:PASSWORD@HOST:PORT",
+            "schema.registry.basic.auth.",
+            "schema.registry.bearer.auth.",
+            "schema.registry.ssl.",
+            "schema.registry.proxy.",
+            nothing=("url",),
+        ),
+        refusing(
+            "its bound is ottla.max.body.bytes: leave it out",
+            "api.v3.produce.request.size.limit.max.bytes",
+            nothing=("0",),
+        ),
+        harmless(
+            "records and requests are bounded in another way than by Confluent's proxy",
+            "api.v3.produce.",
+            "consumer.threads",
+            "consumer.iterator.timeout.ms",
+            "consumer.iterator.backoff.ms",
+            "producer.threads",
+            "simpleconsumer.",
+            "max.poll.records",
+            "streaming.connection.max.duration.ms",
+            "streaming.connection.max.duration.grace.period.ms",
+        ),
+        harmless("ZooKeeper is not asked", "zookeeper.connect", "zookeeper."),
+        harmless("URLs in answers are those of the request, or of host.name", "advertised.listeners"),
+        harmless(
+            "of the Java proxy",
+            "client.timeout.ms",
+            "client.init.timeout.ms",
+            "confluent.resource.name.authority",
+            "null.request.body.always.publishes.empty.record",
+            "schema.registry.cache.",
+            "auto.register.schemas",
+            nothing=("false",),
+        ),
+    )
+)
+"""Settings of Confluent's REST Proxy that have no effect here."""
+
 TABLE: Final = Table(
     title="ottla rest",
     settings=by_name(globals().values()),
     prefixes=(CLIENT_PREFIX, CONSUMER_PREFIX, PRODUCER_PREFIX, ADMIN_PREFIX),
     variables="OTTLA_REST_",
+    unsupported=UNSUPPORTED,
 )

@@ -29,21 +29,35 @@ LONGEST_PAUSE_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A service's address, with its real port; bound until the service is first started."""
+    """A service's addresses, with their real ports; bound until the service is first started."""
 
     name: str
-    address: HttpAddress
-    bound: socket.socket
+    addresses: tuple[HttpAddress, ...]
+    bound: tuple[socket.socket, ...]
 
     @classmethod
-    def take(cls, name: str, wanted: HttpAddress) -> Place:
-        """Bind the address. Raises ServiceError if that fails."""
+    def take(cls, name: str, wanted: Sequence[HttpAddress]) -> Place:
+        """Bind the addresses, at least one. Raises ServiceError if that fails."""
         bound = bind(name, wanted)
-        return cls(name, HttpAddress(wanted.host, bound.getsockname()[1]), bound)
+        ports = [each.getsockname()[1] for each in bound]
+        addresses = (HttpAddress(each.host, port) for each, port in zip(wanted, ports, strict=True))
+        return cls(name, tuple(addresses), tuple(bound))
 
-    def socket(self) -> socket.socket:
-        """The bound socket; bound anew if the one of before was closed. Raises ServiceError."""
-        return self.bound if self.bound.fileno() >= 0 else bind(self.name, self.address)
+    @property
+    def address(self) -> HttpAddress:
+        """The first address, by which the service is known."""
+        return self.addresses[0]
+
+    def sockets(self) -> Sequence[socket.socket]:
+        """The bound sockets; bound anew if those of before were closed. Raises ServiceError."""
+        if all(each.fileno() >= 0 for each in self.bound):
+            return self.bound
+        return bind(self.name, self.addresses)
+
+    def close(self) -> None:
+        """Give the addresses up."""
+        for each in self.bound:
+            each.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +68,11 @@ class Kept:
     make: Callable[[], Service]
 
 
-async def run_alone(service: Service, wanted: HttpAddress, ready: Callable[[str], None]) -> int:
+async def run_alone(service: Service, wanted: Sequence[HttpAddress], ready: Callable[[str], None]) -> int:
     """Run until a signal (returns 0) or the service's death (1). Raises ServiceError if it can't start."""
     with _signals() as stopped:
         place = Place.take(service.name, wanted)
-        serving = asyncio.create_task(serve(service, place.bound, place.address, ready))
+        serving = asyncio.create_task(serve(service, place.bound, place.addresses, ready))
         async with AsyncExitStack() as stack:
             stack.push_async_callback(cancel, serving)
             stack.push_async_callback(cancel, stopped)
@@ -135,7 +149,7 @@ async def _keep(kept: Kept, ready: Callable[[str], None], tried: asyncio.Event) 
 
 
 async def _served(kept: Kept, ready: Callable[[str], None]) -> str:
-    return await serve(kept.make(), kept.place.socket(), kept.place.address, ready)
+    return await serve(kept.make(), kept.place.sockets(), kept.place.addresses, ready)
 
 
 def _unseen(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """The life of one service: it starts, listens over HTTP, says that it is ready, and stops cleanly.
 
-Theory of operation. A service's address is bound first, as the service may have to announce it to other
-instances. The socket listens only once the service has started, so every client that can connect is served.
+Theory of operation. A service's addresses are bound first, as the service may have to announce one to other
+instances. The sockets listen only once the service has started, so every client that can connect is served.
 At a stop, running requests are finished (for STOP_REQUESTS_SECONDS at most) before the service itself stops.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -62,7 +62,10 @@ class Service(Protocol):
         """The application, which may be called once the service is started."""
 
     async def start(self, address: HttpAddress) -> None:
-        """Get ready to answer at `address`, which is bound already. Raises ServiceError."""
+        """Get ready to answer at `address`, which is bound already: the first of several.
+
+        Raises ServiceError.
+        """
 
     async def failed(self) -> str:
         """Wait until the service can't go on; returns the reason."""
@@ -72,27 +75,41 @@ class Service(Protocol):
 
 
 async def serve(
-    service: Service, bound: socket.socket, address: HttpAddress, ready: Callable[[str], None]
+    service: Service,
+    bound: Sequence[socket.socket],
+    addresses: Sequence[HttpAddress],
+    ready: Callable[[str], None],
 ) -> str:
-    """Start a service and answer at `bound` until it can't go on; returns the reason.
+    """Start a service and answer at all of `bound` until it can't go on; returns the reason.
 
-    Cancelling stops it cleanly. `address`: the address of `bound`, with its real port. `ready` is called with
+    Cancelling stops it cleanly. `addresses`: those of `bound`, with their real ports. `ready` is called with
     a line once the service answers. Closes `bound`. Raises ServiceError if the service can't start.
     """
     async with AsyncExitStack() as stack:
-        stack.callback(bound.close)
+        for each in bound:
+            stack.callback(each.close)
         stack.push_async_callback(service.stop)
-        await service.start(address)
+        await service.start(addresses[0])
         answering = await _listen(stack, service, bound)
         failing = asyncio.create_task(service.failed(), name=f"{service.name} failed")
         stack.push_async_callback(cancel, failing)
-        ready(f"ottla {service.name} ready at {address.url}")
+        ready(f"ottla {service.name} ready at {', '.join(each.url for each in addresses)}")
         done, _ = await asyncio.wait([answering, failing], return_when=asyncio.FIRST_COMPLETED)
         return done.pop().result()
 
 
-def bind(name: str, address: HttpAddress) -> socket.socket:
-    """A socket bound to this address, not listening yet, for the service `name`. Raises ServiceError."""
+def bind(name: str, addresses: Sequence[HttpAddress]) -> list[socket.socket]:
+    """Sockets bound to these addresses, not listening yet, for the service `name`. Raises ServiceError."""
+    bound: list[socket.socket] = []
+    with contextlib.ExitStack() as stack:
+        for address in addresses:
+            bound.append(_bind(name, address))
+            stack.callback(bound[-1].close)
+        stack.pop_all()
+    return bound
+
+
+def _bind(name: str, address: HttpAddress) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -129,8 +146,10 @@ class _Uvicorn(uvicorn.Server):
         self.ready.set()
 
 
-async def _listen(stack: AsyncExitStack, service: Service, bound: socket.socket) -> asyncio.Task[str]:
-    """Answer requests at this socket until the stack is closed; the task ends when the server does."""
+async def _listen(
+    stack: AsyncExitStack, service: Service, bound: Sequence[socket.socket]
+) -> asyncio.Task[str]:
+    """Answer requests at these sockets until the stack is closed; the task ends when the server does."""
     config = uvicorn.Config(
         service.app,
         http=BoundedHttpProtocol,
@@ -149,7 +168,7 @@ async def _listen(stack: AsyncExitStack, service: Service, bound: socket.socket)
     server = _Uvicorn(config)
 
     async def serve() -> str:
-        await server.serve([bound])
+        await server.serve(list(bound))
         return f"the HTTP server of ottla {service.name} has ended"
 
     task = asyncio.create_task(serve(), name=f"{service.name} http")

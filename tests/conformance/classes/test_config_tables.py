@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException
 
+from ottla.client.errors import ClientOptionError
+from ottla.client.java_names import JAVA_ALONE, WITHOUT_PROTECTION, librdkafka_properties
 from ottla.config.setting import ConfigType, InvalidValue, Setting, UpdateMode
 from ottla.core.image.features import SUPPORTED_FEATURES
 from ottla.core.settings import client_metrics_settings, group_settings, topic_settings
@@ -205,3 +208,22 @@ def test_synonyms_of_topic_settings(kafka: Mapping[str, Mapping[str, Sequence[st
 def test_features(kafka: Mapping[str, Mapping[str, Sequence[str]]]) -> None:
     ours = {name: [str(level) for level in levels] for name, levels in SUPPORTED_FEATURES.items()}
     assert ours == kafka["feature"]
+
+
+def test_every_property_of_javas_clients_is_honoured_or_told(
+    kafka: Mapping[str, Mapping[str, Sequence[str]]],
+) -> None:
+    """confluent-kafka takes what is left of each after `librdkafka_properties`, or a table names it."""
+    unknown = []
+    for name, words in kafka["client"].items():
+        if name in JAVA_ALONE or name in WITHOUT_PROTECTION:
+            continue
+        default = "x" if words[1] in ("<none>", "<required>", "") else words[1]
+        try:
+            Consumer({"group.id": "g", **librdkafka_properties({name: default})}).close()
+        except ClientOptionError:
+            continue  # told at the start
+        except KafkaException as refused:
+            if refused.args[0].code() == KafkaError._INVALID_ARG and "No such" in refused.args[0].str():
+                unknown.append(name)
+    assert not unknown

@@ -8,6 +8,9 @@ import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import org.apache.kafka.clients.admin.AdminClientConfig;
+import org.apache.kafka.clients.consumer.ConsumerConfig;
+import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.coordinator.group.GroupConfig;
@@ -36,6 +39,9 @@ public class ConfigTables {
         settings(out, "topic", LogConfig.configDefCopy().configKeys());
         settings(out, "group", groupDefinition().configKeys());
         settings(out, "client-metrics", ClientMetricsConfigs.configDef().configKeys());
+        settings(out, "client", AdminClientConfig.configDef().configKeys());
+        settings(out, "client", ConsumerConfig.configDef().configKeys());
+        settings(out, "client", ProducerConfig.configDef().configKeys());
         pairs(out, "mode", DynamicBrokerConfig.dynamicConfigUpdateModes());
         Iterator topics = ServerTopicConfigSynonyms.ALL_TOPIC_CONFIG_SYNONYMS.entrySet().iterator();
         while (topics.hasNext()) {

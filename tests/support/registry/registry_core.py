@@ -15,8 +15,9 @@ from ottla.config.sources import from_mapping
 from ottla.registry.core.image import RegistryImage
 from ottla.registry.core.reading import Reads, SchemaRequest
 from ottla.registry.core.writing import Writes
+from ottla.registry.instance import default_config
 from ottla.registry.registry import Gone, State
-from ottla.registry.settings import COMPATIBILITY_LEVEL, MODE_MUTABILITY, TABLE, VALIDATE_DEFAULTS
+from ottla.registry.settings import MODE_MUTABILITY, TABLE, VALIDATE_DEFAULTS
 from ottla.replicated.decision import Decision
 from ottla.replicated.place import Place
 from ottla.replicated.records import Record
@@ -43,7 +44,7 @@ class InMemoryRegistry:
         self.settings = Settings(TABLE, from_mapping(self.given))
         self.image = RegistryImage()
         self.reads = Reads(
-            self.image, self.settings[COMPATIBILITY_LEVEL], formats, self.settings[VALIDATE_DEFAULTS]
+            self.image, default_config(self.settings), formats, self.settings[VALIDATE_DEFAULTS]
         )
         self.writes = Writes(self.image, self.reads, self.settings[MODE_MUTABILITY])
         self.kafka_cluster_id = "in-memory-cluster"

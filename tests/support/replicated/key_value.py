@@ -169,7 +169,7 @@ class KeyValueService:
 
 def main(bootstrap: str, listen: str, topic: str) -> int:
     service = KeyValueService(bootstrap, topic)
-    return asyncio.run(run_alone(service, HttpAddress.parse(listen), partial(print, flush=True)))
+    return asyncio.run(run_alone(service, [HttpAddress.parse(listen)], partial(print, flush=True)))
 
 
 if __name__ == "__main__":

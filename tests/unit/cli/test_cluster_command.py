@@ -190,7 +190,7 @@ def test_the_first_server_that_answers_is_asked(capsys: pytest.CaptureFixture[st
     ("words", "problem"),
     [
         (["--bootstrap", "nowhere:x"], "'nowhere:x' is not HOST:PORT"),
-        (["--set", "sasl.jaas.config=x"], "sasl.jaas.config is not a setting of the Kafka client"),
+        (["--set", "sasl.jaas.config=x"], "sasl.jaas.config: it is not MODULE required NAME=VALUE"),
         (["--set", "security.protocol=SASL_SSL"], "needs sasl.username and sasl.password"),
         (["--set", "security.protocol=TLS"], "security.protocol=TLS: must be one of PLAINTEXT, SSL"),
         (

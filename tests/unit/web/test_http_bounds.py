@@ -52,7 +52,7 @@ def with_connection(story: Story) -> None:
     async def run() -> None:
         service = EchoService()
         anywhere = HttpAddress("127.0.0.1", 0)
-        running = asyncio.create_task(run_alone(service, anywhere, lambda line: None))
+        running = asyncio.create_task(run_alone(service, [anywhere], lambda line: None))
         address = await service.address
         while True:
             try:

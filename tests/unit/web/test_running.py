@@ -51,7 +51,7 @@ class Platform:
     """Two services that run together, `a` and `b`."""
 
     def __init__(self, refusals: list[Exception]) -> None:
-        self.places = {name: Place.take(name, ANYWHERE) for name in "ab"}
+        self.places = {name: Place.take(name, [ANYWHERE]) for name in "ab"}
         self.begun: dict[str, list[Plain]] = {"a": [], "b": []}
         self.lines: list[str] = []
         self.needed_end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -149,7 +149,7 @@ def test_a_service_alone_ends_with_its_process(caplog: pytest.LogCaptureFixture)
             begun: list[Plain] = []
             service = Plain("a", refusals, begun)
             is_ready = asyncio.Event()
-            alone = asyncio.create_task(run_alone(service, ANYWHERE, lambda _: is_ready.set()))
+            alone = asyncio.create_task(run_alone(service, [ANYWHERE], lambda _: is_ready.set()))
             if not refusals:
                 await is_ready.wait()
             if signalled:
@@ -166,3 +166,30 @@ def test_a_service_alone_ends_with_its_process(caplog: pytest.LogCaptureFixture)
     assert "its reader ended" in caplog.text
     with pytest.raises(ServiceError, match="no topic"):
         asyncio.run(run([ServiceError("no topic")], signalled=False))
+
+
+def test_a_service_answers_at_each_of_its_listeners() -> None:
+    async def scenario() -> None:
+        line: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        wanted = [ANYWHERE, HttpAddress("127.0.0.1", 0)]
+        alone = asyncio.create_task(run_alone(Plain("a", [], []), wanted, line.set_result))
+        async with asyncio.timeout(TIMEOUT_S):
+            urls = (await line).removeprefix("ottla a ready at ").split(", ")
+        assert len(urls) == len(set(urls)) == 2
+        for url in urls:
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+            writer.write(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+            writer.close()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await alone == 0
+
+    asyncio.run(scenario())
+
+
+def test_one_address_that_is_taken_gives_up_the_others() -> None:
+    taken = Place.take("a", [ANYWHERE])
+    taken.bound[0].listen()
+    with pytest.raises(ServiceError, match="can't listen on"):
+        Place.take("b", [ANYWHERE, taken.address])
+    taken.close()

@@ -81,3 +81,5 @@ def _camel(attribute: str) -> str:
 
 JSON_NAMES: Final[Mapping[str, str]] = {field.name: _camel(field.name) for field in fields(Config)}
 """Field -> its JSON name; the body of PUT has `compatibility` for `compatibilityLevel`."""
+DEFAULT_CONFIG: Final = Config(compatibility_level=CompatibilityLevel.BACKWARD)
+"""The configuration of a registry that was given none."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from ottla.registry.core.compatibility_check import CompatibilityCheck
 from ottla.registry.core.completing import completed
+from ottla.registry.core.configuration import DEFAULT_CONFIG, Config
 from ottla.registry.core.contexts import (
     ALL_CONTEXTS,
     DEFAULT_CONTEXT,
@@ -36,7 +37,7 @@ from ottla.registry.core.scoped import Scoped
 from ottla.registry.workbench import Workbench
 from ottla.schemas.format import SchemaFormat
 from ottla.schemas.formats import format_of
-from ottla.schemas.model import LATEST, CompatibilityLevel, Schema, SchemaType
+from ottla.schemas.model import LATEST, Schema, SchemaType
 
 __all__ = ["LATEST", "Reads", "SchemaRequest"]
 
@@ -58,7 +59,7 @@ class Reads:
     def __init__(
         self,
         image: RegistryImage,
-        default_level: CompatibilityLevel = CompatibilityLevel.BACKWARD,
+        default: Config = DEFAULT_CONFIG,
         formats: Callable[[SchemaType], SchemaFormat] = format_of,
         validate_defaults: bool = False,
         workbench: Workbench | None = None,
@@ -66,7 +67,7 @@ class Reads:
         workbench = workbench or Workbench()
         self._image = image
         self.parser = SchemaParser(image, formats, validate_defaults, workbench)
-        self.scoped = Scoped(image, default_level)
+        self.scoped = Scoped(image, default)
         self.compatibility = CompatibilityCheck(self.parser, self.scoped, workbench)
 
     # -- subjects and versions -------------------------------------------------------------------------

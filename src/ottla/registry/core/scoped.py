@@ -14,9 +14,10 @@ from ottla.schemas.model import CompatibilityLevel, CompatibilityPolicy
 class Scoped:
     """Settings in force, field by field: a field that a scope does not set is left to the next scope."""
 
-    def __init__(self, image: RegistryImage, default_level: CompatibilityLevel) -> None:
+    def __init__(self, image: RegistryImage, default: Config) -> None:
+        """default: the fields that no scope sets; it has a level."""
         self._image = image
-        self._default_level = default_level
+        self._default = default
 
     def config(self, subject: str | None) -> Config:
         """The configuration in force for a subject or context; it always has a level."""
@@ -28,11 +29,11 @@ class Scoped:
                 if scope != own:
                     config = replace(config, alias=None, alias_for_deks=None)
                 found = _completed(found, config)
-        return _completed(found, Config(compatibility_level=self._default_level))
+        return _completed(found, self._default)
 
     def level(self, subject: str) -> CompatibilityLevel:
         """The compatibility level."""
-        return self.config(subject).compatibility_level or self._default_level
+        return self.config(subject).compatibility_level or CompatibilityLevel.BACKWARD
 
     def policy(self, subject: str) -> CompatibilityPolicy:
         """How strictly JSON Schemas are compared."""

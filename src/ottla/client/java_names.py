@@ -1,0 +1,245 @@
+"""The properties of Java's Kafka clients by librdkafka's names, for files that Java's services were given.
+
+Most names are the same. Some have another name here; credentials stand in a JAAS text, certificates in PEM
+files or texts. Those that Java's clients alone have are told where they are given (`JAVA_ALONE`), and those
+that ask for protection which our clients can't give refuse (`WITHOUT_PROTECTION`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from ottla.client.errors import ClientOptionError
+from ottla.config.unsupported import Unsupported, harmless, refusing
+
+JAVA_ALONE: Final = frozenset(
+    {
+        "bootstrap.controllers",
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.zstd.level",
+        "default.api.timeout.ms",
+        "exclude.internal.topics",
+        "interceptor.classes",
+        "internal.throw.on.fetch.stable.offset.unsupported",
+        "key.deserializer",
+        "key.serializer",
+        "max.block.ms",
+        "max.poll.records",
+        "metadata.max.idle.ms",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "partitioner.adaptive.partitioning.enable",
+        "partitioner.availability.timeout.ms",
+        "partitioner.class",
+        "partitioner.ignore.keys",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
+        "sasl.login.connect.timeout.ms",
+        "sasl.login.read.timeout.ms",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter",
+        "sasl.login.retry.backoff.max.ms",
+        "sasl.login.retry.backoff.ms",
+        "share.acknowledgement.mode",
+        "share.acquire.mode",
+        "socket.connection.setup.timeout.max.ms",
+        "ssl.keymanager.algorithm",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
+        "transaction.two.phase.commit.enable",
+        "value.deserializer",
+        "value.serializer",
+    }
+)
+"""Properties of Java's clients that librdkafka lacks, and that protect nothing."""
+
+WITHOUT_PROTECTION: Final = frozenset(
+    {
+        "config.providers",
+        "sasl.client.callback.handler.class",
+        "sasl.login.callback.handler.class",
+        "sasl.login.class",
+        "sasl.oauthbearer.assertion.template.file",
+        "sasl.oauthbearer.clock.skew.seconds",
+        "sasl.oauthbearer.expected.audience",
+        "sasl.oauthbearer.expected.issuer",
+        "sasl.oauthbearer.header.urlencode",
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+        "sasl.oauthbearer.jwks.endpoint.url",
+        "sasl.oauthbearer.jwt.retriever.class",
+        "sasl.oauthbearer.jwt.validator.class",
+        "sasl.oauthbearer.scope.claim.name",
+        "security.providers",
+        "ssl.engine.factory.class",
+        "ssl.provider",
+    }
+)
+"""Properties of Java's clients about security that no other client has."""
+
+_RENAMED: Final = {
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "max.request.size": "message.max.bytes",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+}
+_SERVED_BUFFER: Final = ("socket.receive.buffer.bytes", "socket.send.buffer.bytes")
+_ASSIGNORS: Final = {
+    "RangeAssignor": "range",
+    "RoundRobinAssignor": "roundrobin",
+    "CooperativeStickyAssignor": "cooperative-sticky",
+}
+_TLS_VERSIONS: Final = frozenset({"TLSv1.2", "TLSv1.3"})
+_LOGIN_MODULES: Final = ("PlainLoginModule", "ScramLoginModule")
+_JAAS: Final = re.compile(
+    r"\s*[\w.$]*?(?P<module>\w+)\s+(?:required|requisite|sufficient|optional)\b(?P<options>.*)"
+)
+_JAAS_OPTION: Final = re.compile(
+    r"""\s*([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))"""
+)
+
+
+def unsupported_properties(prefixes: Iterable[str]) -> dict[str, Unsupported]:
+    """The properties of Java's clients that ours don't take, under each of these prefixes of settings."""
+    found: dict[str, Unsupported] = {}
+    for prefix in prefixes:
+        names = (prefix + name for name in sorted(JAVA_ALONE))
+        found |= harmless("Java's clients alone have them", *names)
+        names = (prefix + name for name in sorted(WITHOUT_PROTECTION))
+        found |= refusing("the Kafka clients here lack it: leave it out", *names)
+        found |= refusing("the Kafka clients here lack it: leave it out", f"{prefix}config.providers.")
+    return found
+
+
+def librdkafka_properties(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The same properties by librdkafka's names; those that are already so stay as they are.
+
+    Raises ClientOptionError for a value of Java's clients that librdkafka can't have.
+    """
+    if not any(name in given for name in _JAVA_NAMES):
+        return dict(given)
+    found = {_RENAMED.get(name, name): value for name, value in given.items() if name not in JAVA_ALONE}
+    for name in _SERVED_BUFFER:
+        if str(found.get(name)).strip() == "-1":
+            found[name] = "0"  # the system's default, in the words of each
+    if "buffer.memory" in found:
+        kibibytes = _number("buffer.memory", found.pop("buffer.memory")) // 1024
+        found["queue.buffering.max.kbytes"] = str(max(kibibytes, 1))
+    if "partition.assignment.strategy" in found:
+        found["partition.assignment.strategy"] = _strategies(str(found["partition.assignment.strategy"]))
+    if found.get("ssl.endpoint.identification.algorithm") == "":
+        found["ssl.endpoint.identification.algorithm"] = "none"
+    _take_protocols(found)
+    _take_stores(found)
+    _take_login(found)
+    return found
+
+
+def _take_protocols(found: dict[str, Any]) -> None:
+    protocol = str(found.pop("ssl.protocol", "TLS"))
+    enabled = {each.strip() for each in str(found.pop("ssl.enabled.protocols", "")).split(",")} - {""}
+    if protocol not in {"TLS", *_TLS_VERSIONS}:
+        raise ClientOptionError(f"ssl.protocol={protocol}: it can't be chosen here, leave it out")
+    if enabled and not enabled >= _TLS_VERSIONS:
+        versions = ",".join(sorted(enabled))
+        raise ClientOptionError(
+            f"ssl.enabled.protocols={versions}: TLS versions can't be chosen here, leave it out"
+        )
+
+
+def _take_stores(found: dict[str, Any]) -> None:
+    """Certificates and keys: PEM as librdkafka names it. Java's own stores can't be read."""
+    if "ssl.truststore.location" in found or "ssl.truststore.certificates" in found:
+        _require_pem(found, "ssl.truststore.type", "ssl.ca.location")
+        _rename(found, "ssl.truststore.location", "ssl.ca.location")
+        _rename(found, "ssl.truststore.certificates", "ssl.ca.pem")
+    for name in ("ssl.truststore.type", "ssl.truststore.password"):
+        found.pop(name, None)
+    pem = str(found.get("ssl.keystore.type", "")).upper() == "PEM"
+    if "ssl.keystore.type" in found and ("ssl.keystore.location" in found or "ssl.keystore.key" in found):
+        _require_pem(found, "ssl.keystore.type", "ssl.certificate.location and ssl.key.location")
+    found.pop("ssl.keystore.type", None)
+    if pem and "ssl.keystore.location" in found:
+        # one file with both
+        found["ssl.certificate.location"] = found["ssl.key.location"] = found.pop("ssl.keystore.location")
+        found.pop("ssl.keystore.password", None)
+    _rename(found, "ssl.keystore.certificate.chain", "ssl.certificate.pem")
+    _rename(found, "ssl.keystore.key", "ssl.key.pem")
+
+
+def _require_pem(found: Mapping[str, Any], name: str, instead: str) -> None:
+    kind = str(found.get(name, "JKS")).upper()
+    if kind != "PEM":
+        raise ClientOptionError(
+            f"{name}={kind}: stores of Java can't be read here. Write the certificates as PEM files, "
+            f"and give them with {name}=PEM, or as {instead}"
+        )
+
+
+def _take_login(found: dict[str, Any]) -> None:
+    """The user and password of a JAAS text, as in `PlainLoginModule required username="a" password="b";`."""
+    text = found.pop("sasl.jaas.config", None)
+    if text is None:
+        return
+    login = _JAAS.match(str(text))
+    if login is None:
+        raise ClientOptionError("sasl.jaas.config: it is not MODULE required NAME=VALUE …;")
+    if login["module"] not in _LOGIN_MODULES:
+        raise ClientOptionError(
+            f"sasl.jaas.config: {login['module']} is not known here, only {', '.join(_LOGIN_MODULES)}"
+        )
+    options = {
+        name: re.sub(r"\\(.)", r"\1", double or single or plain)
+        for name, double, single, plain in _JAAS_OPTION.findall(login["options"])
+    }
+    if "username" not in options or "password" not in options:
+        raise ClientOptionError("sasl.jaas.config: it has no username and password")
+    found["sasl.username"], found["sasl.password"] = options["username"], options["password"]
+
+
+def _strategies(text: str) -> str:
+    """librdkafka's names of the classes of Kafka that assign partitions."""
+    names = [each.strip().removeprefix("class ").rpartition(".") for each in text.split(",")]
+    return ",".join(_ASSIGNORS.get(name, package + dot + name) for package, dot, name in names)
+
+
+def _number(name: str, value: Any) -> int:
+    text = str(value).strip()
+    if not text.isdecimal() or len(text) > 19:
+        raise ClientOptionError(f"{name}={text}: it is not a number")
+    return int(text)
+
+
+def _rename(found: dict[str, Any], name: str, new: str) -> None:
+    if name in found:
+        found[new] = found.pop(name)
+
+
+_JAVA_NAMES: Final = frozenset(
+    {
+        *JAVA_ALONE,
+        *_RENAMED,
+        "buffer.memory",
+        "partition.assignment.strategy",
+        "sasl.jaas.config",
+        "ssl.enabled.protocols",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.type",
+        "ssl.protocol",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+"""The names that are changed, or whose values are."""
