@@ -7,6 +7,7 @@ exactly. For most pairs of objects neither is certain.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, Final
@@ -24,6 +25,8 @@ _MOST_SCHEMAS: Final = 64
 _MOST_CHARACTERS: Final = 64
 _COMMON: Final[tuple[Any, ...]] = (None, True, False, 0, 1, -1, 0.5, "", "a")
 _MAX_DEPTH: Final = 48
+_NO_LETTER: Final = re.compile(r"[^\w -]")
+"""What is not a part of a text that a simple pattern matches: `^a` matches `a`."""
 
 _Pair = tuple[int, int]
 
@@ -138,9 +141,11 @@ class Overlaps:
                 yield from (said[keyword], said[keyword] + 1, said[keyword] - 1)
         if "multipleOf" in said:
             yield from (said["multipleOf"], 2 * said["multipleOf"])
-        for keyword in ("minLength", "maxLength"):
+        for keyword, beyond in (("minLength", -1), ("maxLength", 1)):
             if said.get(keyword, _MOST_CHARACTERS) < _MOST_CHARACTERS:
-                yield "a" * int(said[keyword])
+                yield from ("a" * int(said[keyword]), "a" * (int(said[keyword]) + beyond))
+        if "pattern" in said:
+            yield _NO_LETTER.sub("", said["pattern"])[:_MOST_CHARACTERS]
 
     # --- no value
 
