@@ -1,4 +1,4 @@
-"""Finds out whether a value can fit two schemas at once, which decides what a `oneOf` refuses.
+"""Finds out whether a value can fit two schemas at once, which decides what `oneOf` and `not` refuse.
 
 Schemas are disjoint if their types, limits, listed values or the schemas of a required property are: no value
 fits both. Schemas overlap if a value is found that fits both: scalars are tried, as they are few and decided
@@ -24,6 +24,8 @@ _MOST_SCHEMAS: Final = 64
 """The most subschemas whose limits and listed values are tried."""
 _MOST_CHARACTERS: Final = 64
 _COMMON: Final[tuple[Any, ...]] = (None, True, False, 0, 1, -1, 0.5, "", "a")
+_DECIDED: Final = frozenset({"type", "enum", "const"})
+"""The keywords of a base that are decided for objects and arrays too."""
 _MAX_DEPTH: Final = 48
 _NO_LETTER: Final = re.compile(r"[^\w -]")
 """What is not a part of a text that a simple pattern matches: `^a` matches `a`."""
@@ -79,7 +81,7 @@ class Overlaps:
                 yield from self._requirements_of_text(value, view.keywords)
             case "integer" | "fraction":
                 yield from _requirements_of_number(value, view.keywords)
-            case "object" | "array" if view.values is None:
+            case "object" | "array" if view.keywords.keys() - _DECIDED:
                 yield None
         for part in view.parts:
             yield self.fits(value, part.schema)

@@ -107,7 +107,8 @@ def number_differences(old: View, new: View) -> Iterator[Difference]:
     if before == after:
         return
     if before is None:
-        yield Difference(Kind.MULTIPLE_OF_ADDED, path)
+        if "fraction" in old.types or not divides(new.keywords["multipleOf"], 1):  # not all integers fit
+            yield Difference(Kind.MULTIPLE_OF_ADDED, path)
     elif after is None:
         yield Difference(Kind.MULTIPLE_OF_REMOVED, path)
     elif divides(after, before):
