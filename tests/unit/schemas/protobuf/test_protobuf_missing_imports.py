@@ -311,15 +311,16 @@ class TestRefused:
         assert "too large" in refusal(with_option("(q.x) = {" + "a: 1 " * 60_000 + "}"))
         assert "parts" in refusal(with_option("(" + "a." * 60 + "a) = 1"))
 
-    def test_names_of_ours_in_a_text_take_nothing_from_it(self) -> None:
-        text = (
-            'syntax = "proto3"; package carried; import "carried.proto"; import "carried_.proto"; '
-            'message M { int32 carried_ = 1 [(.carried.FieldOptions) = "x", (carried_.FieldOptions) = "y"]; }'
-        )
-        printed = parsed(text).canonical_text
+    @pytest.mark.parametrize(
+        "hostile", ["import " * 90_000, "/*" + "import ' " * 150_000 + "*/", "// " + "carried_" * 100_000]
+    )
+    def test_a_large_hostile_text_is_read_or_refused(self, hostile: str) -> None:
+        text = with_option("(q.x) = 1") + "\n" + hostile
 
-        assert '[(.carried.FieldOptions) = "x", (carried_.FieldOptions) = "y"]' in printed
-        assert parsed(printed).canonical_text == printed
+        try:
+            assert "(q.x) = 1" in parsed(text).canonical_text
+        except InvalidSchema as refused:
+            assert "line 2" in str(refused) or "too large" in str(refused)
 
 
 def test_all_kinds_of_options_and_places_at_once() -> None:
