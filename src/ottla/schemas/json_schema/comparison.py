@@ -384,6 +384,7 @@ class Comparison:
             return self
         if self._exact is None:
             self._exact = Comparison(self._graphs, EXACT, self._effort)
+            self._exact._dialects = self._dialects  # those of the schemas made here, too
         return self._exact
 
     def _condition_differences(self, old_schema: dict[str, Any], old: View, new: View) -> Iterator[Entry]:

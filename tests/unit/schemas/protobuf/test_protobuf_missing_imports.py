@@ -127,6 +127,13 @@ class TestKept:
             parsed(base64.b64encode(file.SerializeToString()).decode()).incompatibilities(parsed(SHOP)) == []
         )
 
+    def test_the_text_without_extensions_has_no_options_of_missing_files(self) -> None:
+        text = parsed(SHOP).formatted("ignore_extensions")
+
+        assert '[(confluent.field_meta) = {doc: "when"}]' in text
+        assert "rules" not in text
+        assert parsed(text).incompatibilities(parsed(SHOP)) == []
+
     def test_a_descriptor_may_come_with_imports_that_are_missing(self) -> None:
         file = FileDescriptorProto(name="m.proto", package="p", syntax="proto3", dependency=["o.proto"])
         file.message_type.add(name="M")
