@@ -18,8 +18,11 @@ from ottla.schemas.json_schema.scalars import divides
 from ottla.schemas.json_schema.views import SchemaValue, Sum, View, is_false, type_of
 
 _SCALAR_TYPES: Final = frozenset({"null", "boolean", "string", "integer", "fraction"})
-_MOST_VALUES: Final = 48
+_MOST_VALUES: Final = 64
 """The most scalars that are tried."""
+_MOST_LISTED: Final = 8
+"""The most listed values of one schema that are tried for their own sake."""
+_CHARACTERS_OF_A_STEP: Final = 20
 _MOST_SCHEMAS: Final = 64
 """The most subschemas whose limits and listed values are tried."""
 _MOST_CHARACTERS: Final = 64
@@ -28,7 +31,7 @@ _DECIDED: Final = frozenset({"type", "enum", "const"})
 """The keywords of a base that are decided for objects and arrays too."""
 _MAX_DEPTH: Final = 48
 _NO_LETTER: Final = re.compile(r"[^\w -]")
-"""What is not a part of a text that a simple pattern matches: `^a` matches `a`."""
+"""The marks of a pattern; without them, a simple one is a text that it matches (`^a`)."""
 
 _Pair = tuple[int, int]
 
@@ -56,7 +59,8 @@ class Overlaps:
 
     def fits(self, value: Any, schema: SchemaValue) -> bool | None:
         """Whether the value fits the schema; None if that isn't known, as for most objects and arrays."""
-        self._comparison.spend()
+        is_large = isinstance(value, (dict, list))
+        self._comparison.spend(1 + len(repr(value)) // _CHARACTERS_OF_A_STEP if is_large else 1)
         if not isinstance(schema, dict):
             return bool(schema)
         key = (json_key(value), id(schema))
@@ -110,12 +114,23 @@ class Overlaps:
     # --- values to try
 
     def _scalars(self, schemas: Iterable[SchemaValue]) -> list[Any]:
+        views = list(self._views(schemas))
         found: dict[object, Any] = {}
-        for value in chain(_COMMON, *map(self._named_scalars, self._views(schemas))):
+        for value in chain(_COMMON, self._listed_twice(views), *map(_named_scalars, views)):
             found.setdefault(json_key(value), value)
             if len(found) >= _MOST_VALUES:
                 break
         return list(found.values())
+
+    def _listed_twice(self, views: Sequence[View]) -> Iterator[Any]:
+        """The scalars that more than one of the views list."""
+        seen: set[object] = set()
+        for view in views:
+            for key, value in (view.values or {}).items():
+                if key in seen and not isinstance(value, (dict, list)):
+                    yield value
+            self._comparison.spend(len(view.values or {}) // 4)
+            seen.update(view.values or {})
 
     def _views(self, schemas: Iterable[SchemaValue]) -> Iterator[View]:
         """The views of the schemas and of the subschemas that apply in place, a bounded number."""
@@ -132,22 +147,6 @@ class Overlaps:
                 waiting += [part.schema for part in view.parts]
                 waiting += [member for group in view.sums for member in group.members]
                 waiting += [view.negated, *(view.condition or ())]
-
-    def _named_scalars(self, view: View) -> Iterator[Any]:
-        for value in (view.values or {}).values():
-            if not isinstance(value, (dict, list)):
-                yield value
-        said = view.keywords
-        for keyword in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"):
-            if keyword in said:
-                yield from (said[keyword], said[keyword] + 1, said[keyword] - 1)
-        if "multipleOf" in said:
-            yield from (said["multipleOf"], 2 * said["multipleOf"])
-        for keyword, beyond in (("minLength", -1), ("maxLength", 1)):
-            if said.get(keyword, _MOST_CHARACTERS) < _MOST_CHARACTERS:
-                yield from ("a" * int(said[keyword]), "a" * (int(said[keyword]) + beyond))
-        if "pattern" in said:
-            yield _NO_LETTER.sub("", said["pattern"])[:_MOST_CHARACTERS]
 
     # --- no value
 
@@ -215,6 +214,23 @@ def _property(view: View, name: str) -> SchemaValue:
     if name in said.get("properties", {}):
         return said["properties"][name]
     return "patternProperties" in said or said.get("additionalProperties", True)
+
+
+def _named_scalars(view: View) -> Iterator[Any]:
+    """Some scalars that a view lists, or at its limits."""
+    scalars = (value for value in (view.values or {}).values() if not isinstance(value, (dict, list)))
+    yield from islice(scalars, _MOST_LISTED)
+    said = view.keywords
+    for keyword in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"):
+        if keyword in said:
+            yield from (said[keyword], said[keyword] + 1, said[keyword] - 1)
+    if "multipleOf" in said:
+        yield from (said["multipleOf"], 2 * said["multipleOf"])
+    for keyword, beyond in (("minLength", -1), ("maxLength", 1)):
+        if said.get(keyword, _MOST_CHARACTERS) < _MOST_CHARACTERS:
+            yield from ("a" * int(said[keyword]), "a" * (int(said[keyword]) + beyond))
+    if "pattern" in said:
+        yield _NO_LETTER.sub("", said["pattern"])[:_MOST_CHARACTERS]
 
 
 def _requirements_of_number(value: float, keywords: Mapping[str, Any]) -> Iterator[bool]:

@@ -25,7 +25,7 @@ from ottla.schemas.protobuf.pools import pool_of
 from ottla.schemas.protobuf.text_values import quoted
 
 _MENTIONED: Final = re.compile(r"""\bimport\b[^;"']{0,200}["']([^"']*)["']""")
-"""What may be an import, or a part of a comment or a string. Bounded, as a text may repeat the word."""
+"""A possible import; it may also be in a comment. Bounded, as a text may repeat the word many times."""
 _EMPTY: Final = 'syntax = "proto3";\n'
 _FIRST_NUMBER: Final = 536_870_000
 _HOLDERS: Final = (
