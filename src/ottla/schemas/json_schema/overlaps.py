@@ -7,9 +7,10 @@ exactly. For most pairs of objects neither is certain.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain, combinations, islice
 from typing import Any, Final
 
 from ottla.schemas.json_schema.comparing import Comparing
@@ -18,15 +19,18 @@ from ottla.schemas.json_schema.scalars import divides
 from ottla.schemas.json_schema.views import SchemaValue, Sum, View, is_false, type_of
 
 _SCALAR_TYPES: Final = frozenset({"null", "boolean", "string", "integer", "fraction"})
-_MOST_VALUES: Final = 64
+_MOST_VALUES: Final = 80
 """The most scalars that are tried."""
 _MOST_LISTED: Final = 8
 """The most listed values of one schema that are tried for their own sake."""
+_MOST_FACTORS: Final = 4
 _CHARACTERS_OF_A_STEP: Final = 20
+_LARGE: Final = 1e100
+"""A number whose products may be no floats."""
 _MOST_SCHEMAS: Final = 64
 """The most subschemas whose limits and listed values are tried."""
 _MOST_CHARACTERS: Final = 64
-_COMMON: Final[tuple[Any, ...]] = (None, True, False, 0, 1, -1, 0.5, "", "a")
+_COMMON: Final[tuple[Any, ...]] = (None, True, False, "", "a", *range(-2, 5), -0.5, 0.5, 1.5)
 _DECIDED: Final = frozenset({"type", "enum", "const"})
 """The keywords of a base that are decided for objects and arrays too."""
 _MAX_DEPTH: Final = 48
@@ -116,7 +120,8 @@ class Overlaps:
     def _scalars(self, schemas: Iterable[SchemaValue]) -> list[Any]:
         views = list(self._views(schemas))
         found: dict[object, Any] = {}
-        for value in chain(_COMMON, self._listed_twice(views), *map(_named_scalars, views)):
+        named = (*map(_named_scalars, views), _common_multiples(views))
+        for value in chain(_COMMON, self._listed_twice(views), *named):
             found.setdefault(json_key(value), value)
             if len(found) >= _MOST_VALUES:
                 break
@@ -216,14 +221,24 @@ def _property(view: View, name: str) -> SchemaValue:
     return "patternProperties" in said or said.get("additionalProperties", True)
 
 
+def _common_multiples(views: Iterable[View]) -> Iterator[float]:
+    """Numbers that are multiples of two views' numbers."""
+    factors = dict.fromkeys(view.keywords["multipleOf"] for view in views if "multipleOf" in view.keywords)
+    for one, other in combinations(islice(factors, _MOST_FACTORS), 2):
+        if max(one, other) < _LARGE:
+            yield one * other
+
+
 def _named_scalars(view: View) -> Iterator[Any]:
     """Some scalars that a view lists, or at its limits."""
     scalars = (value for value in (view.values or {}).values() if not isinstance(value, (dict, list)))
     yield from islice(scalars, _MOST_LISTED)
     said = view.keywords
     for keyword in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"):
-        if keyword in said:
-            yield from (said[keyword], said[keyword] + 1, said[keyword] - 1)
+        limit = said.get(keyword)
+        if limit is not None and abs(limit) < math.inf:
+            yield from (limit, limit + 1, limit - 1, math.floor(limit), math.ceil(limit))
+            yield from (math.floor(limit) - 1, math.ceil(limit) + 1)
     if "multipleOf" in said:
         yield from (said["multipleOf"], 2 * said["multipleOf"])
     for keyword, beyond in (("minLength", -1), ("maxLength", 1)):

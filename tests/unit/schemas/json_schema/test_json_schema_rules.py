@@ -167,6 +167,11 @@ NUMBERS = [
          "+TYPE_EXTENDED #; +MAXIMUM_REMOVED #/maximum", "-TYPE_NARROWED #; -MAXIMUM_ADDED #/maximum"),
     case("limits past 64 bits are exact", {**INTEGER, "maximum": 2**70}, {**INTEGER, "maximum": 2**70 + 1},
          "+MAXIMUM_INCREASED #/maximum", "-MAXIMUM_DECREASED #/maximum"),
+    case("numbers past floats are exact", {**INTEGER, "multipleOf": 9 * 10**400}, {**INTEGER, "multipleOf": 3 * 10**400},
+         "+MULTIPLE_OF_REDUCED #/multipleOf", "-MULTIPLE_OF_EXPANDED #/multipleOf"),
+    case("a oneOf of numbers past floats", {"oneOf": [{"const": 10**400}, {"maximum": 0.5}]},
+         {"oneOf": [{"const": 10**400}, {"maximum": 0.5}, {"minimum": 10**401, "multipleOf": 10**400}]},
+         "-COMBINED_TYPE_SUBSCHEMAS_CHANGED #/oneOf", "-SUM_TYPE_NARROWED #/oneOf"),
     case("1 and 1.0 are equal limits", {**NUMBER, "maximum": 1}, {**NUMBER, "maximum": 1.0}),
 ]  # fmt: skip
 
@@ -899,6 +904,9 @@ LOST = [
     pytest.param({"oneOf": [TEXT, {"enum": list(range(300))}]},
                  {"oneOf": [TEXT, {"enum": list(range(300))}, {"enum": list(range(299, 600))}]}, 299,
                  id="oneOf gains a long list with a value that there is"),
+    pytest.param({"oneOf": [TEXT, {**NUMBER, "multipleOf": 7}]},
+                 {"oneOf": [TEXT, {**NUMBER, "multipleOf": 7}, {**NUMBER, "multipleOf": 11}]}, 77,
+                 id="oneOf gains a number with other factors"),
     pytest.param({"oneOf": [INTEGER, {**NUMBER, "minimum": 0.5, "maximum": 0.6}]}, {"oneOf": [INTEGER, NUMBER]}, 1,
                  id="a subschema of oneOf widens over another one"),
     pytest.param({"oneOf": [{**NUMBER, "maximum": 5}, TEXT]},
