@@ -65,6 +65,19 @@ package lab;
 import "IMPORTED";
 message House { repeated Room rooms = 1; }
 """
+RULES = """
+syntax = "proto2";
+package validate;
+import "google/protobuf/descriptor.proto";
+message Rules { optional int32 least = 1; repeated string words = 2; }
+extend google.protobuf.FieldOptions { optional Rules rules = 1071; }
+"""
+ITEM = """
+syntax = "proto3";
+package lab;
+import "validate/validate.proto";
+message Item { int32 count = 1 [(validate.rules) = { least: 3 words: ["a"] }]; }
+"""
 TASK_NAMESPACE = "com.corp.concepts.taskmanager.models"
 TASK_STATE = {
     "type": "enum",
@@ -183,6 +196,27 @@ def test_references_of_protobuf_are_registered_by_the_serializer(
     assert [(one.name, one.subject, one.version) for one in found] == [(imported, imported, 1)]
     decoded = ProtobufDeserializer(house, schema_registry_client=other)(payload, value)
     assert [room.name for room in decoded.rooms] == ["attic"]
+
+
+def test_protobuf_with_options_whose_file_is_not_registered(
+    client: SchemaRegistryClient, other: SchemaRegistryClient, value: SerializationContext, tmp_path: Path
+) -> None:
+    """The program has the options' file compiled in; the text is registered without it."""
+    item = message_class(tmp_path, {"validate/validate.proto": RULES, "item.proto": ITEM}, "lab.Item")
+    subject = f"{value.topic}-value"
+    client.register_schema(subject, Schema(ITEM, "PROTOBUF"))
+    conf = {"auto.register.schemas": False, "use.latest.version": True}
+    payload = ProtobufSerializer(item, client, conf=conf)(item(count=5), value)
+    assert ProtobufDeserializer(item, schema_registry_client=other)(payload, value).count == 5
+    registered = other.get_latest_version(subject).schema
+    assert '[(validate.rules) = {least: 3, words: ["a"]}]' in registered.schema_str
+    assert client.register_schema(subject, registered) == other.get_latest_version(subject).schema_id
+    assert other.lookup_schema(subject, Schema(ITEM, "PROTOBUF")).version == 1
+    assert other.test_compatibility(subject, Schema(ITEM.replace("least: 3", "least: 4"), "PROTOBUF"))
+    missing = ITEM.replace("int32 count", "validate.Rules count")
+    with pytest.raises(SchemaRegistryError) as refusal:
+        client.register_schema(subject, Schema(missing, "PROTOBUF"))
+    assert refusal.value.error_code == 42201 and "validate/validate.proto" in str(refusal.value)
 
 
 def test_a_serializer_that_may_not_register_uses_a_known_schema(

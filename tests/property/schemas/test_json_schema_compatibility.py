@@ -189,8 +189,17 @@ def evolved(draw: st.DrawFn, schema: Any, draft: Dialect) -> Any:
         if not places:
             return draw(schemas(1, draft))
         place = draw(st.sampled_from(places))
-        new = _replaced(new, place, draw(_changed(_at(new, place), draft)))
+        new = _replaced(new, place, _without_idle_marks(draw(_changed(_at(new, place), draft)), draft))
     return new
+
+
+def _without_idle_marks(schema: Any, draft: Dialect) -> Any:
+    """The schema without marks of limits that it does not have, which draft 4 refuses."""
+    if draft is not DRAFT_4 or not isinstance(schema, dict):
+        return schema
+    return {
+        name: value for name, value in schema.items() if name not in EXCLUSIVE or EXCLUSIVE[name] in schema
+    }
 
 
 @st.composite

@@ -15,6 +15,7 @@ WELL_KNOWN = Path(protoc.__file__).parent / "_proto"
 def message_class(directory: Path, sources: Mapping[str, str], name: str) -> Any:
     """The class of the message with this full name; `sources` by the paths that imports know them by."""
     for path, text in sources.items():
+        (directory / path).parent.mkdir(parents=True, exist_ok=True)
         (directory / path).write_text(text, encoding="utf-8")
     compiled = directory / "compiled.bin"
     options = [f"-I{directory}", f"-I{WELL_KNOWN}", "--include_imports", f"--descriptor_set_out={compiled}"]

@@ -27,6 +27,7 @@ from ottla.schemas.json_schema.documents import json_key
 from ottla.schemas.json_schema.findings import NOTHING, Entry, Findings, is_bad
 from ottla.schemas.json_schema.matching import maximum_matching
 from ottla.schemas.json_schema.objects import object_differences
+from ottla.schemas.json_schema.overlaps import Overlaps
 from ottla.schemas.json_schema.patterns import Patterns
 from ottla.schemas.json_schema.references import Graph
 from ottla.schemas.json_schema.scalars import (
@@ -109,7 +110,8 @@ class Comparison:
         self._anything = self.make({}, DRAFT_7)
         self._bases: dict[int, dict[str, Any]] = {}
         self._exact: Comparison | None = None
-        self._sums = Sums(self)
+        self._overlaps = Overlaps(self)
+        self._sums = Sums(self, self._overlaps)
         self._pairs = 0
 
     @property
@@ -264,12 +266,15 @@ class Comparison:
         old, new = self.view(old_schema), self.view(new_schema)
         if new.has_base:
             found = tuple(self._base_differences(old_schema, old, new))
-            if not self.is_bad(found) or not self._follows_from_subschemas(old, new_schema, new):
+            if not self.is_bad(found) or not (
+                self._follows_from_values(old, new_schema, new)
+                or self._follows_from_subschemas(old, new_schema, new)
+            ):
                 yield from found
         yield from self._product_differences(old_schema, old, new)
         for group in new.sums:
             yield from self._sums.differences(old_schema, old, group)
-        yield from self._negation_differences(old, new)
+        yield from self._negation_differences(old_schema, old, new)
         yield from self._condition_differences(old_schema, old, new)
 
     # --- the base
@@ -289,6 +294,13 @@ class Comparison:
             yield from object_differences(self, old_schema, old, new)
         if "array" in types:
             yield from array_differences(self, old, new)
+
+    def _follows_from_values(self, old: View, new_schema: dict[str, Any], new: View) -> bool:
+        """Whether the requirements of the new schema's base follow from the values that the old one lists."""
+        if old.values is None:
+            return False
+        base = self._base(new_schema, new)
+        return all(self._overlaps.fits(value, base) for value in old.values.values())
 
     def _follows_from_subschemas(self, old: View, new_schema: dict[str, Any], new: View) -> bool:
         """Whether the requirements of the new schema's base follow from subschemas of the old schema."""
@@ -353,7 +365,7 @@ class Comparison:
 
     # --- negations and conditions
 
-    def _negation_differences(self, old: View, new: View) -> Iterator[Entry]:
+    def _negation_differences(self, old_schema: dict[str, Any], old: View, new: View) -> Iterator[Entry]:
         if new.negated is None:
             if old.negated is not None:
                 yield Difference(Kind.NOT_TYPE_NARROWED, ("not",))
@@ -363,7 +375,7 @@ class Comparison:
         if any(self.surely_fits(new.negated, each) for each in excluded):
             if not any(self.are_same(new.negated, each) for each in excluded):
                 yield Difference(Kind.NOT_TYPE_NARROWED, ("not",))
-        else:
+        elif not self._overlaps.are_disjoint(old_schema, new.negated):
             yield Difference(Kind.NOT_TYPE_EXTENDED, ("not",))
 
     def _exactly(self) -> Comparison:
@@ -372,6 +384,7 @@ class Comparison:
             return self
         if self._exact is None:
             self._exact = Comparison(self._graphs, EXACT, self._effort)
+            self._exact._dialects = self._dialects  # those of the schemas made here, too
         return self._exact
 
     def _condition_differences(self, old_schema: dict[str, Any], old: View, new: View) -> Iterator[Entry]:

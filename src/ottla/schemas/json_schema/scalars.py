@@ -107,7 +107,8 @@ def number_differences(old: View, new: View) -> Iterator[Difference]:
     if before == after:
         return
     if before is None:
-        yield Difference(Kind.MULTIPLE_OF_ADDED, path)
+        if "fraction" in old.types or not divides(new.keywords["multipleOf"], 1):  # not all integers fit
+            yield Difference(Kind.MULTIPLE_OF_ADDED, path)
     elif after is None:
         yield Difference(Kind.MULTIPLE_OF_REMOVED, path)
     elif divides(after, before):
@@ -150,7 +151,7 @@ def _is_implied(keyword: str, old: Mapping[str, Any], limit: Any) -> bool:
 
 def divides(divisor: float, number: float) -> bool:
     """Whether one number is a multiple of another, exactly as decimal fractions: 0.1 divides 0.3."""
-    if math.isinf(divisor) or math.isinf(number):
+    if math.inf in (abs(divisor), abs(number)):
         return False
     return _fraction(number) % _fraction(divisor) == 0
 

@@ -29,13 +29,13 @@ _MAX_SHADOWS: Final = 400
 class Sums:
     """Compares sums for one comparison. All methods raise the exceptions of its effort."""
 
-    def __init__(self, comparison: Comparing) -> None:
+    def __init__(self, comparison: Comparing, overlaps: Overlaps) -> None:
         self._comparison = comparison
         self._fits = comparison.is_compatible
         self._surely_fits = comparison.surely_fits
         self._are_same = comparison.are_same
         self._is_bad = comparison.is_bad
-        self._overlaps = Overlaps(comparison)
+        self._overlaps = overlaps
         self._split: dict[int, tuple[SchemaValue, ...]] = {}
 
     def differences(self, old_schema: dict[str, Any], old: View, group: Sum) -> Iterator[Entry]:

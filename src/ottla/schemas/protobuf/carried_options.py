@@ -8,6 +8,7 @@ as an uninterpreted option in the end. A type that only a missing file declares 
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -23,8 +24,8 @@ from ottla.schemas.protobuf.option_syntax import CustomOption, outline_of
 from ottla.schemas.protobuf.pools import pool_of
 from ottla.schemas.protobuf.text_values import quoted
 
-_MENTIONED: Final = re.compile(r"""\bimport\b[^;"']*["']([^"']*)["']""")
-"""What may be an import, or a part of a comment or a string."""
+_MENTIONED: Final = re.compile(r"""\bimport\b[^;"']{0,200}["']([^"']*)["']""")
+"""A possible import; it may also be in a comment. Bounded, as a text may repeat the word many times."""
 _EMPTY: Final = 'syntax = "proto3";\n'
 _FIRST_NUMBER: Final = 536_870_000
 _HOLDERS: Final = (
@@ -69,9 +70,9 @@ class Carrier:
         self._texts = texts
         self._outlines = {path: outline_of(text) for path, text in texts.items()}
         self._missing = missing
-        self._package = "carried"
-        while any(self._package in text for text in (*texts, *texts.values())):
-            self._package += "_"
+        # A name that is not in the texts, as they would have to contain their own digest.
+        digest = hashlib.sha256("".join(map(repr, sorted(texts.items()))).encode()).hexdigest()
+        self._package = f"carried_{digest[:32]}"
         self._path = f"{self._package}.proto"
 
     def compile(self, compile_texts: Compile) -> list[bytes]:

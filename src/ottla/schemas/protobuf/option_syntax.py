@@ -1,7 +1,7 @@
 """Finds imports and custom options in a .proto text; reads the options without the files that declare them.
 
 protoc interprets options, so it needs each option's declaration. This module only knows their syntax: a name
-in parts, and a literal or a value in text format between braces. What it does not understand it leaves to
+in parts, and a literal or a value in text format between braces. A text that is not of this syntax is left to
 protoc, which refuses it with a line and a column.
 """
 

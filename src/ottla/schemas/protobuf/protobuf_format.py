@@ -116,15 +116,14 @@ class ProtobufSchema:
     def formatted(self, format_name: str) -> str:
         """`serialized`: a FileDescriptorProto in base64; `ignore_extensions`: the text without extensions.
 
-        The descriptor has neither imports that are missing nor the options that they would declare.
+        Neither has the options that missing imports would declare, and the descriptor none of these imports.
         """
         match format_name:
             case "serialized":
                 usable = without_missing(self._proto, self._missing) if self._missing else self._proto
                 return base64.b64encode(usable.SerializeToString()).decode()
             case "ignore_extensions":
-                left_out = self._file.name
-                options = OptionReader(self._pool, self._names, left_out, with_uninterpreted=True)
+                options = OptionReader(self._pool, self._names, left_out=self._file.name)
                 return proto_text(without_extensions(self._proto), options, self._names)
             case _:
                 return self._canonical_text

@@ -127,6 +127,13 @@ class TestKept:
             parsed(base64.b64encode(file.SerializeToString()).decode()).incompatibilities(parsed(SHOP)) == []
         )
 
+    def test_the_text_without_extensions_has_no_options_of_missing_files(self) -> None:
+        text = parsed(SHOP).formatted("ignore_extensions")
+
+        assert '[(confluent.field_meta) = {doc: "when"}]' in text
+        assert "rules" not in text
+        assert parsed(text).incompatibilities(parsed(SHOP)) == []
+
     def test_a_descriptor_may_come_with_imports_that_are_missing(self) -> None:
         file = FileDescriptorProto(name="m.proto", package="p", syntax="proto3", dependency=["o.proto"])
         file.message_type.add(name="M")
@@ -311,15 +318,16 @@ class TestRefused:
         assert "too large" in refusal(with_option("(q.x) = {" + "a: 1 " * 60_000 + "}"))
         assert "parts" in refusal(with_option("(" + "a." * 60 + "a) = 1"))
 
-    def test_names_of_ours_in_a_text_take_nothing_from_it(self) -> None:
-        text = (
-            'syntax = "proto3"; package carried; import "carried.proto"; import "carried_.proto"; '
-            'message M { int32 carried_ = 1 [(.carried.FieldOptions) = "x", (carried_.FieldOptions) = "y"]; }'
-        )
-        printed = parsed(text).canonical_text
+    @pytest.mark.parametrize(
+        "hostile", ["import " * 90_000, "/*" + "import ' " * 150_000 + "*/", "// " + "carried_" * 100_000]
+    )
+    def test_a_large_hostile_text_is_read_or_refused(self, hostile: str) -> None:
+        text = with_option("(q.x) = 1") + "\n" + hostile
 
-        assert '[(.carried.FieldOptions) = "x", (carried_.FieldOptions) = "y"]' in printed
-        assert parsed(printed).canonical_text == printed
+        try:
+            assert "(q.x) = 1" in parsed(text).canonical_text
+        except InvalidSchema as refused:
+            assert "line 2" in str(refused) or "too large" in str(refused)
 
 
 def test_all_kinds_of_options_and_places_at_once() -> None:
