@@ -36,6 +36,7 @@ class Departures:
                 group.metadata_hash,
                 group.validated_topology_epoch,
                 group.assignment_configs,
+                group.description_epochs,
             ),
         ]
 

@@ -1,6 +1,12 @@
-"""Descriptions of streams groups: StreamsGroupDescribe 0, and their entries in ListGroups."""
+"""Descriptions of streams groups: StreamsGroupDescribe 0-1, and their entries in ListGroups.
+
+v1 gives the name of the assignor (KIP-1357) and, where it is asked for and held, the description of the
+topology (KIP-1331).
+"""
 
 from __future__ import annotations
+
+import enum
 
 from ottla.core.coordination.api import RequestReceived
 from ottla.core.groups.context import GroupKind, ShardContext
@@ -23,9 +29,20 @@ from ottla.protocol.messages.streams_group_describe_response import (
 PROTOCOL_TYPE = "streams"
 
 
+class DescriptionStatus(enum.IntEnum):
+    """Whether the answer has the description of a group's topology."""
+
+    NOT_REQUESTED = 0
+    NOT_STORED = 1
+    ERROR = 2
+    AVAILABLE = 3
+
+
 def describe(context: ShardContext, event: RequestReceived, request: StreamsGroupDescribeRequest) -> None:
     """Answer for all groups of the request."""
-    groups = [_described(context, group_id) for group_id in request.group_ids]
+    groups = [
+        _described(context, group_id, request.include_topology_description) for group_id in request.group_ids
+    ]
     context.outbox.reply(event.request_id, StreamsGroupDescribeResponse(groups=groups))
 
 
@@ -38,7 +55,7 @@ def listed(group: StreamsGroup) -> ListedGroup:
     )
 
 
-def _described(context: ShardContext, group_id: str) -> DescribedGroup:
+def _described(context: ShardContext, group_id: str, with_description: bool) -> DescribedGroup:
     group = context.streams.get(group_id)
     if group is None or not group.is_in_log:
         known = context.kind_of(group_id) not in (None, GroupKind.STREAMS)
@@ -49,8 +66,17 @@ def _described(context: ShardContext, group_id: str) -> DescribedGroup:
             if known
             else f"Group {group_id} not found.",
         )
+    held = group.description
+    if held is not None and (group.topology is None or held.topology_epoch != group.topology.epoch):
+        held = None
+    status = DescriptionStatus.NOT_REQUESTED
+    if with_description:
+        status = DescriptionStatus.NOT_STORED if held is None else DescriptionStatus.AVAILABLE
     return DescribedGroup(
         group_id=group_id,
+        topology_description=held.description if held is not None and with_description else None,
+        topology_description_status=status,
+        assignor_name=context.settings.of(group_id).streams_assignor,
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,

@@ -25,6 +25,7 @@ from ottla.core.groups.streams.tasks import (
     tasks_of,
 )
 from ottla.core.groups.streams.topology import InvalidTopology, Topology, topology_from
+from ottla.protocol.messages.streams_group_describe_response import TopologyDescription
 from ottla.protocol.records.streams_group_current_member_assignment_key import (
     StreamsGroupCurrentMemberAssignmentKey,
 )
@@ -51,6 +52,7 @@ from ottla.protocol.records.streams_group_topology_key import StreamsGroupTopolo
 from ottla.protocol.records.streams_group_topology_value import StreamsGroupTopologyValue
 
 FIRST_EPOCH = 1
+NO_EPOCH = -1
 LEFT = -1
 """The epoch of a member or target assignment that was removed."""
 
@@ -114,6 +116,31 @@ class StreamsMember:
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
 
+class DescriptionEpochs(NamedTuple):
+    """The newest topology epochs whose description was taken, and was refused for good (KIP-1331)."""
+
+    stored: int = NO_EPOCH
+    failed: int = NO_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class HeldDescription:
+    """The description of a topology, and the topology's epoch."""
+
+    topology_epoch: int
+    description: TopologyDescription
+
+
+@dataclass(frozen=True, slots=True)
+class DescriptionAsked:
+    """The last time a member was asked for a description: for which epoch, and how often before."""
+
+    topology_epoch: int
+    repetitions: int
+    next_ms: int
+    """The time, by the steady clock, from which a member may be asked again."""
+
+
 class StreamsGroup:
     """One group. Changed by `replay` only, but for the fields marked at the end of `__init__`."""
 
@@ -122,6 +149,7 @@ class StreamsGroup:
         self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
         self.validated_topology_epoch = 0
+        self.description_epochs = DescriptionEpochs()
         self.assignment_configs: dict[str, str] = {}
         """The assignor's settings in `epoch`."""
         self.topology: Topology | None = None
@@ -138,6 +166,9 @@ class StreamsGroup:
         """`topology` applied to the cluster's topics; None if that has to be done again."""
         self.must_look_at_topics = True
         """Whether the topics may have changed since `metadata_hash` was computed."""
+        self.description: HeldDescription | None = None
+        """The description in the words of StreamsGroupDescribe, once a member has brought it."""
+        self.description_asked: DescriptionAsked | None = None
         self.shutdown_requested_by: str | None = None
         self.endpoint_epoch = 0
         """Goes up when the partitions at the endpoints change."""
@@ -228,6 +259,9 @@ def replay(groups: dict[str, StreamsGroup], record: CoordinatorRecord) -> None:
             group.epoch = value.epoch
             group.metadata_hash = value.metadata_hash
             group.validated_topology_epoch = value.validated_topology_epoch
+            group.description_epochs = DescriptionEpochs(
+                value.stored_description_topology_epoch, value.failed_description_topology_epoch
+            )
             group.assignment_configs = {
                 config.key: config.value for config in value.last_assignment_configs or ()
             }

@@ -1,6 +1,8 @@
 """Decides StreamsGroupHeartbeat for the streams groups of a shard (KIP-1071).
 
-    StreamsGroupHeartbeat 0   epoch 0 joins, -1 leaves; member ids are made by the clients
+    StreamsGroupHeartbeat 0-1   epoch 0 joins, -1 leaves; member ids are made by the clients. 1: the answer
+                                may ask for the topology's description (KIP-1331), and names client tags that
+                                a member lacks
 
 Theory of operation. A heartbeat is one decision in its group's turn: the member's metadata, the first
 member's topology, the topology applied to the cluster's topics if those have changed, the group's next epoch
@@ -44,6 +46,7 @@ from ottla.core.groups.streams.internal_topics import InternalTopics
 from ottla.core.groups.streams.reconciliation import MustRejoin, reconcile
 from ottla.core.groups.streams.tasks import NO_TARGET, TargetTasks, task_ids_of
 from ottla.core.groups.streams.topology import InvalidTopology, Topology, topology_from
+from ottla.core.groups.streams.topology_descriptions import TopologyDescriptions
 from ottla.core.groups.topic_hash import group_hash
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import streams_group_heartbeat_response as response_messages
@@ -52,7 +55,9 @@ from ottla.protocol.messages.streams_group_heartbeat_response import StreamsGrou
 
 INITIAL_DELAY_TIMER = "streams-initial-delay"
 NO_TOPOLOGY_EPOCH = -1
+FIRST_VERSION_WITH_MISSING_TAGS = 1
 STANDBY_CONFIG = "num.standby.replicas"
+RACK_TAGS_CONFIG = "rack.aware.assignment.tags"
 FENCED = "The member must abandon all its partitions and rejoin."
 
 
@@ -79,10 +84,11 @@ class Decision:
 class StreamsMembership:
     """Handles heartbeats for the streams groups of a shard."""
 
-    def __init__(self, context: ShardContext) -> None:
+    def __init__(self, context: ShardContext, descriptions: TopologyDescriptions) -> None:
         self._context = context
         self._outbox = context.outbox
         self._turns = context.turns
+        self._descriptions = descriptions
         self._groups = context.streams
         self.internal_topics = InternalTopics(context)
         self.departures = Departures(context)
@@ -149,7 +155,14 @@ class StreamsMembership:
         ):
             epoch += 1
             decision.records.append(
-                records.group_epoch(group.group_id, epoch, metadata_hash, validated, configs)
+                records.group_epoch(
+                    group.group_id,
+                    epoch,
+                    metadata_hash,
+                    validated,
+                    configs,
+                    group.description_epochs,
+                )
             )
         self._begin_initial_delay(group)
         target_epoch, target = self._target(decision, epoch, member, configured, configs)
@@ -161,7 +174,12 @@ class StreamsMembership:
         self.departures.set_deadlines(group.group_id, updated)
         if request.shutdown_application:
             self._request_shutdown(group, updated.member_id)
-        return configured, self._response(decision, request, before, updated, configured)
+        response = self._response(decision, event, request, before, updated, configured)
+        is_stale = any(each.status is Status.STALE_TOPOLOGY for each in decision.problems)
+        response.topology_description_required = not is_stale and self._descriptions.must_ask(
+            group, topology.epoch, event.client.api_version
+        )
+        return configured, response
 
     def _finish(
         self,
@@ -398,16 +416,20 @@ class StreamsMembership:
     def _response(
         self,
         decision: Decision,
+        event: RequestReceived,
         request: StreamsGroupHeartbeatRequest,
         before: StreamsMember,
         member: StreamsMember,
         configured: ConfiguredTopology,
     ) -> StreamsGroupHeartbeatResponse:
         group = decision.group
+        settings = self._settings(group.group_id)
         response = StreamsGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._settings(group.group_id).streams_heartbeat_interval_ms,
+            heartbeat_interval_ms=settings.streams_heartbeat_interval_ms,
+            task_offset_interval_ms=settings.streams_task_offset_interval_ms,
+            acceptable_recovery_lag=settings.streams_acceptable_recovery_lag,
         )
         if request.member_epoch == JOIN_EPOCH or member.assigned != before.assigned:
             make = response_messages.TaskIds
@@ -432,6 +454,18 @@ class StreamsMembership:
                     Status.SHUTDOWN_APPLICATION,
                     f"Streams group member {group.shutdown_requested_by} encountered a fatal error and "
                     "requested a shutdown for the entire application.",
+                )
+            )
+        missing = [
+            tag for tag in settings.streams_rack_aware_assignment_tags if tag not in member.client_tags
+        ]
+        if missing and event.client.api_version >= FIRST_VERSION_WITH_MISSING_TAGS:
+            problems.append(
+                Problem(
+                    Status.MISSING_CLIENT_TAGS,
+                    "Missing required client tags for rack-aware standby assignment: "
+                    f"[{', '.join(missing)}]. "
+                    "Configure them via 'client.tag.<tagKey>' in your Streams config.",
                 )
             )
         response.status = [
@@ -468,7 +502,11 @@ class StreamsMembership:
         return self._context.settings.of(group_id)
 
     def _assignment_configs(self, group_id: str) -> dict[str, str]:
-        return {STANDBY_CONFIG: str(self._settings(group_id).streams_num_standby_replicas)}
+        settings = self._settings(group_id)
+        configs = {STANDBY_CONFIG: str(settings.streams_num_standby_replicas)}
+        if settings.streams_rack_aware_assignment_tags:
+            configs[RACK_TAGS_CONFIG] = ",".join(settings.streams_rack_aware_assignment_tags)
+        return configs
 
     def _request_shutdown(self, group: StreamsGroup, member_id: str) -> None:
         if group.shutdown_requested_by is None:
