@@ -7,11 +7,12 @@ topology (KIP-1331).
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 
 from ottla.core.coordination.api import RequestReceived
 from ottla.core.groups.context import GroupKind, ShardContext
-from ottla.core.groups.streams.group import StreamsGroup, StreamsMember
-from ottla.core.groups.streams.tasks import HeldTasks, TargetTasks, task_ids_of
+from ottla.core.groups.streams.group import NO_OFFSETS, StreamsGroup, StreamsMember
+from ottla.core.groups.streams.tasks import HeldTasks, TargetTasks, TaskId, task_ids_of
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.list_groups_response import ListedGroup
 from ottla.protocol.messages.streams_group_describe_request import StreamsGroupDescribeRequest
@@ -23,6 +24,7 @@ from ottla.protocol.messages.streams_group_describe_response import (
     Member,
     StreamsGroupDescribeResponse,
     TaskIds,
+    TaskOffset,
     Topology,
 )
 
@@ -81,7 +83,7 @@ def _described(context: ShardContext, group_id: str, with_description: bool) -> 
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         topology=_topology(group),
-        members=[_member(member, group.targets.get(member.member_id)) for member in group.members.values()],
+        members=[_member(group, member) for member in group.members.values()],
     )
 
 
@@ -92,8 +94,9 @@ def _topology(group: StreamsGroup) -> Topology | None:
     return None if group.topology is None else group.topology.described()
 
 
-def _member(member: StreamsMember, target: TargetTasks | None) -> Member:
-    endpoint = member.user_endpoint
+def _member(group: StreamsGroup, member: StreamsMember) -> Member:
+    endpoint, target = member.user_endpoint, group.targets.get(member.member_id)
+    reported = group.reported_offsets.get(member.member_id, NO_OFFSETS)
     return Member(
         member_id=member.member_id,
         member_epoch=member.epoch,
@@ -105,9 +108,18 @@ def _member(member: StreamsMember, target: TargetTasks | None) -> Member:
         process_id=member.process_id,
         user_endpoint=None if endpoint is None else Endpoint(host=endpoint.host, port=endpoint.port),
         client_tags=[KeyValue(key=key, value=value) for key, value in member.client_tags.items()],
+        task_offsets=_offsets(reported.offsets),
+        task_end_offsets=_offsets(reported.end_offsets),
         assignment=_assignment(member.assigned),
         target_assignment=Assignment() if target is None else _assignment(target),
     )
+
+
+def _offsets(by_task: Mapping[TaskId, int]) -> list[TaskOffset]:
+    return [
+        TaskOffset(subtopology_id=task.subtopology_id, partition=task.partition, offset=offset)
+        for task, offset in by_task.items()
+    ]
 
 
 def _assignment(tasks: HeldTasks | TargetTasks) -> Assignment:

@@ -55,6 +55,8 @@ FIRST_EPOCH = 1
 NO_EPOCH = -1
 LEFT = -1
 """The epoch of a member or target assignment that was removed."""
+AWAY = -2
+"""The epoch of a static member that has left for a while."""
 
 
 class StreamsGroupState(enum.Enum):
@@ -141,6 +143,17 @@ class DescriptionAsked:
     """The time, by the steady clock, from which a member may be asked again."""
 
 
+@dataclass(frozen=True, slots=True)
+class ReportedOffsets:
+    """The changelog offsets of the tasks whose state a member has on disk, and the changelogs' ends."""
+
+    offsets: Mapping[TaskId, int] = field(default_factory=dict)
+    end_offsets: Mapping[TaskId, int] = field(default_factory=dict)
+
+
+NO_OFFSETS = ReportedOffsets()
+
+
 class StreamsGroup:
     """One group. Changed by `replay` only, but for the fields marked at the end of `__init__`."""
 
@@ -148,7 +161,7 @@ class StreamsGroup:
         self.group_id = group_id
         self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
-        self.validated_topology_epoch = 0
+        self.validated_topology_epoch = NO_EPOCH
         self.description_epochs = DescriptionEpochs()
         self.assignment_configs: dict[str, str] = {}
         """The assignor's settings in `epoch`."""
@@ -157,6 +170,8 @@ class StreamsGroup:
         self.target_epoch = FIRST_EPOCH
         self.target_timestamp_ms = 0
         self.targets: dict[str, TargetTasks] = {}
+        self.static_members: dict[str, str] = {}
+        """Instance id -> member id; derived from `members`."""
         self._holders: dict[tuple[TaskRole, TaskId], set[str]] = {}
         """The members that hold each task or have yet to revoke it; derived from `members`."""
         # Not in the log.
@@ -172,6 +187,8 @@ class StreamsGroup:
         self.shutdown_requested_by: str | None = None
         self.endpoint_epoch = 0
         """Goes up when the partitions at the endpoints change."""
+        self.reported_offsets: dict[str, ReportedOffsets] = {}
+        """Member id -> the offsets of its tasks, as it has told them last."""
         self.creating_topics: set[str] = set()
         self.creation_errors: dict[str, tuple[str, int]] = {}
         """Topic -> the error of its creation, and the time
@@ -206,6 +223,8 @@ class StreamsGroup:
         """Add or replace a member."""
         self._let_go(member.member_id)
         self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
         for tasks in (member.assigned, member.pending_revocation):
             for key in tasks:
                 self._holders.setdefault(key, set()).add(member.member_id)
@@ -214,6 +233,7 @@ class StreamsGroup:
         """Remove a member, if it is one."""
         self._let_go(member_id)
         self.members.pop(member_id, None)
+        self.reported_offsets.pop(member_id, None)
         if not self.members:
             self.shutdown_requested_by = None
 
@@ -221,6 +241,8 @@ class StreamsGroup:
         member = self.members.get(member_id)
         if member is None:
             return
+        if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
+            del self.static_members[member.instance_id]
         for tasks in (member.assigned, member.pending_revocation):
             for key in tasks:
                 holders = self._holders.get(key)
