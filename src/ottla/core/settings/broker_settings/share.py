@@ -5,6 +5,18 @@ from __future__ import annotations
 from ottla.config.setting import CLUSTER_WIDE, HIGH, LOW, boolean, integer, short, string, string_list
 from ottla.config.validators import ListOf, at_least, between
 
+ERRORS_DEADLETTERQUEUE_AUTO_CREATE_TOPICS_ENABLE = boolean(
+    "errors.deadletterqueue.auto.create.topics.enable",
+    False,
+    "Whether the topic for a share group's dead letters is created when it is missing.",
+    update=CLUSTER_WIDE,
+)
+ERRORS_DEADLETTERQUEUE_TOPIC_NAME_PREFIX = string(
+    "errors.deadletterqueue.topic.name.prefix",
+    "dlq.",
+    "The prefix that the name of a topic for dead letters must have; empty for none.",
+    update=CLUSTER_WIDE,
+)
 GROUP_SHARE_SESSION_TIMEOUT_MS = integer(
     "group.share.session.timeout.ms",
     45_000,
@@ -53,6 +65,12 @@ GROUP_SHARE_MAX_ASSIGNMENT_INTERVAL_MS = integer(
     15_000,
     "The longest assignment interval of share groups.",
     at_least(0),
+)
+GROUP_SHARE_DLQ_MANAGER_CLASS_NAME = string(
+    "group.share.dlq.manager.class.name",
+    "org.apache.kafka.server.share.dlq.DefaultShareGroupDLQManager",
+    "The class that writes the dead letters of share groups in Apache Kafka; ottla has one writer.",
+    internal=True,
 )
 GROUP_SHARE_ASSIGNOR_OFFLOAD_ENABLE = boolean(
     "group.share.assignor.offload.enable",
