@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
+import orjson
 import pytest
 
 from ottla.registry.app import registry_application
@@ -186,10 +187,66 @@ def test_the_newest_version_with_metadata(http: RegistryHttp) -> None:
 
 def test_tags_are_changed_by_a_new_version(http: RegistryHttp) -> None:
     http.post("/subjects/s/versions", {"schema": ONE})
-    tagged = {"schemaEntity": {"entityPath": "R.a", "entityType": "SR_FIELD"}, "tags": ["PII"]}
-    told = http.post("/subjects/s/versions/1/tags", {"schemaTagsToAdd": [tagged]})
+    tagged = {"schemaEntity": {"entityPath": "R.a", "entityType": "sr_field"}, "tags": ["PII"]}
+    told = http.post("/subjects/s/versions/1/tags", {"newVersion": 2, "tagsToAdd": [tagged]})
     assert told["version"] == 2
-    assert "PII" in http.ask("GET", "/subjects/s/versions/2").text
+    assert orjson.loads(told["schema"])["fields"][0]["confluent:tags"] == ["PII"]
+    assert told["metadata"] == {"properties": {"confluent:version": "2"}}
+    # sent again, it is the same version
+    again = http.post("/subjects/s/versions/1/tags", {"newVersion": 2, "tagsToAdd": [tagged]})
+    assert again == told
+    assert http.refusal("POST", "/subjects/s/versions/1/tags", {"newVersion": 7}) == (422, 42201)
+    told = http.post("/subjects/s/versions/latest/tags", {"tagsToRemove": [tagged]})
+    assert "confluent:tags" not in told["schema"]
+
+
+@pytest.mark.parametrize("path", ["/subjects/s/versions/{version}", "/schemas/ids/{id}"])
+def test_entities_with_tags_are_found(http: RegistryHttp, path: str) -> None:
+    schema = {
+        "type": "record",
+        "name": "n.R",
+        "confluent:tags": ["PUBLIC"],
+        "fields": [
+            {"name": "a", "type": "int", "confluent:tags": ["PII", "GDPR"]},
+            {
+                "name": "b",
+                "type": [
+                    "null",
+                    {
+                        "type": "array",
+                        "items": {
+                            "type": "record",
+                            "name": "S",
+                            "fields": [{"name": "c", "type": "int", "confluent:tags": ["GDPR"]}],
+                        },
+                    },
+                ],
+            },
+        ],
+    }
+    told = http.post("/subjects/s/versions", {"schema": orjson.dumps(schema).decode()})
+    path = path.format(**told)
+    entities = {"n.R": "sr_record", "n.R.a": "sr_field", "n.S.c": "sr_field"}
+
+    def found(query: str) -> list[str]:
+        tags = http.get(f"{path}?{query}")["schemaTags"]
+        assert all(
+            entities[each["schemaEntity"]["entityPath"]] == each["schemaEntity"]["entityType"]
+            for each in tags
+        )
+        return [each["schemaEntity"]["entityPath"] for each in tags]
+
+    assert found("findTags=*") == ["n.R", "n.R.a", "n.S.c"]
+    assert found("findTags=GDPR") == ["n.R.a", "n.S.c"]
+    assert found("findTags=PII&findTags=PUBLIC") == ["n.R", "n.R.a"]
+    assert found("findTags=none") == []
+    assert "schemaTags" not in http.get(path)
+
+
+def test_force_registers_whatever_the_compatibility(http: RegistryHttp) -> None:
+    http.post("/subjects/s/versions", {"schema": ONE})
+    assert http.refusal("POST", "/subjects/s/versions", {"schema": '"int"'})[0] == 409
+    assert http.post("/subjects/s/versions?force=true", {"schema": '"int"'})["version"] == 2
 
 
 def test_formats_are_asked_for(http: RegistryHttp) -> None:
