@@ -270,3 +270,31 @@ def test_the_same_but_for_the_order_is_the_same_when_normalized(http: RegistryHt
     first = http.post("/subjects/s/versions?normalize=true", {"schema": plain})
     assert http.post("/subjects/s/versions?normalize=true", {"schema": full})["id"] == first["id"]
     assert http.post("/subjects/s?normalize=true", {"schema": full})["version"] == 1
+
+
+@pytest.mark.parametrize(
+    ("prefix", "path"),
+    [("subject", "/subjects"), ("subject.version", "/subjects/a/versions"), ("context", "/contexts")],
+)
+def test_listings_keep_the_limits_of_the_settings(prefix: str, path: str) -> None:
+    given = {
+        f"{prefix}.search.default.limit": "2",
+        f"{prefix}.search.max.limit": "3",
+        "mode.mutability": "true",
+    }
+    http = RegistryHttp(registry_application(InMemoryRegistry(given)))
+    http.put("/config", {"compatibility": "NONE"})
+    for name, schema in (
+        ("a", "int"),
+        ("a", "long"),
+        ("a", "string"),
+        ("a", "null"),
+        ("b", "int"),
+        ("c", "int"),
+    ):
+        http.post(f"/subjects/{name}/versions", {"schema": f'"{schema}"'})
+    for name in "dxyz":
+        http.post(f"/subjects/%3A.{name}%3A{name}/versions", {"schema": '"int"'})
+    assert len(http.get(path)) == 2
+    assert len(http.get(f"{path}?limit=1")) == 1
+    assert len(http.get(f"{path}?limit=100")) == 3

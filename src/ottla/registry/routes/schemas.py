@@ -24,7 +24,7 @@ from ottla.registry.core.image import StoredSchema
 from ottla.registry.registry import Registry
 from ottla.registry.routes.answers import formatted, found_tags, id_answer, version_answer
 from ottla.registry.routes.operation import Operation, answer, text_answer
-from ottla.registry.routes.parameters import flag, id_of, page, path_text, query_subject
+from ottla.registry.routes.parameters import Limits, flag, id_of, page, path_text, query_subject
 from ottla.registry.settings import SEARCH_DEFAULT_LIMIT, SEARCH_MAX_LIMIT
 from ottla.schemas.model import SchemaType
 
@@ -59,11 +59,9 @@ class SchemaRoutes:
             query.get("ruleType") or None,
         )
         settings = self.registry.settings
-        limit = settings[SEARCH_MAX_LIMIT]
-        if not query.get("limit"):
-            limit = min(limit, settings[SEARCH_DEFAULT_LIMIT])
+        limits = Limits(settings[SEARCH_DEFAULT_LIMIT], settings[SEARCH_MAX_LIMIT])
         answers: list[dict[str, Any]] = []
-        for stored, names in page(request, found, limit):
+        for stored, names in page(request, found, limits):
             told = version_answer(stored, stored.schema)
             if aliases:
                 told["aliases"] = list(names)

@@ -30,7 +30,13 @@ from ottla.registry.registry import Registry
 from ottla.registry.routes.answers import formatted, found_tags, registered_answer, version_answer
 from ottla.registry.routes.bodies import reread, schema_request, tag_request
 from ottla.registry.routes.operation import Operation, answer, text_answer
-from ottla.registry.routes.parameters import flag, page, shown, subject_of, version_of
+from ottla.registry.routes.parameters import Limits, flag, page, shown, subject_of, version_of
+from ottla.registry.settings import (
+    SUBJECT_DEFAULT_LIMIT,
+    SUBJECT_MAX_LIMIT,
+    SUBJECT_VERSION_DEFAULT_LIMIT,
+    SUBJECT_VERSION_MAX_LIMIT,
+)
 from ottla.web.bodies import hung_up
 from ottla.web.errors import ApiError
 
@@ -61,7 +67,9 @@ class SubjectRoutes:
 
     async def subjects(self, request: Request) -> Response:
         prefix = request.query_params.get("subjectPrefix", ALL_CONTEXTS)
-        return answer(request, page(request, self.registry.reads.subjects(prefix, shown(request))))
+        settings = self.registry.settings
+        limits = Limits(settings[SUBJECT_DEFAULT_LIMIT], settings[SUBJECT_MAX_LIMIT])
+        return answer(request, page(request, self.registry.reads.subjects(prefix, shown(request)), limits))
 
     async def look_up(self, request: Request) -> Response:
         wanted = await schema_request(request, self.registry)
@@ -89,7 +97,9 @@ class SubjectRoutes:
     async def versions(self, request: Request) -> Response:
         negative = flag(request, "deletedAsNegative")
         found = self.registry.reads.versions(subject_of(request), shown(request), negative)
-        return answer(request, page(request, found))
+        settings = self.registry.settings
+        limits = Limits(settings[SUBJECT_VERSION_DEFAULT_LIMIT], settings[SUBJECT_VERSION_MAX_LIMIT])
+        return answer(request, page(request, found, limits))
 
     async def register(self, request: Request) -> Response:
         """Producers register known schemas whenever they start: that needs neither primary nor topic."""
