@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from ottla.broker.config import BROKER_TABLE
 from ottla.cli.broker import DEFAULT_LISTEN
+from ottla.client.java_names import unsupported_properties
 from ottla.config.setting import Setting, Table, UpdateMode
 from ottla.core.decisions.config_changes import group_setting_bounds
 from ottla.core.settings import broker_settings, client_metrics_settings, group_settings, topic_settings
@@ -128,13 +129,15 @@ def pages() -> dict[str, str]:
             registry_settings.TABLE,
             registry_settings.TOPIC,
             "Other names that begin with `kafkastore.` go, without that, to the Kafka clients, as librdkafka "
-            "calls its properties: `kafkastore.security.protocol`, `kafkastore.sasl.username`.",
+            "or Java's clients call their properties: `kafkastore.security.protocol`, "
+            "`kafkastore.sasl.username` or `kafkastore.sasl.jaas.config`. Certificates and keys are PEM.",
         ),
         "rest.md": service_page(
             rest_settings.TABLE,
             rest_settings.CONSUMER_INSTANCES,
             "Other names that begin with `client.`, `producer.`, `consumer.` or `admin.` go, without that, "
-            "to the Kafka clients, as librdkafka calls its properties; those of `client.` to all of them.",
+            "to the Kafka clients, as librdkafka or Java's clients call their properties; those of `client.` "
+            "to all of them. Certificates and keys are PEM.",
         ),
     }
 
@@ -173,9 +176,27 @@ def broker_page() -> str:
 def service_page(table: Table, example: Setting[Any], text: str) -> str:
     variable = table.variables + example.name.replace(".", "_").upper()
     how = HOW.format(variable=variable, name=example.name)
-    return page(
+    known = page(
         f"Settings of {table.title}", f"{how}\n\n{text}", [Section("", list(table.settings.values()))]
     )
+    return f"{known}\n{unsupported_settings(table)}"
+
+
+def unsupported_settings(table: Table) -> str:
+    """Confluent's settings that the service lacks, by reason; those of Kafka clients are left out."""
+    of_clients = unsupported_properties(table.prefixes)
+    parts: list[str] = []
+    for refuses, heading, text in (
+        (True, "Settings of Confluent that stop the start", "They ask for something that would be missing."),
+        (False, "Settings of Confluent without effect", "A file with them is taken; a warning names them."),
+    ):
+        reasons: dict[str, list[str]] = {}
+        for name, each in table.unsupported.items():
+            if each.refuses is refuses and name not in of_clients and table.find(name) is None:
+                reasons.setdefault(each.reason, []).append(f"`{name}{'*' if name.endswith('.') else ''}`")
+        lines = [f"- {', '.join(sorted(names))}: {prose(reason)}." for reason, names in reasons.items()]
+        parts.append(f"## {heading}\n\n{text}\n\n" + "\n".join(lines))
+    return "\n\n".join(parts) + "\n"
 
 
 def page(title: str, text: str, sections: Iterable[Section], column: Column | None = None) -> str:

@@ -42,4 +42,11 @@ SUITES = (
         settings=SETTINGS,
         needs=("go",),
     ),
+    Suite(
+        name="registry-hamba",
+        origin="ours, with github.com/hamba/avro/v2/registry v2.31.0 and ottla's registry",
+        run=functools.partial(_run, walk_go, "hamba"),
+        settings=SETTINGS,
+        needs=("go",),
+    ),
 )

@@ -63,13 +63,13 @@ def test_every_kind_of_write_goes_through_and_is_read_at_once(pair: Pair, unique
     assert pair.both(f"/subjects/{name}/versions/1")["id"] == schema_id
     assert pair.both(f"/schemas/ids/{schema_id}")["schema"] == ONE
     pair.done("PUT", f"/config/{name}", {"compatibility": "FULL"})
-    assert pair.both(f"/config/{name}") == {"compatibilityLevel": "FULL"}
+    assert pair.both(f"/config/{name}") == {"compatibilityLevel": "FULL", "compatibility": "FULL"}
     pair.done("DELETE", f"/config/{name}")
     pair.done("PUT", f"/mode/{name}", {"mode": "READONLY"})
     assert pair.both(f"/mode/{name}") == {"mode": "READONLY"}
     pair.done("DELETE", f"/mode/{name}")
     tagged = {"schemaEntity": {"entityPath": "R", "entityType": "SR_RECORD"}, "tags": ["PII"]}
-    pair.done("POST", f"/subjects/{name}/versions/1/tags", {"schemaTagsToAdd": [tagged]})
+    pair.done("POST", f"/subjects/{name}/versions/1/tags", {"tagsToAdd": [tagged]})
     assert pair.both(f"/subjects/{name}/versions") == [1, 2]
     assert pair.done("DELETE", f"/subjects/{name}/versions/1") == 1
     assert pair.done("DELETE", f"/subjects/{name}/versions/1?permanent=true") == 1

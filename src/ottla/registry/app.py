@@ -13,6 +13,7 @@ from typing import Final
 import orjson
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ottla.registry.openapi import document_routes
 from ottla.registry.registry import Registry
 from ottla.registry.routes.answers import id_answer
 from ottla.registry.routes.compatibility import CompatibilityRoutes
@@ -33,7 +34,7 @@ _MAX_DIGITS: Final = 10
 
 def registry_application(registry: Registry) -> ASGIApp:
     """Answers the registry's REST API."""
-    routes = routes_of(registry, operations_of(registry))
+    routes = [*routes_of(registry, operations_of(registry)), *document_routes()]
     return _Application(registry, json_application(routes, MEDIA_TYPE))
 
 

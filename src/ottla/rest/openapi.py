@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-import orjson
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
-from ottla import __version__
-from ottla.rest.docs_page import docs_page
-from ottla.rest.openapi_schemas import SCHEMAS, ref
-from ottla.rest.operations import JSON, Description, Query
+from ottla.rest.openapi_schemas import SCHEMAS
+from ottla.rest.operations import Description, Query
 from ottla.web.application import json_answer
+from ottla.web.openapi import Contents, DocumentPages, document_of
 
 V2: Final = "application/vnd.kafka.v2+json"
 EMBEDDED: Final = tuple(
@@ -148,120 +145,35 @@ _OWN_SCHEMAS: Final = {"Document": {"type": "object"}, "Page": {"type": "string"
 
 def openapi_document(descriptions: Iterable[Description]) -> dict[str, Any]:
     """The document of these operations and of those that are described in this module."""
-    paths: dict[str, dict[str, Any]] = {}
-    for description in sorted(
+    described = sorted(
         (*descriptions, *PRODUCING, *CONSUMING, *ITSELF),
         key=lambda one: (not one.path.startswith("/v3"), one.path),
-    ):
-        item = paths.setdefault(description.path, {})
-        item[description.method.lower()] = _operation(description)
-    return {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "ottla rest",
-            "version": __version__,
-            "description": "A Kafka cluster over HTTP, by the APIs v2 and v3 of Confluent's REST Proxy.",
-            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        },
-        "servers": [{"url": "/"}],
-        "paths": paths,
-        "components": {"schemas": {**SCHEMAS, **_OWN_SCHEMAS}},
-    }
+    )
+    return document_of(
+        Contents(
+            "ottla rest",
+            "A Kafka cluster over HTTP, by the APIs v2 and v3 of Confluent's REST Proxy.",
+            described,
+            {**SCHEMAS, **_OWN_SCHEMAS},
+            PARAMETERS,
+            NUMBERS,
+            PHRASES,
+            "What the cluster or the proxy could not do",
+            _tag,
+        )
+    )
 
 
 def document_routes(descriptions: Sequence[Description]) -> list[Route]:
     """The routes of the document and the page; both texts are made once, at the first request."""
-    made: dict[str, bytes] = {}
-
-    def once(name: str, make: Callable[[], bytes]) -> bytes:
-        if name not in made:
-            made[name] = make()
-        return made[name]
-
-    def document() -> bytes:
-        return once("document", lambda: orjson.dumps(openapi_document(descriptions)))
-
-    async def openapi(_request: Request) -> Response:
-        return Response(document(), media_type=JSON)
-
-    async def docs(_request: Request) -> Response:
-        page = once("page", lambda: docs_page(openapi_document(descriptions)).encode())
-        policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-        return HTMLResponse(page, headers={"content-security-policy": policy})
+    pages = DocumentPages(lambda: openapi_document(descriptions))
 
     async def root(request: Request) -> Response:
         if "text/html" in request.headers.get("accept", ""):
-            return await docs(request)
+            return await pages.docs(request)
         return json_answer({}, media_type=V2)
 
-    return [Route("/", root), Route("/openapi.json", openapi), Route("/docs", docs)]
-
-
-def _operation(description: Description) -> dict[str, Any]:
-    operation: dict[str, Any] = {
-        "tags": [_tag(description.path)],
-        "summary": description.summary,
-        "operationId": _operation_id(description),
-    }
-    if description.note:
-        operation["description"] = description.note
-    parameters = [*_path_parameters(description.path), *map(_query_parameter, description.query)]
-    if parameters:
-        operation["parameters"] = parameters
-    errors = set(description.errors)
-    if description.query:
-        errors.add(400)
-    if description.body is not None:
-        errors |= {400, 415, 422}
-        operation["requestBody"] = {"content": _content(description.body, description.body_media_types)}
-    responses: dict[str, Any] = {}
-    for status, answer in description.answers.items():
-        responses[str(status)] = {"description": PHRASES[status]}
-        if answer is not None:
-            responses[str(status)]["content"] = _content(answer, description.media_types)
-    for status in sorted(errors):
-        responses[str(status)] = {"description": PHRASES[status], "content": _content("Error", (JSON,))}
-    responses["default"] = {
-        "description": "What the cluster or the proxy could not do",
-        "content": _content("Error", (JSON,)),
-    }
-    operation["responses"] = responses
-    return operation
-
-
-def _content(schema: str, media_types: Iterable[str]) -> dict[str, Any]:
-    return {media_type: {"schema": ref(schema)} for media_type in media_types}
-
-
-def _path_parameters(path: str) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": name,
-            "in": "path",
-            "required": True,
-            "description": PARAMETERS[name],
-            "schema": {"type": "integer", "minimum": 0} if name in NUMBERS else {"type": "string"},
-        }
-        for name in re.findall(r"{(\w+)}", path)
-    ]
-
-
-def _query_parameter(query: Query) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": query.type}
-    if query.choices:
-        schema["enum"] = list(query.choices)
-    return {
-        "name": query.name,
-        "in": "query",
-        "required": query.required,
-        "description": query.description,
-        "schema": schema,
-    }
-
-
-def _operation_id(description: Description) -> str:
-    words = re.sub(r"[^A-Za-z0-9]+", "_", description.path.replace("/-", "/all")).strip("_")
-    return f"{description.method.lower()}_{words or 'root'}"
+    return [Route("/", root), Route("/openapi.json", pages.openapi), Route("/docs", pages.docs)]
 
 
 def _tag(path: str) -> str:

@@ -14,6 +14,7 @@ from ottla.rest.admin.model import (
     ConfigSource,
     ResourceType,
 )
+from ottla.web.openapi import ref
 
 Schema = dict[str, Any]
 
@@ -23,11 +24,6 @@ FLAG: Final[Schema] = {"type": "boolean"}
 ANY: Final[Schema] = {"description": "Any JSON"}
 MAYBE_TEXT: Final[Schema] = {"type": ["string", "null"]}
 MAYBE_NUMBER: Final[Schema] = {"type": ["integer", "null"]}
-
-
-def ref(name: str) -> Schema:
-    """The schema of this name."""
-    return {"$ref": f"#/components/schemas/{name}"}
 
 
 def _list(items: Schema) -> Schema:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -14,42 +14,12 @@ from starlette.routing import Route
 
 from ottla.rest.admin.cluster_admin import ClusterAdmin
 from ottla.rest.urls import Urls
+from ottla.web.openapi import JSON, Description, Query
 
-JSON: Final = "application/json"
+__all__ = ["JSON", "Api", "Description", "Handler", "Operation", "Query", "routes_of"]
+
 LISTINGS_AT_A_TIME: Final = 4
 """Listings under way at a time: that of a large cluster may hold tens of MB."""
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A parameter behind the question mark. `type` is JSON Schema's."""
-
-    name: str
-    description: str
-    type: str = "string"
-    required: bool = False
-    choices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Description:
-    """One method of one path, as the document describes it.
-
-    body: the name of the request's schema in the document. answers: by status the name of the answer's
-    schema, or None for an empty answer. errors: the statuses beside those that any request may get. note:
-    further remarks.
-    """
-
-    method: str
-    path: str
-    summary: str
-    answers: Mapping[int, str | None]
-    body: str | None = None
-    query: tuple[Query, ...] = ()
-    errors: tuple[int, ...] = ()
-    media_types: tuple[str, ...] = (JSON,)
-    body_media_types: tuple[str, ...] = (JSON,)
-    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

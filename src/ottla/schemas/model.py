@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -217,6 +217,19 @@ class RuleSet:
             _rules_over(self.domain_rules, lower.domain_rules),
             _rules_over(self.encoding_rules, lower.encoding_rules),
             lower.enable_at if self.enable_at is None else self.enable_at,
+        )
+
+    def without(self, names: Collection[str]) -> RuleSet:
+        """The same without the rules of these names."""
+
+        def others(rules: tuple[Rule, ...] | None) -> tuple[Rule, ...] | None:
+            return tuple(rule for rule in rules or () if rule.name not in names) or None
+
+        return RuleSet(
+            others(self.migration_rules),
+            others(self.domain_rules),
+            others(self.encoding_rules),
+            self.enable_at,
         )
 
 

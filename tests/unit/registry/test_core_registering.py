@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 
 from ottla.registry.core.reading import LATEST, SchemaRequest
 from ottla.registry.core.records import SchemaKey, context_record, schema_record
+from ottla.registry.core.tags import FIELD, RECORD, Entity, EntityTags, TagChanges, TagRequest
 from ottla.replicated.records import Record
-from ottla.schemas.model import Metadata, Reference, RuleSet, Schema, SchemaType
+from ottla.schemas.model import Metadata, Reference, Rule, RuleSet, Schema, SchemaType
 from support.registry.registry_core import InMemoryRegistry, avro_record, refused
 
 A, AB, ABC = avro_record("a"), avro_record("a", "b?"), avro_record("a", "b?", "c?")
+RULE = {"name": "check", "kind": "CONDITION", "mode": "WRITE", "type": "CEL", "expr": "true"}
+UPGRADE = Rule("up", kind="TRANSFORM", mode="UPGRADE", type="JSONATA")
 
 
 def request_of(text: str, **more: Any) -> SchemaRequest:
@@ -319,20 +323,61 @@ def test_migration_rules_have_modes_of_their_own(registry: InMemoryRegistry) -> 
     assert register(registry, "s", A, ruleSet=rules) == (1, 1)
 
 
-def test_tags_are_added_and_removed_in_a_next_version(registry: InMemoryRegistry) -> None:
-    register(registry, "s", A, metadata={"tags": {"R.a": ["OLD"]}})
-    entity = {"entityPath": "R.a", "entityType": "sr_field"}
-    request = SchemaRequest(
-        Schema(SchemaType.AVRO, ""),
-        tags_to_add=[{"schemaEntity": entity, "tags": ["PII", "GDPR"]}],
-        tags_to_remove=[{"schemaEntity": entity, "tags": ["OLD"]}],
+def test_tags_are_added_and_removed_in_the_text_of_a_next_version(registry: InMemoryRegistry) -> None:
+    register(registry, "s", A, metadata={"properties": {"owner": "me"}})
+    field = Entity("R.a", FIELD)
+    for tags, told in (
+        (TagChanges([EntityTags(field, ("PII", "GDPR"))]), ["PII", "GDPR"]),
+        (TagChanges([EntityTags(field, ("NEW",))], [EntityTags(field, ("PII",))]), ["GDPR", "NEW"]),
+    ):
+        latest = max(registry.image.versions("s"))
+        stored = registry.apply(registry.writes.change_tags("s", latest, TagRequest(tags)))
+        assert orjson.loads(stored.schema.text)["fields"][0]["confluent:tags"] == told
+        properties = {"owner": "me", "confluent:version": str(latest + 1)}
+        assert (stored.version, stored.schema.metadata) == (latest + 1, Metadata(properties=properties))
+    with refused(40402):
+        registry.writes.change_tags("s", 9, TagRequest())
+    with refused(42201, "No matching path 'R.b' found"):
+        tags = TagChanges([EntityTags(Entity("R.b", FIELD), ("x",))])
+        registry.writes.change_tags("s", 1, TagRequest(tags))
+    with refused(42201, "version 9 is not one more"):
+        registry.writes.change_tags("s", 1, TagRequest(version=9))
+
+
+def test_rules_are_merged_and_removed_with_tags(registry: InMemoryRegistry) -> None:
+    rules = [RULE, {**RULE, "name": "other"}]
+    register(registry, "s", A, ruleSet={"domainRules": rules})
+    changed = Rule.from_json({**RULE, "expr": "changed"})
+    request = TagRequest(
+        version=2,
+        rules_to_merge=RuleSet(domain_rules=(changed,), migration_rules=(UPGRADE,)),
+        rules_to_remove=("other",),
     )
     stored = registry.apply(registry.writes.change_tags("s", 1, request))
-    assert (stored.version, stored.schema.metadata) == (2, Metadata(tags={"R.a": ("PII", "GDPR")}))
-    with refused(40402):
-        registry.writes.change_tags("s", 9, request)
-    with refused(42201, "tags need a schemaEntity"):
-        registry.writes.change_tags("s", 1, SchemaRequest(request.schema, tags_to_add=[{"tags": ["PII"]}]))
+    assert stored.schema.rule_set == RuleSet(domain_rules=(changed,), migration_rules=(UPGRADE,))
+    with refused(42210, "ruleSet should be omitted"):
+        registry.writes.change_tags("s", 1, TagRequest(rule_set=RuleSet(), rules_to_remove=("other",)))
+    # none at all, which is not the same as those of the version before
+    request = TagRequest(rules_to_remove=(changed.name, UPGRADE.name))
+    assert registry.apply(registry.writes.change_tags("s", 2, request)).schema.rule_set == RuleSet()
+
+
+def test_tags_of_the_newest_version_are_kept_where_that_is_asked_for(registry: InMemoryRegistry) -> None:
+    register(registry, "s", A)
+    tags = TagChanges([EntityTags(Entity("R", RECORD), ("PII",))])
+    registry.apply(registry.writes.change_tags("s", 1, TagRequest(tags)))
+    more = A.replace('"fields":[', '"fields":[{"name":"z","type":"int","default":0},')
+    request = SchemaRequest(Schema(SchemaType.AVRO, more), keeps_tags=True)
+    stored = registry.apply(registry.writes.register("s", request))
+    assert orjson.loads(stored.schema.text)["confluent:tags"] == ["PII"]
+
+
+def test_force_registers_an_incompatible_schema(registry: InMemoryRegistry) -> None:
+    register(registry, "s", A)
+    request = SchemaRequest(Schema(SchemaType.AVRO, '"int"'))
+    with refused(409):
+        registry.writes.register("s", request)
+    assert registry.apply(registry.writes.register("s", request, force=True)).version == 2
 
 
 # -- modes and imports --------------------------------------------------------------------------------

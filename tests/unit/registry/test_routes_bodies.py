@@ -113,3 +113,44 @@ def test_an_answer_can_be_sent_back(http: RegistryHttp) -> None:
     told = http.get("/subjects/s/versions/1")
     assert http.post("/subjects/s", told) == told
     assert http.post("/subjects/s/versions", told)["id"] == told["id"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/subjects/s/versions", {"schema": AVRO, "ruleSet": {"domainRule": []}}, "ruleSet.domainRule"),
+        (
+            "/subjects/s/versions",
+            {"schema": AVRO, "ruleSet": {"domainRules": [{"name": "a"}, {"name": "b", "expression": "x"}]}},
+            "ruleSet.domainRules.expression",
+        ),
+        ("/subjects/s/versions", {"schema": AVRO, "metadata": {"property": {}}}, "metadata.property"),
+        (
+            "/subjects/s/versions",
+            {"schema": AVRO, "references": [{"name": "a", "subject": "b", "versions": 1}]},
+            "references.versions",
+        ),
+        ("/subjects/s", {"schema": AVRO, "ruleSet": {"rules": []}}, "ruleSet.rules"),
+        ("/subjects/s/versions/1/tags", {"rulesToMerge": {"domain": []}}, "rulesToMerge.domain"),
+        ("/subjects/s/versions/1/tags", {"schemaTagsToAdd": []}, "schemaTagsToAdd"),
+    ],
+)
+def test_a_field_that_no_rule_or_metadata_has_is_refused(
+    http: RegistryHttp, path: str, body: dict[str, Any], field: str
+) -> None:
+    refused = http.ask("POST", path, body)
+    assert (refused.status_code, refused.json()["message"]) == (422, f"Unrecognized field: {field}")
+    answered = http.ask("POST", path, body, headers={"confluent-accept-unknown-properties": "true"})
+    assert "Unrecognized" not in answered.text
+
+
+def test_the_keys_of_properties_tags_and_parameters_are_free(http: RegistryHttp) -> None:
+    rule = {"name": "a", "kind": "CONDITION", "mode": "WRITE", "type": "CEL", "params": {"any thing": "1"}}
+    body = {
+        "schema": AVRO,
+        "metadata": {"properties": {"any": "thing"}, "tags": {"**.ssn": ["PII"]}, "sensitive": ["any"]},
+        "ruleSet": {"domainRules": [rule], "enableAt": "CLIENT_SIDE"},
+    }
+    assert http.post("/subjects/s/versions", body)["ruleSet"]["domainRules"][0]["params"] == {
+        "any thing": "1"
+    }

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.registry.app import registry_application
+from ottla.registry.core.records import Mode
 from ottla.schemas.model import CompatibilityLevel
 from support.registry.registry_core import InMemoryRegistry
 from support.registry.registry_http import RegistryHttp
@@ -23,14 +24,17 @@ def test_a_level_is_put_under_one_name_and_got_under_another(
     http: RegistryHttp, path: str, level: CompatibilityLevel
 ) -> None:
     assert http.put(path, {"compatibility": level}) == {"compatibility": level}
-    assert http.get(path) == {"compatibilityLevel": level}
-    assert http.delete(path) == {"compatibilityLevel": level}
+    assert http.get(path) == {"compatibilityLevel": level, "compatibility": level}
+    assert http.delete(path) == {"compatibilityLevel": level, "compatibility": level}
 
 
 def test_a_subject_without_a_config(http: RegistryHttp) -> None:
-    assert http.get("/config") == {"compatibilityLevel": "BACKWARD"}
+    assert http.get("/config") == {"compatibilityLevel": "BACKWARD", "compatibility": "BACKWARD"}
     assert http.refusal("GET", "/config/s") == (404, 40408)
-    assert http.get("/config/s?defaultToGlobal=true") == {"compatibilityLevel": "BACKWARD"}
+    assert http.get("/config/s?defaultToGlobal=true") == {
+        "compatibilityLevel": "BACKWARD",
+        "compatibility": "BACKWARD",
+    }
     assert http.refusal("DELETE", "/config/s") == (404, 40401)
 
 
@@ -52,7 +56,7 @@ def test_put_settings_are_merged(http: RegistryHttp) -> None:
     }
     assert http.put("/config/s", {"compatibility": "FULL"}) == {"compatibility": "FULL"}
     assert http.put("/config/s", fields) == fields
-    assert http.get("/config/s") == {**fields, "compatibilityLevel": "FULL"}
+    assert http.get("/config/s") == {**fields, "compatibilityLevel": "FULL", "compatibility": "FULL"}
     http.put("/config/s", {"compatibilityLevel": "NONE", "alias": None})
     assert http.get("/config/s")["compatibilityLevel"] == "NONE"
     assert "alias" not in http.get("/config/s")
@@ -93,7 +97,7 @@ def test_a_subject_without_a_mode(http: RegistryHttp) -> None:
     assert http.get("/mode/s?defaultToGlobal=true") == {"mode": "READWRITE"}
 
 
-@pytest.mark.parametrize("body", [{}, {"mode": None}, {"mode": "readwrite"}, {"mode": "SLEEPING"}])
+@pytest.mark.parametrize("body", [{}, {"mode": None}, {"mode": "read write"}, {"mode": "SLEEPING"}])
 def test_a_body_that_is_no_mode_is_refused(http: RegistryHttp, body: dict[str, Any]) -> None:
     assert http.refusal("PUT", "/mode/s", body) == (422, 42204)
 
@@ -112,3 +116,17 @@ def test_an_import_keeps_ids(http: RegistryHttp) -> None:
     told = http.post("/subjects/t/versions", {"schema": '"long"', "id": 70, "version": 7})
     assert (told["id"], told["version"]) == (70, 7)
     assert http.get("/schemas/ids/70")["schema"] == '"long"'
+
+
+@pytest.mark.parametrize("level", CompatibilityLevel)
+def test_a_level_may_be_in_lower_case(http: RegistryHttp, level: CompatibilityLevel) -> None:
+    for name in ("compatibility", "compatibilityLevel"):
+        assert http.put("/config/s", {name: level.lower()}) == {"compatibility": level}
+    assert http.get("/config/s")["compatibilityLevel"] == level
+    assert http.put("/config/s", {"compatibilityPolicy": "lenient"}) == {"compatibilityPolicy": "LENIENT"}
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_a_mode_may_be_in_lower_case(http: RegistryHttp, mode: Mode) -> None:
+    assert http.put("/mode/s", {"mode": mode.lower()}) == {"mode": mode}
+    assert http.get("/mode/s") == {"mode": mode}

@@ -36,9 +36,12 @@ def test_a_context_has_subjects_and_ids_of_its_own(http: RegistryHttp) -> None:
 def test_a_context_has_a_config_and_a_mode_of_its_own(http: RegistryHttp) -> None:
     http.put("/contexts/.c/config", {"compatibility": "FULL"})
     http.put("/contexts/.c/mode", {"mode": "READONLY"})
-    assert http.get("/config") == {"compatibilityLevel": "BACKWARD"}
-    assert http.get("/config/%3A.c%3A") == {"compatibilityLevel": "FULL"}
-    assert http.get("/config/%3A.c%3As?defaultToGlobal=true") == {"compatibilityLevel": "FULL"}
+    assert http.get("/config") == {"compatibilityLevel": "BACKWARD", "compatibility": "BACKWARD"}
+    assert http.get("/config/%3A.c%3A") == {"compatibilityLevel": "FULL", "compatibility": "FULL"}
+    assert http.get("/config/%3A.c%3As?defaultToGlobal=true") == {
+        "compatibilityLevel": "FULL",
+        "compatibility": "FULL",
+    }
     assert http.refusal("POST", "/contexts/.c/subjects/s/versions", {"schema": INT}) == (422, 42205)
     assert http.post("/subjects/s/versions", {"schema": INT})["id"] == 1
 

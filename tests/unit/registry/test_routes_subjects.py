@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
+import orjson
 import pytest
 
 from ottla.registry.app import registry_application
@@ -186,10 +187,66 @@ def test_the_newest_version_with_metadata(http: RegistryHttp) -> None:
 
 def test_tags_are_changed_by_a_new_version(http: RegistryHttp) -> None:
     http.post("/subjects/s/versions", {"schema": ONE})
-    tagged = {"schemaEntity": {"entityPath": "R.a", "entityType": "SR_FIELD"}, "tags": ["PII"]}
-    told = http.post("/subjects/s/versions/1/tags", {"schemaTagsToAdd": [tagged]})
+    tagged = {"schemaEntity": {"entityPath": "R.a", "entityType": "sr_field"}, "tags": ["PII"]}
+    told = http.post("/subjects/s/versions/1/tags", {"newVersion": 2, "tagsToAdd": [tagged]})
     assert told["version"] == 2
-    assert "PII" in http.ask("GET", "/subjects/s/versions/2").text
+    assert orjson.loads(told["schema"])["fields"][0]["confluent:tags"] == ["PII"]
+    assert told["metadata"] == {"properties": {"confluent:version": "2"}}
+    # sent again, it is the same version
+    again = http.post("/subjects/s/versions/1/tags", {"newVersion": 2, "tagsToAdd": [tagged]})
+    assert again == told
+    assert http.refusal("POST", "/subjects/s/versions/1/tags", {"newVersion": 7}) == (422, 42201)
+    told = http.post("/subjects/s/versions/latest/tags", {"tagsToRemove": [tagged]})
+    assert "confluent:tags" not in told["schema"]
+
+
+@pytest.mark.parametrize("path", ["/subjects/s/versions/{version}", "/schemas/ids/{id}"])
+def test_entities_with_tags_are_found(http: RegistryHttp, path: str) -> None:
+    schema = {
+        "type": "record",
+        "name": "n.R",
+        "confluent:tags": ["PUBLIC"],
+        "fields": [
+            {"name": "a", "type": "int", "confluent:tags": ["PII", "GDPR"]},
+            {
+                "name": "b",
+                "type": [
+                    "null",
+                    {
+                        "type": "array",
+                        "items": {
+                            "type": "record",
+                            "name": "S",
+                            "fields": [{"name": "c", "type": "int", "confluent:tags": ["GDPR"]}],
+                        },
+                    },
+                ],
+            },
+        ],
+    }
+    told = http.post("/subjects/s/versions", {"schema": orjson.dumps(schema).decode()})
+    path = path.format(**told)
+    entities = {"n.R": "sr_record", "n.R.a": "sr_field", "n.S.c": "sr_field"}
+
+    def found(query: str) -> list[str]:
+        tags = http.get(f"{path}?{query}")["schemaTags"]
+        assert all(
+            entities[each["schemaEntity"]["entityPath"]] == each["schemaEntity"]["entityType"]
+            for each in tags
+        )
+        return [each["schemaEntity"]["entityPath"] for each in tags]
+
+    assert found("findTags=*") == ["n.R", "n.R.a", "n.S.c"]
+    assert found("findTags=GDPR") == ["n.R.a", "n.S.c"]
+    assert found("findTags=PII&findTags=PUBLIC") == ["n.R", "n.R.a"]
+    assert found("findTags=none") == []
+    assert "schemaTags" not in http.get(path)
+
+
+def test_force_registers_whatever_the_compatibility(http: RegistryHttp) -> None:
+    http.post("/subjects/s/versions", {"schema": ONE})
+    assert http.refusal("POST", "/subjects/s/versions", {"schema": '"int"'})[0] == 409
+    assert http.post("/subjects/s/versions?force=true", {"schema": '"int"'})["version"] == 2
 
 
 def test_formats_are_asked_for(http: RegistryHttp) -> None:
@@ -213,3 +270,31 @@ def test_the_same_but_for_the_order_is_the_same_when_normalized(http: RegistryHt
     first = http.post("/subjects/s/versions?normalize=true", {"schema": plain})
     assert http.post("/subjects/s/versions?normalize=true", {"schema": full})["id"] == first["id"]
     assert http.post("/subjects/s?normalize=true", {"schema": full})["version"] == 1
+
+
+@pytest.mark.parametrize(
+    ("prefix", "path"),
+    [("subject", "/subjects"), ("subject.version", "/subjects/a/versions"), ("context", "/contexts")],
+)
+def test_listings_keep_the_limits_of_the_settings(prefix: str, path: str) -> None:
+    given = {
+        f"{prefix}.search.default.limit": "2",
+        f"{prefix}.search.max.limit": "3",
+        "mode.mutability": "true",
+    }
+    http = RegistryHttp(registry_application(InMemoryRegistry(given)))
+    http.put("/config", {"compatibility": "NONE"})
+    for name, schema in (
+        ("a", "int"),
+        ("a", "long"),
+        ("a", "string"),
+        ("a", "null"),
+        ("b", "int"),
+        ("c", "int"),
+    ):
+        http.post(f"/subjects/{name}/versions", {"schema": f'"{schema}"'})
+    for name in "dxyz":
+        http.post(f"/subjects/%3A.{name}%3A{name}/versions", {"schema": '"int"'})
+    assert len(http.get(path)) == 2
+    assert len(http.get(f"{path}?limit=1")) == 1
+    assert len(http.get(f"{path}?limit=100")) == 3

@@ -74,12 +74,13 @@ def _read(attribute: str, name: str, value: Any) -> Any:
             return value
 
 
-def _camel(attribute: str) -> str:
+def json_name(attribute: str) -> str:
+    """An attribute's name in JSON: `enable_at` is `enableAt`."""
     first, *rest = attribute.split("_")
     return first + "".join(word.capitalize() for word in rest)
 
 
-JSON_NAMES: Final[Mapping[str, str]] = {field.name: _camel(field.name) for field in fields(Config)}
+JSON_NAMES: Final[Mapping[str, str]] = {field.name: json_name(field.name) for field in fields(Config)}
 """Field -> its JSON name; the body of PUT has `compatibility` for `compatibilityLevel`."""
 DEFAULT_CONFIG: Final = Config(compatibility_level=CompatibilityLevel.BACKWARD)
 """The configuration of a registry that was given none."""

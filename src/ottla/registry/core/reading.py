@@ -33,7 +33,9 @@ from ottla.registry.core.failures import (
 from ottla.registry.core.image import Deleted, RegistryImage, StoredSchema
 from ottla.registry.core.matching import find_registered, prepare
 from ottla.registry.core.schema_parsing import SchemaParser
+from ottla.registry.core.schema_tags import tagged_entities
 from ottla.registry.core.scoped import Scoped
+from ottla.registry.core.tags import NO_CHANGES, EntityTags, TagChanges
 from ottla.registry.workbench import Workbench
 from ottla.schemas.format import SchemaFormat
 from ottla.schemas.formats import format_of
@@ -44,13 +46,16 @@ __all__ = ["LATEST", "Reads", "SchemaRequest"]
 
 @dataclass(frozen=True, slots=True)
 class SchemaRequest:
-    """A schema to register, look up or check. `schema.text` is as it came."""
+    """A schema to register, look up or check. `schema.text` is as it came.
+
+    tags: changes of the tags in the text. keeps_tags: the tags of the newest version are added as well.
+    """
 
     schema: Schema
     version: int | None = None
     id: int | None = None
-    tags_to_add: Sequence[Mapping[str, Any]] = ()
-    tags_to_remove: Sequence[Mapping[str, Any]] = ()
+    tags: TagChanges = NO_CHANGES
+    keeps_tags: bool = False
 
 
 class Reads:
@@ -259,6 +264,10 @@ class Reads:
         prepared = prepare(self.parser, actual, request.schema, normalize, new=True)
         prepared = replace(prepared, schema=completed(prepared.schema, config, latest))
         return self.compatibility.messages(prepared, against)
+
+    def tagged(self, stored: StoredSchema, wanted: Sequence[str]) -> list[EntityTags]:
+        """The records and fields of a version that have one of these tags (`*`: any). 42201."""
+        return tagged_entities(self.parser.parse_stored(stored), wanted)
 
     # -- configuration ---------------------------------------------------------------------------------
 

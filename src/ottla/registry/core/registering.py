@@ -10,15 +10,15 @@ context ever had.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from ottla.registry.core.completing import completed
 from ottla.registry.core.contexts import context_of, is_subject
 from ottla.registry.core.erasing import kept_highest_ids
 from ottla.registry.core.failures import (
     incompatible,
+    invalid_rules,
     invalid_schema,
     invalid_subject,
     not_importing,
@@ -33,10 +33,14 @@ from ottla.registry.core.matching import Prepared, find_registered, prepare
 from ottla.registry.core.reading import Reads, SchemaRequest
 from ottla.registry.core.records import MAX_ID, Mode, SchemaKey, context_record, schema_record
 from ottla.registry.core.rules import check_rules
+from ottla.registry.core.schema_tags import ALL, changed_text
+from ottla.registry.core.tags import NO_CHANGES, TagChanges, TagRequest
 from ottla.replicated.decision import Decision
 from ottla.replicated.records import Record
-from ottla.schemas.model import LATEST, MAX_VERSION, Metadata, Schema
+from ottla.schemas.model import LATEST, MAX_VERSION, Metadata, RuleSet, Schema
 
+VERSION_PROPERTY: Final = "confluent:version"
+"""The property of metadata that holds a version's own number, so that equal schemas may be two versions."""
 READ_ONLY_MODES: Final = (Mode.READONLY, Mode.READONLY_OVERRIDE, Mode.FORWARD)
 
 
@@ -48,15 +52,15 @@ class Registering:
         self._reads = reads
 
     def register(
-        self, subject: str, request: SchemaRequest, normalize: bool = False
+        self, subject: str, request: SchemaRequest, normalize: bool = False, force: bool = False
     ) -> Decision[StoredSchema]:
-        """40901 as 409, 42201, 42205, 42207, 42208, 42210."""
+        """`force`: whatever the compatibility. 40901 as 409, 42201, 42205, 42207, 42208, 42210."""
         name = self._reads.scoped.actual(subject)
         if not is_subject(name):
             raise invalid_subject(name)
         config = self._reads.scoped.config(name)
         latest = next(self._image.newest_first(name), None)
-        request = replace(request, schema=_tagged(request, latest))
+        request = self._with_tags(name, request, latest)
         check_rules(request.schema.rule_set)
         mode = self._reads.scoped.mode(name)
         normalize = normalize or bool(config.normalize)
@@ -83,10 +87,57 @@ class Registering:
         if found is not None:
             return Decision((), found)
         version = self._next_version(name, request)
-        messages = self._reads.compatibility.messages(prepared, self._image.newest_first(name))
-        if messages:
-            raise incompatible(name, messages)
+        if not force:
+            messages = self._reads.compatibility.messages(prepared, self._image.newest_first(name))
+            if messages:
+                raise incompatible(name, messages)
         return self._stored(prepared.schema, name, version, self._id_for(name, prepared.schema))
+
+    def change_tags(self, subject: str, version: int, request: TagRequest) -> Decision[StoredSchema]:
+        """Register the version again, as the next one, with other tags; its metadata name its number."""
+        stored = self._reads.version(subject, version)
+        name = self._reads.scoped.actual(subject)
+        number = (
+            max(self._image.versions(name), default=0) + 1 if request.version is None else request.version
+        )
+        metadata = request.metadata or stored.schema.metadata or Metadata()
+        properties = {**(metadata.properties or {}), VERSION_PROPERTY: str(number)}
+        schema = replace(
+            stored.schema,
+            metadata=replace(metadata, properties=properties),
+            rule_set=self._changed_rules(name, request),
+        )
+        return self.register(subject, SchemaRequest(schema, version=number, tags=request.tags))
+
+    def _changed_rules(self, subject: str, request: TagRequest) -> RuleSet | None:
+        """None for the rules of the version before. 42210."""
+        if request.rules_to_merge is None and request.rules_to_remove is None:
+            return request.rule_set
+        if request.rule_set is not None:
+            raise invalid_rules("ruleSet should be omitted if specifying rulesToMerge or rulesToRemove")
+        check_rules(request.rules_to_merge)
+        versions = self._image.versions(subject)
+        if request.version is None:
+            before = next(self._image.newest_first(subject), None)
+        else:
+            before = versions.get(request.version - 1)
+        rules = None if before is None or before.deleted else before.schema.rule_set
+        if request.rules_to_merge is not None:
+            rules = request.rules_to_merge.over(rules)
+        return None if rules is None else rules.without(request.rules_to_remove or ())
+
+    def _with_tags(self, subject: str, request: SchemaRequest, latest: StoredSchema | None) -> SchemaRequest:
+        """The request with the tags that it adds and removes in its schema's text. 42201, PutOff."""
+        tags = request.tags
+        if request.keeps_tags and latest is not None:
+            kept = self._reads.tagged(latest, (ALL,))
+            tags = TagChanges((*kept, *tags.added), tags.removed)
+        if not tags:
+            return request
+        schema = request.schema
+        numbered = replace(schema, references=self._reads.parser.numbered(subject, schema.references))
+        text = changed_text(self._reads.parser.parse(subject, numbered), tags)
+        return replace(request, schema=replace(schema, text=text), tags=NO_CHANGES, keeps_tags=False)
 
     def _existing(self, prepared: Prepared, request: SchemaRequest) -> StoredSchema | None:
         """The live version that is this schema, unless the request wants another number. 42207."""
@@ -154,34 +205,3 @@ class Registering:
             if same and all(one.deleted for one in self._reads.referrers(older)):
                 records += self._image.tombstones(SchemaKey(subject, older.version))
         return Decision(tuple(records), StoredSchema(subject, version, schema_id, schema, False, 0))
-
-
-def _tagged(request: SchemaRequest, latest: StoredSchema | None) -> Schema:
-    """The schema with the tags in its metadata that the request adds and removes. 42201."""
-    schema = request.schema
-    if not request.tags_to_add and not request.tags_to_remove:
-        return schema
-    metadata = schema.metadata
-    if metadata is None:
-        metadata = (latest.schema.metadata if latest is not None else None) or Metadata()
-    tags: dict[str, tuple[str, ...]] = dict(metadata.tags or {})
-    for path, names in _entity_tags(request.tags_to_add):
-        tags[path] = tuple(dict.fromkeys((*tags.get(path, ()), *names)))
-    for path, names in _entity_tags(request.tags_to_remove):
-        tags[path] = tuple(name for name in tags.get(path, ()) if name not in names)
-        if not tags[path]:
-            del tags[path]
-    return replace(schema, metadata=replace(metadata, tags=tags or None))
-
-
-def _entity_tags(given: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
-    found: list[tuple[str, list[str]]] = []
-    for one in given:
-        match one:
-            case {"schemaEntity": {"entityPath": str() as path}, "tags": [*names]} if all(
-                isinstance(name, str) for name in names
-            ):
-                found.append((path, names))
-            case _:
-                raise invalid_schema("tags need a schemaEntity with an entityPath, and tags, which are texts")
-    return found

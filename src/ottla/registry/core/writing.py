@@ -6,7 +6,6 @@ Nothing changes until the records are replayed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ottla.registry.core.adjusting import Adjusting
@@ -14,6 +13,7 @@ from ottla.registry.core.deleting import Deleting
 from ottla.registry.core.image import RegistryImage, StoredSchema
 from ottla.registry.core.reading import Reads, SchemaRequest
 from ottla.registry.core.registering import Registering
+from ottla.registry.core.tags import TagRequest
 from ottla.replicated.decision import Decision
 
 
@@ -21,22 +21,22 @@ class Writes:
     """Decisions. All raise ApiError with Confluent's codes."""
 
     def __init__(self, image: RegistryImage, reads: Reads, mode_mutability: bool = True) -> None:
-        self._reads = reads
         self._registering = Registering(image, reads)
         self._deleting = Deleting(image, reads)
         self._adjusting = Adjusting(image, reads, self._deleting, mode_mutability)
 
     def register(
-        self, subject: str, request: SchemaRequest, normalize: bool = False
+        self, subject: str, request: SchemaRequest, normalize: bool = False, force: bool = False
     ) -> Decision[StoredSchema]:
-        """Register a schema; one that was there, softly deleted or not, keeps its id. 409, 42201, 42205…"""
-        return self._registering.register(subject, request, normalize)
+        """Register a schema; one that was there, softly deleted or not, keeps its id. 409, 42201, 42205…
 
-    def change_tags(self, subject: str, version: int, request: SchemaRequest) -> Decision[StoredSchema]:
-        """Register the version again with tags added and removed. Only the request's tags and id count."""
-        stored = self._reads.version(subject, version)
-        request = replace(request, schema=stored.schema, version=None)
-        return self._registering.register(subject, request)
+        `force`: also one that is incompatible.
+        """
+        return self._registering.register(subject, request, normalize, force)
+
+    def change_tags(self, subject: str, version: int, request: TagRequest) -> Decision[StoredSchema]:
+        """Register the version again, as the next one, with other tags. As `register`; 40401, 40402."""
+        return self._registering.change_tags(subject, version, request)
 
     def delete_version(self, subject: str, version: int, permanent: bool = False) -> Decision[int]:
         """Delete a version, softly first. 40401, 40402, 40406, 40407, 42206."""

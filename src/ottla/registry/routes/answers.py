@@ -24,6 +24,15 @@ async def formatted(request: Request, registry: Registry, stored: StoredSchema) 
     )
 
 
+async def found_tags(request: Request, registry: Registry, stored: StoredSchema) -> dict[str, Any]:
+    """`schemaTags`, if `?findTags=` asks for entities with tags."""
+    wanted = [tag for text in request.query_params.getlist("findTags") for tag in text.split(",") if tag]
+    if not wanted:
+        return {}
+    found = await registry.consider(lambda: registry.reads.tagged(stored, wanted), partial(hung_up, request))
+    return {"schemaTags": [each.as_json() for each in found]}
+
+
 def version_answer(stored: StoredSchema, schema: Schema) -> dict[str, Any]:
     """One version of a subject."""
     named = {"subject": stored.subject, "version": stored.version, "id": stored.id}

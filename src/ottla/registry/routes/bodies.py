@@ -1,25 +1,30 @@
 """Request bodies: JSON objects, read with a limit and checked field by field.
 
 A body that is not JSON or has a field of a wrong type ends in 400, an empty body or an unknown field in 422,
-as with Confluent. A client newer than this registry may send unknown fields if a header of it says so.
+as with Confluent; also within rules and metadata, where a field that is dropped silently may be one that
+protects data. A client newer than this registry may send unknown fields if a header of it says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import fields
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.types import Message
 
-from ottla.registry.core.configuration import JSON_NAMES
+from ottla.registry.core.configuration import JSON_NAMES, json_name
 from ottla.registry.core.reading import SchemaRequest
+from ottla.registry.core.tags import EntityTags, TagChanges, TagRequest
 from ottla.registry.registry import Registry
 from ottla.registry.routes.parameters import MAX_INT
 from ottla.registry.settings import MAX_SCHEMA_BYTES
-from ottla.schemas.model import Schema, SchemaType
+from ottla.schemas.model import Metadata, Rule, RuleSet, Schema, SchemaType
 from ottla.web.bodies import parse_json, read_body
 from ottla.web.errors import ApiError
+
+_Known = Mapping[str, "_Known"]
 
 ACCEPT_UNKNOWN: Final = "confluent-accept-unknown-properties"
 # Fields that an answer has beside: a client may send an answer back as a request.
@@ -33,6 +38,33 @@ _SCHEMA_FIELDS: Final = frozenset(
 )
 _CONFIG_FIELDS: Final = frozenset((*JSON_NAMES.values(), "compatibility"))
 _MODE_FIELDS: Final = frozenset(("mode",))
+_TAG_FIELDS: Final = frozenset(
+    ("newVersion", "tagsToAdd", "tagsToRemove", "metadata", "ruleSet", "rulesToMerge", "rulesToRemove")
+)
+_RULE_FIELDS: Final[_Known] = {json_name(field.name): {} for field in fields(Rule)}
+_RULES: Final[_Known] = {
+    "migrationRules": _RULE_FIELDS,
+    "domainRules": _RULE_FIELDS,
+    "encodingRules": _RULE_FIELDS,
+    "enableAt": {},
+}
+_METADATA: Final[_Known] = {"tags": {}, "properties": {}, "sensitive": {}}
+_TAGS: Final[_Known] = {"schemaEntity": {"entityPath": {}, "entityType": {}}, "tags": {}}
+_INNER_FIELDS: Final[_Known] = {
+    "references": {"name": {}, "subject": {}, "version": {}},
+    "metadata": _METADATA,
+    "defaultMetadata": _METADATA,
+    "overrideMetadata": _METADATA,
+    "ruleSet": _RULES,
+    "defaultRuleSet": _RULES,
+    "overrideRuleSet": _RULES,
+    "rulesToMerge": _RULES,
+    "schemaTagsToAdd": _TAGS,
+    "schemaTagsToRemove": _TAGS,
+    "tagsToAdd": _TAGS,
+    "tagsToRemove": _TAGS,
+}
+"""The fields within the objects of a body; those of an empty mapping are not looked at."""
 
 
 async def schema_request(request: Request, registry: Registry) -> SchemaRequest:
@@ -52,8 +84,26 @@ async def schema_request(request: Request, registry: Registry) -> SchemaRequest:
             Schema.from_json(body),
             _number(body, "version"),
             _number(body, "id"),
-            _objects(body, "schemaTagsToAdd"),
-            _objects(body, "schemaTagsToRemove"),
+            TagChanges(_entity_tags(body, "schemaTagsToAdd"), _entity_tags(body, "schemaTagsToRemove")),
+            _flag(body, "propagateSchemaTags"),
+        )
+    except ValueError as problem:
+        raise _wrong(str(problem)) from None
+
+
+async def tag_request(request: Request, registry: Registry) -> TagRequest:
+    """The body of a request that changes the tags of a version. 400, 413, 422, 42201."""
+    body = await _object(request, registry, _TAG_FIELDS)
+    metadata, rules, merged = (body.get(name) for name in ("metadata", "ruleSet", "rulesToMerge"))
+    try:
+        version = _number(body, "newVersion")
+        return TagRequest(
+            TagChanges(_entity_tags(body, "tagsToAdd"), _entity_tags(body, "tagsToRemove")),
+            version or None,
+            None if metadata is None else Metadata.from_json(metadata),
+            None if rules is None else RuleSet.from_json(rules),
+            None if merged is None else RuleSet.from_json(merged),
+            _names(body, "rulesToRemove"),
         )
     except ValueError as problem:
         raise _wrong(str(problem)) from None
@@ -78,10 +128,15 @@ async def reread(request: Request, registry: Registry) -> Request:
 
 
 async def config_request(request: Request, registry: Registry) -> Mapping[str, Any]:
-    """The body of PUT /config, with the names of GET's answer. A null field takes its setting away."""
+    """The body of PUT /config, with the names of GET's answer. A null field takes its setting away.
+
+    Levels and policies may be in lower case.
+    """
     body = await _object(request, registry, _CONFIG_FIELDS)
     for name in ("compatibility", "compatibilityLevel", "compatibilityPolicy"):
-        _text(body, name)
+        text = _text(body, name)
+        if text is not None:
+            body[name] = text.upper()
     if "compatibilityLevel" in body:
         level = body.pop("compatibilityLevel")
         body.setdefault("compatibility", level)
@@ -89,8 +144,8 @@ async def config_request(request: Request, registry: Registry) -> Mapping[str, A
 
 
 async def mode_request(request: Request, registry: Registry) -> str:
-    """The body of PUT /mode; the empty text, which is no mode, where it names none."""
-    return _text(await _object(request, registry, _MODE_FIELDS), "mode") or ""
+    """The body of PUT /mode, in capitals; the empty text, which is no mode, where it names none."""
+    return (_text(await _object(request, registry, _MODE_FIELDS), "mode") or "").upper()
 
 
 async def _object(request: Request, registry: Registry, known: Collection[str]) -> dict[str, Any]:
@@ -102,10 +157,24 @@ async def _object(request: Request, registry: Registry, known: Collection[str]) 
         raise ApiError(422, 422, "The request's body must not be null")
     if not isinstance(body, dict):
         raise _wrong("it must be an object")
-    unknown = next((name for name in body if name not in known), None)
-    if unknown is not None and request.headers.get(ACCEPT_UNKNOWN, "").lower() != "true":
-        raise ApiError(422, 422, f"Unrecognized field: {unknown[:100]}")
+    if request.headers.get(ACCEPT_UNKNOWN, "").lower() != "true":
+        unknown = next((name for name in body if name not in known), None) or _unknown(body, _INNER_FIELDS)
+        if unknown is not None:
+            raise ApiError(422, 422, f"Unrecognized field: {unknown[:100]}")
     return body
+
+
+def _unknown(value: Any, known: _Known) -> str | None:
+    """The first field of an object within `value`, or within its items, that is none of the known ones."""
+    for item in value if isinstance(value, list) else (value,):
+        for name, inner in item.items() if isinstance(item, dict) else ():
+            if known is not _INNER_FIELDS and name not in known:
+                return str(name)
+            below = known.get(name)
+            found = _unknown(inner, below) if below else None
+            if found is not None:
+                return f"{name}.{found}"
+    return None
 
 
 def _wrong(problem: str) -> ApiError:
@@ -127,10 +196,26 @@ def _number(body: Mapping[str, Any], name: str) -> int | None:
     return value
 
 
-def _objects(body: Mapping[str, Any], name: str) -> tuple[Mapping[str, Any], ...]:
+def _flag(body: Mapping[str, Any], name: str) -> bool:
+    value = body.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise ValueError(f"{name} must be true or false")
+    return bool(value)
+
+
+def _names(body: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
+    value = body.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise ValueError(f"{name} must be an array of texts")
+    return tuple(value)
+
+
+def _entity_tags(body: Mapping[str, Any], name: str) -> tuple[EntityTags, ...]:
     value = body.get(name)
     if value is None:
         return ()
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
         raise ValueError(f"{name} must be an array of objects")
-    return tuple(value)
+    return tuple(EntityTags.from_json(one) for one in value)

@@ -1,14 +1,16 @@
 """The configuration, compatibility levels above all, of a subject, a context (`:.c:`) or the whole registry.
 
-GET    /config[/S]    `compatibilityLevel`, …; `?defaultToGlobal` looks further where the subject has none
+GET    /config[/S]    `compatibilityLevel`, …; `?defaultToGlobal` looks further where the subject has none.
+                      The level stands there as `compatibility` too, where hamba/avro looks for it
 PUT    /config[/S]    `compatibility`, …: the fields of the body are changed, the others stay
 DELETE /config[/S]    the configuration until now
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -38,7 +40,7 @@ class ConfigRoutes:
 
     async def config(self, request: Request) -> Response:
         subject = optional_subject_of(request)
-        return answer(request, self.registry.reads.config(subject, flag(request, "defaultToGlobal")))
+        return _answer(request, self.registry.reads.config(subject, flag(request, "defaultToGlobal")))
 
     async def set_config(self, request: Request) -> Response:
         subject = optional_subject_of(request)
@@ -49,4 +51,9 @@ class ConfigRoutes:
     async def delete_config(self, request: Request) -> Response:
         subject = optional_subject_of(request)
         told = await self.registry.write(lambda: self.registry.writes.delete_config(subject))
-        return answer(request, told)
+        return _answer(request, told)
+
+
+def _answer(request: Request, config: Mapping[str, Any]) -> Response:
+    level = config.get("compatibilityLevel")
+    return answer(request, config if level is None else {**config, "compatibility": level})

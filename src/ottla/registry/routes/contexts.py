@@ -14,7 +14,8 @@ from starlette.responses import Response
 
 from ottla.registry.registry import Registry
 from ottla.registry.routes.operation import Operation, answer
-from ottla.registry.routes.parameters import page, path_text
+from ottla.registry.routes.parameters import Limits, page, path_text
+from ottla.registry.settings import CONTEXT_DEFAULT_LIMIT, CONTEXT_MAX_LIMIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,9 @@ class ContextRoutes:
 
     async def contexts(self, request: Request) -> Response:
         prefix = request.query_params.get("contextPrefix", "")
-        return answer(request, page(request, self.registry.reads.contexts(prefix)))
+        settings = self.registry.settings
+        limits = Limits(settings[CONTEXT_DEFAULT_LIMIT], settings[CONTEXT_MAX_LIMIT])
+        return answer(request, page(request, self.registry.reads.contexts(prefix), limits))
 
     async def delete_context(self, request: Request) -> Response:
         context = path_text(request, "context").strip(":")

@@ -8,7 +8,7 @@ place of a number ends in 404, as with Confluent, but with a reason.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 from starlette.requests import Request
@@ -19,6 +19,14 @@ from ottla.registry.core.reading import LATEST
 from ottla.web.errors import ApiError
 
 T = TypeVar("T")
+
+
+class Limits(NamedTuple):
+    """How many items a listing has that names no limit, and how many it has at most."""
+
+    default: int
+    most: int
+
 
 MAX_INT: Final = 2**31 - 1
 _MAX_DIGITS: Final = 10
@@ -97,12 +105,12 @@ def shown(request: Request) -> Deleted:
     return Deleted.SHOW if flag(request, "deleted") else Deleted.HIDE
 
 
-def page(request: Request, items: Sequence[T], limit: int = -1) -> Sequence[T]:
-    """The part of `items` that `?offset` and `?limit` ask for; never more than `limit`, if that is not -1."""
+def page(request: Request, items: Sequence[T], limits: Limits | None = None) -> Sequence[T]:
+    """The part of `items` that `?offset` and `?limit` ask for, within these limits."""
     first = max(number(request, "offset", 0), 0)
-    asked = number(request, "limit", -1)
-    if limit >= 0:
-        asked = min(asked, limit) if asked >= 0 else limit
+    asked = number(request, "limit", -1 if limits is None else limits.default)
+    if limits is not None:
+        asked = min(asked if asked >= 0 else limits.most, limits.most)
     return items[first:] if asked < 0 else items[first : first + asked]
 
 

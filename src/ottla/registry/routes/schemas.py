@@ -3,7 +3,8 @@
 GET /schemas                        versions, at most `schema.search.max.limit` at a time
 GET /schemas/types                  the formats
 GET /schemas/ids/I[/schema]         a schema; its text alone. `?subject` gives the context of the id, and adds
-                                    subject and version to the answer; `?fetchMaxId` adds the highest id
+                                    subject and version to the answer; `?fetchMaxId` adds the highest id,
+                                    `?findTags` the entities with tags
 GET /schemas/ids/I/subjects         names that have a version of this id
 GET /schemas/ids/I/versions         the same with versions
 GET /schemas/guids/G[/ids]          a schema by its guid; its id in each context
@@ -21,9 +22,9 @@ from starlette.responses import Response
 from ottla.registry.core.contexts import context_of
 from ottla.registry.core.image import StoredSchema
 from ottla.registry.registry import Registry
-from ottla.registry.routes.answers import formatted, id_answer, version_answer
+from ottla.registry.routes.answers import formatted, found_tags, id_answer, version_answer
 from ottla.registry.routes.operation import Operation, answer, text_answer
-from ottla.registry.routes.parameters import flag, id_of, page, path_text, query_subject
+from ottla.registry.routes.parameters import Limits, flag, id_of, page, path_text, query_subject
 from ottla.registry.settings import SEARCH_DEFAULT_LIMIT, SEARCH_MAX_LIMIT
 from ottla.schemas.model import SchemaType
 
@@ -58,11 +59,9 @@ class SchemaRoutes:
             query.get("ruleType") or None,
         )
         settings = self.registry.settings
-        limit = settings[SEARCH_MAX_LIMIT]
-        if not query.get("limit"):
-            limit = min(limit, settings[SEARCH_DEFAULT_LIMIT])
+        limits = Limits(settings[SEARCH_DEFAULT_LIMIT], settings[SEARCH_MAX_LIMIT])
         answers: list[dict[str, Any]] = []
-        for stored, names in page(request, found, limit):
+        for stored, names in page(request, found, limits):
             told = version_answer(stored, stored.schema)
             if aliases:
                 told["aliases"] = list(names)
@@ -80,7 +79,7 @@ class SchemaRoutes:
             told = {"subject": stored.subject, "version": stored.version, "id": stored.id, **told}
         if flag(request, "fetchMaxId"):
             told["maxId"] = self.registry.reads.max_id(context_of(subject or ""))
-        return answer(request, told)
+        return answer(request, told | await found_tags(request, self.registry, stored))
 
     async def text_by_id(self, request: Request) -> Response:
         schema = await formatted(request, self.registry, self._stored(request))

@@ -5,8 +5,9 @@ POST   /subjects/S                            under which version is this schema
 DELETE /subjects/S                            numbers of the deleted versions
 GET    /subjects/S/metadata                   the newest version with these properties (`key` and `value`)
 GET    /subjects/S/versions                   numbers; with `deletedAsNegative` the deleted ones are negative
-POST   /subjects/S/versions                   register; any instance answers for a schema that is there
-GET    /subjects/S/versions/V[/schema]        a version; its text alone
+POST   /subjects/S/versions                   register; any instance answers for a schema that is there. With
+                                              `force` whatever its compatibility
+GET    /subjects/S/versions/V[/schema]        a version; its text alone. `findTags` adds entities with tags
 DELETE /subjects/S/versions/V                 the number of the deleted version
 GET    /subjects/S/versions/V/referencedby    ids of the schemas that refer to it
 POST   /subjects/S/versions/V/tags            register it again with other tags
@@ -26,10 +27,16 @@ from ottla.registry.core.image import StoredSchema
 from ottla.registry.core.reading import SchemaRequest
 from ottla.registry.forwarding import on_primary
 from ottla.registry.registry import Registry
-from ottla.registry.routes.answers import formatted, registered_answer, version_answer
-from ottla.registry.routes.bodies import reread, schema_request
+from ottla.registry.routes.answers import formatted, found_tags, registered_answer, version_answer
+from ottla.registry.routes.bodies import reread, schema_request, tag_request
 from ottla.registry.routes.operation import Operation, answer, text_answer
-from ottla.registry.routes.parameters import flag, page, shown, subject_of, version_of
+from ottla.registry.routes.parameters import Limits, flag, page, shown, subject_of, version_of
+from ottla.registry.settings import (
+    SUBJECT_DEFAULT_LIMIT,
+    SUBJECT_MAX_LIMIT,
+    SUBJECT_VERSION_DEFAULT_LIMIT,
+    SUBJECT_VERSION_MAX_LIMIT,
+)
 from ottla.web.bodies import hung_up
 from ottla.web.errors import ApiError
 
@@ -60,7 +67,9 @@ class SubjectRoutes:
 
     async def subjects(self, request: Request) -> Response:
         prefix = request.query_params.get("subjectPrefix", ALL_CONTEXTS)
-        return answer(request, page(request, self.registry.reads.subjects(prefix, shown(request))))
+        settings = self.registry.settings
+        limits = Limits(settings[SUBJECT_DEFAULT_LIMIT], settings[SUBJECT_MAX_LIMIT])
+        return answer(request, page(request, self.registry.reads.subjects(prefix, shown(request)), limits))
 
     async def look_up(self, request: Request) -> Response:
         wanted = await schema_request(request, self.registry)
@@ -88,7 +97,9 @@ class SubjectRoutes:
     async def versions(self, request: Request) -> Response:
         negative = flag(request, "deletedAsNegative")
         found = self.registry.reads.versions(subject_of(request), shown(request), negative)
-        return answer(request, page(request, found))
+        settings = self.registry.settings
+        limits = Limits(settings[SUBJECT_VERSION_DEFAULT_LIMIT], settings[SUBJECT_VERSION_MAX_LIMIT])
+        return answer(request, page(request, found, limits))
 
     async def register(self, request: Request) -> Response:
         """Producers register known schemas whenever they start: that needs neither primary nor topic."""
@@ -101,10 +112,11 @@ class SubjectRoutes:
         return await on_primary(self.registry, self._register)(request)
 
     async def _register(self, request: Request) -> Response:
-        subject, normalize = subject_of(request), flag(request, "normalize")
+        subject, normalize, force = subject_of(request), flag(request, "normalize"), flag(request, "force")
         wanted = await schema_request(request, self.registry)
         stored = await self.registry.write(
-            lambda: self.registry.writes.register(subject, wanted, normalize), partial(hung_up, request)
+            lambda: self.registry.writes.register(subject, wanted, normalize, force),
+            partial(hung_up, request),
         )
         return await self._registered(request, stored)
 
@@ -125,7 +137,9 @@ class SubjectRoutes:
         return found if found.subject == subject else None
 
     async def version(self, request: Request) -> Response:
-        return await self._version(request, self._stored(request))
+        stored = self._stored(request)
+        told = version_answer(stored, await formatted(request, self.registry, stored))
+        return answer(request, told | await found_tags(request, self.registry, stored))
 
     async def text(self, request: Request) -> Response:
         schema = await formatted(request, self.registry, self._stored(request))
@@ -145,7 +159,7 @@ class SubjectRoutes:
 
     async def change_tags(self, request: Request) -> Response:
         subject, version = subject_of(request), version_of(request)
-        wanted = await schema_request(request, self.registry)
+        wanted = await tag_request(request, self.registry)
         stored = await self.registry.write(
             lambda: self.registry.writes.change_tags(subject, version, wanted), partial(hung_up, request)
         )

@@ -1,0 +1,122 @@
+"""The registry's OpenAPI document: valid, and of exactly the requests that are answered."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from openapi_schema_validator import OAS31Validator
+from openapi_spec_validator import validate
+
+from ottla.registry.app import operations_of, registry_application
+from ottla.registry.openapi import openapi_document
+from support.registry.registry_core import InMemoryRegistry
+from support.registry.registry_http import RegistryHttp
+
+DOCUMENT = openapi_document()
+SCHEMA = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
+RULES = {"domainRules": [{"name": "a", "kind": "CONDITION", "mode": "WRITE", "type": "CEL"}]}
+
+
+@pytest.fixture
+def http() -> RegistryHttp:
+    http = RegistryHttp(registry_application(InMemoryRegistry()))
+    http.post(
+        "/subjects/s/versions", {"schema": SCHEMA, "ruleSet": RULES, "metadata": {"properties": {"a": "b"}}}
+    )
+    reference = {"name": "R", "subject": "s", "version": 1}
+    http.post("/subjects/t/versions", {"schema": '{"type":"array","items":"R"}', "references": [reference]})
+    http.put("/config/s", {"compatibility": "FULL", "compatibilityPolicy": "LENIENT", "alias": "t"})
+    http.put("/config/s", {"alias": None})
+    http.put("/mode/s", {"mode": "READWRITE"})
+    return http
+
+
+def test_the_document_is_valid() -> None:
+    validate(DOCUMENT)
+
+
+def test_every_route_is_in_the_document_and_the_other_way_round() -> None:
+    routed = {(each.method, each.path) for each in operations_of(InMemoryRegistry())}
+    described = {(method.upper(), path) for path, methods in DOCUMENT["paths"].items() for method in methods}
+    assert described == routed | {("GET", "/openapi.json"), ("GET", "/docs")}
+
+
+def test_every_schema_that_is_spoken_of_is_there_and_the_other_way_round() -> None:
+    spoken = set(re.findall(r"'#/components/schemas/(\w+)'", str(DOCUMENT)))
+    assert spoken == set(DOCUMENT["components"]["schemas"])
+
+
+def holds(method: str, path: str, answer: Any) -> None:
+    """Whether the answer is as the document says, closed against further fields."""
+    assert answer.status_code == 200, answer.text
+    content = DOCUMENT["paths"][path][method]["responses"]["200"]["content"]
+    assert answer.headers["content-type"] in content
+    if path.endswith("/schema"):
+        return
+    components = _closed(DOCUMENT["components"])
+    schema = content[answer.headers["content-type"]]["schema"]
+    OAS31Validator({**_closed(schema), "components": components}).validate(answer.json())
+
+
+def _closed(value: Any) -> Any:
+    """The schemas without fields that they do not name, so that a test finds those that are missing."""
+    if isinstance(value, list):
+        return [_closed(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    closed = {name: _closed(one) for name, one in value.items()}
+    if value.get("type") == "object" and isinstance(value.get("properties"), dict):
+        closed.setdefault("additionalProperties", False)
+    return closed
+
+
+NAMES = {"subject": "s", "version": "1", "id": "1"}
+
+
+@pytest.mark.parametrize(
+    "path", sorted(p for p, m in DOCUMENT["paths"].items() if "get" in m and p != "/docs")
+)
+def test_answers_to_reads_are_as_the_document_says(http: RegistryHttp, path: str) -> None:
+    guid = http.get("/schemas/ids/1")["guid"]
+    query = "" if "{id}" not in path else "?subject=s&fetchMaxId=true&findTags=*"
+    holds("get", path, http.ask("GET", path.format(**NAMES, guid=guid) + query))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/subjects/{subject}", {"schema": SCHEMA}),
+        ("POST", "/subjects/{subject}/versions", {"schema": SCHEMA}),
+        ("POST", "/subjects/{subject}/versions/{version}/tags", {"newVersion": 2, "rulesToRemove": ["a"]}),
+        ("POST", "/compatibility/subjects/{subject}/versions", {"schema": '"int"'}),
+        ("POST", "/compatibility/subjects/{subject}/versions/{version}", {"schema": '"int"'}),
+        ("PUT", "/config", {"compatibility": "NONE"}),
+        ("PUT", "/config/{subject}", {"normalize": True, "defaultRuleSet": RULES}),
+        ("DELETE", "/config/{subject}", None),
+        ("PUT", "/mode", {"mode": "READONLY"}),
+        ("DELETE", "/mode/{subject}", None),
+        ("DELETE", "/subjects/{subject}/versions/{version}", None),
+    ],
+)
+def test_answers_to_writes_are_as_the_document_says(
+    http: RegistryHttp, method: str, path: str, body: dict[str, Any] | None
+) -> None:
+    names = {**NAMES, "subject": "t"} if method == "DELETE" and "versions" in path else NAMES
+    query = "?verbose=true" if path.startswith("/compat") else ""
+    if body is not None:
+        content = DOCUMENT["paths"][path][method.lower()]["requestBody"]["content"]
+        OAS31Validator(
+            {**content["application/json"]["schema"], "components": _closed(DOCUMENT["components"])}
+        ).validate(body)
+    holds(method.lower(), path, http.ask(method, path.format(**names) + query, body))
+
+
+def test_the_page_is_there_for_a_browser(http: RegistryHttp) -> None:
+    answer = http.ask("GET", "/docs", headers={"accept": "text/html"})
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    for methods in DOCUMENT["paths"].values():
+        for operation in methods.values():
+            assert f'id="{operation["operationId"]}"' in answer.text
