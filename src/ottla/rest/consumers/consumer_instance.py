@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from confluent_kafka import KafkaException, Message
 
 from ottla.rest.consumers.consumer_errors import UNDECODABLE, instance_not_found, of_kafka
 from ottla.rest.consumers.consumer_settings import InstanceSettings
-from ottla.rest.consumers.decoding import Decoded, RecordDecoder, Undecodable
+from ottla.rest.consumers.decoding import Decoded, RecordDecoder, RecordField, Undecodable
 from ottla.rest.consumers.group_consumer import CommittedOffset, GroupConsumer, Partition, ReadBounds
 from ottla.web.errors import ApiError
 
@@ -65,6 +65,8 @@ class ConsumerInstance:
         self._lock = asyncio.Lock()
         self._stop = threading.Event()
         self._closed = False
+        self._reads_end_now = False
+        self._called: asyncio.Future[Any] | None = None
         self._undecodable: Undecodable | None = None
         self.last_used = clock()
         self._last_read = self.last_used
@@ -117,7 +119,9 @@ class ConsumerInstance:
 
     # --- Reading ---
 
-    async def read(self, bounds: ReadBounds, gone: asyncio.Future[None]) -> Reading:
+    async def read(
+        self, bounds: ReadBounds, gone: asyncio.Future[None], include: Collection[RecordField] = ()
+    ) -> Reading:
         """Collect and decode records; `gone` is done when the client has left. `Reading.end` must follow.
 
         Raises ApiError 422 (42207) for a record that does not fit the format; the record stays the next one
@@ -130,7 +134,7 @@ class ConsumerInstance:
                 raise undecodable_error(problem)
             messages = await self._collect(bounds, gone)
             try:
-                decoded = await self._decoder.decode(messages, self._request)
+                decoded = await self._decoder.decode(messages, self._request, include)
                 answered = decoded.answered
                 if decoded.problem is not None and not answered:
                     raise undecodable_error(decoded.problem)
@@ -202,12 +206,23 @@ class ConsumerInstance:
         async with self._lock:
             await self._call(self._threads.requests, functools.partial(self._consumer.tend, idle=idle))
 
+    def end_reads(self) -> None:
+        """Reads under way, and all later ones, end at once, with the records that there are."""
+        self._reads_end_now = True
+        self._stop.set()
+
     async def close(self) -> None:
-        """Leave the group; ends a read that is under way."""
+        """Leave the group; ends a read that is under way. It may take for ever if the cluster is away.
+
+        To be cancelled then: the thread goes on by itself, and nobody calls the consumer any more.
+        """
         self._closed = True
         self._stop.set()
         async with self._lock:
-            await self._call(self._threads.requests, self._consumer.close)
+            if self._called is not None:
+                await asyncio.wait([self._called])
+            closing = self._threads.requests.submit(self._consumer.close)
+            await asyncio.shield(asyncio.wrap_future(closing))
 
     async def _change(self, function: Callable[..., None], *arguments: Any) -> None:
         """Run a request that makes the last read irrelevant."""
@@ -238,6 +253,8 @@ class ConsumerInstance:
             raise instance_not_found()
         # one for each turn: the watcher of an earlier request must not end this one
         self._stop = threading.Event()
+        if self._reads_end_now:
+            self._stop.set()
 
     def _end_turn(self) -> None:
         self.last_used = self._clock()
@@ -255,6 +272,7 @@ class ConsumerInstance:
     ) -> T:
         """Run on a thread to its end, cancelled or not; `undo` the result of a call that was cancelled."""
         running = asyncio.get_running_loop().run_in_executor(threads, function, *arguments)
+        self._called = running
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:

@@ -17,7 +17,6 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from confluent_kafka import KafkaException
@@ -33,14 +32,16 @@ from ottla.rest.consumers.consumer_settings import (
     InstanceSettings,
     client_properties,
 )
-from ottla.rest.consumers.decoding import RecordDecoder, SchemaDecoders
+from ottla.rest.consumers.decoding import RecordDecoder, RecordField, SchemaDecoders
 from ottla.rest.consumers.group_consumer import GroupConsumer, ReadBounds, Room
+from ottla.rest.daemon_threads import DaemonThreads
 from ottla.rest.settings import (
     CONSUMER_INSTANCE_TIMEOUT_MS,
     CONSUMER_INSTANCES,
     CONSUMER_REQUEST_MAX_BYTES,
     HOST_NAME,
     INSTANCE_ID,
+    RECORD_FIELDS,
 )
 from ottla.web.errors import ApiError, ServiceError
 
@@ -52,7 +53,9 @@ READS: Final = 100
 REQUEST_THREADS: Final = 16
 READS_MEMORY: Final = 4
 LEAVE_SECONDS: Final = 10.0
-"""How long DELETE and `stop` wait for an instance to have left its group."""
+"""How long DELETE waits for an instance to have left its group."""
+STOP_SECONDS: Final = 4.0
+"""How long `stop` waits for all instances to have left their groups."""
 
 
 class ConsumerInstances:
@@ -72,9 +75,9 @@ class ConsumerInstances:
         self._decoder_of = {each: RecordDecoder(each, self._decoders) for each in DataFormat}
         self._room = Room(READS_MEMORY * settings[CONSUMER_REQUEST_MAX_BYTES])
         self._threads = Threads(
-            ThreadPoolExecutor(READS, "consumer-read"),
+            DaemonThreads(READS, "consumer-read"),
             asyncio.Semaphore(READS),
-            ThreadPoolExecutor(REQUEST_THREADS, "consumer-request"),
+            DaemonThreads(REQUEST_THREADS, "consumer-request"),
         )
         self._instances: dict[tuple[str, str], ConsumerInstance] = {}
         self._making = 0
@@ -86,6 +89,11 @@ class ConsumerInstances:
     def host_name(self) -> str | None:
         """The host in URLs of answers; None for the host that the request was sent to."""
         return self._settings[HOST_NAME]
+
+    @property
+    def record_fields(self) -> frozenset[RecordField]:
+        """The fields that records have in every answer, beside those of Confluent's proxy."""
+        return frozenset(RecordField(name) for name in self._settings[RECORD_FIELDS])
 
     @property
     def room(self) -> Room:
@@ -109,8 +117,13 @@ class ConsumerInstances:
             return "consumer instances are no longer tended"
         return f"consumer instances are no longer tended: {self._tending.exception()!r}"
 
+    def end_requests(self) -> None:
+        """Reads under way end with the records that they have; they count as read once they are answered."""
+        for instance in self._instances.values():
+            instance.end_reads()
+
     async def stop(self) -> None:
-        """Close all instances; each leaves its group, which takes LEAVE_SECONDS at most."""
+        """Close all instances; each leaves its group, which takes STOP_SECONDS at most."""
         self._stopped = True
         if self._tending is not None:
             self._tending.cancel()
@@ -118,7 +131,7 @@ class ConsumerInstances:
         for instance in list(self._instances.values()):
             self._discard(instance)
         if self._leaving:
-            _, late = await asyncio.wait(self._leaving, timeout=LEAVE_SECONDS)
+            _, late = await asyncio.wait(self._leaving, timeout=STOP_SECONDS)
             if late:
                 log.warning("%d consumer instances did not leave their groups in time", len(late))
         self._threads.reads.shutdown(wait=False, cancel_futures=True)

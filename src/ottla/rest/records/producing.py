@@ -16,11 +16,10 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -28,11 +27,13 @@ from ottla.client.access import ClusterAccess
 from ottla.client.registry.async_client import RegistryClient
 from ottla.config.settings import Settings
 from ottla.rest import kafka_errors
+from ottla.rest.daemon_threads import DaemonThreads
 from ottla.rest.records.bytes_in_work import BytesInWork
 from ottla.rest.settings import MAX_BODY_BYTES, PRODUCER_PREFIX, RESPONSE_TIMEOUT_MS
 from ottla.web.errors import ApiError, ServiceError
 
 log = logging.getLogger("ottla.rest")
+clients_log = logging.getLogger("ottla.client.rest")
 
 T = TypeVar("T")
 
@@ -46,7 +47,10 @@ KNOWN_TOPIC_SECONDS: Final = 30.0
 KNOWN_TOPICS: Final = 10_000
 CREATION_PAUSES: Final = (0.0, 0.1, 0.3)
 """Pauses before asking again for a topic that the cluster may be creating on demand."""
-STOP_SECONDS: Final = 5.0
+END_SECONDS: Final = 2.0
+"""How long records under way may take once the proxy is about to stop. Those that are left are answered as
+failed, before the front cuts requests off."""
+STOP_SECONDS: Final = 2.0
 LINGER_MS: Final = 2
 WORK_BYTES: Final = 128 << 20
 """The bytes of bodies of requests; parsed, encoded and under way they take some five times that."""
@@ -105,6 +109,38 @@ class Deliveries:
             await self._waiter
 
 
+class EndsSoon(Protocol):
+    """A request that goes on for as long as its client likes."""
+
+    def end_soon(self) -> None:
+        """End within moments, with a right answer."""
+
+
+class OpenStreams:
+    """The streams of records under way, to be ended when the proxy stops."""
+
+    def __init__(self) -> None:
+        self._open: set[EndsSoon] = set()
+        self._ending = False
+
+    @contextmanager
+    def entered(self, stream: EndsSoon) -> Iterator[None]:
+        """The stream is open for the length of the block."""
+        self._open.add(stream)
+        if self._ending:
+            stream.end_soon()
+        try:
+            yield
+        finally:
+            self._open.discard(stream)
+
+    def end(self) -> None:
+        """End all streams soon, and those to come."""
+        self._ending = True
+        for stream in self._open:
+            stream.end_soon()
+
+
 class Producing:
     """The producer of a proxy, and the metadata of topics that both APIs need."""
 
@@ -122,7 +158,7 @@ class Producing:
             self._properties["linger.ms"] = min(LINGER_MS, settings[RESPONSE_TIMEOUT_MS] / 2)
         self._may_be_idempotent = "enable.idempotence" not in given
         self._producer: Producer | None = None
-        self._threads = ThreadPoolExecutor(2, "rest-metadata")
+        self._threads = DaemonThreads(2, "rest-metadata")
         self._topics: dict[str, tuple[float, int]] = {}
         self._cluster_id: str | None = None
         self._line = asyncio.Lock()
@@ -132,6 +168,8 @@ class Producing:
         self._fatal = False
         self._ending: asyncio.Task[None] | None = None
         self._problem: asyncio.Future[str] | None = None
+        self._giving_up: asyncio.TimerHandle | None = None
+        self.streams = OpenStreams()
 
     async def start(self) -> None:
         """Make the producer; the cluster need not be there. Raises ServiceError for impossible settings."""
@@ -144,8 +182,20 @@ class Producing:
         assert self._problem is not None, "started"
         return await asyncio.shield(self._problem)
 
+    def end_requests(self) -> None:
+        """End streams of records soon, and fail the records that are still under way after END_SECONDS."""
+        self.streams.end()
+        self._giving_up = asyncio.get_running_loop().call_later(END_SECONDS, self._purge)
+
+    def _purge(self) -> None:
+        if self._producer is not None and len(self._producer):
+            self._producer.purge()
+            self._poll_soon()
+
     async def stop(self) -> None:
         """Wait for records under way, for STOP_SECONDS at most; then give them up."""
+        if self._giving_up is not None:
+            self._giving_up.cancel()
         producer = self._producer
         if producer is not None:
             until = time.monotonic() + STOP_SECONDS
@@ -275,7 +325,7 @@ class Producing:
             raise ServiceError(f"ottla rest: the producer's settings: {text}") from None
 
     def _make(self, properties: dict[str, Any]) -> Producer:
-        return Producer({**properties, "error_cb": self._complain}, logger=log)
+        return Producer({**properties, "error_cb": self._complain}, logger=clients_log)
 
     def _complain(self, error: KafkaError) -> None:
         """Log an error that librdkafka reports. A fatal one ends this producer: the poll makes another."""
