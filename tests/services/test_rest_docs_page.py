@@ -8,9 +8,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from ottla.rest.docs_page import docs_page
 
 from ottla.rest.app import ADMINISTRATION
-from ottla.rest.docs_page import docs_page
 from ottla.rest.openapi import openapi_document
 
 CHROMIUM = shutil.which("chromium")

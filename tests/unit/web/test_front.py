@@ -366,6 +366,7 @@ def test_the_bound_on_a_body_counts_what_it_unfolds_to() -> None:
 @pytest.mark.parametrize(
     "folded",
     [b"not gzip", gzip.compress(b"x" * 999)[:-1], gzip.compress(b"x") + b"more", gzip.compress(b"x")[:5]],
+    ids=["no gzip", "without its last byte", "with more behind it", "of five bytes"],
 )
 def test_a_body_that_is_not_gzip_is_refused(folded: bytes) -> None:
     answer = ask("POST", "/echo", content=folded, headers={"content-encoding": "gzip"})
