@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import enum
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import ottla
 from bench import metadata_client, processes
 from bench.errors import BenchError, tail
 from support.servers.apache_kafka import ApacheKafka
@@ -200,6 +202,8 @@ def _prepare_kafka(workspace: Path, settings: Mapping[str, str]) -> tuple[int, S
 def _prepare_ottla(
     workspace: Path, settings: Mapping[str, str], python_flags: Sequence[str]
 ) -> tuple[int, Sequence[str]]:
+    # As pip leaves an installed package: without it, each start under PYTHONDONTWRITEBYTECODE compiles anew.
+    compileall.compile_dir(Path(ottla.__file__).parent, quiet=2)
     port = free_port()
     command = [sys.executable, *python_flags, "-m", "ottla", "broker", "--data", str(workspace / "data")]
     command += ["--listen", f"{HOST}:{port}"]

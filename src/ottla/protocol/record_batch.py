@@ -27,9 +27,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from ottla.protocol.compression import Codec, compress, decompress
+from ottla.protocol.crc import crc32c
 from ottla.protocol.errors import CorruptBatch, MalformedMessage
 from ottla.protocol.varint import read_varint, read_varlong, write_varint, write_varlong
 
