@@ -38,14 +38,22 @@ BROKER_SETTINGS = {
 
 
 class System(enum.Enum):
-    """The two sides, in the order in which they take turns."""
+    """The two sides, in the order in which they take turns, and the broker that does nothing."""
 
     KAFKA = "kafka"
     OTTLA = "ottla"
+    NULL = "null"
 
     @property
     def title(self) -> str:
-        return {System.KAFKA: "Apache Kafka 4.3.1", System.OTTLA: "ottla"}[self]
+        return {
+            System.KAFKA: "Apache Kafka 4.3.1",
+            System.OTTLA: "ottla",
+            System.NULL: "the null broker",
+        }[self]
+
+
+SIDES = (System.KAFKA, System.OTTLA)
 
 
 class Served(Protocol):
@@ -99,6 +107,11 @@ class Server:
         self.check_running()
         return processes.cpu_seconds(self.process.pid)
 
+    def waiting_seconds(self) -> float:
+        """The time that its living threads were ready to run and had no processor."""
+        self.check_running()
+        return processes.waiting_seconds(self.process.pid)
+
 
 class Ending(enum.Enum):
     """How a broker's run ends."""
@@ -138,6 +151,10 @@ def prepare(
             return Prepared(system, port, command, log_path, time.perf_counter() - before)
         case System.OTTLA:
             port, command = _prepare_ottla(workspace, merged, ottla_python_flags)
+            return Prepared(system, port, command, log_path, None)
+        case System.NULL:
+            port = free_port()
+            command = [sys.executable, "-m", "bench.null_broker", "--port", str(port)]
             return Prepared(system, port, command, log_path, None)
 
 
