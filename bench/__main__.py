@@ -14,7 +14,7 @@ sys.path.insert(0, str(REPOSITORY / "tests"))
 from bench import machine, plot, profiling, report, runner  # noqa: E402
 from bench.errors import BenchError  # noqa: E402
 from bench.scenarios import SCENARIOS, Scenario  # noqa: E402
-from bench.servers import System  # noqa: E402
+from bench.servers import SIDES, System  # noqa: E402
 from support.java import java_tools  # noqa: E402
 
 PROFILE = "profile"
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m bench",
-        description="Measure ottla beside Apache Kafka 4.4.0. Writes RESULTS.md, a figure and results.json.",
+        description="Measure ottla beside Apache Kafka. Writes RESULTS.md, a figure and results.json.",
         epilog=f"`python -m bench {PROFILE} SCENARIO` runs ottla alone under Python's profiler.",
     )
     parser.add_argument("scenarios", nargs="*", metavar="scenario", help="names from --list; all without any")
@@ -103,7 +103,7 @@ def _profile(options: argparse.Namespace) -> None:
 
 def _measure(options: argparse.Namespace) -> None:
     scenarios = _named(options.scenarios)
-    systems = [System(options.only)] if options.only else list(System)
+    systems = [System(options.only)] if options.only else SIDES
     run_options = runner.Options(options.runs, options.quick, options.directory, options.wait_quiet, systems)
     output = options.output or (SCRATCH if options.quick else REPOSITORY / "bench")
     output.mkdir(parents=True, exist_ok=True)

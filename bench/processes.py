@@ -30,6 +30,16 @@ def cpu_seconds(pid: int) -> float:
     return ticks / _TICKS_PER_SECOND
 
 
+def waiting_seconds(pid: int) -> float:
+    """The time that the living threads of a process and of its descendants waited for a processor."""
+    nanoseconds = 0
+    for member in process_tree(pid):
+        for statistics in Path(f"/proc/{member}/task").glob("*/schedstat"):
+            with contextlib.suppress(OSError):  # a thread that has ended
+                nanoseconds += int(statistics.read_text().split()[1])
+    return nanoseconds / 1e9
+
+
 def process_tree(pid: int) -> list[int]:
     """The process and its living descendants. Raises BenchError when it is gone."""
     if not Path(f"/proc/{pid}").exists():

@@ -113,6 +113,8 @@ def _render_machine(results: Results, scenarios: Mapping[str, Scenario]) -> list
     if with_history:
         parts += [_HISTORY, _table((*_TARGET_HEADER, "as history: 2014"), with_history)]
     parts += ["### Targets\n", _table(_TARGET_HEADER, with_target)]
+    if limits := _limit_rows(taken, results):
+        parts += [_LIMIT, _table(_LIMIT_HEADER, limits)]
     if without_target:
         parts += ["### For information\n", _table(_HEADER, without_target)]
     parts += [
@@ -120,6 +122,29 @@ def _render_machine(results: Results, scenarios: Mapping[str, Scenario]) -> list
         *(_how(scenario, results.scenarios[scenario.name]) for scenario in taken),
     ]
     return parts
+
+
+def _limit_rows(taken: Iterable[Scenario], results: Results) -> list[tuple[str, ...]]:
+    """The measures with a target that were taken on the null broker too, with both sides' share of it."""
+    rows = []
+    for scenario in taken:
+        samples = results.scenarios[scenario.name].samples
+        for measure in scenario.measures:
+            limit = samples.get(System.NULL.value, {}).get(measure.name)
+            comparison = comparison_of(measure, results.scenarios[scenario.name])
+            if limit is None or comparison is None or measure.target is None:
+                continue
+            of_limit = spread(limit)
+            rows.append(
+                (
+                    f"`{scenario.name}`",
+                    f"{measure.title}, {measure.unit}",
+                    format_spread(of_limit),
+                    f"{comparison.kafka.median / of_limit.median:.2f}",
+                    f"{comparison.ottla.median / of_limit.median:.2f}",
+                )
+            )
+    return rows
 
 
 def _place_in_the_seeds_table(scenario: Scenario) -> int:
@@ -143,10 +168,17 @@ The table of the unified-logging seed, with its own figures beside, as history: 
 machines of six cores each (Intel Xeon, 2.5 GHz, six disks of 7,200 RPM, 32 GB, 1 Gb Ethernet), the clients on
 three more. Here brokers and clients share one machine.
 """
+_LIMIT = """### The client's limit
+
+The same clients on a broker that does nothing (bench/null_broker.py: requests are counted and answered, no
+record is checked, written or read). It takes processor time from its clients all the same. A side near 1 is
+limited by its client, not by its broker.
+"""
+_LIMIT_HEADER = ("scenario", "measure", "null broker", "Apache Kafka 4.3.1 over it", "ottla over it")
 _HEADER = (
     "scenario",
     "measure",
-    "Apache Kafka 4.4.0",
+    "Apache Kafka",
     "ottla",
     "ratio of medians",
     "median of pairs' ratios",
@@ -223,8 +255,9 @@ def _settings_text() -> str:
 
 def _how(scenario: Scenario, result: ScenarioResult) -> str:
     quick = " A quick look: a fifth of the counted records." if result.quick else ""
+    peer = f" beside Apache Kafka {result.kafka_version}" if System.KAFKA.value in result.samples else ""
     return (
-        f"**`{scenario.name}`**: {scenario.method}{quick} {result.runs} runs a side, taken "
+        f"**`{scenario.name}`**: {scenario.method}{quick} {result.runs} runs a side{peer}, taken "
         f"{result.taken_at} at commit {result.commit}; other programs took at most "
         f"{result.other_cpu_share:.0%} of one core.\n"
     )

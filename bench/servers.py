@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import enum
 import subprocess
 import sys
@@ -12,8 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import ottla
 from bench import metadata_client, processes
 from bench.errors import BenchError, tail
+from support.java.java_tools import KAFKA_VERSION
 from support.servers.apache_kafka import ApacheKafka
 from support.servers.cluster import ServerError, free_port
 
@@ -36,14 +39,22 @@ BROKER_SETTINGS = {
 
 
 class System(enum.Enum):
-    """The two sides, in the order in which they take turns."""
+    """The two sides, in the order in which they take turns, and the broker that does nothing."""
 
     KAFKA = "kafka"
     OTTLA = "ottla"
+    NULL = "null"
 
     @property
     def title(self) -> str:
-        return {System.KAFKA: "Apache Kafka 4.4.0", System.OTTLA: "ottla"}[self]
+        return {
+            System.KAFKA: f"Apache Kafka {KAFKA_VERSION}",
+            System.OTTLA: "ottla",
+            System.NULL: "the null broker",
+        }[self]
+
+
+SIDES = (System.KAFKA, System.OTTLA)
 
 
 class Served(Protocol):
@@ -97,6 +108,11 @@ class Server:
         self.check_running()
         return processes.cpu_seconds(self.process.pid)
 
+    def waiting_seconds(self) -> float:
+        """The time that its living threads were ready to run and had no processor."""
+        self.check_running()
+        return processes.waiting_seconds(self.process.pid)
+
 
 class Ending(enum.Enum):
     """How a broker's run ends."""
@@ -136,6 +152,10 @@ def prepare(
             return Prepared(system, port, command, log_path, time.perf_counter() - before)
         case System.OTTLA:
             port, command = _prepare_ottla(workspace, merged, ottla_python_flags)
+            return Prepared(system, port, command, log_path, None)
+        case System.NULL:
+            port = free_port()
+            command = [sys.executable, "-m", "bench.null_broker", "--port", str(port)]
             return Prepared(system, port, command, log_path, None)
 
 
@@ -200,6 +220,8 @@ def _prepare_kafka(workspace: Path, settings: Mapping[str, str]) -> tuple[int, S
 def _prepare_ottla(
     workspace: Path, settings: Mapping[str, str], python_flags: Sequence[str]
 ) -> tuple[int, Sequence[str]]:
+    # As pip leaves an installed package: without it, each start under PYTHONDONTWRITEBYTECODE compiles anew.
+    compileall.compile_dir(Path(ottla.__file__).parent, quiet=2)
     port = free_port()
     command = [sys.executable, *python_flags, "-m", "ottla", "broker", "--data", str(workspace / "data")]
     command += ["--listen", f"{HOST}:{port}"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bench.scenarios import (
+    beside,
     catch_up,
     connections,
     consuming,
@@ -31,6 +32,7 @@ _FAMILIES = (
     replicated,
     connections,
     catch_up,
+    beside,
     services,
     pipeline,
 )

@@ -177,6 +177,7 @@ def _one_record_scenario(in_flight: int) -> Scenario:
         "latency is from send() to the callback.",
         _one_record_measures(CONNECTIONS),
         _one_record(in_flight),
+        shows_client_limit=True,
     )
 
 

@@ -48,5 +48,6 @@ SCENARIOS: tuple[Scenario, ...] = (
             CPU,
         ),
         _consume,
+        shows_client_limit=True,
     ),
 )

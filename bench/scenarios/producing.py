@@ -116,6 +116,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         _BATCHED_METHOD.format(acks="1"),
         (replace(RATE, history="single producer thread, no replication: 821,557"), CPU),
         _produce_batched("1"),
+        shows_client_limit=True,
     ),
     Scenario(
         "produce-100b-acksall",

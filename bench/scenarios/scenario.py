@@ -55,9 +55,13 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A named way to drive a broker; `run` gives a value for every measure of the side it ran on."""
+    """A named way to drive a broker; `run` gives a value for every measure of the side it ran on.
+
+    shows_client_limit: it runs on the null broker too, because its client may be what limits a figure.
+    """
 
     name: str
     method: str
     measures: tuple[Measure, ...]
     run: Callable[[Turn], dict[str, float]]
+    shows_client_limit: bool = False

@@ -159,5 +159,6 @@ SCENARIOS: tuple[Scenario, ...] = (
         "is the client's own limit. A gigabyte is one before compression.",
         _rates({codec: codec for codec in CODECS}),
         _codecs,
+        shows_client_limit=True,
     ),
 )

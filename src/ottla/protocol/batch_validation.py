@@ -41,6 +41,7 @@ from ottla.protocol.record_batch import (
     CONTROL,
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     LOG_APPEND_TIME,
+    LOG_OVERHEAD_BYTES,
     TRANSACTIONAL,
     BatchHeader,
     UnsupportedMagic,
@@ -139,7 +140,7 @@ def validate_produced(
         if problem.magic in OLD_MAGICS:
             raise InvalidRecord(str(problem)) from None
         raise
-    size_bytes = header.size_bytes
+    size_bytes = header.batch_length + LOG_OVERHEAD_BYTES
     if size_bytes > rules.max_message_bytes:
         raise MessageTooLarge(
             f"the record batch takes {size_bytes} bytes, max.message.bytes is {rules.max_message_bytes}"

@@ -27,9 +27,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from ottla.protocol.compression import Codec, compress, decompress
+from ottla.protocol.crc import crc32c
 from ottla.protocol.errors import CorruptBatch, MalformedMessage
 from ottla.protocol.varint import read_varint, read_varlong, write_varint, write_varlong
 
@@ -170,7 +169,7 @@ class BatchHeader(NamedTuple):
 
     def placed(self, base_offset: int, leader_epoch: int) -> BatchHeader:
         """This header as `patch_base_offset_and_epoch` leaves it."""
-        return BatchHeader(base_offset, self.batch_length, leader_epoch, *self[3:])
+        return tuple.__new__(BatchHeader, (base_offset, self[1], leader_epoch, *self[3:]))
 
 
 class Record(NamedTuple):
@@ -265,7 +264,7 @@ def crc_valid(data: bytes | bytearray | memoryview, position: int, header: Batch
 
 def check_crc(data: bytes | bytearray | memoryview, position: int, header: BatchHeader) -> None:
     """Raise CorruptBatch unless the batch at `position` is whole and its CRC is right."""
-    end = position + header.size_bytes
+    end = position + header.batch_length + LOG_OVERHEAD_BYTES
     if end > len(data):
         raise CorruptBatch(f"the batch takes {header.size_bytes} bytes, {len(data) - position} are there")
     computed = crc32c(memoryview(data)[position + _CRC_START : end])

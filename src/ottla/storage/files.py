@@ -61,7 +61,8 @@ class FileHandle:
     def write(self, data: bytes | memoryview, position: int) -> None:
         """Write all of `data` at `position`. After an error part of it may be there: the caller truncates."""
         try:
-            written = self._write(data, position)
+            # The common case, said here: an append of a request writes once.
+            written = os.pwrite(self.fd, data, position) if self.lock is None else self._write(data, position)
             while written < len(data):
                 written += self._write(memoryview(data)[written:], position + written)
         except OSError as error:

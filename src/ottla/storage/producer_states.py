@@ -32,8 +32,7 @@ from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from ottla.protocol.crc import crc32c
 from ottla.protocol.errors import (
     InvalidProducerEpoch,
     InvalidTxnState,

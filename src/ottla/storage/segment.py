@@ -232,7 +232,7 @@ class Segment:
                 os.ftruncate(file.fd, position)  # a full disk may take a part of the bytes
             raise
         tail = self.tail
-        largest_timestamp = self.largest()[0]
+        largest_timestamp = (self._largest or self.largest())[0]
         for header in headers:
             size_bytes = header.batch_length + LOG_OVERHEAD_BYTES
             last_offset = header.base_offset + header.last_offset_delta
@@ -290,7 +290,9 @@ class Segment:
 
     def age_ms(self, now_ms: int, timestamp_ms: int) -> int:
         """The age of the segment for rolling, when a batch with this timestamp comes."""
-        first = self.first_timestamp()
+        first = self._first_timestamp
+        if first is None:
+            first = self.first_timestamp()
         return now_ms - self.created_ms if first is None or first < 0 else timestamp_ms - first
 
     def retention_timestamp(self) -> int:

@@ -181,6 +181,29 @@ def test_the_sides_take_turns_each_on_a_fresh_directory(tmp_path):
     assert taken.other_cpu_share == 0.6
 
 
+def test_a_scenario_that_a_client_may_limit_has_a_third_turn_on_the_null_broker(tmp_path):
+    turns: list[System] = []
+
+    def run(turn: Turn) -> dict[str, float]:
+        turns.append(turn.system)
+        return {"records_per_second": float(len(turns)), "cpu": 1.0}
+
+    scenario = Scenario("rate", "", RATE.measures, run, shows_client_limit=True)
+    # when both sides are measured
+    taken = run_scenario(scenario, options(tmp_path, 2), "abc", lambda _: None)
+    # then the null broker is too, and told in a table of its own, as the limit of the figures with a target
+    assert turns == [System.KAFKA, System.OTTLA, System.NULL] * 2
+    text = render(Results(MACHINE, {"rate": taken}), {"rate": scenario})
+    row = "| `rate` | records, records/s | 4.50 (3.00–6.00) | 0.56 | 0.78 |"
+    assert row in text.split("### The client's limit")[1]
+    assert "`rate` | broker's CPU time" not in text.split("### The client's limit")[1].split("###")[0]
+    # and one side alone, to tune it, is alone
+    turns.clear()
+    alone = replace(options(tmp_path, 2), systems=[System.OTTLA])
+    run_scenario(scenario, alone, "abc", lambda _: None)
+    assert turns == [System.OTTLA] * 2
+
+
 def test_a_missing_figure_is_an_error_not_a_gap(tmp_path):
     scenario = Scenario("start", "", START.measures, lambda _: {"start_seconds": 1.0})
     with pytest.raises(BenchError, match="format_seconds"):

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import struct
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from ottla.broker.network.connection import CloseConnection, Reply
-from ottla.broker.network.context import RequestContext, Session
+from ottla.broker.network.context import KnownHeader, RequestContext, Session
 from ottla.broker.network.error_answers import error_answer
 from ottla.broker.network.replies import frame_reply
 from ottla.protocol.apis import ApiKey, advertised_versions, request_class
@@ -28,6 +29,11 @@ from ottla.protocol.messages.api_versions_response import ApiVersion, ApiVersion
 from ottla.protocol.schema import Message
 
 N = TypeVar("N")
+
+CORRELATION_ID_POSITION: Final = 4
+_CORRELATION_ID: Final = struct.Struct(">i")
+#: Longer headers, those of long client ids, are decoded each time: a connection keeps no large ones.
+MOST_KNOWN_BYTES: Final = 256
 
 Handler = Callable[[N, RequestContext, Any], Message | Awaitable[Message]]
 RawHandler = Callable[[N, RequestContext, memoryview], Reply | Awaitable[Reply]]
@@ -78,12 +84,22 @@ class Dispatcher(Generic[N]):
 
     def __call__(self, connection: HasSession, frame: memoryview) -> Reply | Awaitable[Reply]:
         """Handle one request. Raises CloseConnection or ProtocolError when there is no way to answer."""
-        header, position = decode_request_header(frame)
-        key, version = header.api_key, header.api_version
-        context = RequestContext(key, version, header.correlation_id, header.client_id, connection.session)
-        served = self._versions.get(key)
-        if served is None or not served[0] <= version <= served[1]:
-            return self._unsupported(context)
+        session = connection.session
+        known = session.known_header
+        if known is not None and frame[:4] == known.kind and frame[8 : known.end] == known.rest:
+            _, _, position, key, version, client_id = known
+            (correlation_id,) = _CORRELATION_ID.unpack_from(frame, CORRELATION_ID_POSITION)
+            context = RequestContext(key, version, correlation_id, client_id, session)
+        else:
+            header, position = decode_request_header(frame)
+            key, version, correlation_id, client_id = header
+            context = RequestContext(key, version, correlation_id, client_id, session)
+            served = self._versions.get(key)
+            if served is None or not served[0] <= version <= served[1]:
+                return self._unsupported(context)
+            if position <= MOST_KNOWN_BYTES:
+                kind, rest = bytes(frame[:4]), bytes(frame[8:position])
+                session.known_header = KnownHeader(kind, rest, position, key, version, client_id)
         raw = self._raw_handlers.get(key)
         if raw is not None:
             body = frame[position:]
