@@ -20,6 +20,16 @@ CONSUMER_HEARTBEAT_INTERVAL_MS = integer(
 CONSUMER_SESSION_TIMEOUT_MS = integer(
     "consumer.session.timeout.ms", 45_000, "A member that is silent for this time is removed.", at_least(1)
 )
+ERRORS_DEADLETTERQUEUE_COPY_RECORD_ENABLE = boolean(
+    "errors.deadletterqueue.copy.record.enable",
+    False,
+    "Whether a dead letter has the key and value of its record, beside the headers that name the record.",
+)
+ERRORS_DEADLETTERQUEUE_TOPIC_NAME = string(
+    "errors.deadletterqueue.topic.name",
+    "",
+    "The topic that gets this share group's dead letters; empty for none.",
+)
 SHARE_ASSIGNMENT_INTERVAL_MS = integer(
     "share.assignment.interval.ms",
     1000,

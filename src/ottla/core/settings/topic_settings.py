@@ -46,6 +46,11 @@ DELETE_RETENTION_MS = long(
     "How long the markers of deleted keys and transactions stay in a compacted topic.",
     at_least(0),
 )
+ERRORS_DEADLETTERQUEUE_GROUP_ENABLE = boolean(
+    "errors.deadletterqueue.group.enable",
+    False,
+    "Whether share groups may write their dead letters to the topic.",
+)
 FILE_DELETE_DELAY_MS = long(
     "file.delete.delay.ms",
     60_000,

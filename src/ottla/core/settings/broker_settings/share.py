@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from ottla.config.setting import CLUSTER_WIDE, HIGH, LOW, integer, short, string, string_list
+from ottla.config.setting import CLUSTER_WIDE, HIGH, LOW, boolean, integer, short, string, string_list
 from ottla.config.validators import ListOf, at_least, between
 
+ERRORS_DEADLETTERQUEUE_AUTO_CREATE_TOPICS_ENABLE = boolean(
+    "errors.deadletterqueue.auto.create.topics.enable",
+    False,
+    "Whether the topic for a share group's dead letters is created when it is missing.",
+    update=CLUSTER_WIDE,
+)
+ERRORS_DEADLETTERQUEUE_TOPIC_NAME_PREFIX = string(
+    "errors.deadletterqueue.topic.name.prefix",
+    "dlq.",
+    "The prefix that the name of a topic for dead letters must have; empty for none.",
+    update=CLUSTER_WIDE,
+)
 GROUP_SHARE_SESSION_TIMEOUT_MS = integer(
     "group.share.session.timeout.ms",
     45_000,
