@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m bench",
-        description="Measure ottla beside Apache Kafka 4.3.1. Writes RESULTS.md, a figure and results.json.",
+        description="Measure ottla beside Apache Kafka 4.4.0. Writes RESULTS.md, a figure and results.json.",
         epilog=f"`python -m bench {PROFILE} SCENARIO` runs ottla alone under Python's profiler.",
     )
     parser.add_argument("scenarios", nargs="*", metavar="scenario", help="names from --list; all without any")

@@ -148,7 +148,7 @@ def _figure(found: Sequence[Bar], machine: Mapping[str, str]) -> Figure:
 
 def _write_header(figure: Figure, inches: float, machine: Mapping[str, str]) -> None:
     lines = (
-        (0.28, 14, INK, "bold", "ottla beside Apache Kafka 4.3.1"),
+        (0.28, 14, INK, "bold", "ottla beside Apache Kafka 4.4.0"),
         (
             *(0.57, 8.5, FAINT, "normal"),
             "How many times better ottla is: the median of the ratios of neighbouring runs. Further right is "

@@ -146,7 +146,7 @@ three more. Here brokers and clients share one machine.
 _HEADER = (
     "scenario",
     "measure",
-    "Apache Kafka 4.3.1",
+    "Apache Kafka 4.4.0",
     "ottla",
     "ratio of medians",
     "median of pairs' ratios",

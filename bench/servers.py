@@ -43,7 +43,7 @@ class System(enum.Enum):
 
     @property
     def title(self) -> str:
-        return {System.KAFKA: "Apache Kafka 4.3.1", System.OTTLA: "ottla"}[self]
+        return {System.KAFKA: "Apache Kafka 4.4.0", System.OTTLA: "ottla"}[self]
 
 
 class Served(Protocol):

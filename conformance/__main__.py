@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m conformance",
-        description="Run other projects' tests and clients against Apache Kafka 4.3.1 and ottla.",
+        description="Run other projects' tests and clients against Apache Kafka 4.4.0 and ottla.",
         epilog="The exit code is 1 while a test passes on Apache Kafka and not on ottla.",
     )
     parser.add_argument("suites", nargs="*", metavar="suite", help="names from --list; all without any")

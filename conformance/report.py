@@ -131,7 +131,7 @@ def render(results: Iterable[SuiteResult]) -> str:
     return _printable("\n".join(parts)).rstrip("\n") + "\n"
 
 
-_INTRODUCTION = """# Other projects' tests and clients, on ottla and on Apache Kafka 4.3.1
+_INTRODUCTION = """# Other projects' tests and clients, on ottla and on Apache Kafka 4.4.0
 
 Written by `python -m conformance`; the raw results are in [results.json](results.json). Each suite runs on a
 fresh broker of either kind with the same settings. A test that passes on Apache Kafka and not on ottla is a

@@ -34,7 +34,7 @@ pytest_plugins = ("support.suite.processes", "support.suite.budgets")
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("ottla")
     group.addoption(
-        "--oracle", action="store_true", help="run the conformance tests on Apache Kafka 4.3.1 too"
+        "--oracle", action="store_true", help="run the conformance tests on Apache Kafka 4.4.0 too"
     )
     group.addoption("--oracle-only", action="store_true", help="... and on nothing else")
     group.addoption("--long", action="store_true", help="run the tests that take minutes too")

@@ -1,6 +1,6 @@
 """The data pipeline beside its peers: ottla's Streams on Spark, Java Kafka Streams, quixstreams.
 
-Here the sides are not brokers: all programs run on Apache Kafka 4.3.1, the left column is Java Kafka Streams,
+Here the sides are not brokers: all programs run on Apache Kafka 4.4.0, the left column is Java Kafka Streams,
 the right one ottla's Streams. quixstreams' figures stand in the left column under its own name, ottla's
 Streams on ottla's broker in the right one.
 """
@@ -375,7 +375,7 @@ def _at_most(limit: float) -> Target:
 _PEERS: Final = (
     "Left Java Kafka Streams 4.3.1 (two stream threads, RocksDB, heap of 1 GiB), right ottla's Streams on "
     "Spark (local[2], heap of 2 GiB); quixstreams 3.28.1 (two processes of one group) under its own name. "
-    "All on Apache Kafka 4.3.1 on the same machine, each on a fresh one; topics of two partitions, "
+    "All on Apache Kafka 4.4.0 on the same machine, each on a fresh one; topics of two partitions, "
     "exactly-once, read_committed, lz4. "
 )
 _RATE: Final = (

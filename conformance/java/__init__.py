@@ -21,7 +21,7 @@ CLIENTS_39_LOCK = SOURCES / "kafka-clients-3.9.2.jars.lock"
 
 @functools.cache
 def class_path(lock: Path | None = None) -> str:
-    """The class path of a lock's jars, of Apache Kafka's server and tools without one. Raises SuiteError."""
+    """The class path of a lock's jars; without one, that of Kafka's server and clients. Raises SuiteError."""
     try:
         if lock is None:
             return kafka_classpath()

@@ -1,4 +1,4 @@
-"""Apache Kafka's Java client, of 4.3 and of 3.9: one program that walks through what it can do.
+"""Apache Kafka's Java client, of 4.4, 4.3 and 3.9: one program that walks through what it can do.
 
 Left out: access control, quotas of clients, credentials of users and delegation tokens, which ottla refuses
 today; they come with the issue that brings security.
@@ -13,19 +13,28 @@ from functools import partial
 from conformance.java import CLIENTS_39_LOCK, class_path, compiled
 from conformance.programs import walk
 from conformance.suite import Suite, Target, TestResult
-from support.java.java_tools import KAFKA_VERSION, TOOL_FLAGS, java_command
+from support.java.java_tools import (
+    JAR_LOCK,
+    KAFKA_VERSION,
+    TOOL_FLAGS,
+    TOOLS_LOCK,
+    TOOLS_VERSION,
+    java_command,
+)
 
 PROGRAM = "ClientWalk"
 SOURCES = ("ClientWalk.java", "Walk.java", "ProducerSteps.java", "ConsumerSteps.java", "AdminSteps.java")
-#: Steps that only the client of 4.3 can take.
+#: Steps that only a client of 4.3 and later can take.
 NEW_STEPS = "NewSteps"
 TIMEOUT_S = 400.0
+#: The jars of each version of the client.
+LOCKS = {KAFKA_VERSION: JAR_LOCK, TOOLS_VERSION: TOOLS_LOCK, "3.9.2": CLIENTS_39_LOCK}
 
 
 def run_client(target: Target, *, version: str) -> Sequence[TestResult]:
     """The walk with one version of the client. Raises SuiteError when there is no Java or no jars."""
-    new = version == KAFKA_VERSION
-    jars = class_path(None if new else CLIENTS_39_LOCK)
+    new = version in (KAFKA_VERSION, TOOLS_VERSION)
+    jars = class_path(LOCKS[version])
     sources = (*SOURCES, f"{NEW_STEPS}.java") if new else SOURCES
     programs = compiled(sources, jars, target.workspace / "classes")
     more = (NEW_STEPS,) if new else ()
@@ -34,10 +43,12 @@ def run_client(target: Target, *, version: str) -> Sequence[TestResult]:
 
 
 SUITES = (
-    Suite(
-        "java-client-4.3",
-        f"org.apache.kafka:kafka-clients {KAFKA_VERSION}",
-        partial(run_client, version=KAFKA_VERSION),
+    *(
+        Suite(
+            f"java-client-{version.rpartition('.')[0]}",
+            f"org.apache.kafka:kafka-clients {version}",
+            partial(run_client, version=version),
+        )
+        for version in LOCKS
     ),
-    Suite("java-client-3.9", "org.apache.kafka:kafka-clients 3.9.2", partial(run_client, version="3.9.2")),
 )

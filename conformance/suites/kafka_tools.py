@@ -9,11 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from conformance.java import class_path
 from conformance.java.stories import clients, groups, tell, topics
 from conformance.suite import Suite, SuiteError, Target, TestResult
+from ottla.pipeline.spark.java_runtime import JavaError
 from ottla.pipeline.spark.maven import MavenError
-from support.java.java_tools import KAFKA_VERSION, TOOL_DRIVER, CompileError, compile_java, java_command
+from support.java.java_tools import (
+    TOOL_DRIVER,
+    TOOLS_VERSION,
+    CompileError,
+    compile_java,
+    java_command,
+    tools_classpath,
+)
 from support.java.tool_driver import ToolDriverError, tool_driver
 
 STORIES = (*topics.STORIES, *groups.STORIES, *clients.STORIES)
@@ -22,11 +29,11 @@ STORIES = (*topics.STORIES, *groups.STORIES, *clients.STORIES)
 def run_tools(target: Target) -> Sequence[TestResult]:
     """Every story's tests. Raises SuiteError when there is no Java or no jars."""
     try:
-        programs = compile_java([TOOL_DRIVER], class_path(), target.workspace / "classes")
+        programs = compile_java([TOOL_DRIVER], tools_classpath(), target.workspace / "classes")
         with tool_driver(lambda main, words: java_command(main, *words, class_path=programs)) as driver:
             return tell(STORIES, target, driver)
-    except (CompileError, MavenError, ToolDriverError, OSError) as problem:
+    except (CompileError, JavaError, MavenError, ToolDriverError, OSError) as problem:
         raise SuiteError(str(problem)) from problem
 
 
-SUITES = (Suite("kafka-tools", f"org.apache.kafka:kafka-tools {KAFKA_VERSION}", run_tools),)
+SUITES = (Suite("kafka-tools", f"org.apache.kafka:kafka-tools {TOOLS_VERSION}", run_tools),)

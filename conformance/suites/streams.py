@@ -14,7 +14,7 @@ from conformance.suite import Suite, SuiteError, Target, TestResult, Verdict
 from ottla.pipeline.spark.java_runtime import JavaError
 from ottla.pipeline.spark.maven import MavenError
 from support.clients.confluent import create_topic
-from support.java.java_tools import KAFKA_VERSION
+from support.java.java_tools import TOOLS_VERSION
 from support.java.streams_apps import (
     SMOKE_PARTITIONS,
     SMOKE_TOPICS,
@@ -147,7 +147,7 @@ def run_smoke_tests(target: Target) -> Sequence[TestResult]:
 SUITES = (
     Suite(
         "streams-smoke",
-        f"org.apache.kafka:kafka-streams:test {KAFKA_VERSION}",
+        f"org.apache.kafka:kafka-streams:test {TOOLS_VERSION}",
         run_smoke_tests,
         settings=(("group.streams.initial.rebalance.delay.ms", "500"),),
     ),

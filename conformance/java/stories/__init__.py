@@ -1,7 +1,7 @@
 """Runs of Kafka's tools, a module a subject: what is run, with which exit code it ends, what it says.
 
 A story is a function of a `Story`; each call of that runs one tool and is one test. What is expected holds on
-Apache Kafka 4.3.1. Reading what was just changed may need a moment on a cluster: `soon=True` asks again.
+Apache Kafka 4.4.0. Reading what was just changed may need a moment on a cluster: `soon=True` asks again.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Kafka checks every record that it is sent; here records are checked only if the topic's settings require it:
 keys on compacted topics, timestamps if `message.timestamp.before.max.ms` is set or the header's newest one is
-beyond `message.timestamp.after.max.ms`, everything if `compression.type` names another codec. Otherwise the
-header and the CRC decide:
+beyond `message.timestamp.after.max.ms`, sizes in compressed batches if `max.decompressed.message.bytes` is
+set, everything if `compression.type` names another codec. Otherwise the header and the CRC decide:
 
 - exactly one batch of magic 2 with base offset 0, not larger than `max.message.bytes`, its CRC right,
 - one record at least, and as many as offsets; no control batch; a codec that exists (zstd from v7 on),
@@ -54,6 +54,8 @@ from ottla.protocol.record_batch import (
 from ottla.protocol.record_checks import RecordFaults, walk_records
 
 NO_LIMIT_MS = (1 << 63) - 1
+NO_LIMIT_BYTES = 2_147_483_639
+"""The default of max.decompressed.message.bytes, more than a batch unfolds to."""
 MAX_RECORD_ERRORS = 1000
 """A batch of 1 MB may decompress to millions of records: the errors of the first ones are enough."""
 OLD_MAGICS = (0, 1)
@@ -74,6 +76,8 @@ class BatchRules:
     """A topic's settings for produced batches; made anew when a setting changes."""
 
     max_message_bytes: int = 1024 * 1024 + 12
+    max_decompressed_message_bytes: int = NO_LIMIT_BYTES
+    """The largest record in a compressed batch, without the bytes of its length."""
     compacted: bool = False
     log_append_time: bool = False
     timestamp_before_max_ms: int = NO_LIMIT_MS
@@ -151,7 +155,13 @@ def validate_produced(
     newest = now_ms + rules.timestamp_after_max_ms
     too_new = header.max_timestamp > newest and not rules.log_append_time
     recompressed = rules.codec is not None and rules.codec != header.attributes & CODEC_MASK
-    if recompressed or rules.compacted or too_new or rules.bounds_the_past:
+    if (
+        recompressed
+        or rules.compacted
+        or too_new
+        or rules.bounds_the_past
+        or _has_bounded_records(header, rules)
+    ):
         return _with_records_checked(batch, header, rules, now_ms, on_loop)
     if batch.readonly:
         batch = memoryview(bytearray(batch))
@@ -161,6 +171,11 @@ def validate_produced(
         # The producer's timestamp type is ignored: the topic's timestamps are those of creation.
         header = patch_timestamps(batch, 0, header, header.max_timestamp)
     return header, batch
+
+
+def _has_bounded_records(header: BatchHeader, rules: BatchRules) -> bool:
+    """Whether the sizes of the batch's records are bounded: only those that are unfolded here are."""
+    return rules.max_decompressed_message_bytes < NO_LIMIT_BYTES and header.compression is not Codec.NONE
 
 
 def _refuse_trailing(records: bytes | bytearray | memoryview, size_bytes: int) -> None:
@@ -259,6 +274,9 @@ def _walk(payload: bytes, header: BatchHeader, rules: BatchRules, now_ms: int) -
         oldest=oldest,
         newest=newest,
         max_faults=MAX_RECORD_ERRORS,
+        max_record_bytes=rules.max_decompressed_message_bytes
+        if _has_bounded_records(header, rules)
+        else NO_LIMIT_BYTES,
     )
 
 

@@ -6,10 +6,11 @@ and arrays become nested loops, not calls. Neighbouring fields of fixed size are
 or tag count is read as one byte, with a call only where it continues. Buffers are sliced only after their end
 was compared with the size of the message.
 
-A decoder trusts no count: an array's count times the least size of one element must fit in what is left, and
-all arrays and tag sections of one message together may have MAX_ELEMENTS elements (a request, which anybody
-may send, MAX_REQUEST_ELEMENTS), which bounds what a small hostile message can make us allocate and how long
-it takes to read. Tables do not recurse, so depth is bounded by them.
+A decoder trusts no count: an array's count times the least size of one element must fit in what is left. An
+array may have MAX_ELEMENTS elements and a tag section MAX_TAGGED_FIELDS, as in Apache Kafka 4.4, and all of
+one message together MAX_ELEMENTS (a request, which anybody may send, MAX_REQUEST_ELEMENTS unless the caller
+gives more), which bounds what a small hostile message can make us allocate and how long it takes to read.
+Numbers count less, because they are read in one go. Tables do not recurse, so depth is bounded by them.
 
 An encoder cuts an `error_message` that is too long for a string: it may quote what a client sent, who must
 still get the answer.
@@ -25,7 +26,7 @@ import struct
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.protocol import wire
-from ottla.protocol.errors import MalformedMessage
+from ottla.protocol.errors import MalformedMessage, TooManyElements
 from ottla.protocol.fields import FRESH, Field
 
 if TYPE_CHECKING:
@@ -33,11 +34,13 @@ if TYPE_CHECKING:
 
     from ottla.protocol.fields import Decoder, Encoder, MessageTable, StructTable
 
-MAX_ELEMENTS: Final = 1 << 20
+MAX_ELEMENTS: Final = 1_000_000
+MAX_TAGGED_FIELDS: Final = 10_000
 MAX_REQUEST_ELEMENTS: Final = 1 << 18
-"""Far more than a request has that means something: it names each partition once, and a large broker of
-Apache Kafka leads some thousands. A request of as many empty topics takes 0.3 s to read and 40 MB, one of
-MAX_ELEMENTS 1.1 s and 130 MB."""
+"""The most to read on an event loop; the caller reads a request of more in a thread. A request of as many
+empty topics takes 0.3 s to read and 40 MB, one of MAX_ELEMENTS 1.1 s and 130 MB."""
+NUMBERS_AN_ELEMENT: Final = 8
+"""As many numbers of an array cost about as much as one struct."""
 
 _FIXED: Final = {
     "int8": "b",
@@ -173,13 +176,14 @@ class _Decoding(_Source):
             uuid_of=wire.uuid_of,
             unpack=struct.unpack_from,
             bad=MalformedMessage,
+            too_many=TooManyElements,
         )
         budget = MAX_REQUEST_ELEMENTS if cls.KIND == "request" else MAX_ELEMENTS
-        self.emit(f"size = len(data); budget = {budget}")
+        self.emit("size = len(data)")
         target = self.struct(cls)
         self.flush()
         self.emit(f"return {target}, pos")
-        source = "def decode(data, pos):\n" + "\n".join(self.lines)
+        source = f"def decode(data, pos, budget={budget}):\n" + "\n".join(self.lines)
         decoder: Decoder = _define(source, "decode", self.namespace, f"{cls.NAME} v{self.version}")
         return decoder
 
@@ -312,16 +316,23 @@ class _Decoding(_Source):
             self.emit(f"if {count} == -1: {target} = None")
             self.emit("else:")
             self.depth += 1
-        self.emit(f"budget -= {count}")
         room = f"{count} * {least}" if least > 1 else count
         failure = self.fail(field, "has a wrong count")
-        self.emit(f"if {count} < 0 or budget < 0 or {room} > size - pos: {failure}")
+        self.emit(f"if not 0 <= {count} <= {MAX_ELEMENTS} or {room} > size - pos: {failure}")
         if isinstance(kind, str) and kind in _FIXED:
+            self.spend(field, f"{count} // {NUMBERS_AN_ELEMENT}")
             self.fixed_elements(kind, count, least, target)
         else:
+            self.spend(field, count)
             self.elements(field, count, target)
         if nullable:
             self.depth -= 1
+
+    def spend(self, field: Field, elements: str) -> None:
+        """Take elements from the message's budget."""
+        self.emit(f"budget -= {elements}")
+        text = f"{field.name} has more elements than are read in one go"
+        self.emit(f"if budget < 0: raise too_many({text!r})")
 
     def fixed_elements(self, kind: str, count: str, size: int, target: str) -> None:
         if kind == "uuid":
@@ -355,8 +366,10 @@ class _Decoding(_Source):
         self.emit(f"if {count}:")
         self.depth += 1
         self.emit(f"if {count} > 127: {count}, pos = varint(data, pos - 1)")
+        wrong = f"{count} > {MAX_TAGGED_FIELDS} or {count} * 2 > size - pos"
+        self.emit(f"if {wrong}: raise bad('a wrong count of tagged fields')")
         self.emit(f"budget -= {count}")
-        self.emit(f"if budget < 0 or {count} * 2 > size - pos: raise bad('a wrong count of tagged fields')")
+        self.emit("if budget < 0: raise too_many('more tagged fields than are read in one go')")
         fields, after, end, tag = (self.name(prefix) for prefix in ("g", "p", "e", "k"))
         self.emit(f"{fields}, {after} = read_tags(data, pos, {count})")
         self.emit(f"for {tag}, pos, {end} in {fields}:")

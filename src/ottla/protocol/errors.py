@@ -230,6 +230,10 @@ class MalformedMessage(ProtocolError):
     """A request, response or record whose bytes do not follow its table."""
 
 
+class TooManyElements(MalformedMessage):
+    """A message with more elements than are read in one go; its bytes may follow its table."""
+
+
 class CorruptBatch(ProtocolError):
     """A record batch with a wrong length, checksum, count or content."""
 

@@ -9,9 +9,13 @@ if TYPE_CHECKING:
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Encoder: TypeAlias = "Callable[[Any, Callable[[Buffer], object]], None]"
-Decoder: TypeAlias = "Callable[[Buffer, int], tuple[Any, int]]"
 
 if TYPE_CHECKING:  # a protocol costs more to make than all the rest of this module
+
+    class Decoder(Protocol):
+        """A compiled decoder: the message and the position after it; `budget` bounds its elements."""
+
+        def __call__(self, data: Buffer, pos: int, budget: int = ..., /) -> tuple[Any, int]: ...
 
     class StructTable(Protocol):
         """A struct class as the compiler sees it."""

@@ -25,22 +25,35 @@ class RecordFaults:
 
 
 def walk_records(
-    payload: bytes, header: BatchHeader, *, needs_keys: bool, oldest: int, newest: int, max_faults: int
+    payload: bytes,
+    header: BatchHeader,
+    *,
+    needs_keys: bool,
+    oldest: int,
+    newest: int,
+    max_faults: int,
+    max_record_bytes: int,
 ) -> RecordFaults:
     """Walk `payload`, the batch's decompressed records. Finds missing keys if `needs_keys`, and timestamps
-    outside of `oldest` to `newest`; ends after `max_faults` faults. Raises CorruptBatch unless there are as
-    many records as the header says, with consecutive offsets.
+    outside of `oldest` to `newest`; ends after `max_faults` faults.
 
-    Raises CorruptBatch unless there are as many records as the header says, with consecutive offsets.
+    Raises CorruptBatch unless there are as many records as the header says, with consecutive offsets, and
+    none of them is larger than `max_record_bytes`.
     """
     try:
-        return _walk(payload, header, needs_keys, oldest, newest, max_faults)
+        return _walk(payload, header, needs_keys, oldest, newest, max_faults, max_record_bytes)
     except (MalformedMessage, IndexError) as problem:
         raise CorruptBatch(f"a record is malformed: {problem}") from None
 
 
 def _walk(
-    payload: bytes, header: BatchHeader, needs_keys: bool, oldest: int, newest: int, max_faults: int
+    payload: bytes,
+    header: BatchHeader,
+    needs_keys: bool,
+    oldest: int,
+    newest: int,
+    max_faults: int,
+    max_record_bytes: int,
 ) -> RecordFaults:
     base_timestamp = header.base_timestamp
     size = len(payload)
@@ -61,6 +74,11 @@ def _walk(
         end = position + length
         if length < _MIN_RECORD_BYTES or end > size:
             raise CorruptBatch(f"a record claims {length} bytes, {size - position} are left")
+        if length > max_record_bytes:
+            raise CorruptBatch(
+                f"a record of {length} bytes is larger than max.decompressed.message.bytes, "
+                f"which is {max_record_bytes}"
+            )
         position += 1
         byte = payload[position]
         if byte < 0x80:

@@ -26,7 +26,7 @@ import struct
 import uuid
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Self, dataclass_transform
 
-from ottla.protocol.errors import MalformedMessage, UnsupportedApiVersion
+from ottla.protocol.errors import MalformedMessage, TooManyElements, UnsupportedApiVersion
 from ottla.protocol.fields import FRESH, Field, Required, parse_versions
 from ottla.protocol.fields import Buffer as Buffer  # part of what a message's table is made of
 
@@ -346,7 +346,7 @@ class Message(Struct):
 
         Raises UnsupportedApiVersion for a version that the message does not have, and MalformedMessage for
         bytes that are not such a message. The memory it takes is bounded by the size of `data` and by
-        `codec.MAX_ELEMENTS`, for requests `codec.MAX_REQUEST_ELEMENTS`.
+        `codec.MAX_ELEMENTS`, for requests `codec.MAX_REQUEST_ELEMENTS` (then TooManyElements).
         """
         decoder = cls._decoders.get(version) or cls._compile_decoder(version)
         try:
@@ -359,11 +359,19 @@ class Message(Struct):
         return result
 
     @classmethod
-    def decode_prefix(cls, data: Buffer, version: int, position: int = 0) -> tuple[Self, int]:
-        """As `decode`, but more bytes may follow: the message and the position after it."""
+    def decode_prefix(
+        cls, data: Buffer, version: int, position: int = 0, max_elements: int | None = None
+    ) -> tuple[Self, int]:
+        """As `decode`, but more bytes may follow: the message and the position after it.
+
+        `max_elements` takes the place of the kind's own bound. Raises TooManyElements for a message that has
+        more.
+        """
         decoder = cls._decoders.get(version) or cls._compile_decoder(version)
         try:
-            return decoder(data, position)
+            return decoder(data, position) if max_elements is None else decoder(data, position, max_elements)
+        except TooManyElements as error:
+            raise TooManyElements(f"{cls.NAME} v{version}: {error}") from error
         except (MalformedMessage, struct.error, IndexError, UnicodeDecodeError) as error:
             raise MalformedMessage(f"{cls.NAME} v{version}: {error}") from error
 

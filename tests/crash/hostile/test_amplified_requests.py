@@ -14,7 +14,7 @@ from ottla.broker.handlers.cluster import configs
 from ottla.broker.handlers.coordinators import transactions
 from ottla.broker.network import turns
 from ottla.protocol.apis import ApiKey
-from ottla.protocol.codec import MAX_REQUEST_ELEMENTS
+from ottla.protocol.codec import MAX_ELEMENTS, MAX_REQUEST_ELEMENTS
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.headers import encode_request
 from ottla.protocol.messages.add_partitions_to_txn_request import (
@@ -148,7 +148,7 @@ def test_an_answer_describes_so_many_settings_and_says_so(
 def test_a_request_of_more_elements_than_make_sense_ends_the_connection(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    topics = [MetadataRequestTopic(name="")] * (MAX_REQUEST_ELEMENTS + 1)
+    topics = [MetadataRequestTopic(name="")] * (MAX_ELEMENTS + 1)
     payload = encode_request(ApiKey.METADATA, 4, 1, "large", MetadataRequest(topics=topics))
 
     async def story(broker: Broker, client: RawClient) -> None:
@@ -162,6 +162,27 @@ def test_a_request_of_more_elements_than_make_sense_ends_the_connection(
     closed = [each.getMessage() for each in caplog.records if "connection closed" in each.getMessage()]
     assert len(closed) == 1
     assert "topics has a wrong count" in closed[0]
+
+
+def test_a_request_that_is_too_large_to_read_at_once_is_read_beside_others(tmp_path: Path) -> None:
+    # given: as many groups as one read on the event loop does not take; Kafka takes a million
+    groups = [f"{each}" for each in range(MAX_REQUEST_ELEMENTS + 1)]
+
+    async def story(broker: Broker, client: RawClient) -> None:
+        other = await connect(broker)
+        large = asyncio.ensure_future(
+            client.call(
+                ApiKey.FIND_COORDINATOR, 4, FindCoordinatorRequest(key_type=7, coordinator_keys=groups)
+            )
+        )
+        await asyncio.sleep(0)
+        await other.call(ApiKey.METADATA, 12, MetadataRequest(topics=[]))
+        # then
+        answer: Any = await large
+        assert len(answer.coordinators) == len(groups)
+        other.close()
+
+    with_client(tmp_path, story, topics=["t"])
 
 
 def test_topics_that_would_be_refused_count_as_topics_that_are_asked_for(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
-"""Apache Kafka 4.3.1's Java programs on a machine that has only Python.
+"""Apache Kafka's Java programs on a machine that has only Python: the server of 4.4.0, the tools of 4.3.1.
 
-The jars are named with their hashes in `kafka-4.3.1.jars.lock`, fetched once by `ottla.pipeline.spark.maven`
-into the user's cache, and run by the Java that `ottla.pipeline.spark.java_runtime` finds (the machine's own,
-else the bundled one; OTTLA_JAVA=bundled forces that).
+kafka-tools 4.4.0 does not resolve in Maven, so the command-line programs, and Kafka Streams, are those of
+4.3.1 with a class path of their own. The jars are named with their hashes in `kafka-4.4.0.jars.lock` and
+`kafka-4.3.1.jars.lock`, fetched once by `ottla.pipeline.spark.maven` into the user's cache, and run by the
+Java that `ottla.pipeline.spark.java_runtime` finds (the machine's own, else the bundled one;
+OTTLA_JAVA=bundled forces that).
 """
 
 from __future__ import annotations
@@ -24,8 +26,10 @@ from ottla.pipeline.spark.java_runtime import find_java
 from ottla.pipeline.spark.maven import Jar, fetch_jars
 from support.java.tool_driver import ToolDriver, ToolRun
 
-KAFKA_VERSION = "4.3.1"
+KAFKA_VERSION = "4.4.0"
+TOOLS_VERSION = "4.3.1"
 JAR_LOCK = Path(__file__).with_name(f"kafka-{KAFKA_VERSION}.jars.lock")
+TOOLS_LOCK = Path(__file__).with_name(f"kafka-{TOOLS_VERSION}.jars.lock")
 TOOL_DRIVER = Path(__file__).with_name("ToolDriver.java")
 COMPILER_LOCK = Path(__file__).with_name("compiler.jars.lock")
 COMPILER = "org.eclipse.jdt.internal.compiler.batch.Main"
@@ -54,8 +58,14 @@ def jars_of(lock: Path) -> list[Jar]:
 
 @functools.cache
 def kafka_classpath() -> str:
-    """The class path of Apache Kafka's server and tools; fetches what is missing (about 45 MB, once)."""
+    """The class path of Apache Kafka's server and clients; fetches what is missing (about 45 MB, once)."""
     return os.pathsep.join(str(path) for path in fetch_jars(jars_of(JAR_LOCK)))
+
+
+@functools.cache
+def tools_classpath() -> str:
+    """The class path of Apache Kafka's tools; fetches what is missing (about 45 MB, once)."""
+    return os.pathsep.join(str(path) for path in fetch_jars(jars_of(TOOLS_LOCK)))
 
 
 @functools.cache
@@ -66,8 +76,8 @@ def java_executable() -> Path:
 def java_command(
     main_class: str, *arguments: str, flags: Sequence[str] = TOOL_FLAGS, class_path: str | None = None
 ) -> list[str]:
-    """The command line that runs `main_class`; `class_path` replaces Kafka's."""
-    path = class_path if class_path is not None else kafka_classpath()
+    """The command line that runs `main_class`; `class_path` replaces that of Kafka's tools."""
+    path = class_path if class_path is not None else tools_classpath()
     return [str(java_executable()), *flags, *LOG_FLAGS, "-cp", path, main_class, *arguments]
 
 
@@ -97,15 +107,22 @@ _tools_turn = threading.Lock()
 
 
 def run_java(
-    main_class: str, *arguments: str, input: str = "", timeout_s: float = 60, alone: bool = False
+    main_class: str,
+    *arguments: str,
+    input: str = "",
+    timeout_s: float = 60,
+    alone: bool = False,
+    class_path: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run one of Kafka's tools to its end, in the Java virtual machine that this process keeps for them.
+
+    There is one for each class path; `class_path` replaces that of the tools.
 
     alone: in a virtual machine of its own, as a tool needs that prints when its virtual machine ends; a tool
     gets one as well while another thread runs a tool. Never raises for an exit code: the caller looks at
     `returncode`. Raises subprocess.TimeoutExpired.
     """
-    driver = _tool_driver()
+    driver = _tool_driver(tools_classpath() if class_path is None else class_path)
     if not alone and _tools_turn.acquire(blocking=False):
         try:
             run = driver.run(main_class, *arguments, stdin=input, timeout_s=timeout_s)
@@ -125,8 +142,8 @@ def _completed(run: ToolRun, command: list[str], timeout_s: float) -> subprocess
 
 
 @functools.cache
-def _tool_driver() -> ToolDriver:
-    class_path = os.pathsep.join((str(_driver_classes()), kafka_classpath()))
+def _tool_driver(programs: str) -> ToolDriver:
+    class_path = os.pathsep.join((str(_driver_classes()), programs))
     driver = ToolDriver(lambda main_class, words: java_command(main_class, *words, class_path=class_path))
     atexit.register(driver.close)
     return driver
@@ -139,7 +156,7 @@ def _driver_classes() -> Path:
     if not directory.is_dir():
         directory.parent.mkdir(parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(dir=directory.parent))
-        compile_java([TOOL_DRIVER], kafka_classpath(), fresh)
+        compile_java([TOOL_DRIVER], tools_classpath(), fresh)
         try:
             fresh.rename(directory)
         except OSError:  # another process was first

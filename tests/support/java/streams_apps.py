@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ottla.pipeline.spark.maven import fetch_jars
-from support.java.java_tools import jars_of, java_command, kafka_classpath
+from support.java.java_tools import jars_of, java_command, tools_classpath
 
 STREAMS_LOCK = Path(__file__).with_name("kafka-streams-4.3.1.jars.lock")
 STREAMS_APP = Path(__file__).parents[1] / "java" / "StreamsApp.java"
@@ -34,7 +34,7 @@ SMOKE_PARTITIONS = 5
 @functools.cache
 def streams_classpath() -> str:
     """The class path of Kafka Streams and its tests; fetches what is missing (about 80 MB, once)."""
-    return os.pathsep.join((*(str(path) for path in fetch_jars(jars_of(STREAMS_LOCK))), kafka_classpath()))
+    return os.pathsep.join((*(str(path) for path in fetch_jars(jars_of(STREAMS_LOCK))), tools_classpath()))
 
 
 class StreamsProcess:

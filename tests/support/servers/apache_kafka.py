@@ -1,4 +1,4 @@
-"""Apache Kafka 4.3.1 itself, one combined KRaft node: the oracle that ottla is compared with."""
+"""Apache Kafka 4.4.0 itself, one combined KRaft node: the oracle that ottla is compared with."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from support.java.java_tools import java_command, run_java
+from support.java.java_tools import java_command, kafka_classpath, run_java
 from support.servers.cluster import CONFORMANCE_SETTINGS, ServerError, ServerProcess, free_port
 
 READY_LOGGER = "kafka.server.KafkaRaftServer"
@@ -15,17 +15,33 @@ READY_TEXT = "Kafka Server started"
 CLUSTER_ID = "b3R0bGEtY29uZm9ybWFuYw"
 
 
-def format_directory(properties: Path, *arguments: str, cluster_id: str = CLUSTER_ID) -> None:
-    """`kafka-storage format` by what a server.properties says. Raises ServerError."""
+def format_directory(
+    properties: Path, *arguments: str, cluster_id: str = CLUSTER_ID, class_path: str | None = None
+) -> None:
+    """`kafka-storage format` as a server.properties says; `class_path` is that of another version of Kafka.
+
+    Raises ServerError.
+    """
     formatted = run_java(
-        "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties), *arguments
+        "kafka.tools.StorageTool",
+        "format",
+        "-t",
+        cluster_id,
+        "-c",
+        str(properties),
+        *arguments,
+        class_path=class_path or kafka_classpath(),
     )
     if formatted.returncode != 0:
         raise ServerError(f"format failed: {formatted.stdout}{formatted.stderr}")
 
 
-def server_command(properties: Path, heap: str, more_flags: Sequence[str] = ()) -> list[str]:
-    """The command line of a node, with the flags of Kafka's own start script."""
+def server_command(
+    properties: Path, heap: str, more_flags: Sequence[str] = (), class_path: str | None = None
+) -> list[str]:
+    """The command line of a node, with the flags of Kafka's own start script; `class_path` is that of another
+    version of Kafka.
+    """
     flags = (
         f"-Xmx{heap}",
         f"-Xms{heap}",
@@ -38,7 +54,9 @@ def server_command(properties: Path, heap: str, more_flags: Sequence[str] = ()) 
         f"-Dorg.slf4j.simpleLogger.log.{READY_LOGGER}=info",
         *more_flags,
     )
-    return java_command("kafka.Kafka", str(properties), flags=flags)
+    return java_command(
+        "kafka.Kafka", str(properties), flags=flags, class_path=class_path or kafka_classpath()
+    )
 
 
 @dataclass(slots=True)
@@ -59,11 +77,13 @@ class ApacheKafka:
         settings: Mapping[str, str] | None = None,
         heap: str = "512m",
         conformance_settings: bool = True,
+        class_path: str | None = None,
     ) -> Iterator[ApacheKafka]:
         """A running node for the length of the block. `settings` go over CONFORMANCE_SETTINGS (left out with
-        `conformance_settings=False`), `heap` is the JVM's -Xmx and -Xms. Kept on restart.
+        `conformance_settings=False`), `heap` is the JVM's -Xmx and -Xms, `class_path` that of another version
+        of Kafka. Kept on restart.
         """
-        kafka = cls.prepare(data_dir, port, settings, heap, conformance_settings)
+        kafka = cls.prepare(data_dir, port, settings, heap, conformance_settings, class_path)
         try:
             kafka.server.start()
             yield kafka
@@ -79,6 +99,7 @@ class ApacheKafka:
         settings: Mapping[str, str] | None = None,
         heap: str = "512m",
         conformance_settings: bool = True,
+        class_path: str | None = None,
     ) -> ApacheKafka:
         """Write server.properties and format the directory if it is new, but do not start."""
         chosen, controller_port = free_port() if port is None else port, free_port()
@@ -96,8 +117,8 @@ class ApacheKafka:
         properties = data_dir / "server.properties"
         properties.write_text("".join(f"{k}={v}\n" for k, v in merged.items()), encoding="utf-8")
         if not (data_dir / "logs" / "meta.properties").exists():
-            format_directory(properties, "--standalone")
-        command = server_command(properties, heap)
+            format_directory(properties, "--standalone", class_path=class_path)
+        command = server_command(properties, heap, class_path=class_path)
         return cls(data_dir, chosen, ServerProcess(command, READY_TEXT, data_dir / "server.log"))
 
     @property

@@ -7,17 +7,19 @@ import tracemalloc
 
 import pytest
 
-from ottla.protocol.codec import MAX_ELEMENTS, MAX_REQUEST_ELEMENTS
-from ottla.protocol.errors import MalformedMessage, UnsupportedApiVersion
+from ottla.protocol.codec import MAX_ELEMENTS, MAX_REQUEST_ELEMENTS, MAX_TAGGED_FIELDS
+from ottla.protocol.errors import MalformedMessage, TooManyElements, UnsupportedApiVersion
 from ottla.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from ottla.protocol.messages.fetch_request import FetchRequest
 from ottla.protocol.messages.list_groups_request import ListGroupsRequest
 from ottla.protocol.messages.metadata_request import MetadataRequest
+from ottla.protocol.messages.offset_fetch_request import OffsetFetchRequest
 from ottla.protocol.messages.produce_request import ProduceRequest
 from ottla.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from ottla.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
 from ottla.protocol.messages.sasl_handshake_response import SaslHandshakeResponse
 from ottla.protocol.schema import Message
+from ottla.protocol.wire import write_unsigned_varint
 
 SMALL_PEAK_BYTES = 200_000
 HUGE = b"\xff\xff\xff\xff\x0f"  # the varint of 2^32 - 1
@@ -167,18 +169,53 @@ def test_a_wrong_length_is_refused_before_it_is_believed(
     assert peak < SMALL_PEAK_BYTES
 
 
-def test_a_request_may_have_a_quarter_of_a_million_elements_and_not_one_more() -> None:
+def compact_length(count: int) -> bytes:
+    """The three bytes of a compact array's length."""
+    length = count + 1
+    return bytes((length & 0x7F | 0x80, length >> 7 & 0x7F | 0x80, length >> 14))
+
+
+def test_a_request_of_more_than_a_quarter_of_a_million_elements_needs_a_caller_that_allows_them() -> None:
     # given: an array of the smallest elements there are, empty strings of one byte
     def message(count: int) -> bytes:
-        length = count + 1
-        varint = bytes((length & 0x7F | 0x80, length >> 7 & 0x7F | 0x80, length >> 14))
-        return varint + b"\x01" * count + b"\0"
+        return compact_length(count) + b"\x01" * count + b"\0"
 
     # then: the limit holds, however small each element is on the wire
     read = ListGroupsRequest.decode(message(MAX_REQUEST_ELEMENTS), 4)
     assert len(read.states_filter) == MAX_REQUEST_ELEMENTS
+    with pytest.raises(TooManyElements, match="states_filter has more elements"):
+        ListGroupsRequest.decode_prefix(message(MAX_REQUEST_ELEMENTS + 1), 4)
+    read, _ = ListGroupsRequest.decode_prefix(message(MAX_ELEMENTS), 4, 0, MAX_ELEMENTS)
+    assert len(read.states_filter) == MAX_ELEMENTS
     with pytest.raises(MalformedMessage, match="states_filter has a wrong count"):
-        ListGroupsRequest.decode(message(MAX_REQUEST_ELEMENTS + 1), 4)
+        ListGroupsRequest.decode_prefix(message(MAX_ELEMENTS + 1), 4, 0, 2 * MAX_ELEMENTS)
+
+
+def test_an_array_of_numbers_may_have_a_million_elements() -> None:
+    # given: partitions of one topic, read in one go
+    def message(count: int) -> bytes:
+        return struct.pack(">h1sih1si", 1, b"g", 1, 1, b"t", count) + bytes(4 * count)
+
+    # then
+    read = OffsetFetchRequest.decode(message(MAX_ELEMENTS), 1)
+    assert read.topics is not None
+    assert len(read.topics[0].partition_indexes) == MAX_ELEMENTS
+    with pytest.raises(MalformedMessage, match="partition_indexes has a wrong count"):
+        OffsetFetchRequest.decode(message(MAX_ELEMENTS + 1), 1)
+
+
+def test_ten_thousand_tagged_fields_are_read_and_not_one_more() -> None:
+    # given: tags that no table knows, without a value
+    def message(count: int) -> bytes:
+        fields = b"".join(write_unsigned_varint(100 + tag) + b"\0" for tag in range(count))
+        return b"\0\0\0\0" + write_unsigned_varint(count) + fields
+
+    # then
+    read = MetadataRequest.decode(message(MAX_TAGGED_FIELDS), 9)
+    assert read.unknown_tagged_fields is not None
+    assert len(read.unknown_tagged_fields) == MAX_TAGGED_FIELDS
+    with pytest.raises(MalformedMessage, match="a wrong count of tagged fields"):
+        MetadataRequest.decode(message(MAX_TAGGED_FIELDS + 1), 9)
 
 
 def test_an_answer_may_have_a_million_elements_and_not_one_more() -> None:
@@ -208,12 +245,11 @@ def test_an_error_message_that_quotes_too_much_is_cut_between_two_characters() -
 def test_many_small_arrays_share_one_limit() -> None:
     # given: topics with an empty partition array each: three bytes on the wire, two hundred in memory
     count = MAX_REQUEST_ELEMENTS + 1
-    length = count + 1
-    varint = bytes((length & 0x7F | 0x80, length >> 7 & 0x7F | 0x80, length >> 14))
+    topics = compact_length(count) + b"\x01\x01\x00" * count
 
     # then
-    with pytest.raises(MalformedMessage, match="topic_data has a wrong count"):
-        ProduceRequest.decode(PRODUCE_FLEXIBLE_START + varint + b"\x01\x01\x00" * count + b"\0", 9)
+    with pytest.raises(TooManyElements, match="topic_data has more elements"):
+        ProduceRequest.decode_prefix(PRODUCE_FLEXIBLE_START + topics + b"\0", 9)
 
 
 def test_a_version_that_a_message_does_not_have() -> None:

@@ -157,6 +157,21 @@ def test_the_errors_of_a_batch_of_many_bad_records_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
+def test_a_record_that_unfolds_to_more_than_the_topic_takes_is_refused(codec: Codec) -> None:
+    # given: a value of 100 bytes and 7 more, without the two bytes of the record's length
+    batch = produced(codec, [NewRecord(b"", b"", NOW_MS), NewRecord(b"", bytes(100), NOW_MS)])
+    body_bytes = 107
+    # then
+    validate_produced(batch, BatchRules(max_decompressed_message_bytes=body_bytes), NOW_MS)
+    too_small = BatchRules(max_decompressed_message_bytes=body_bytes - 1)
+    if codec is Codec.NONE:  # only what is unfolded here is bounded
+        validate_produced(batch, too_small, NOW_MS)
+    else:
+        with pytest.raises(InvalidRecord, match=r"larger than max\.decompressed\.message\.bytes"):
+            validate_produced(batch, too_small, NOW_MS)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
 def test_timestamps_outside_the_topics_range_are_refused(codec: Codec) -> None:
     # given
     rules = BatchRules(timestamp_before_max_ms=HOUR_MS, timestamp_after_max_ms=HOUR_MS)

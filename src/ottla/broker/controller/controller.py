@@ -38,6 +38,7 @@ from ottla.core.image.features import (
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
     METADATA_VERSION_NAMES,
+    OLDEST_WRITTEN_METADATA_VERSION,
 )
 from ottla.core.image.image import BROKER_RESOURCE, MetadataDelta, MetadataImage
 from ottla.core.image.image_delta import image_delta
@@ -142,10 +143,11 @@ class Controller:
 
     def _check_version(self) -> None:
         level = self.image.features.get(METADATA_VERSION)
-        if level is not None and level != LATEST_METADATA_VERSION:
+        if level is not None and not OLDEST_WRITTEN_METADATA_VERSION <= level <= LATEST_METADATA_VERSION:
             name = METADATA_VERSION_NAMES.get(level, f"level {level}")
             raise ConfigError(
                 f"log directory {self._log.directory.parent} has metadata.version {name}, this ottla serves "
+                f"{METADATA_VERSION_NAMES[OLDEST_WRITTEN_METADATA_VERSION]} to "
                 f"{METADATA_VERSION_NAMES[LATEST_METADATA_VERSION]}: change it with kafka-features first"
             )
 

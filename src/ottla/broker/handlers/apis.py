@@ -52,6 +52,7 @@ FAMILIES: dict[ApiKey, str] = {
     ApiKey.DESCRIBE_PRODUCERS: "records.describe_producers",
     ApiKey.LIST_CONFIG_RESOURCES: "cluster.configs",
     ApiKey.UNREGISTER_BROKER: "cluster.nodes",
+    ApiKey.UNREGISTER_CONTROLLER: "cluster.nodes",
     ApiKey.DESCRIBE_TRANSACTIONS: "coordinators.transactions",
     ApiKey.LIST_TRANSACTIONS: "coordinators.transactions",
     ApiKey.CONSUMER_GROUP_HEARTBEAT: "coordinators.consumer_groups",
@@ -105,6 +106,7 @@ CONTROLLER_FAMILIES: dict[ApiKey, str] = {
     ApiKey.BROKER_HEARTBEAT: "cluster.nodes",
     ApiKey.CONTROLLER_REGISTRATION: "cluster.nodes",
     ApiKey.UNREGISTER_BROKER: "cluster.nodes",
+    ApiKey.UNREGISTER_CONTROLLER: "cluster.nodes",
     ApiKey.ALTER_PARTITION: "cluster.replicas",
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: "cluster.replicas",
 }

@@ -11,6 +11,7 @@ client is to be throttled (`Session.throttle_ms`), which goes into the answer.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Generic, Protocol, TypeVar
@@ -20,7 +21,8 @@ from ottla.broker.network.context import RequestContext, Session
 from ottla.broker.network.error_answers import error_answer
 from ottla.broker.network.replies import frame_reply
 from ottla.protocol.apis import ApiKey, advertised_versions, request_class
-from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.codec import MAX_ELEMENTS
+from ottla.protocol.errors import ErrorCode, KafkaError, TooManyElements
 from ottla.protocol.headers import decode_request_header
 from ottla.protocol.messages.api_versions_response import ApiVersion, ApiVersionsResponse
 from ottla.protocol.schema import Message
@@ -71,6 +73,7 @@ class Dispatcher(Generic[N]):
         self._admit = admit
         self._handlers = handlers.loaded
         self._raw_handlers = handlers.loaded_raw
+        self._large_request = asyncio.Lock()
         self._versions = {int(key): advertised_versions(key) for key in handlers.apis}
 
     def __call__(self, connection: HasSession, frame: memoryview) -> Reply | Awaitable[Reply]:
@@ -93,14 +96,36 @@ class Dispatcher(Generic[N]):
             self._table.load(key)
             return self(connection, frame)
         # Bytes behind a request are passed over, as Kafka does: librdkafka's Metadata v13 has some.
-        request, _ = request_class(key).decode_prefix(frame, version, position)
+        try:
+            request, _ = request_class(key).decode_prefix(frame, version, position)
+        except TooManyElements:
+            return self._answer_large(context, frame, position)
+        return self._respond(context, request)
+
+    def _respond(self, context: RequestContext, request: Message) -> Reply | Awaitable[Reply]:
         try:
             response = self.answer(context, request)
         except KafkaError as error:
-            return _framed(context, _error_response(key, request, error))
+            return _framed(context, _error_response(context.api_key, request, error))
         if inspect.isawaitable(response):
             return _finish(context, request, response)
         return _framed(context, response)
+
+    async def _answer_large(self, context: RequestContext, frame: memoryview, position: int) -> Reply:
+        """Read a request of up to MAX_ELEMENTS elements in a thread, and answer it; one at a time.
+
+        Such a frame is larger than the receive buffer that connections share, so it has a buffer of its own.
+        """
+        async with self._large_request:
+            request, _ = await asyncio.to_thread(
+                request_class(context.api_key).decode_prefix,
+                frame,
+                context.api_version,
+                position,
+                MAX_ELEMENTS,
+            )
+            response = self._respond(context, request)
+            return await response if inspect.isawaitable(response) else response
 
     def answer(self, context: RequestContext, request: Message) -> Message | Awaitable[Message]:
         """The answer to a decoded request, admitted as any other. Raises KafkaError."""

@@ -71,6 +71,7 @@ def _batch_rules(config: TopicConfig) -> BatchRules:
     codec, level = _compression(config)
     return BatchRules(
         max_message_bytes=config[topic_settings.MAX_MESSAGE_BYTES],
+        max_decompressed_message_bytes=config[topic_settings.MAX_DECOMPRESSED_MESSAGE_BYTES],
         compacted="compact" in config[topic_settings.CLEANUP_POLICY],
         log_append_time=config[topic_settings.MESSAGE_TIMESTAMP_TYPE] == "LogAppendTime",
         timestamp_before_max_ms=config[topic_settings.MESSAGE_TIMESTAMP_BEFORE_MAX_MS],

@@ -37,7 +37,7 @@ class Randomness(Protocol):
         """A new topic's id."""
 
 
-#: The version of each type of record at metadata.version 4.3-IV0, where it is not 0.
+#: The version of each type of record from metadata.version 4.3-IV0 on, where it is not 0.
 _VERSIONS = {0: 4, 3: 2, 5: 2}
 _BROKER_REGISTRATION_CHANGE = 17
 

@@ -7,7 +7,8 @@ reports no errors by feature.
 A level must be one that every registered broker and controller supports, fenced ones too, because they may
 return. Eligible leader replicas (KIP-966) need one min.insync.replicas for the whole cluster, so brokers' own
 values are removed when the feature is enabled. When it is disabled, the eligible replicas of all partitions
-are cleared, so that a later enabling does not find outdated ones.
+are cleared, so that a later enabling does not find outdated ones. metadata.version goes down only where no
+level in between has changed the metadata.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from collections.abc import Collection, Iterator
 
 from ottla.core.decisions.decision import Decision
 from ottla.core.image.features import (
+    CHANGED_METADATA_VERSIONS,
     ELIGIBLE_LEADER_REPLICAS,
     KRAFT_VERSION,
     KRAFT_VERSION_LEVEL,
     METADATA_VERSION,
+    OLDEST_WRITTEN_METADATA_VERSION,
     SUPPORTED_FEATURES,
 )
 from ottla.core.image.image import BROKER_RESOURCE, MetadataImage
@@ -139,9 +142,22 @@ def _check(
         )
     if level > current and kind is not UpgradeType.UPGRADE:
         raise _invalid(feature, level, "Can't downgrade to a newer version.")
-    if feature == METADATA_VERSION and level < SUPPORTED_FEATURES[feature][1]:
-        supported = SUPPORTED_FEATURES[feature][1]
-        raise _invalid(feature, level, f"This version writes metadata of level {supported} only.")
+    if feature == METADATA_VERSION and level < current:
+        _check_metadata_downgrade(current, level, kind)
+
+
+def _check_metadata_downgrade(current: int, level: int, kind: UpgradeType) -> None:
+    """Raises InvalidUpdateVersion where the records of the current level can't be read at the new one."""
+    if level >= OLDEST_WRITTEN_METADATA_VERSION and CHANGED_METADATA_VERSIONS.isdisjoint(
+        range(level + 1, current + 1)
+    ):
+        return
+    problem = (
+        "Unsafe metadata downgrade is not supported in this version."
+        if kind is UpgradeType.UNSAFE_DOWNGRADE
+        else "Refusing to perform the requested downgrade because it might delete metadata information."
+    )
+    raise InvalidUpdateVersion(f"Unsupported metadata.version downgrade from {current} to {level}. {problem}")
 
 
 def _not_supported(

@@ -1,4 +1,5 @@
-"""Registration of nodes: BrokerRegistration 0-4, ControllerRegistration 0, UnregisterBroker 0.
+"""Registration of nodes: BrokerRegistration 0-4, ControllerRegistration 0, UnregisterBroker 0,
+UnregisterController 0.
 
 A broker that (re)starts registers with a new incarnation. It is fenced until its heartbeats show that it has
 caught up (`heartbeats`). Its broker epoch is the offset of its registration's record, so a later one is
@@ -16,7 +17,11 @@ from uuid import UUID
 from ottla.core.decisions.decision import Decision
 from ottla.core.decisions.fencing import remove_broker, restart_broker
 from ottla.core.decisions.partition_changes import PartitionChanges, TopicRules
-from ottla.core.image.features import KRAFT_VERSION, METADATA_VERSION
+from ottla.core.image.features import (
+    CONTROLLER_UNREGISTRATION_METADATA_VERSION,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+)
 from ottla.core.image.image import (
     RESERVED_DIRECTORIES,
     BrokerImage,
@@ -26,9 +31,11 @@ from ottla.core.image.image import (
 )
 from ottla.protocol.errors import (
     BrokerIdNotRegistered,
+    ControllerIdNotRegistered,
     DuplicateBrokerRegistration,
     InconsistentClusterId,
     InvalidRegistration,
+    InvalidRequest,
     StaleBrokerEpoch,
     UnsupportedVersion,
 )
@@ -40,12 +47,15 @@ from ottla.protocol.messages.controller_registration_request import Listener as 
 from ottla.protocol.messages.controller_registration_response import ControllerRegistrationResponse
 from ottla.protocol.messages.unregister_broker_request import UnregisterBrokerRequest
 from ottla.protocol.messages.unregister_broker_response import UnregisterBrokerResponse
+from ottla.protocol.messages.unregister_controller_request import UnregisterControllerRequest
+from ottla.protocol.messages.unregister_controller_response import UnregisterControllerResponse
 from ottla.protocol.records.register_broker_record import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
 from ottla.protocol.records.register_controller_record import (
     ControllerEndpoint,
     ControllerFeature,
     RegisterControllerRecord,
 )
+from ottla.protocol.records.unregister_controller_record import UnregisterControllerRecord
 
 #: The first version with the epoch of a last run that ended cleanly.
 CLEAN_SHUTDOWN_VERSION = 3
@@ -244,3 +254,25 @@ def unregister_broker(
     changes = PartitionChanges(image, rules)
     remove_broker(changes, request.broker_id)
     return Decision(changes.records, UnregisterBrokerResponse())
+
+
+def unregister_controller(
+    image: MetadataImage, request: UnregisterControllerRequest, *, active_id: int
+) -> Decision[UnregisterControllerResponse]:
+    """Remove the registration of a controller that is gone for good; `active_id` is the deciding controller.
+
+    Raises InvalidRequest for the active controller, UnsupportedVersion below metadata.version 4.4-IV2,
+    ControllerIdNotRegistered.
+    """
+    if request.controller_id == active_id:
+        raise InvalidRequest("Controller cannot unregister itself while it is active.")
+    if image.features.get(METADATA_VERSION, 0) < CONTROLLER_UNREGISTRATION_METADATA_VERSION:
+        raise UnsupportedVersion(
+            "The current MetadataVersion is too old to support controller unregistration."
+        )
+    if request.controller_id not in image.controllers:
+        raise ControllerIdNotRegistered(f"Controller ID {request.controller_id} is not currently registered.")
+    return Decision(
+        [UnregisterControllerRecord(controller_id=request.controller_id)],
+        UnregisterControllerResponse(error_message=None),
+    )

@@ -51,7 +51,8 @@ class OffsetRules(Protocol):
     def check_commit(self, group_id: str, committer: Committer, targets: Iterable[Target]) -> ErrorCode:
         """Whether the committer may commit for these partitions; an error refuses the whole request.
 
-        For a transactional commit the caller replaces STALE_MEMBER_EPOCH by ILLEGAL_GENERATION.
+        For a transactional commit below version 6 the caller replaces STALE_MEMBER_EPOCH by
+        ILLEGAL_GENERATION.
         """
 
     def on_commit(self, group_id: str, committer: Committer) -> None:

@@ -3,8 +3,9 @@
 Versions and edges:
     OffsetCommit 2-10   2-4: retention_time_ms gives the offset an expiry of its own; 6: leader epoch
                         (KIP-320); 7: instance id (KIP-345); 9: GROUP_ID_NOT_FOUND; 10: topic ids
-    TxnOffsetCommit 0-5 2: leader epoch; 3: member, instance and generation (KIP-447); 4-5: KIP-890, see the
-                        handler. Never REBALANCE_IN_PROGRESS, which would delay the transaction
+    TxnOffsetCommit 0-6 2: leader epoch; 3: member, instance and generation (KIP-447); 4-5: KIP-890, see the
+                        handler; 6: topic ids, GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH (KIP-1319). Never
+                        REBALANCE_IN_PROGRESS, which would delay the transaction
     OffsetFetch 1-10    2: every topic with null; 7: require_stable (KIP-447): UNSTABLE_OFFSET_COMMIT if
                         an open transaction may change it; 8: many groups (KIP-709); 9: member and epoch
                         (KIP-848); 10: topic ids
@@ -69,6 +70,8 @@ from ottla.protocol.schema import ZERO_UUID
 NO_OFFSET = -1
 NO_RETENTION_TIME = -1
 FIRST_COMMIT_VERSION_WITH_GROUP_ID_NOT_FOUND = 9
+FIRST_TXN_COMMIT_VERSION_WITH_EPOCH_ERRORS = 6
+"""GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH; before, both are ILLEGAL_GENERATION."""
 
 
 class Offsets:
@@ -128,18 +131,22 @@ class Offsets:
 
     def _check_commit(self, group_id: str, committer: Committer, targets: Iterable[Target]) -> ErrorCode:
         rules = self._context.rules_of(group_id)
+        version = committer.api_version
+        knows_epoch_errors = (
+            version >= FIRST_TXN_COMMIT_VERSION_WITH_EPOCH_ERRORS
+            if committer.transactional
+            else version >= FIRST_COMMIT_VERSION_WITH_GROUP_ID_NOT_FOUND
+        )
         if rules is not None:
             error = rules.check_commit(group_id, committer, targets)
-            if committer.transactional and error is ErrorCode.STALE_MEMBER_EPOCH:
-                return ErrorCode.ILLEGAL_GENERATION  # The only error that transactional producers know.
+            if committer.transactional and error is ErrorCode.STALE_MEMBER_EPOCH and not knows_epoch_errors:
+                return ErrorCode.ILLEGAL_GENERATION
             return error
         # Without a generation: a consumer that assigns its own partitions, or an administrator; a simple
         # group.
         if committer.epoch < 0:
             return ErrorCode.NONE
-        if committer.transactional or committer.api_version < FIRST_COMMIT_VERSION_WITH_GROUP_ID_NOT_FOUND:
-            return ErrorCode.ILLEGAL_GENERATION
-        return ErrorCode.GROUP_ID_NOT_FOUND
+        return ErrorCode.GROUP_ID_NOT_FOUND if knows_epoch_errors else ErrorCode.ILLEGAL_GENERATION
 
     def _check_metadata(self, metadata: str | None) -> ErrorCode:
         if metadata and len(metadata) > self._context.broker_settings.offset_metadata_max_bytes:
@@ -149,7 +156,7 @@ class Offsets:
     def _offset_of(
         self,
         partition: OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition,
-        topic_id: uuid.UUID = ZERO_UUID,
+        topic_id: uuid.UUID,
         retention_time_ms: int = NO_RETENTION_TIME,
     ) -> CommittedOffset:
         now_ms = self._outbox.now.wall_ms
@@ -179,7 +186,7 @@ class Offsets:
             transactional=True,
             api_version=event.client.api_version,
         )
-        error = self._check_commit(request.group_id, committer, self._targets_by_name(request))
+        error = self._check_commit(request.group_id, committer, _targets(request))
         if error:
             outbox.reply(event.request_id, txn_offset_commit_error(request, error))
             return
@@ -191,13 +198,14 @@ class Offsets:
                 index = partition.partition_index
                 error = self._check_metadata(partition.committed_metadata)
                 if not error:
-                    # The request names no topic ids, so the record has none, as in Kafka.
-                    offset = self._offset_of(partition)
+                    offset = self._offset_of(partition, topic.topic_id)
                     records.append(
                         coordinator_records.offset_commit(request.group_id, topic.name, index, offset)
                     )
                 results.append(TxnOffsetCommitResponsePartition(partition_index=index, error_code=error))
-            topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=results))
+            topics.append(
+                TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=results)
+            )
         response = TxnOffsetCommitResponse(topics=topics)
         if not records:
             outbox.reply(event.request_id, response)
@@ -208,13 +216,6 @@ class Offsets:
 
         producer = ProducerStamp(request.producer_id, request.producer_epoch)
         self.append(records, lambda: outbox.reply(event.request_id, response), failed, producer)
-
-    def _targets_by_name(self, request: TxnOffsetCommitRequest) -> Iterator[Target]:
-        for topic in request.topics:
-            known = self._context.topics.named(topic.name)
-            topic_id = ZERO_UUID if known is None else known.topic_id
-            for partition in topic.partitions:
-                yield topic.name, topic_id, partition.partition_index
 
     # OffsetFetch
 
@@ -403,7 +404,7 @@ class Offsets:
         return self._context.turns.append(group_id, records, done, failed)
 
 
-def _targets(request: OffsetCommitRequest) -> Iterator[Target]:
+def _targets(request: OffsetCommitRequest | TxnOffsetCommitRequest) -> Iterator[Target]:
     for topic in request.topics:
         for partition in topic.partitions:
             yield topic.name, topic.topic_id, partition.partition_index

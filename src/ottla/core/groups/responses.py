@@ -131,6 +131,7 @@ def txn_offset_commit_error(request: TxnOffsetCommitRequest, error: ErrorCode) -
         topics=[
             TxnOffsetCommitResponseTopic(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partitions=[
                     TxnOffsetCommitResponsePartition(
                         partition_index=partition.partition_index, error_code=error

@@ -1,6 +1,6 @@
 """The features of a cluster and their levels: the supported ranges, and the levels of a new cluster.
 
-Names and levels are Apache Kafka 4.3's (KIP-584, KIP-778). A cluster's finalized levels are metadata
+Names and levels are Apache Kafka 4.4's (KIP-584, KIP-778). A cluster's finalized levels are metadata
 records; a node registers the ranges that it supports, and the cluster never finalizes a level outside of
 them.
 """
@@ -18,9 +18,19 @@ TRANSACTION_VERSION = "transaction.version"
 #: The first level of share.version with dead-letter queues (KIP-1191).
 SHARE_VERSION_WITH_DEAD_LETTERS = 2
 
-#: 3.3-IV3 (the first with KRaft in production) to 4.3-IV0.
+#: 3.3-IV3 (the first with KRaft in production) to 4.4-IV2.
 OLDEST_METADATA_VERSION = 7
-LATEST_METADATA_VERSION = 30
+LATEST_METADATA_VERSION = 33
+
+#: 4.3-IV0: records of this level are the oldest that are written here, so metadata of a lower level is not
+#: served. A directory of this level keeps it until an administrator finalizes a higher one.
+OLDEST_WRITTEN_METADATA_VERSION = 30
+
+#: 4.4-IV2: from this level on a controller can be unregistered. An older node can't read that record.
+CONTROLLER_UNREGISTRATION_METADATA_VERSION = 33
+
+#: The levels whose metadata a node of the level before can't read: no downgrade goes below one of them.
+CHANGED_METADATA_VERSIONS = frozenset({30, 32, 33})
 
 #: feature -> smallest and largest level that this version supports.
 SUPPORTED_FEATURES: dict[str, tuple[int, int]] = {
@@ -59,5 +69,5 @@ METADATA_VERSION_NAMES: dict[int, str] = {
     7: "3.3-IV3", 8: "3.4-IV0", 9: "3.5-IV0", 10: "3.5-IV1", 11: "3.5-IV2", 12: "3.6-IV0", 13: "3.6-IV1",
     14: "3.6-IV2", 15: "3.7-IV0", 16: "3.7-IV1", 17: "3.7-IV2", 18: "3.7-IV3", 19: "3.7-IV4", 20: "3.8-IV0",
     21: "3.9-IV0", 22: "4.0-IV0", 23: "4.0-IV1", 24: "4.0-IV2", 25: "4.0-IV3", 26: "4.1-IV0", 27: "4.1-IV1",
-    28: "4.2-IV0", 29: "4.2-IV1", 30: "4.3-IV0",
+    28: "4.2-IV0", 29: "4.2-IV1", 30: "4.3-IV0", 31: "4.4-IV0", 32: "4.4-IV1", 33: "4.4-IV2",
 }  # fmt: skip

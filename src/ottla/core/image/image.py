@@ -398,6 +398,10 @@ class MetadataImage:
             _features(record.features),
         )
 
+    def _unregister_controller(self, record: Any, delta: MetadataDelta) -> None:
+        if self.controllers.pop(record.controller_id, None) is None:
+            raise ValueError(f"{record.NAME} is about controller {record.controller_id}, which is not known")
+
     # -- everything else ------------------------------------------------------------------------------
 
     def _configure(self, record: Any, delta: MetadataDelta) -> None:
@@ -548,4 +552,5 @@ _HANDLERS: dict[int, Callable[[MetadataImage, Any, MetadataDelta], None]] = {
     26: MetadataImage._remove_token,
     27: MetadataImage._register_controller,
     28: MetadataImage._clear_elr,
+    29: MetadataImage._unregister_controller,
 }

@@ -94,6 +94,12 @@ LOCAL_RETENTION_MS = long(
 MAX_COMPACTION_LAG_MS = long(
     "max.compaction.lag.ms", MAX_LONG, "How long a record may stay uncompacted.", at_least(1)
 )
+MAX_DECOMPRESSED_MESSAGE_BYTES = integer(
+    "max.decompressed.message.bytes",
+    2_147_483_639,
+    "The largest size of one record, unfolded, that is taken in a compressed batch.",
+    between(1, 2_147_483_639),
+)
 MAX_MESSAGE_BYTES = integer(
     "max.message.bytes", 1_048_588, "The largest record batch that is taken.", at_least(0)
 )
@@ -131,6 +137,18 @@ MIN_INSYNC_REPLICAS = integer(
     at_least(1),
 )
 PREALLOCATE = boolean("preallocate", False, "Whether a segment file gets its full size at once.")
+REMOTE_COPY_LAG_BYTES = long(
+    "remote.copy.lag.bytes",
+    -1,
+    "Bytes after a closed segment before it is copied to remote storage; -1 is local.retention.bytes.",
+    at_least(-1),
+)
+REMOTE_COPY_LAG_MS = long(
+    "remote.copy.lag.ms",
+    0,
+    "How old a closed segment is before it is copied to remote storage; -1 is local.retention.ms.",
+    at_least(-1),
+)
 REMOTE_LOG_COPY_DISABLE = boolean(
     "remote.log.copy.disable", False, "Whether segments are no longer copied to remote storage."
 )
@@ -183,6 +201,7 @@ BROKER_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "local.retention.bytes": (("log.local.retention.bytes", 1),),
     "local.retention.ms": (("log.local.retention.ms", 1),),
     "max.compaction.lag.ms": (("log.cleaner.max.compaction.lag.ms", 1),),
+    "max.decompressed.message.bytes": (("max.decompressed.message.bytes", 1),),
     "max.message.bytes": (("message.max.bytes", 1),),
     "message.timestamp.after.max.ms": (("log.message.timestamp.after.max.ms", 1),),
     "message.timestamp.before.max.ms": (("log.message.timestamp.before.max.ms", 1),),
@@ -191,6 +210,8 @@ BROKER_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "min.compaction.lag.ms": (("log.cleaner.min.compaction.lag.ms", 1),),
     "min.insync.replicas": (("min.insync.replicas", 1),),
     "preallocate": (("log.preallocate", 1),),
+    "remote.copy.lag.bytes": (("log.remote.copy.lag.bytes", 1),),
+    "remote.copy.lag.ms": (("log.remote.copy.lag.ms", 1),),
     "retention.bytes": (("log.retention.bytes", 1),),
     "retention.ms": (
         ("log.retention.ms", 1),

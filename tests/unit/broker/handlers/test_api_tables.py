@@ -23,7 +23,6 @@ NOT_SERVED_BY_CONTROLLERS = {
     ApiKey.ALTER_CLIENT_QUOTAS,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
-    ApiKey.UNREGISTER_CONTROLLER,
 }
 #: What a broker passes on to the active controller, as Kafka's forwardable APIs.
 FORWARDABLE = {
@@ -38,6 +37,7 @@ FORWARDABLE = {
     ApiKey.DESCRIBE_QUORUM,
     ApiKey.UPDATE_FEATURES,
     ApiKey.UNREGISTER_BROKER,
+    ApiKey.UNREGISTER_CONTROLLER,
     ApiKey.ADD_RAFT_VOTER,
     ApiKey.REMOVE_RAFT_VOTER,
 }

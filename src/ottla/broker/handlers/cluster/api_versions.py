@@ -1,8 +1,10 @@
-"""ApiVersions (API key 18): versions 0 to 4, the APIs that this broker serves and its finalized features.
+"""ApiVersions (API key 18): versions 0 to 5, the APIs that this broker serves and its finalized features.
 
 A version that is not known is answered in version 0 with UNSUPPORTED_VERSION and the range of ApiVersions
 itself (KIP-511), so that a newer client can step down. From v3 a client names its software (KIP-511);
-v4 may tell of features whose smallest level is 0, older versions leave those out (KAFKA-17011).
+v4 may tell of features whose smallest level is 0, older versions leave those out (KAFKA-17011). From v5 a
+client names the cluster and the node that it means to reach (KIP-1242): a broker that is another one, and has
+the address now, answers REBOOTSTRAP_REQUIRED. Controllers do not compare the two, as in Kafka.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from ottla.core.image.features import (
     TRANSACTION_VERSION,
 )
 from ottla.protocol.apis import ApiKey, advertised_versions
-from ottla.protocol.errors import InvalidRequest
+from ottla.protocol.errors import InvalidRequest, RebootstrapRequired
 from ottla.protocol.messages.api_versions_request import ApiVersionsRequest
 from ottla.protocol.messages.api_versions_response import (
     ApiVersion,
@@ -38,8 +40,10 @@ if TYPE_CHECKING:
 
 FIRST_VERSION_WITH_CLIENT_SOFTWARE = 3
 FIRST_VERSION_WITH_FEATURES_FROM_ZERO = 4
+FIRST_VERSION_WITH_TARGET = 5
+NO_NODE = -1
 
-#: The features that clients are told of. The metadata finalizes all features that Kafka 4.3 does, so that a
+#: The features that clients are told of. The metadata finalizes all features that Kafka 4.4 does, so that a
 #: directory fits both; a client that saw a feature whose APIs are not served here would use them.
 SERVED_FEATURES = (
     ELIGIBLE_LEADER_REPLICAS,
@@ -58,23 +62,39 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 def api_versions(node: Node, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     """The APIs that a broker's listeners serve, with the features of the cluster's metadata."""
-    return _answer(node, context, request, _BROKER_APIS)
+    _check(context, request)
+    if (
+        context.api_version >= FIRST_VERSION_WITH_TARGET
+        and request.cluster_id is not None
+        and (request.cluster_id, request.node_id) != (node.cluster_id, node.node_id)
+    ):
+        raise RebootstrapRequired(
+            f"this is node {node.node_id} of cluster {node.cluster_id}, not node {request.node_id} of "
+            f"{request.cluster_id}"
+        )
+    return _answer(node, context, _BROKER_APIS)
 
 
 def controller_api_versions(
     node: Node, context: RequestContext, request: ApiVersionsRequest
 ) -> ApiVersionsResponse:
     """The same of a controller's listeners."""
-    return _answer(node, context, request, _CONTROLLER_APIS)
+    _check(context, request)
+    return _answer(node, context, _CONTROLLER_APIS)
 
 
-def _answer(
-    node: Node, context: RequestContext, request: ApiVersionsRequest, apis: Sequence[ApiKey]
-) -> ApiVersionsResponse:
-    if context.api_version >= FIRST_VERSION_WITH_CLIENT_SOFTWARE:
+def _check(context: RequestContext, request: ApiVersionsRequest) -> None:
+    """Refuse a client without a name, or one that gives only half of what it means to reach."""
+    version = context.api_version
+    if version >= FIRST_VERSION_WITH_TARGET and (request.cluster_id is None) != (request.node_id == NO_NODE):
+        raise InvalidRequest("the request has one of cluster id and node id, not both")
+    if version >= FIRST_VERSION_WITH_CLIENT_SOFTWARE:
         for software in (request.client_software_name, request.client_software_version):
             if not _SOFTWARE.fullmatch(software):
                 raise InvalidRequest(f"client software {software!r} is not a name or version")
+
+
+def _answer(node: Node, context: RequestContext, apis: Sequence[ApiKey]) -> ApiVersionsResponse:
     from_zero = context.api_version >= FIRST_VERSION_WITH_FEATURES_FROM_ZERO
     image = node.image
     return ApiVersionsResponse(

@@ -1,7 +1,8 @@
 """Brokers and controllers, as the active controller hears of them.
 
 BrokerRegistration (API key 62) 0-4, BrokerHeartbeat (63) 0-2, ControllerRegistration (70) 0, UnregisterBroker
-(64) 0. Nodes send the first three to a controller; the last is an administrator's, which a broker passes on.
+(64) 0, UnregisterController (94) 0. Nodes send the first three to a controller; the last two are an
+administrator's, which a broker passes on.
 The rules are those of `ottla.core.decisions.registration` and `.heartbeats`.
 """
 
@@ -21,6 +22,8 @@ from ottla.protocol.messages.controller_registration_request import ControllerRe
 from ottla.protocol.messages.controller_registration_response import ControllerRegistrationResponse
 from ottla.protocol.messages.unregister_broker_request import UnregisterBrokerRequest
 from ottla.protocol.messages.unregister_broker_response import UnregisterBrokerResponse
+from ottla.protocol.messages.unregister_controller_request import UnregisterControllerRequest
+from ottla.protocol.messages.unregister_controller_response import UnregisterControllerResponse
 
 if TYPE_CHECKING:
     from ottla.broker.handlers.node import Node
@@ -75,10 +78,20 @@ async def unregister_broker(
     )
 
 
-HANDLERS = {ApiKey.UNREGISTER_BROKER: forward}
+async def unregister_controller(
+    node: Node, context: RequestContext, request: UnregisterControllerRequest
+) -> UnregisterControllerResponse:
+    """Remove the registration of a controller that is gone for good."""
+    return await node.controller.submit(
+        lambda image: registration.unregister_controller(image, request, active_id=node.node_id)
+    )
+
+
+HANDLERS = {ApiKey.UNREGISTER_BROKER: forward, ApiKey.UNREGISTER_CONTROLLER: forward}
 CONTROLLER_HANDLERS = {
     ApiKey.BROKER_REGISTRATION: register_broker,
     ApiKey.BROKER_HEARTBEAT: heartbeat,
     ApiKey.CONTROLLER_REGISTRATION: register_controller,
     ApiKey.UNREGISTER_BROKER: unregister_broker,
+    ApiKey.UNREGISTER_CONTROLLER: unregister_controller,
 }

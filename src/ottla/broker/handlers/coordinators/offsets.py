@@ -2,8 +2,9 @@
 
     OffsetCommit 2-10   topics that do not exist are answered here: UNKNOWN_TOPIC_OR_PARTITION, or
                         UNKNOWN_TOPIC_ID when the request names topics by id (10)
-    TxnOffsetCommit 0-5 a part of the producer's transaction; before 5 AddOffsetsToTxn has added the group's
-                        partition to it, from 5 on that is done here (KIP-890, offset_verification.py)
+    TxnOffsetCommit 0-6 a part of the producer's transaction; before 5 AddOffsetsToTxn has added the group's
+                        partition to it, from 5 on that is done here (KIP-890, offset_verification.py);
+                        6 names topics by id (KIP-1319)
     OffsetFetch 1-10    1-7: one group; the error of the group is the answer's, in version 1 every
                         partition's; 8: several groups, each with its own error
     OffsetDelete 0
@@ -14,7 +15,9 @@ made again is then not taken for the new topic's.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from ottla.broker.coordinators.coordinator_routing import answer_of
 from ottla.broker.network.context import RequestContext
@@ -60,6 +63,7 @@ if TYPE_CHECKING:
 
 FIRST_VERSION_WITH_TOPIC_IDS = 10
 FIRST_TXN_COMMIT_VERSION_THAT_KNOWS_LOADING = 2
+FIRST_TXN_COMMIT_VERSION_WITH_TOPIC_IDS = 6
 FIRST_FETCH_VERSION_WITH_GROUPS = 8
 FIRST_FETCH_VERSION_WITH_AN_ERROR = 2
 NO_OFFSET = -1
@@ -73,8 +77,15 @@ async def offset_commit(
 ) -> OffsetCommitResponse:
     refused: list[OffsetCommitResponseTopic] = []
     accepted: list[OffsetCommitRequestTopic] = []
+    by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     for topic in request.topics:
-        unknown = _resolve(node, context, topic)
+        known, error = _resolve(node, topic, by_id)
+        unknown = [
+            OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
+            for each in topic.partitions
+            if each.partition_index not in known
+        ]
+        topic.partitions = [each for each in topic.partitions if each.partition_index in known]
         if unknown:
             refused.append(
                 OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=unknown)
@@ -96,26 +107,19 @@ async def offset_commit(
 
 
 def _resolve(
-    node: Node, context: RequestContext, topic: OffsetCommitRequestTopic
-) -> list[OffsetCommitResponsePartition]:
-    """Fill in the topic's name and id; take out partitions that do not exist, and return their answers."""
-    if context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
+    node: Node, topic: OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic, by_id: bool
+) -> tuple[Container[int], ErrorCode]:
+    """Fill in the topic's name and id. Returns its partitions, and the error for any other partition."""
+    if by_id:
         image = node.image.topics_by_id.get(topic.topic_id)
-        unknown_topic = ErrorCode.UNKNOWN_TOPIC_ID
+        if image is None:
+            return (), ErrorCode.UNKNOWN_TOPIC_ID
     else:
         image = node.image.topics.get(topic.name)
-        unknown_topic = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    error = unknown_topic if image is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    known = {} if image is None else image.partitions
-    unknown = [
-        OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
-        for each in topic.partitions
-        if each.partition_index not in known
-    ]
-    topic.partitions = [each for each in topic.partitions if each.partition_index in known]
-    if image is not None:
-        topic.name, topic.topic_id = image.name, image.topic_id
-    return unknown
+        if image is None:
+            return (), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    topic.name, topic.topic_id = image.name, image.topic_id
+    return image.partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 # -- TxnOffsetCommit --------------------------------------------------------------------------------
@@ -124,26 +128,28 @@ def _resolve(
 async def txn_offset_commit(
     node: Node, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
-    answered: dict[str, TxnOffsetCommitResponseTopic] = {}
+    by_id = context.api_version >= FIRST_TXN_COMMIT_VERSION_WITH_TOPIC_IDS
+    answered: dict[UUID | str, TxnOffsetCommitResponseTopic] = {}
     accepted: list[TxnOffsetCommitRequestTopic] = []
     for topic in request.topics:
-        image = node.image.topics.get(topic.name)
-        known = {} if image is None else image.partitions
-        for each in topic.partitions:
-            if each.partition_index not in known:
-                unknown = TxnOffsetCommitResponsePartition(
-                    partition_index=each.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                )
-                refused = answered.setdefault(topic.name, TxnOffsetCommitResponseTopic(name=topic.name))
-                refused.partitions.append(unknown)
+        known, error = _resolve(node, topic, by_id)
+        unknown = [
+            TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
+            for each in topic.partitions
+            if each.partition_index not in known
+        ]
         topic.partitions = [each for each in topic.partitions if each.partition_index in known]
+        if unknown:
+            refused = TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+            answered.setdefault(topic.topic_id if by_id else topic.name, refused).partitions += unknown
         if topic.partitions:
             accepted.append(topic)
     if accepted:
         request.topics = accepted
         for result in (await _commit_in_transaction(node, context, request)).topics:
-            known_topic = answered.setdefault(result.name, TxnOffsetCommitResponseTopic(name=result.name))
-            known_topic.partitions += result.partitions
+            merged = answered.setdefault(result.topic_id if by_id else result.name, result)
+            if merged is not result:
+                merged.partitions += result.partitions
     if context.api_version < FIRST_TXN_COMMIT_VERSION_THAT_KNOWS_LOADING:
         for result in answered.values():
             for partition in result.partitions:

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from ottla.config.setting import CLUSTER_WIDE, HIGH, MAX_INT, integer, long, short, string, string_list
+from ottla.config.setting import (
+    CLUSTER_WIDE,
+    HIGH,
+    LOW,
+    MAX_INT,
+    boolean,
+    class_name,
+    integer,
+    long,
+    short,
+    string,
+    string_list,
+)
 from ottla.config.validators import ListOf, OneOf, at_least
 
 GROUP_MIN_SESSION_TIMEOUT_MS = integer(
@@ -113,6 +125,13 @@ GROUP_CONSUMER_ASSIGNORS = string_list(
     "Assignors on the server side; the first is the default.",
     ListOf(empty=False),
 )
+GROUP_CONSUMER_ASSIGNOR_OFFLOAD_ENABLE = boolean(
+    "group.consumer.assignor.offload.enable",
+    True,
+    "Whether assignments of the consumer protocol are computed beside the group coordinator.",
+    internal=True,
+    update=CLUSTER_WIDE,
+)
 GROUP_CONSUMER_MIGRATION_POLICY = string(
     "group.consumer.migration.policy",
     "bidirectional",
@@ -195,6 +214,65 @@ GROUP_STREAMS_INITIAL_REBALANCE_DELAY_MS = integer(
     3000,
     "How long an empty streams group waits for more members before its first assignment.",
     at_least(0),
+)
+GROUP_STREAMS_ASSIGNORS = string_list(
+    "group.streams.assignors",
+    ("sticky",),
+    "Assignors of tasks on the server side; the first is that of groups that name none.",
+    ListOf(empty=False),
+)
+GROUP_STREAMS_ASSIGNOR_OFFLOAD_ENABLE = boolean(
+    "group.streams.assignor.offload.enable",
+    True,
+    "Whether assignments of streams groups are computed beside the group coordinator.",
+    internal=True,
+    update=CLUSTER_WIDE,
+)
+GROUP_STREAMS_RACK_AWARE_ASSIGNMENT_TAGS = string_list(
+    "group.streams.rack.aware.assignment.tags",
+    (),
+    "The keys of client tags over whose values the standby tasks of a streams group are spread.",
+    ListOf(),
+    importance=LOW,
+)
+GROUP_STREAMS_TASK_OFFSET_INTERVAL_MS = integer(
+    "group.streams.task.offset.interval.ms",
+    60_000,
+    "How often members of a streams group tell the offsets of their warm-up tasks.",
+    at_least(1),
+    internal=True,
+)
+GROUP_STREAMS_MIN_TASK_OFFSET_INTERVAL_MS = integer(
+    "group.streams.min.task.offset.interval.ms",
+    15_000,
+    "The shortest such interval that a streams group may ask for.",
+    at_least(1),
+    internal=True,
+)
+GROUP_STREAMS_NUM_WARMUP_REPLICAS = integer(
+    "group.streams.num.warmup.replicas",
+    2,
+    "The most warm-up tasks of a streams group.",
+    at_least(0),
+    internal=True,
+)
+GROUP_STREAMS_MAX_WARMUP_REPLICAS = integer(
+    "group.streams.max.warmup.replicas",
+    20,
+    "Warm-up tasks that a streams group may ask for.",
+    at_least(0),
+    internal=True,
+)
+GROUP_STREAMS_ACCEPTABLE_RECOVERY_LAG = long(
+    "group.streams.acceptable.recovery.lag",
+    10_000,
+    "The lag in offsets up to which a client counts as caught up, and may get the active task.",
+    at_least(0),
+    internal=True,
+)
+GROUP_STREAMS_TOPOLOGY_DESCRIPTION_PLUGIN_CLASS = class_name.optional(
+    "group.streams.topology.description.plugin.class",
+    "The class that keeps the descriptions of the topologies of streams groups; none are kept without one.",
 )
 OFFSETS_TOPIC_NUM_PARTITIONS = integer(
     "offsets.topic.num.partitions",

@@ -256,6 +256,27 @@ LOG_LOCAL_RETENTION_BYTES = long(
     at_least(-2),
     update=CLUSTER_WIDE,
 )
+LOG_REMOTE_COPY_LAG_MS = long(
+    "log.remote.copy.lag.ms",
+    0,
+    "How old a closed segment is before it is copied to remote storage; -1 is local.retention.ms.",
+    at_least(-1),
+    update=CLUSTER_WIDE,
+)
+LOG_REMOTE_COPY_LAG_BYTES = long(
+    "log.remote.copy.lag.bytes",
+    -1,
+    "Bytes after a closed segment before it is copied to remote storage; -1 is local.retention.bytes.",
+    at_least(-1),
+    update=CLUSTER_WIDE,
+)
+MAX_DECOMPRESSED_MESSAGE_BYTES = integer(
+    "max.decompressed.message.bytes",
+    2_147_483_639,
+    "The largest size of one record, unfolded, that is taken in a compressed batch.",
+    between(1, 2_147_483_639),
+    update=CLUSTER_WIDE,
+)
 MESSAGE_MAX_BYTES = integer(
     "message.max.bytes",
     1_048_588,

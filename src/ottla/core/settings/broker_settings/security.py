@@ -283,6 +283,16 @@ SASL_OAUTHBEARER_EXPECTED_AUDIENCE = string_list(
 SASL_OAUTHBEARER_EXPECTED_ISSUER = string.optional(
     "sasl.oauthbearer.expected.issuer", "The issuer that a token must come from.", importance=HIGH
 )
+SASL_OAUTHBEARER_ALLOW_UNVERIFIED_AUDIENCE = boolean(
+    "sasl.oauthbearer.allow.unverified.audience",
+    False,
+    "Whether a token may be meant for any audience when none is expected.",
+)
+SASL_OAUTHBEARER_ALLOW_UNVERIFIED_ISSUER = boolean(
+    "sasl.oauthbearer.allow.unverified.issuer",
+    False,
+    "Whether a token may come from any issuer when none is expected.",
+)
 SASL_OAUTHBEARER_CLOCK_SKEW_SECONDS = integer(
     "sasl.oauthbearer.clock.skew.seconds",
     30,

@@ -66,6 +66,13 @@ GROUP_SHARE_MAX_ASSIGNMENT_INTERVAL_MS = integer(
     "The longest assignment interval of share groups.",
     at_least(0),
 )
+GROUP_SHARE_ASSIGNOR_OFFLOAD_ENABLE = boolean(
+    "group.share.assignor.offload.enable",
+    True,
+    "Whether assignments of share groups are computed beside the group coordinator.",
+    internal=True,
+    update=CLUSTER_WIDE,
+)
 GROUP_SHARE_ASSIGNORS = string_list(
     "group.share.assignors", ("simple",), "Assignors of share groups.", ListOf(empty=False)
 )
