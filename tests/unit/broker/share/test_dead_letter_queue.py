@@ -207,11 +207,11 @@ def test_the_marker_of_a_transaction_is_not_copied(tmp_path: Path) -> None:
                 "t", 0, 7, 0, 0, True, transaction_version=1
             )
             for _ in range(2):
-                assert [0, 1] == [
+                assert [
                     offset
                     for first, last in offsets(await fetch(client, broker, 0))
                     for offset in range(first, last + 1)
-                ]
+                ] == [0, 1]
                 client.close()
                 await until(lambda: not leaders(broker))
                 client = await connect(broker)
