@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from ottla.core.groups.streams.assignor import PreviousMember, TaskWidth, assign
-from ottla.core.groups.streams.tasks import TargetTasks, Tasks
+from ottla.core.groups.streams.tasks import TargetTasks, TaskId, Tasks
 from support.java.java_tools import java_command, kafka_classpath
 
 pytestmark = [pytest.mark.java, pytest.mark.long]
@@ -47,7 +47,10 @@ class Case:
             f"{name}:{each.task_count}:{int(each.is_stateful)}" for name, each in self.subtopologies.items()
         )
         members = " ".join(
-            f"{each.member_id}:{each.process_id}:{shown(each.target.active)}:{shown(each.target.standby)}"
+            f"{each.member_id}:{each.process_id}:{shown(each.assigned.active)}:{shown(each.assigned.standby)}:"
+            + ",".join(
+                f"{task.subtopology_id}-{task.partition}-{offset}" for task, offset in each.offsets.items()
+            )
             for each in self.members
         )
         return f"{self.standbys}|{subtopologies}|{members}"
@@ -91,7 +94,10 @@ def lives(random_: random.Random) -> list[Case]:
         case = Case(members, subtopologies, standbys, is_settled)
         cases.append(case)
         targets = case.ours()
-        members = [member._replace(target=targets[member.member_id]) for member in members]
+        members = [
+            member._replace(assigned=targets[member.member_id], offsets=_offsets(random_, subtopologies))
+            for member in members
+        ]
         change = random_.random()
         before = members
         if change < 0.4:
@@ -100,6 +106,14 @@ def lives(random_: random.Random) -> list[Case]:
             members = random_.sample(members, len(members) - 1)
         is_settled = members is before
     return cases
+
+
+def _offsets(random_: random.Random, subtopologies: Mapping[str, TaskWidth]) -> dict[TaskId, int]:
+    """Offsets that a member tells: of tasks that it has, and of some whose state is left on its disk."""
+    if random_.random() < 0.5:
+        return {}
+    tasks = [TaskId(name, index) for name, each in subtopologies.items() for index in range(each.task_count)]
+    return {task: random_.randint(0, 50) for task in tasks if random_.random() < 0.4}
 
 
 def _member(random_: random.Random, number: int) -> PreviousMember:
@@ -164,7 +178,7 @@ def stayed(case: Case, targets: Mapping[str, TargetTasks]) -> int:
     return sum(
         len(partitions & targets[member.member_id].active.get(name, frozenset()))
         for member in case.members
-        for name, partitions in member.target.active.items()
+        for name, partitions in member.assigned.active.items()
     )
 
 

@@ -11,6 +11,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.headers import decode_response
 from ottla.protocol.messages.api_versions_request import ApiVersionsRequest
 from ottla.protocol.messages.api_versions_response import ApiVersionsResponse
+from ottla.protocol.messages.describe_cluster_request import DescribeClusterRequest
 from ottla.protocol.messages.metadata_request import MetadataRequest
 from support.clients.wire import ConnectionClosed, WireClient
 from support.servers.cluster import Cluster
@@ -28,15 +29,15 @@ def ranges(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
 
 def test_every_version_of_api_versions_tells_the_same_ranges(cluster: Cluster) -> None:
     with WireClient.connect(cluster.bootstrap) as wire:
-        answers = [wire.call(ApiVersionsRequest(**SOFTWARE), version) for version in range(5)]
+        answers = [wire.call(ApiVersionsRequest(**SOFTWARE), version) for version in range(6)]
     assert {answer.error_code for answer in answers} == {ErrorCode.NONE}
-    assert all(ranges(answer) == ranges(answers[4]) for answer in answers)
+    assert all(ranges(answer) == ranges(answers[5]) for answer in answers)
 
 
 def test_ranges_are_kafkas_where_we_serve_the_api(cluster: Cluster) -> None:
     with WireClient.connect(cluster.bootstrap) as wire:
         served = ranges(wire.call(ApiVersionsRequest(**SOFTWARE), 4))
-    # the ranges that Apache Kafka 4.3.1 gives
+    # the ranges that Apache Kafka 4.4.0 gives
     kafka = {
         ApiKey.PRODUCE: (
             0,
@@ -54,7 +55,7 @@ def test_ranges_are_kafkas_where_we_serve_the_api(cluster: Cluster) -> None:
         ApiKey.SYNC_GROUP: (0, 5),
         ApiKey.DESCRIBE_GROUPS: (0, 6),
         ApiKey.LIST_GROUPS: (0, 5),
-        ApiKey.API_VERSIONS: (0, 4),
+        ApiKey.API_VERSIONS: (0, 5),
         ApiKey.CREATE_TOPICS: (2, 7),
         ApiKey.DELETE_TOPICS: (1, 6),
         ApiKey.DELETE_RECORDS: (0, 2),
@@ -64,7 +65,12 @@ def test_ranges_are_kafkas_where_we_serve_the_api(cluster: Cluster) -> None:
         ApiKey.ALTER_CONFIGS: (0, 2),
         ApiKey.DESCRIBE_LOG_DIRS: (1, 5),
         ApiKey.CREATE_PARTITIONS: (0, 3),
-        ApiKey.DELETE_GROUPS: (0, 2),
+        ApiKey.DELETE_GROUPS: (0, 3),
+        ApiKey.TXN_OFFSET_COMMIT: (0, 6),
+        ApiKey.STREAMS_GROUP_HEARTBEAT: (0, 1),
+        ApiKey.STREAMS_GROUP_DESCRIBE: (0, 1),
+        ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: (0, 0),
+        ApiKey.UNREGISTER_CONTROLLER: (0, 0),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
         ApiKey.OFFSET_DELETE: (0, 0),
         ApiKey.DESCRIBE_CLUSTER: (0, 2),
@@ -78,8 +84,8 @@ def test_features_are_told_from_version_3(cluster: Cluster) -> None:
         answer = wire.call(ApiVersionsRequest(**SOFTWARE), 4)
     supported = {feature.name: feature.max_version for feature in answer.supported_features}
     finalized = {feature.name: feature.max_version_level for feature in answer.finalized_features}
-    assert supported["metadata.version"] == 30
-    assert finalized["metadata.version"] == 30
+    assert supported["metadata.version"] == 33
+    assert finalized["metadata.version"] == 33
     assert supported["eligible.leader.replicas.version"] == 1
     assert finalized["eligible.leader.replicas.version"] == 1
     assert answer.finalized_features_epoch >= 0
@@ -93,9 +99,29 @@ def test_api_versions_from_the_future_is_answered_in_version_0(cluster: Cluster)
         correlation_id, answer = decode_response(ApiKey.API_VERSIONS, 0, wire.receive_frame())
         assert isinstance(answer, ApiVersionsResponse)
         assert (correlation_id, answer.error_code) == (7, ErrorCode.UNSUPPORTED_VERSION)
-        assert ranges(answer) == {ApiKey.API_VERSIONS: (0, 4)}
+        assert ranges(answer) == {ApiKey.API_VERSIONS: (0, 5)}
         # and the connection goes on
         assert wire.call(ApiVersionsRequest(**SOFTWARE), 4).error_code == ErrorCode.NONE
+
+
+def test_a_client_that_means_another_node_is_told_to_bootstrap_again(cluster: Cluster) -> None:
+    with WireClient.connect(cluster.bootstrap) as wire:
+        described = wire.call(DescribeClusterRequest())
+        (node_id,) = (broker.broker_id for broker in described.brokers)
+
+        def answered(cluster_id: str | None, target: int, version: int = 5) -> ErrorCode:
+            request = ApiVersionsRequest(**SOFTWARE, cluster_id=cluster_id, node_id=target)
+            return ErrorCode(wire.call(request, version).error_code)
+
+        assert answered(described.cluster_id, node_id) is ErrorCode.NONE
+        assert answered(None, -1) is ErrorCode.NONE
+        for other_cluster, other in (("other", node_id), (described.cluster_id, 77), ("", node_id)):
+            assert answered(other_cluster, other) is ErrorCode.REBOOTSTRAP_REQUIRED
+            assert answered(other_cluster, other, 4) is ErrorCode.NONE  # the fields are not there yet
+        for half in ((None, node_id), (described.cluster_id, -1)):
+            assert answered(*half) is ErrorCode.INVALID_REQUEST
+        # and the connection goes on
+        assert answered(described.cluster_id, node_id) is ErrorCode.NONE
 
 
 def test_api_versions_with_a_bad_software_name(cluster: Cluster) -> None:

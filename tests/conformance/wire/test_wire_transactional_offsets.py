@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import pytest
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from ottla.protocol.messages.delete_groups_request import DeleteGroupsRequest
+from ottla.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.end_txn_request import EndTxnRequest
 from ottla.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from ottla.protocol.messages.init_producer_id_request import InitProducerIdRequest
@@ -40,8 +42,8 @@ from support.clients.wire import WireClient, wait_for
 from support.servers.cluster import Cluster
 
 NONE, UNSTABLE = ErrorCode.NONE, ErrorCode.UNSTABLE_OFFSET_COMMIT
-V1, V2 = 4, 5
-"""The newest TxnOffsetCommit of each version of transactions."""
+V1, V2, WITH_IDS = 4, 5, 6
+"""The newest TxnOffsetCommit of each version of transactions, and the first that names topics by id."""
 RETRIABLE = (
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -121,7 +123,9 @@ class Producer:
             )
             for index in (0, 9)
         ]
-        topics = [TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)]
+        # Version 6 names topics by id, the others by name.
+        topic_id = self.client.topic_id(topic)
+        topics = [TxnOffsetCommitRequestTopic(name=topic, topic_id=topic_id, partitions=partitions)]
         return TxnOffsetCommitRequest(**(named | changed), topics=topics)
 
     def end(self, committed: bool) -> None:
@@ -185,7 +189,7 @@ def producer(client: WireClient, name: str, version: int) -> Producer:
     return Producer(client, f"{name}-tx", version).begin()
 
 
-@pytest.mark.parametrize("version", [V1, V2])
+@pytest.mark.parametrize("version", [V1, V2, WITH_IDS])
 @pytest.mark.parametrize("committed", [True, False])
 def test_offsets_count_when_the_transaction_commits(
     client: WireClient, unique_name: str, version: int, committed: bool
@@ -208,7 +212,7 @@ def test_offsets_count_when_the_transaction_commits(
     assert settled(client, unique_name, unique_name) == (8 if committed else 3, NONE)
 
 
-@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("version", range(7))
 def test_a_partition_that_is_not_in_the_transaction(
     client: WireClient, unique_name: str, version: int
 ) -> None:
@@ -218,11 +222,12 @@ def test_a_partition_that_is_not_in_the_transaction(
     # when
     answered = dict(who.commit_offsets(unique_name, unique_name, 8, version=version))
     # then: from version 5 on the broker adds the partition itself
-    expected = {4: ErrorCode.TRANSACTION_ABORTABLE, 5: NONE}.get(version, ErrorCode.INVALID_TXN_STATE)
+    refused = {4: ErrorCode.TRANSACTION_ABORTABLE}.get(version, ErrorCode.INVALID_TXN_STATE)
+    expected = NONE if version >= V2 else refused
     assert answered[0] is expected
 
 
-@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("version", range(7))
 @pytest.mark.parametrize(
     ("changed", "first_version", "expected"),
     [
@@ -231,6 +236,7 @@ def test_a_partition_that_is_not_in_the_transaction(
         ({"transactional_id": "nobody"}, 0, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
         ({"producer_epoch": 20}, 0, ErrorCode.INVALID_PRODUCER_EPOCH),
         ({"generation_id_or_member_epoch": 4}, 3, ErrorCode.ILLEGAL_GENERATION),
+        ({"generation_id_or_member_epoch": 4}, 6, ErrorCode.GROUP_ID_NOT_FOUND),
         ({"member_id": "m"}, 3, NONE),
         ({"metadata": "m" * 5_000}, 0, ErrorCode.OFFSET_METADATA_TOO_LARGE),
     ],
@@ -244,8 +250,8 @@ def test_refusals(
     first_version: int,
     expected: ErrorCode,
 ) -> None:
-    if version < first_version:
-        pytest.skip("the field is not there yet")
+    if version < first_version or (expected is ErrorCode.ILLEGAL_GENERATION and version >= 6):
+        pytest.skip("the field, or the error, is not that of the version")
     # given
     client.create_topic(unique_name)
     who = producer(client, unique_name, V1 if version < V2 else V2)
@@ -270,6 +276,49 @@ def test_an_old_epoch_is_fenced(client: WireClient, unique_name: str, version: i
     # then
     wait_for(lambda: offset_of(client, unique_name, unique_name)[1] is not UNSTABLE)
     assert dict(who.commit_offsets(unique_name, unique_name, 9))[0] is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert offset_of(client, unique_name, unique_name) == (-1, NONE)
+
+
+def test_topics_by_id_are_committed_and_unknown_ones_refused(client: WireClient, unique_name: str) -> None:
+    # given: two topics, an id that no topic has, and no id at all
+    names = [f"{unique_name}-a", f"{unique_name}-b"]
+    ids = [client.create_topic(name) for name in names]
+    nowhere = uuid.uuid4()
+    who = producer(client, unique_name, WITH_IDS)
+    one = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=8)
+    request = who.request(unique_name, names[0], 0)
+    request.topics = [
+        TxnOffsetCommitRequestTopic(topic_id=each, partitions=[one])
+        for each in (ids[0], nowhere, ids[1], uuid.UUID(int=0))
+    ]
+    # when
+    answer = client.call(request, WITH_IDS)
+    # then
+    errors = {topic.topic_id: topic.partitions[0].error_code for topic in answer.topics}
+    assert errors == {
+        ids[0]: NONE,
+        nowhere: ErrorCode.UNKNOWN_TOPIC_ID,
+        ids[1]: NONE,
+        uuid.UUID(int=0): ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+    who.end(committed=True)
+    assert [settled(client, unique_name, name) for name in names] == [(8, NONE)] * 2
+
+
+def test_offsets_of_a_transaction_do_not_count_for_a_topic_made_again(
+    client: WireClient, unique_name: str
+) -> None:
+    # given: offsets by name, of the topic that has the name now
+    client.create_topic(unique_name)
+    who = producer(client, unique_name, V2)
+    who.commit_offsets(unique_name, unique_name, 8)
+    who.end(committed=True)
+    assert settled(client, unique_name, unique_name) == (8, NONE)
+    # when
+    client.call(DeleteTopicsRequest(topics=[DeleteTopicState(name=unique_name)], timeout_ms=10_000))
+    wait_for(lambda: offset_of(client, unique_name, unique_name)[0] == -1)
+    client.create_topic(unique_name)
+    # then
     assert offset_of(client, unique_name, unique_name) == (-1, NONE)
 
 

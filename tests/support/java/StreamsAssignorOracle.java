@@ -13,18 +13,20 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
-import org.apache.kafka.coordinator.group.streams.assignor.AssignmentMemberSpec;
-import org.apache.kafka.coordinator.group.streams.assignor.GroupAssignment;
+import org.apache.kafka.coordinator.group.api.streams.assignor.GroupAssignment;
+import org.apache.kafka.coordinator.group.api.streams.assignor.MemberAssignment;
+import org.apache.kafka.coordinator.group.api.streams.assignor.TopologyDescriber;
+import org.apache.kafka.coordinator.group.streams.assignor.AssignmentConfigsImpl;
 import org.apache.kafka.coordinator.group.streams.assignor.GroupSpecImpl;
-import org.apache.kafka.coordinator.group.streams.assignor.MemberAssignment;
+import org.apache.kafka.coordinator.group.streams.assignor.MemberMetadataAndStateImpl;
 import org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor;
-import org.apache.kafka.coordinator.group.streams.assignor.TopologyDescriber;
 
 /**
  * Assigns tasks with Kafka's own sticky task assignor.
  *
- * Each line of the first file is "standbys|subtopology:tasks:stateful ...|member:process:active:standby ...", where
- * active and standby are "subtopology-partition,..." or empty. The same line of the second file is
+ * Each line of the first file is "standbys|subtopology:tasks:stateful ...|member:process:active:standby:offsets ...",
+ * where active and standby are "subtopology-partition,..." and offsets "subtopology-partition-offset,...", or empty.
+ * The same line of the second file is
  * "member:active:standby ...", all in order. Plain old Java: Janino compiles it.
  */
 public class StreamsAssignorOracle {
@@ -58,9 +60,9 @@ public class StreamsAssignorOracle {
         String[] specs = parts[2].split(" ");
         for (int i = 0; i < specs.length; i++) {
             String[] words = specs[i].split(":", -1);
-            members.put(words[0], new AssignmentMemberSpec(
-                Optional.empty(), Optional.empty(), tasks(words[2]), tasks(words[3]), new HashMap(), words[1],
-                new HashMap(), new HashMap(), new HashMap()));
+            members.put(words[0], new MemberMetadataAndStateImpl(
+                Optional.empty(), Optional.empty(), words[1], new HashMap(), tasks(words[2]), tasks(words[3]),
+                new HashMap(), offsets(words[4]), new HashMap()));
         }
         TopologyDescriber describer = new TopologyDescriber() {
             public List subtopologies() {
@@ -75,7 +77,8 @@ public class StreamsAssignorOracle {
                 return stateful.contains(subtopologyId);
             }
         };
-        GroupAssignment assignment = new StickyTaskAssignor().assign(new GroupSpecImpl(members, configs), describer);
+        GroupAssignment assignment = new StickyTaskAssignor().assign(
+            new GroupSpecImpl(members, AssignmentConfigsImpl.fromMap(configs)), describer);
         StringBuilder said = new StringBuilder();
         Iterator each = new TreeMap(assignment.members()).entrySet().iterator();
         while (each.hasNext()) {
@@ -100,6 +103,21 @@ public class StreamsAssignorOracle {
             }
         }
         return tasks;
+    }
+
+    private static Map offsets(String text) {
+        Map offsets = new HashMap();
+        String[] words = text.split(",");
+        for (int i = 0; i < words.length; i++) {
+            if (words[i].length() > 0) {
+                String[] task = words[i].split("-");
+                if (!offsets.containsKey(task[0])) {
+                    offsets.put(task[0], new HashMap());
+                }
+                ((Map) offsets.get(task[0])).put(Integer.valueOf(task[1]), Long.valueOf(task[2]));
+            }
+        }
+        return offsets;
     }
 
     private static String shown(Map tasks) {

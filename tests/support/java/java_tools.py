@@ -116,13 +116,20 @@ def run_java(
 ) -> subprocess.CompletedProcess[str]:
     """Run one of Kafka's tools to its end, in the Java virtual machine that this process keeps for them.
 
-    There is one for each class path; `class_path` replaces that of the tools.
+    class_path: of another version of Kafka, which runs in a virtual machine of its own.
 
     alone: in a virtual machine of its own, as a tool needs that prints when its virtual machine ends; a tool
     gets one as well while another thread runs a tool. Never raises for an exit code: the caller looks at
     `returncode`. Raises subprocess.TimeoutExpired.
     """
-    driver = _tool_driver(tools_classpath() if class_path is None else class_path)
+    if class_path is not None:
+        own = ToolDriver(lambda main, words: java_command(main, *words, class_path=class_path))
+        return _completed(
+            own.run_alone(main_class, *arguments, stdin=input, timeout_s=timeout_s),
+            [main_class, *arguments],
+            timeout_s,
+        )
+    driver = _tool_driver()
     if not alone and _tools_turn.acquire(blocking=False):
         try:
             run = driver.run(main_class, *arguments, stdin=input, timeout_s=timeout_s)
@@ -142,8 +149,8 @@ def _completed(run: ToolRun, command: list[str], timeout_s: float) -> subprocess
 
 
 @functools.cache
-def _tool_driver(programs: str) -> ToolDriver:
-    class_path = os.pathsep.join((str(_driver_classes()), programs))
+def _tool_driver() -> ToolDriver:
+    class_path = os.pathsep.join((str(_driver_classes()), tools_classpath()))
     driver = ToolDriver(lambda main_class, words: java_command(main_class, *words, class_path=class_path))
     atexit.register(driver.close)
     return driver

@@ -15,7 +15,7 @@ from ottla.config.setting import InvalidValue
 from ottla.core.coordination.api import Moment
 from ottla.core.decisions.config_changes import group_setting_bounds
 from ottla.core.groups.api import SettingsChanged, TopicsChanged
-from ottla.core.groups.settings import OVERRIDABLE, GroupSettings, Settings
+from ottla.core.groups.settings import OVERRIDABLE, GroupSettings, Settings, SettingValue
 from ottla.core.groups.shard import Shard
 from ottla.core.groups.topics import NO_TOPICS, TopicDescription, TopicsView
 from ottla.core.image.image import GROUP_RESOURCE, MetadataDelta, TopicImage
@@ -122,7 +122,7 @@ class SettingsFollower:
     def __init__(self, config: BrokerConfig, image: MetadataImage) -> None:
         self._config = config
         self._image = image
-        self._overrides: dict[str, dict[str, int | str]] = {}
+        self._overrides: dict[str, dict[str, SettingValue]] = {}
         self._take_over(name for kind, name in image.configs if kind == GROUP_RESOURCE)
         self.settings = Settings(group_settings_of(config), self._overrides)
 
@@ -153,16 +153,16 @@ def _racks(image: MetadataImage) -> dict[int, str]:
     return {broker_id: broker.rack for broker_id, broker in image.brokers.items() if broker.rack is not None}
 
 
-def _parsed(texts: dict[str, str], config: BrokerConfig) -> dict[str, int | str]:
+def _parsed(texts: dict[str, str], config: BrokerConfig) -> dict[str, SettingValue]:
     """A group's own values that a shard works by; values that don't parse are passed over.
 
     A value that was set when the broker's limits were wider counts as the limit.
     """
-    values: dict[str, int | str] = {}
+    values: dict[str, SettingValue] = {}
     for name, text in texts.items():
         if name in OVERRIDABLE:
             try:
-                value: int | str = group_settings.GROUP_SETTINGS[name].parse(text)
+                value: SettingValue = group_settings.GROUP_SETTINGS[name].parse(text)
             except InvalidValue:
                 continue
             if isinstance(value, int):
@@ -171,6 +171,10 @@ def _parsed(texts: dict[str, str], config: BrokerConfig) -> dict[str, int | str]
                     value = max(value, config[smallest])
                 if largest is not None:
                     value = min(value, config[largest])
+            if name == group_settings.STREAMS_ASSIGNOR_NAME.name and (
+                value not in config[broker_settings.GROUP_STREAMS_ASSIGNORS]
+            ):
+                continue  # The broker's assignors have changed: the first of them is used.
             values[name] = value
     return values
 
@@ -217,6 +221,16 @@ def _of_kinds(config: BrokerConfig) -> dict[str, Any]:
         "streams_initial_rebalance_delay_ms": config[
             broker_settings.GROUP_STREAMS_INITIAL_REBALANCE_DELAY_MS
         ],
+        "streams_assignor": config[broker_settings.GROUP_STREAMS_ASSIGNORS][0],
+        "streams_rack_aware_assignment_tags": config[
+            broker_settings.GROUP_STREAMS_RACK_AWARE_ASSIGNMENT_TAGS
+        ],
+        "streams_task_offset_interval_ms": config[broker_settings.GROUP_STREAMS_TASK_OFFSET_INTERVAL_MS],
+        "streams_acceptable_recovery_lag": config[broker_settings.GROUP_STREAMS_ACCEPTABLE_RECOVERY_LAG],
+        "streams_keeps_topology_descriptions": config[
+            broker_settings.GROUP_STREAMS_TOPOLOGY_DESCRIPTION_PLUGIN_CLASS
+        ]
+        is not None,
     }
 
 

@@ -60,6 +60,7 @@ FAMILIES: dict[ApiKey, str] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: "cluster.metadata",
     ApiKey.STREAMS_GROUP_HEARTBEAT: "coordinators.streams_groups",
     ApiKey.STREAMS_GROUP_DESCRIBE: "coordinators.streams_groups",
+    ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: "coordinators.streams_groups",
     ApiKey.SHARE_GROUP_HEARTBEAT: "coordinators.share_groups",
     ApiKey.SHARE_GROUP_DESCRIBE: "coordinators.share_groups",
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: "coordinators.share_groups",

@@ -22,7 +22,12 @@ from ottla.core.image.image import (
     MetadataImage,
 )
 from ottla.core.settings import client_metrics_settings, group_settings, topic_settings
-from ottla.core.settings.broker_settings import BROKER_SETTINGS, update_mode, without_listener
+from ottla.core.settings.broker_settings import (
+    BROKER_SETTINGS,
+    GROUP_STREAMS_ASSIGNORS,
+    update_mode,
+    without_listener,
+)
 from ottla.core.settings.config_layers import BrokerLayers, GroupConfig
 from ottla.core.settings.schema_validation_settings import (
     KEY_SCHEMA_VALIDATION,
@@ -267,6 +272,16 @@ def check_group_config(layers: BrokerLayers, values: Mapping[str, str]) -> None:
         if largest is not None and value > layers[largest]:
             raise InvalidConfig(f"{name} must be less than or equal to {largest.name}")
     group = GroupConfig(layers, values)
+    assignor, tags = group_settings.STREAMS_ASSIGNOR_NAME, group_settings.STREAMS_RACK_AWARE_ASSIGNMENT_TAGS
+    offered = layers[GROUP_STREAMS_ASSIGNORS]
+    if assignor.name in parsed and parsed[assignor.name] not in offered:
+        raise InvalidConfig(
+            f"{assignor.name} '{parsed[assignor.name]}' is not a registered task assignor. Registered "
+            f"assignors are: [{', '.join(offered)}]."
+        )
+    given = [tag.strip() for tag in values.get(tags.name, "").split(",")]
+    if len(set(given)) < len(given):
+        raise InvalidConfig(f"{tags.name} must not contain duplicate tag keys.")
     for session, heartbeat in _SESSIONS:
         if group[session] <= group[heartbeat]:
             raise InvalidConfig(f"{session.name} must be greater than {heartbeat.name}")
@@ -281,8 +296,8 @@ def group_setting_bounds(name: str) -> tuple[Setting[int] | None, Setting[int] |
     """The broker settings that bound a group's setting below and above, or None."""
     protocol, _, rest = name.partition(".")
     largest = f"group.{protocol}.max.{rest}"
-    if name == "streams.num.standby.replicas":
-        largest = "group.streams.max.standby.replicas"
+    if protocol == "streams":
+        largest = largest.replace(".num.", ".")  # streams.num.standby.replicas and its like
     return BROKER_SETTINGS.get(f"group.{protocol}.min.{rest}"), BROKER_SETTINGS.get(largest)
 
 

@@ -38,6 +38,12 @@ from ottla.protocol.messages.streams_group_describe_response import (
 from ottla.protocol.messages.streams_group_describe_response import StreamsGroupDescribeResponse
 from ottla.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 from ottla.protocol.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
+from ottla.protocol.messages.streams_group_topology_description_update_request import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+)
+from ottla.protocol.messages.streams_group_topology_description_update_response import (
+    StreamsGroupTopologyDescriptionUpdateResponse,
+)
 from ottla.protocol.messages.sync_group_request import SyncGroupRequest
 from ottla.protocol.messages.sync_group_response import SyncGroupResponse
 from ottla.protocol.messages.txn_offset_commit_request import TxnOffsetCommitRequest
@@ -71,6 +77,8 @@ def coordinator_error(request: Message, error: ErrorCode) -> Message:
             return LeaveGroupResponse(error_code=error)
         case StreamsGroupHeartbeatRequest():
             return StreamsGroupHeartbeatResponse(error_code=error)
+        case StreamsGroupTopologyDescriptionUpdateRequest():
+            return StreamsGroupTopologyDescriptionUpdateResponse(error_code=error)
         case StreamsGroupDescribeRequest():
             return StreamsGroupDescribeResponse(
                 groups=[

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 MAX_INT = 2**31 - 1
+
+SettingValue: TypeAlias = int | str | tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,11 @@ class GroupSettings:
     streams_max_size: int = MAX_INT
     streams_num_standby_replicas: int = 0
     streams_initial_rebalance_delay_ms: int = 3_000
+    streams_assignor: str = "sticky"  # streams.assignor.name, else the first of group.streams.assignors
+    streams_rack_aware_assignment_tags: tuple[str, ...] = ()
+    streams_task_offset_interval_ms: int = 60_000
+    streams_acceptable_recovery_lag: int = 10_000
+    streams_keeps_topology_descriptions: bool = False  # group.streams.topology.description.plugin.class
 
 
 #: The configs of the resource GROUP that a shard uses -> the field that they override.
@@ -59,7 +67,11 @@ OVERRIDABLE: dict[str, str] = {
     "share.session.timeout.ms": "share_session_timeout_ms",
     "share.heartbeat.interval.ms": "share_heartbeat_interval_ms",
     "share.assignment.interval.ms": "share_assignment_interval_ms",
+    "streams.acceptable.recovery.lag": "streams_acceptable_recovery_lag",
+    "streams.assignor.name": "streams_assignor",
+    "streams.rack.aware.assignment.tags": "streams_rack_aware_assignment_tags",
     "streams.session.timeout.ms": "streams_session_timeout_ms",
+    "streams.task.offset.interval.ms": "streams_task_offset_interval_ms",
     "streams.heartbeat.interval.ms": "streams_heartbeat_interval_ms",
     "streams.assignment.interval.ms": "streams_assignment_interval_ms",
     "streams.num.standby.replicas": "streams_num_standby_replicas",
@@ -73,7 +85,7 @@ class Settings:
     __slots__ = ("_groups", "_overrides", "broker")
 
     def __init__(
-        self, broker: GroupSettings, overrides: Mapping[str, Mapping[str, int | str]] | None = None
+        self, broker: GroupSettings, overrides: Mapping[str, Mapping[str, SettingValue]] | None = None
     ) -> None:
         """`overrides`: group id -> config name (see OVERRIDABLE) -> parsed value; not changed afterwards."""
         self.broker = broker

@@ -70,6 +70,9 @@ from ottla.protocol.messages.share_group_describe_request import ShareGroupDescr
 from ottla.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from ottla.protocol.messages.streams_group_describe_request import StreamsGroupDescribeRequest
 from ottla.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
+from ottla.protocol.messages.streams_group_topology_description_update_request import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+)
 from ottla.protocol.messages.sync_group_request import SyncGroupRequest
 from ottla.protocol.messages.txn_offset_commit_request import TxnOffsetCommitRequest
 from ottla.protocol.records.group_metadata_key import GroupMetadataKey
@@ -235,7 +238,11 @@ class Shard:
                 | DeleteShareGroupOffsetsRequest()
             ) as request:
                 self._share.handle(event, request)
-            case StreamsGroupHeartbeatRequest() | StreamsGroupDescribeRequest() as request:
+            case (
+                StreamsGroupHeartbeatRequest()
+                | StreamsGroupDescribeRequest()
+                | StreamsGroupTopologyDescriptionUpdateRequest()
+            ) as request:
                 self._streams.handle(event, request)
             case _:
                 raise TypeError(f"{type(event.request).__name__} is not a request to a group coordinator")

@@ -195,7 +195,11 @@ class GroupConfig:
         if own:
             return own[0]
         broker = group_settings.BROKER_SYNONYMS.get(setting.name)
-        return cast(T, self._layers[BROKER_SETTINGS[broker]]) if broker else setting.default
+        if broker is None:
+            return setting.default
+        value = self._layers[BROKER_SETTINGS[broker]]
+        # The broker has a list of assignors, of which the first is a group's that names none.
+        return cast(T, value[0] if setting.name == group_settings.STREAMS_ASSIGNOR_NAME.name else value)
 
     def synonyms(self, name: str) -> list[LayerValue]:
         """Every value of `name` and of its synonyms, the effective one first."""

@@ -171,6 +171,7 @@ BROKER_SYNONYMS: dict[str, str] = {
     "share.session.timeout.ms": "group.share.session.timeout.ms",
     "streams.acceptable.recovery.lag": "group.streams.acceptable.recovery.lag",
     "streams.assignment.interval.ms": "group.streams.assignment.interval.ms",
+    "streams.assignor.name": "group.streams.assignors",
     "streams.assignor.offload.enable": "group.streams.assignor.offload.enable",
     "streams.heartbeat.interval.ms": "group.streams.heartbeat.interval.ms",
     "streams.initial.rebalance.delay.ms": "group.streams.initial.rebalance.delay.ms",

@@ -74,6 +74,8 @@ from ottla.protocol.records.share_update_key import ShareUpdateKey
 from ottla.protocol.records.share_update_value import ShareUpdateValue
 from ottla.protocol.schema import Message
 
+NEGATIVE_LEADER_EPOCH = "The leader epoch cannot be a negative number."
+NEGATIVE_STATE_EPOCH = "The state epoch cannot be a negative number."
 NO_STATE_TO_READ = "The state of this share partition was never initialized, so there is nothing to read."
 NO_STATE_TO_WRITE = "The state of this share partition was never initialized, so it cannot be written."
 
@@ -215,9 +217,11 @@ class ShareCoordinatorShard:
         refused: Refused | None
         if key.partition < 0:
             refused = Refused(ErrorCode.INVALID_REQUEST)
+        elif leader_epoch < 0:
+            refused = Refused(ErrorCode.INVALID_REQUEST, NEGATIVE_LEADER_EPOCH)
         elif stored is None:
             refused = Refused(ErrorCode.INVALID_REQUEST, NO_STATE_TO_READ)
-        elif leader_epoch != NO_EPOCH and stored.leader_epoch > leader_epoch:
+        elif stored.leader_epoch > leader_epoch:
             refused = Refused(ErrorCode.FENCED_LEADER_EPOCH)
         else:
             refused = self._check_topic(key)
@@ -227,7 +231,7 @@ class ShareCoordinatorShard:
             return
         state = stored.state
         answer = state_result(request, state)
-        if leader_epoch in (NO_EPOCH, stored.leader_epoch):
+        if leader_epoch == stored.leader_epoch:
             self._outbox.reply(request_id, answer)
             return
         change = replace(state, leader_epoch=leader_epoch, batches=())
@@ -244,11 +248,15 @@ class ShareCoordinatorShard:
         refused: Refused | None
         if key.partition < 0:
             refused = Refused(ErrorCode.INVALID_REQUEST)
+        elif data.leader_epoch < 0:
+            refused = Refused(ErrorCode.INVALID_REQUEST, NEGATIVE_LEADER_EPOCH)
+        elif data.state_epoch < 0:
+            refused = Refused(ErrorCode.INVALID_REQUEST, NEGATIVE_STATE_EPOCH)
         elif stored is None:
             refused = Refused(ErrorCode.INVALID_REQUEST, NO_STATE_TO_WRITE)
-        elif data.leader_epoch != NO_EPOCH and stored.leader_epoch > data.leader_epoch:
+        elif stored.leader_epoch > data.leader_epoch:
             refused = Refused(ErrorCode.FENCED_LEADER_EPOCH)
-        elif data.state_epoch != NO_EPOCH and stored.state_epoch > data.state_epoch:
+        elif stored.state_epoch > data.state_epoch:
             refused = Refused(ErrorCode.FENCED_STATE_EPOCH)
         else:
             refused = self._check_topic(key)
@@ -256,10 +264,16 @@ class ShareCoordinatorShard:
             assert refused is not None
             self._outbox.reply(request_id, refused(request))
             return
+        # A write that comes late takes neither the start nor its count of completed deliveries back.
+        before, complete_count = stored.state, data.delivery_complete_count
+        if data.start_offset == before.start_offset:
+            complete_count = max(complete_count, before.delivery_complete_count)
+        elif data.start_offset < before.start_offset:
+            complete_count = before.delivery_complete_count
         change = replace(
-            stored.state,
-            start_offset=data.start_offset,
-            delivery_complete_count=data.delivery_complete_count,
+            before,
+            start_offset=max(data.start_offset, before.start_offset),
+            delivery_complete_count=complete_count,
             batches=tuple(
                 StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
                 for each in data.state_batches
@@ -312,13 +326,11 @@ class ShareCoordinatorShard:
             return update_record(
                 key, replace(change, batches=combine((), change.batches, change.start_offset))
             )
-        start_offset = state.start_offset if change.start_offset == NO_OFFSET else change.start_offset
         now_ms = self._outbox.now.wall_ms
         snapshot = replace(
             change,
             snapshot_epoch=state.snapshot_epoch + 1,
-            start_offset=start_offset,
-            batches=combine(state.batches, change.batches, start_offset),
+            batches=combine(state.batches, change.batches, change.start_offset),
             create_timestamp_ms=now_ms,
             write_timestamp_ms=now_ms,
         )

@@ -1,4 +1,5 @@
-"""The streams group APIs: StreamsGroupHeartbeat 0 and StreamsGroupDescribe 0 (KIP-1071).
+"""The streams group APIs: StreamsGroupHeartbeat 0-1, StreamsGroupDescribe 0-1 (KIP-1071),
+StreamsGroupTopologyDescriptionUpdate 0 (KIP-1331).
 
 Served while `streams.version` is finalized at 1 and group.coordinator.rebalance.protocols has `streams`; else
 UNSUPPORTED_VERSION, and the application falls back to the classic protocol's error. Which topics a topology
@@ -28,6 +29,12 @@ from ottla.protocol.messages.streams_group_heartbeat_request import (
     Topology,
 )
 from ottla.protocol.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
+from ottla.protocol.messages.streams_group_topology_description_update_request import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+)
+from ottla.protocol.messages.streams_group_topology_description_update_response import (
+    StreamsGroupTopologyDescriptionUpdateResponse,
+)
 from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
@@ -64,7 +71,9 @@ async def describe(
         )
     described = [_error("", ErrorCode.INVALID_GROUP_ID)] if "" in group_ids else []
     for partition, ids in by_partition(node, filter(None, group_ids)):
-        part = StreamsGroupDescribeRequest(group_ids=ids)
+        part = StreamsGroupDescribeRequest(
+            group_ids=ids, include_topology_description=request.include_topology_description
+        )
         answer = await answer_of(node.groups.request_of_partition(partition, part, context))
         assert isinstance(answer, StreamsGroupDescribeResponse)
         described += answer.groups
@@ -73,6 +82,17 @@ async def describe(
             if not group.error_code:
                 group.authorized_operations = ALL_GROUP_OPERATIONS
     return StreamsGroupDescribeResponse(groups=described)
+
+
+def update_topology_description(
+    node: Node, context: RequestContext, request: StreamsGroupTopologyDescriptionUpdateRequest
+) -> Message | Awaitable[Message]:
+    """Take the description of a group's topology from one of its members."""
+    if not _is_served(node):
+        return StreamsGroupTopologyDescriptionUpdateResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=ErrorCode.UNSUPPORTED_VERSION.message
+        )
+    return node.groups.request(request.group_id, request, context)
 
 
 def _is_served(node: Node) -> bool:
@@ -108,4 +128,5 @@ def _error(group_id: str, error: ErrorCode, message: str | None = None) -> Descr
 HANDLERS = {
     ApiKey.STREAMS_GROUP_HEARTBEAT: heartbeat,
     ApiKey.STREAMS_GROUP_DESCRIBE: describe,
+    ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: update_topology_description,
 }

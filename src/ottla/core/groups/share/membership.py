@@ -310,6 +310,8 @@ class ShareMembership:
             *records.member_tombstones(group_id, member_id),
             records.group_epoch(group_id, group.epoch + 1, group_hash(subscriptions, self._context.topics)),
         ]
+        if len(group.members) == 1:  # An empty group has nothing to assign.
+            changes.append(records.target_epoch(group_id, group.epoch + 1, 0))
         self._outbox.note("member %s share group group=%s member=%s", why, group_id, member_id)
         self._restart_session(group_id, member_id)
         append_id = self._context.turns.append(group_id, changes, done, failed)

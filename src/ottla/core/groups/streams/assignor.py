@@ -1,11 +1,12 @@
 """Kafka's sticky task assignor: every task to one member, balanced, with as few moves as balance allows.
 
 Theory of operation. Active tasks come first. Each returns to its previous member while that has less than its
-share; then to a member that had it as a standby; the rest goes to the process with the least load (tasks a
-member), and in it to the member with the fewest tasks. Standbys follow: to the member that was active for the
-task, if its process does not run it now, else to one that had the standby, else to the least loaded process
-that has the task in no role. A process has a task once, because its members share one state directory. The
-shares shrink while members fill up, so that remainders are spread. Ties go to the earlier member.
+share; then to a member that had it as a standby, or has its state on disk; the rest goes to the process with
+the least load (tasks a member), and in it to the member with the fewest tasks. Standbys follow: to the member
+that was active for the task, if its process does not run it now, else to one that had the standby or the
+state, else to the least loaded process that has the task in no role. A process has a task once, because its
+members share one state directory. The shares shrink while members fill up, so that remainders are spread.
+Ties go to the earlier member.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ottla.core.groups.streams.tasks import TargetTasks, TaskId
@@ -25,12 +27,16 @@ class TaskWidth(NamedTuple):
     is_stateful: bool
 
 
+NO_OFFSETS: Mapping[TaskId, int] = MappingProxyType({})
+
+
 class PreviousMember(NamedTuple):
-    """A member with its last target."""
+    """A member with the tasks that it holds, and the offsets of those whose state it has on disk."""
 
     member_id: str
     process_id: str
-    target: TargetTasks
+    assigned: TargetTasks
+    offsets: Mapping[TaskId, int] = NO_OFFSETS
 
 
 @dataclass(slots=True)
@@ -85,12 +91,26 @@ class _Assignment:
             self.processes.setdefault(member.process_id, _Process()).members[member.member_id] = 0
             self.active[member.member_id] = []
             self.standby[member.member_id] = []
-            for name, partitions in member.target.active.items():
+            for name, partitions in member.assigned.active.items():
                 for partition in partitions:
                     self.was_active[TaskId(name, partition)] = member.member_id
-            for name, partitions in member.target.standby.items():
-                for partition in partitions:
-                    self.were_standby.setdefault(TaskId(name, partition), []).append(member.member_id)
+        self._rank_standbys(members)
+
+    def _rank_standbys(self, members: list[PreviousMember]) -> None:
+        """Note the members with a task's state on disk: standbys first, the furthest of them first."""
+        candidates: dict[TaskId, list[tuple[bool, int, str]]] = {}
+        for member in members:
+            standbys = {
+                TaskId(name, partition)
+                for name, partitions in member.assigned.standby.items()
+                for partition in partitions
+            }
+            for task in standbys.union(member.offsets):
+                ranked = (task not in standbys, -member.offsets.get(task, 0), member.member_id)
+                candidates.setdefault(task, []).append(ranked)
+        for task, found in candidates.items():
+            found.sort(key=lambda each: each[:2])
+            self.were_standby[task] = [member_id for _, _, member_id in found]
 
     def process(self, member_id: str) -> _Process:
         return self.processes[self.process_of[member_id]]
@@ -178,20 +198,17 @@ class _Assignment:
         return found
 
     def _least_loaded(self, member_ids: list[str], task: TaskId | None) -> str | None:
-        """The member whose process has the least load, and among those the one with the fewest tasks.
+        """The first member, unless a later one's process has less load and itself fewer tasks.
 
-        With a `task`, a member whose process does not have it; None if the first one's process has it, as in
-        Kafka.
+        With a `task`, only members whose processes do not have it.
         """
-        if not member_ids or (task is not None and task in self.process(member_ids[0]).tasks):
-            return None
-        candidate = member_ids[0]
-        for member_id in member_ids[1:]:
+        candidate = None
+        for member_id in member_ids:
             process = self.process(member_id)
-            if (
-                process.load < self.process(candidate).load
-                and self.count(member_id) < self.count(candidate)
-                and (task is None or task not in process.tasks)
+            if task is not None and task in process.tasks:
+                continue
+            if candidate is None or (
+                process.load < self.process(candidate).load and self.count(member_id) < self.count(candidate)
             ):
                 candidate = member_id
         return candidate

@@ -1,7 +1,6 @@
-"""Kafka 4.3's checks of a StreamsGroupHeartbeat that are independent of the group, with Kafka's messages.
+"""Kafka 4.4's checks of a StreamsGroupHeartbeat that are independent of the group, with Kafka's messages.
 
-Static membership, task offsets, warm-up tasks and topic patterns are in the protocol, but no coordinator of
-Kafka 4.3 accepts them.
+Topic patterns are in the protocol, but no coordinator of Kafka 4.4 accepts them.
 """
 
 from __future__ import annotations
@@ -75,10 +74,6 @@ def check_tasks(configured: ConfiguredTopology, request: StreamsGroupHeartbeatRe
 
 
 def _check_features(request: StreamsGroupHeartbeatRequest) -> None:
-    _require(request.instance_id is None, "Static membership is not yet supported.")
-    _require(request.task_offsets is None, "TaskOffsets are not supported yet.")
-    _require(request.task_end_offsets is None, "TaskEndOffsets are not supported yet.")
-    _require(not request.warmup_tasks, "WarmupTasks are not supported yet.")
     if request.topology is not None:
         _require(
             not any(each.source_topic_regex for each in request.topology.subtopologies),

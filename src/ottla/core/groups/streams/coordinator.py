@@ -16,16 +16,22 @@ from ottla.core.groups.streams.departures import REBALANCE_TIMER, SESSION_TIMER
 from ottla.core.groups.streams.description import describe, listed
 from ottla.core.groups.streams.membership import INITIAL_DELAY_TIMER, StreamsMembership
 from ottla.core.groups.streams.offset_rules import StreamsOffsetRules
+from ottla.core.groups.streams.topology_descriptions import TopologyDescriptions
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group_request import JoinGroupRequest
 from ottla.protocol.messages.join_group_response import JoinGroupResponse
 from ottla.protocol.messages.list_groups_response import ListedGroup
 from ottla.protocol.messages.streams_group_describe_request import StreamsGroupDescribeRequest
 from ottla.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
+from ottla.protocol.messages.streams_group_topology_description_update_request import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+)
 from ottla.protocol.records.streams_group_member_metadata_key import StreamsGroupMemberMetadataKey
 from ottla.protocol.records.streams_group_metadata_key import StreamsGroupMetadataKey
 
-StreamsGroupRequest = StreamsGroupHeartbeatRequest | StreamsGroupDescribeRequest
+StreamsGroupRequest = (
+    StreamsGroupHeartbeatRequest | StreamsGroupDescribeRequest | StreamsGroupTopologyDescriptionUpdateRequest
+)
 ClassicJoin = Callable[[RequestReceived, JoinGroupRequest], None]
 STREAMS_TIMERS = frozenset({SESSION_TIMER, REBALANCE_TIMER, INITIAL_DELAY_TIMER})
 
@@ -35,7 +41,8 @@ class StreamsGroups:
 
     def __init__(self, context: ShardContext) -> None:
         self._context = context
-        self._membership = StreamsMembership(context)
+        self._descriptions = TopologyDescriptions(context)
+        self._membership = StreamsMembership(context, self._descriptions)
         self._departures = self._membership.departures
         context.rules[GroupKind.STREAMS] = StreamsOffsetRules(context.streams)
 
@@ -45,6 +52,8 @@ class StreamsGroups:
                 self._membership.heartbeat(event, request)
             case StreamsGroupDescribeRequest():
                 describe(self._context, event, request)
+            case StreamsGroupTopologyDescriptionUpdateRequest():
+                self._descriptions.update(event, request)
 
     def listed(self, states: set[str]) -> list[ListedGroup]:
         """The streams groups in one of these states (in lower case), or all if empty, for ListGroups."""

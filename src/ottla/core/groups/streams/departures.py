@@ -5,11 +5,14 @@ Deadlines are not in the log. After a load, sessions and the time to revoke task
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ottla.core.coordination.records import CoordinatorRecord
 from ottla.core.coordination.timers import TimerKey
 from ottla.core.groups.context import ShardContext
 from ottla.core.groups.streams import records as streams_records
-from ottla.core.groups.streams.group import MemberState, StreamsGroup, StreamsMember
+from ottla.core.groups.streams.group import AWAY, MemberState, StreamsGroup, StreamsMember
+from ottla.core.groups.streams.tasks import NOTHING_HELD
 
 SESSION_TIMER = "streams-session"
 REBALANCE_TIMER = "streams-rebalance"
@@ -28,6 +31,7 @@ class Departures:
 
     def records(self, group: StreamsGroup, member_id: str) -> list[CoordinatorRecord]:
         """The records that remove the member and make the group assign its tasks anew."""
+        last = [streams_records.target_epoch(group.group_id, group.epoch + 1, 0)]
         return [
             *streams_records.member_tombstones(group.group_id, member_id),
             streams_records.group_epoch(
@@ -36,8 +40,21 @@ class Departures:
                 group.metadata_hash,
                 group.validated_topology_epoch,
                 group.assignment_configs,
+                group.description_epochs,
             ),
+            *(last if len(group.members) == 1 else ()),
         ]
+
+    def static_leave_records(self, group: StreamsGroup, member: StreamsMember) -> list[CoordinatorRecord]:
+        """The records of a static member that leaves for a while: its tasks stay its own for its session."""
+        active = {name: dict.fromkeys(epochs, 0) for name, epochs in member.assigned.active.items()}
+        away = replace(
+            member,
+            epoch=AWAY,
+            assigned=replace(member.assigned, active=active),
+            pending_revocation=NOTHING_HELD,
+        )
+        return [streams_records.current_assignment(group.group_id, away)]
 
     def on_session_expired(self, group_id: str, member_id: str) -> None:
         """The member was silent for too long."""

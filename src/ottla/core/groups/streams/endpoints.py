@@ -17,12 +17,12 @@ from ottla.protocol.messages.streams_group_heartbeat_response import (
 def partitions_by_endpoint(
     members: Iterable[StreamsMember], configured: ConfiguredTopology, topics: TopicsView
 ) -> list[EndpointToPartitions]:
-    """The input partitions of the members with an endpoint, of active tasks and of standbys."""
+    """The input partitions of the members with an endpoint: of active tasks; of standbys and warm-ups."""
     return [
         EndpointToPartitions(
             user_endpoint=Endpoint(host=member.user_endpoint.host, port=member.user_endpoint.port),
             active_partitions=_partitions(member.assigned.active, configured, topics),
-            standby_partitions=_partitions(member.assigned.standby, configured, topics),
+            standby_partitions=_partitions(member.assigned.copies(), configured, topics),
         )
         for member in members
         if member.user_endpoint is not None

@@ -25,6 +25,7 @@ from ottla.core.groups.streams.tasks import (
     tasks_of,
 )
 from ottla.core.groups.streams.topology import InvalidTopology, Topology, topology_from
+from ottla.protocol.messages.streams_group_describe_response import TopologyDescription
 from ottla.protocol.records.streams_group_current_member_assignment_key import (
     StreamsGroupCurrentMemberAssignmentKey,
 )
@@ -51,8 +52,11 @@ from ottla.protocol.records.streams_group_topology_key import StreamsGroupTopolo
 from ottla.protocol.records.streams_group_topology_value import StreamsGroupTopologyValue
 
 FIRST_EPOCH = 1
+NO_EPOCH = -1
 LEFT = -1
 """The epoch of a member or target assignment that was removed."""
+AWAY = -2
+"""The epoch of a static member that has left for a while."""
 
 
 class StreamsGroupState(enum.Enum):
@@ -114,6 +118,42 @@ class StreamsMember:
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
 
+class DescriptionEpochs(NamedTuple):
+    """The newest topology epochs whose description was taken, and was refused for good (KIP-1331)."""
+
+    stored: int = NO_EPOCH
+    failed: int = NO_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class HeldDescription:
+    """The description of a topology, and the topology's epoch."""
+
+    topology_epoch: int
+    description: TopologyDescription
+
+
+@dataclass(frozen=True, slots=True)
+class DescriptionAsked:
+    """The last time a member was asked for a description: for which epoch, and how often before."""
+
+    topology_epoch: int
+    repetitions: int
+    next_ms: int
+    """The time, by the steady clock, from which a member may be asked again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedOffsets:
+    """The changelog offsets of the tasks whose state a member has on disk, and the changelogs' ends."""
+
+    offsets: Mapping[TaskId, int] = field(default_factory=dict)
+    end_offsets: Mapping[TaskId, int] = field(default_factory=dict)
+
+
+NO_OFFSETS = ReportedOffsets()
+
+
 class StreamsGroup:
     """One group. Changed by `replay` only, but for the fields marked at the end of `__init__`."""
 
@@ -121,7 +161,8 @@ class StreamsGroup:
         self.group_id = group_id
         self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
-        self.validated_topology_epoch = 0
+        self.validated_topology_epoch = NO_EPOCH
+        self.description_epochs = DescriptionEpochs()
         self.assignment_configs: dict[str, str] = {}
         """The assignor's settings in `epoch`."""
         self.topology: Topology | None = None
@@ -129,6 +170,8 @@ class StreamsGroup:
         self.target_epoch = FIRST_EPOCH
         self.target_timestamp_ms = 0
         self.targets: dict[str, TargetTasks] = {}
+        self.static_members: dict[str, str] = {}
+        """Instance id -> member id; derived from `members`."""
         self._holders: dict[tuple[TaskRole, TaskId], set[str]] = {}
         """The members that hold each task or have yet to revoke it; derived from `members`."""
         # Not in the log.
@@ -138,9 +181,14 @@ class StreamsGroup:
         """`topology` applied to the cluster's topics; None if that has to be done again."""
         self.must_look_at_topics = True
         """Whether the topics may have changed since `metadata_hash` was computed."""
+        self.description: HeldDescription | None = None
+        """The description in the words of StreamsGroupDescribe, once a member has brought it."""
+        self.description_asked: DescriptionAsked | None = None
         self.shutdown_requested_by: str | None = None
         self.endpoint_epoch = 0
         """Goes up when the partitions at the endpoints change."""
+        self.reported_offsets: dict[str, ReportedOffsets] = {}
+        """Member id -> the offsets of its tasks, as it has told them last."""
         self.creating_topics: set[str] = set()
         self.creation_errors: dict[str, tuple[str, int]] = {}
         """Topic -> the error of its creation, and the time
@@ -175,6 +223,8 @@ class StreamsGroup:
         """Add or replace a member."""
         self._let_go(member.member_id)
         self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
         for tasks in (member.assigned, member.pending_revocation):
             for key in tasks:
                 self._holders.setdefault(key, set()).add(member.member_id)
@@ -183,6 +233,7 @@ class StreamsGroup:
         """Remove a member, if it is one."""
         self._let_go(member_id)
         self.members.pop(member_id, None)
+        self.reported_offsets.pop(member_id, None)
         if not self.members:
             self.shutdown_requested_by = None
 
@@ -190,6 +241,8 @@ class StreamsGroup:
         member = self.members.get(member_id)
         if member is None:
             return
+        if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
+            del self.static_members[member.instance_id]
         for tasks in (member.assigned, member.pending_revocation):
             for key in tasks:
                 holders = self._holders.get(key)
@@ -228,6 +281,9 @@ def replay(groups: dict[str, StreamsGroup], record: CoordinatorRecord) -> None:
             group.epoch = value.epoch
             group.metadata_hash = value.metadata_hash
             group.validated_topology_epoch = value.validated_topology_epoch
+            group.description_epochs = DescriptionEpochs(
+                value.stored_description_topology_epoch, value.failed_description_topology_epoch
+            )
             group.assignment_configs = {
                 config.key: config.value for config in value.last_assignment_configs or ()
             }

@@ -1,6 +1,8 @@
 """Decides StreamsGroupHeartbeat for the streams groups of a shard (KIP-1071).
 
-    StreamsGroupHeartbeat 0   epoch 0 joins, -1 leaves; member ids are made by the clients
+    StreamsGroupHeartbeat 0-1   epoch 0 joins, -1 leaves, -2 leaves for a while (static members); member ids
+                                are made by the clients. 1: the answer may ask for the topology's description
+                                (KIP-1331), and names client tags that a member lacks
 
 Theory of operation. A heartbeat is one decision in its group's turn: the member's metadata, the first
 member's topology, the topology applied to the cluster's topics if those have changed, the group's next epoch
@@ -17,7 +19,7 @@ sessions begin anew, and a group that waited for its first assignment gets it wi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ottla.core.coordination.api import RequestReceived
 from ottla.core.coordination.outbox import answer_for
@@ -31,6 +33,7 @@ from ottla.core.groups.streams.assignor import PreviousMember, TaskWidth
 from ottla.core.groups.streams.checks import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
     Refused,
     check_heartbeat,
     check_tasks,
@@ -38,12 +41,19 @@ from ottla.core.groups.streams.checks import (
 from ottla.core.groups.streams.configured import ConfiguredTopology, Problem, Status, configure
 from ottla.core.groups.streams.departures import Departures
 from ottla.core.groups.streams.endpoints import partitions_by_endpoint
-from ottla.core.groups.streams.group import StreamsGroup, StreamsMember
-from ottla.core.groups.streams.heartbeats import has_only_assigned, owned_tasks, updated_member
+from ottla.core.groups.streams.group import AWAY, NO_OFFSETS, StreamsGroup, StreamsMember
+from ottla.core.groups.streams.heartbeats import (
+    has_only_assigned,
+    needs_assignment,
+    owned_tasks,
+    reported_offsets,
+    updated_member,
+)
 from ottla.core.groups.streams.internal_topics import InternalTopics
 from ottla.core.groups.streams.reconciliation import MustRejoin, reconcile
 from ottla.core.groups.streams.tasks import NO_TARGET, TargetTasks, task_ids_of
 from ottla.core.groups.streams.topology import InvalidTopology, Topology, topology_from
+from ottla.core.groups.streams.topology_descriptions import TopologyDescriptions
 from ottla.core.groups.topic_hash import group_hash
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import streams_group_heartbeat_response as response_messages
@@ -52,7 +62,9 @@ from ottla.protocol.messages.streams_group_heartbeat_response import StreamsGrou
 
 INITIAL_DELAY_TIMER = "streams-initial-delay"
 NO_TOPOLOGY_EPOCH = -1
+FIRST_VERSION_WITH_MISSING_TAGS = 1
 STANDBY_CONFIG = "num.standby.replicas"
+RACK_TAGS_CONFIG = "rack.aware.assignment.tags"
 FENCED = "The member must abandon all its partitions and rejoin."
 
 
@@ -70,6 +82,8 @@ class Decision:
     """The kind of the group without members that this group replaces."""
     bump: bool = False
     """Whether the group needs a new epoch."""
+    returned_from: StreamsMember | None = None
+    """The static member that the member of the heartbeat replaces."""
 
     def undo(self) -> None:
         for undo in self.take_back:
@@ -79,10 +93,11 @@ class Decision:
 class StreamsMembership:
     """Handles heartbeats for the streams groups of a shard."""
 
-    def __init__(self, context: ShardContext) -> None:
+    def __init__(self, context: ShardContext, descriptions: TopologyDescriptions) -> None:
         self._context = context
         self._outbox = context.outbox
         self._turns = context.turns
+        self._descriptions = descriptions
         self._groups = context.streams
         self.internal_topics = InternalTopics(context)
         self.departures = Departures(context)
@@ -99,7 +114,7 @@ class StreamsMembership:
 
     def _decide(self, event: RequestReceived, request: StreamsGroupHeartbeatRequest) -> None:
         try:
-            if request.member_epoch == LEAVE_EPOCH:
+            if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
                 self._leave(event, request)
             else:
                 self._heartbeat(event, request)
@@ -129,17 +144,20 @@ class StreamsMembership:
     ) -> tuple[ConfiguredTopology, StreamsGroupHeartbeatResponse]:
         """Add the records to `decision`; returns the answer for the time when they are written."""
         group = decision.group
-        before = self._member_for(group, request)
+        before = self._member_for(decision, request)
         member = updated_member(before, request, event.client)
         if member != before:
             decision.records.append(records.member_metadata(group.group_id, member))
-            decision.bump = True
+            decision.bump = needs_assignment(before, member)
         topology = self._topology_for(decision, member, request)
         configured, metadata_hash = self._configured(decision, topology)
         validated = NO_TOPOLOGY_EPOCH
         if configured.is_ready:
             validated = topology.epoch
             check_tasks(configured, request)
+        if request.task_offsets is not None or request.task_end_offsets is not None:
+            known = group.reported_offsets.get(member.member_id, NO_OFFSETS)
+            group.reported_offsets[member.member_id] = reported_offsets(known, request)
         configs = self._assignment_configs(group.group_id)
         epoch = group.epoch
         if (
@@ -149,7 +167,14 @@ class StreamsMembership:
         ):
             epoch += 1
             decision.records.append(
-                records.group_epoch(group.group_id, epoch, metadata_hash, validated, configs)
+                records.group_epoch(
+                    group.group_id,
+                    epoch,
+                    metadata_hash,
+                    validated,
+                    configs,
+                    group.description_epochs,
+                )
             )
         self._begin_initial_delay(group)
         target_epoch, target = self._target(decision, epoch, member, configured, configs)
@@ -161,7 +186,12 @@ class StreamsMembership:
         self.departures.set_deadlines(group.group_id, updated)
         if request.shutdown_application:
             self._request_shutdown(group, updated.member_id)
-        return configured, self._response(decision, request, before, updated, configured)
+        response = self._response(decision, event, request, before, updated, configured)
+        is_stale = any(each.status is Status.STALE_TOPOLOGY for each in decision.problems)
+        response.topology_description_required = not is_stale and self._descriptions.must_ask(
+            group, topology.epoch, event.client.api_version
+        )
+        return configured, response
 
     def _finish(
         self,
@@ -184,6 +214,8 @@ class StreamsMembership:
             if decision.is_new:
                 group.shutdown_requested_by = decision.group.shutdown_requested_by
                 group.endpoint_epoch = 0
+            if decision.returned_from is not None:  # The old member's end has cancelled its deadlines.
+                self.departures.set_deadlines(group_id, group.members[response.member_id])
             self.internal_topics.ask_for(group, configured)
             self._outbox.reply(event.request_id, response)
 
@@ -214,7 +246,8 @@ class StreamsMembership:
             return Decision(group, is_new=False)
         if group is not None:
             max_size = self._context.broker_settings.streams_max_size
-            if len(group.members) >= max_size:
+            is_known = request.instance_id in group.static_members or request.member_id in group.members
+            if len(group.members) >= max_size and not is_known:
                 raise Refused(
                     ErrorCode.GROUP_MAX_SIZE_REACHED,
                     f"The streams group has reached its maximum capacity of {max_size} members.",
@@ -229,14 +262,14 @@ class StreamsMembership:
             decision.replaces = rules
         return decision
 
-    def _member_for(self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> StreamsMember:
+    def _member_for(self, decision: Decision, request: StreamsGroupHeartbeatRequest) -> StreamsMember:
         """The member, or a new one that joins. Raises Refused if it is unknown or in another epoch."""
-        epoch = request.member_epoch
-        member = group.members.get(request.member_id)
+        group, epoch = decision.group, request.member_epoch
         if epoch == JOIN_EPOCH:
-            return member or StreamsMember(request.member_id)
-        if member is None:
-            raise _unknown_member(group, request.member_id)
+            if request.instance_id in group.static_members:
+                return self._returning(decision, request)
+            return group.members.get(request.member_id) or StreamsMember(request.member_id)
+        member = _member_named(group, request)
         if epoch > member.epoch:
             raise Refused(
                 ErrorCode.FENCED_MEMBER_EPOCH,
@@ -254,6 +287,34 @@ class StreamsMembership:
         if group.topology is None:
             raise Refused(ErrorCode.FENCED_MEMBER_EPOCH, f"The group has no topology. {FENCED}")
         return member
+
+    def _returning(self, decision: Decision, request: StreamsGroupHeartbeatRequest) -> StreamsMember:
+        """A static member that comes back, with the tasks of the one that left for a while."""
+        group, instance_id = decision.group, request.instance_id
+        assert instance_id is not None
+        old = group.members[group.static_members[instance_id]]
+        if old.epoch != AWAY:
+            raise Refused(
+                ErrorCode.UNRELEASED_INSTANCE_ID,
+                f"Static member {request.member_id} with instance id {instance_id} cannot join the group "
+                f"because the instance id is owned by {old.member_id} member.",
+            )
+        decision.returned_from = old
+        member = replace(old, member_id=request.member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
+        decision.records += [
+            *records.member_tombstones(group.group_id, old.member_id),
+            records.member_metadata(group.group_id, member),
+            records.target_of_member(group.group_id, member.member_id, group.target_of(old.member_id)),
+            records.current_assignment(group.group_id, member),
+        ]
+        return member
+
+    def _members_with(self, decision: Decision, member: StreamsMember) -> dict[str, StreamsMember]:
+        """The group's members, as they are once the decision is written."""
+        members = dict(decision.group.members)
+        if decision.returned_from is not None:
+            del members[decision.returned_from.member_id]
+        return {**members, member.member_id: member}
 
     # The topology
 
@@ -332,7 +393,8 @@ class StreamsMembership:
         if self._outbox.timers.deadline_of(TimerKey(INITIAL_DELAY_TIMER, group.group_id)) is not None:
             decision.problems.append(_delayed("initial rebalance delay"))
             return group.target_epoch, NO_TARGET
-        last = group.target_epoch, group.target_of(member.member_id)
+        had = member if decision.returned_from is None else decision.returned_from
+        last = group.target_epoch, group.target_of(had.member_id)
         if group.target_epoch >= epoch:
             return last
         interval_ms = self._settings(group.group_id).streams_assignment_interval_ms
@@ -340,7 +402,7 @@ class StreamsMembership:
         if group.target_timestamp_ms and interval_ms and self._outbox.now.wall_ms < next_ms:
             decision.problems.append(_delayed("assignment interval"))
             return last
-        members = {**group.members, member.member_id: member}
+        members = self._members_with(decision, member)
         targets = self._new_targets(group, epoch, members, configured, configs, decision.records)
         return epoch, targets[member.member_id]
 
@@ -358,7 +420,12 @@ class StreamsMembership:
         if configured.is_ready:
             targets = assignor.assign(
                 [
-                    PreviousMember(member_id, member.process_id, group.target_of(member_id))
+                    PreviousMember(
+                        member_id,
+                        member.process_id,
+                        member.assigned.as_target(),
+                        group.reported_offsets.get(member_id, NO_OFFSETS).offsets,
+                    )
                     for member_id, member in members.items()
                 ],
                 {
@@ -398,28 +465,34 @@ class StreamsMembership:
     def _response(
         self,
         decision: Decision,
+        event: RequestReceived,
         request: StreamsGroupHeartbeatRequest,
         before: StreamsMember,
         member: StreamsMember,
         configured: ConfiguredTopology,
     ) -> StreamsGroupHeartbeatResponse:
         group = decision.group
+        settings = self._settings(group.group_id)
         response = StreamsGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._settings(group.group_id).streams_heartbeat_interval_ms,
+            heartbeat_interval_ms=settings.streams_heartbeat_interval_ms,
+            task_offset_interval_ms=settings.streams_task_offset_interval_ms,
+            acceptable_recovery_lag=settings.streams_acceptable_recovery_lag,
         )
-        if request.member_epoch == JOIN_EPOCH or member.assigned != before.assigned:
+        is_changed = member.assigned != before.assigned
+        if request.member_epoch == JOIN_EPOCH or is_changed:
             make = response_messages.TaskIds
             response.active_tasks = task_ids_of(make, member.assigned.active)
             response.standby_tasks = task_ids_of(make, member.assigned.standby)
             response.warmup_tasks = task_ids_of(make, member.assigned.warmup)
-            if member.user_endpoint is not None:
-                group.endpoint_epoch += 1
+        known = group.members.get(member.member_id)
+        had_endpoint = None if known is None else known.user_endpoint
+        if member.user_endpoint != had_endpoint or (is_changed and member.user_endpoint is not None):
+            group.endpoint_epoch += 1
         if group.endpoint_epoch != request.endpoint_information_epoch:
-            members = {**group.members, member.member_id: member}
             response.partitions_by_user_endpoint = partitions_by_endpoint(
-                members.values(), configured, self._context.topics
+                self._members_with(decision, member).values(), configured, self._context.topics
             )
         if not decision.is_new:
             response.endpoint_information_epoch = group.endpoint_epoch
@@ -432,6 +505,18 @@ class StreamsMembership:
                     Status.SHUTDOWN_APPLICATION,
                     f"Streams group member {group.shutdown_requested_by} encountered a fatal error and "
                     "requested a shutdown for the entire application.",
+                )
+            )
+        missing = [
+            tag for tag in settings.streams_rack_aware_assignment_tags if tag not in member.client_tags
+        ]
+        if missing and event.client.api_version >= FIRST_VERSION_WITH_MISSING_TAGS:
+            problems.append(
+                Problem(
+                    Status.MISSING_CLIENT_TAGS,
+                    "Missing required client tags for rack-aware standby assignment: "
+                    f"[{', '.join(missing)}]. "
+                    "Configure them via 'client.tag.<tagKey>' in your Streams config.",
                 )
             )
         response.status = [
@@ -450,14 +535,16 @@ class StreamsMembership:
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {reason}")
         if request.shutdown_application:
             self._request_shutdown(group, request.member_id)
-        if request.member_id not in group.members:
-            raise _unknown_member(group, request.member_id)
+        member = _member_named(group, request)
+        is_away = request.member_epoch == LEAVE_STATIC_EPOCH
         response = StreamsGroupHeartbeatResponse(
             member_id=request.member_id, member_epoch=request.member_epoch, status=[]
         )
         self._turns.append(
             group_id,
-            self.departures.records(group, request.member_id),
+            self.departures.static_leave_records(group, member)
+            if is_away
+            else self.departures.records(group, request.member_id),
             lambda: self._outbox.reply(event.request_id, response),
             lambda error: self._refuse(event, answer_for(error)),
         )
@@ -468,7 +555,11 @@ class StreamsMembership:
         return self._context.settings.of(group_id)
 
     def _assignment_configs(self, group_id: str) -> dict[str, str]:
-        return {STANDBY_CONFIG: str(self._settings(group_id).streams_num_standby_replicas)}
+        settings = self._settings(group_id)
+        configs = {STANDBY_CONFIG: str(settings.streams_num_standby_replicas)}
+        if settings.streams_rack_aware_assignment_tags:
+            configs[RACK_TAGS_CONFIG] = ",".join(settings.streams_rack_aware_assignment_tags)
+        return configs
 
     def _request_shutdown(self, group: StreamsGroup, member_id: str) -> None:
         if group.shutdown_requested_by is None:
@@ -486,7 +577,21 @@ def _delayed(by: str) -> Problem:
     return Problem(Status.ASSIGNMENT_DELAYED, f"Assignment delayed due to the configured {by}.")
 
 
-def _unknown_member(group: StreamsGroup, member_id: str) -> Refused:
-    return Refused(
-        ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}."
-    )
+def _member_named(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> StreamsMember:
+    """The member that sends a heartbeat. Raises Refused if the group, or the instance, has another one."""
+    member_id, instance_id = request.member_id, request.instance_id
+    if instance_id is not None:
+        owner = group.static_members.get(instance_id)
+        if owner is None:
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        if owner != member_id:
+            raise Refused(
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} was fenced by member {owner}.",
+            )
+    member = group.members.get(member_id)
+    if member is None:
+        raise Refused(
+            ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}."
+        )
+    return member

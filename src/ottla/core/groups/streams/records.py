@@ -1,4 +1,4 @@
-"""The records of a streams group in Kafka 4.3's format, all in version 0."""
+"""The records of a streams group in Kafka 4.4's format, all in version 0."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ottla.core.coordination.records import CoordinatorRecord
-from ottla.core.groups.streams.group import StreamsMember
+from ottla.core.groups.streams.group import DescriptionEpochs, StreamsMember
 from ottla.core.groups.streams.tasks import ActiveTasks, TargetTasks, task_ids_of
 from ottla.core.groups.streams.topology import Topology
 from ottla.protocol.records import streams_group_current_member_assignment_value as current_values
@@ -55,7 +55,12 @@ def member_metadata(group_id: str, member: StreamsMember) -> CoordinatorRecord:
 
 
 def group_epoch(
-    group_id: str, epoch: int, metadata_hash: int, validated_topology_epoch: int, configs: Mapping[str, str]
+    group_id: str,
+    epoch: int,
+    metadata_hash: int,
+    validated_topology_epoch: int,
+    configs: Mapping[str, str],
+    described: DescriptionEpochs,
 ) -> CoordinatorRecord:
     return CoordinatorRecord(
         StreamsGroupMetadataKey(group_id=group_id),
@@ -66,6 +71,8 @@ def group_epoch(
             last_assignment_configs=[
                 LastAssignmentConfig(key=key, value=value) for key, value in sorted(configs.items())
             ],
+            stored_description_topology_epoch=described.stored,
+            failed_description_topology_epoch=described.failed,
         ),
     )
 

@@ -59,6 +59,15 @@ class HeldTasks:
     def is_empty(self) -> bool:
         return not (self.active or self.standby or self.warmup)
 
+    def as_target(self) -> TargetTasks:
+        """The tasks without the epochs in which the member got them."""
+        active = {name: frozenset(epochs) for name, epochs in self.active.items()}
+        return TargetTasks(active, self.standby, self.warmup)
+
+    def copies(self) -> Tasks:
+        """The tasks of which the member keeps a copy: standbys and warm-ups."""
+        return union(self.standby, self.warmup)
+
     def __iter__(self) -> Iterator[tuple[TaskRole, TaskId]]:
         tasks: Mapping[str, Iterable[int]]
         for role, tasks in (
@@ -77,8 +86,8 @@ class HeldTasks:
                 name: {**self.active.get(name, {}), **more.active.get(name, {})}
                 for name in [*self.active, *(name for name in more.active if name not in self.active)]
             },
-            _union(self.standby, more.standby),
-            _union(self.warmup, more.warmup),
+            union(self.standby, more.standby),
+            union(self.warmup, more.warmup),
         )
 
 
@@ -104,6 +113,6 @@ def _overlap(some: Tasks, others: Mapping[str, Iterable[int]]) -> bool:
     return any(not partitions.isdisjoint(others[name]) for name, partitions in some.items() if name in others)
 
 
-def _union(some: Tasks, more: Tasks) -> Tasks:
+def union(some: Tasks, more: Tasks) -> Tasks:
     names = [*some, *(name for name in more if name not in some)]
     return {name: some.get(name, frozenset()) | more.get(name, frozenset()) for name in names}

@@ -17,6 +17,9 @@ from ottla.config.setting import (
 )
 from ottla.config.validators import ListOf, OneOf, at_least
 
+IN_MEMORY_TOPOLOGY_DESCRIPTIONS = "org.apache.kafka.server.streams.InMemoryTopologyDescriptionPlugin"
+"""The name of Apache Kafka's own class, which here means that the coordinator holds descriptions itself."""
+
 GROUP_MIN_SESSION_TIMEOUT_MS = integer(
     "group.min.session.timeout.ms", 6000, "The shortest session timeout that a member may ask for."
 )
@@ -273,6 +276,7 @@ GROUP_STREAMS_ACCEPTABLE_RECOVERY_LAG = long(
 GROUP_STREAMS_TOPOLOGY_DESCRIPTION_PLUGIN_CLASS = class_name.optional(
     "group.streams.topology.description.plugin.class",
     "The class that keeps the descriptions of the topologies of streams groups; none are kept without one.",
+    OneOf((IN_MEMORY_TOPOLOGY_DESCRIPTIONS,)),
 )
 OFFSETS_TOPIC_NUM_PARTITIONS = integer(
     "offsets.topic.num.partitions",

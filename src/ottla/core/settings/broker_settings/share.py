@@ -66,6 +66,12 @@ GROUP_SHARE_MAX_ASSIGNMENT_INTERVAL_MS = integer(
     "The longest assignment interval of share groups.",
     at_least(0),
 )
+GROUP_SHARE_DLQ_MANAGER_CLASS_NAME = string(
+    "group.share.dlq.manager.class.name",
+    "org.apache.kafka.server.share.dlq.DefaultShareGroupDLQManager",
+    "The class that writes the dead letters of share groups in Apache Kafka; ottla has one writer.",
+    internal=True,
+)
 GROUP_SHARE_ASSIGNOR_OFFLOAD_ENABLE = boolean(
     "group.share.assignor.offload.enable",
     True,
