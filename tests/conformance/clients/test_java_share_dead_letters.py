@@ -142,6 +142,8 @@ def draw_cases(draw: random.Random) -> tuple[list[Case], list[Case]]:
         }
         made.append(each)
     small = case(key("small"))
+    # Kafka copies no record of a compressed batch that unfolds to more than the queue takes at once.
+    small.batches = [batch._replace(codec="none") for batch in small.batches]
     small.settings["errors.deadletterqueue.copy.record.enable"] = "true"
     small.queue, small.queue_partitions = f"dlq.{small.name}", 1
     small.queue_configs = {**ENABLED, "max.message.bytes": "2000"}
@@ -337,7 +339,7 @@ def play(bootstrap: str, phases: Sequence[Sequence[Case]]) -> dict[str, object]:
                 f"{len(letters)} letters in {case.queue}",
             )
             found = read_queue(bootstrap, case, began_ms)
-            assert found == letters, case
+            assert found == letters, case.name
             told[case.name] = found
             for row in described(bootstrap, case.name):
                 assert row[-1] == "0", f"nothing is left to deliver: {row}"
