@@ -143,8 +143,8 @@ def test_dead_letters_get_to_the_brokers_that_lead_their_queue(
 def test_dead_letters_wait_for_the_broker_that_leads_their_queue(
     three_nodes: NodeCluster, unique_name: str
 ) -> None:
-    """Given a queue on one broker, when that is killed before records are rejected, then they are in it once it
-    is back."""
+    """Given a queue on one broker, when that is killed before records are rejected, then they are in it after
+    its return."""
     topic = three_nodes.create_topic(unique_name, assignments=[[1, 2, 3], [2, 3, 1], [1, 3, 2]])
     queue = three_nodes.create_topic(f"dlq.{unique_name}", assignments=[[3]], config=QUEUE_CONFIGS)
     read_from_the_beginning(three_nodes.a_broker(), unique_name)  # type: ignore[arg-type]
