@@ -162,7 +162,7 @@ def broker_page() -> str:
     )
     return page(
         "Settings of ottla broker",
-        f"Names, types, defaults and limits are those of Apache Kafka 4.3.\n\n{how}\n\n"
+        f"Names, types, defaults and limits are those of Apache Kafka 4.4.\n\n{how}\n\n"
         f"`ottla broker` listens on {DEFAULT_LISTEN} where `listeners` is not given. A name with "
         "`listener.name.NAME.` before it gives a setting of connections, TLS or SASL for one listener.",
         sections,

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from ottla.core.image.features import STREAMS_VERSION
+from ottla.core.settings.broker_settings.groups import IN_MEMORY_TOPOLOGY_DESCRIPTIONS
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions_request import ApiVersionsRequest
 from ottla.protocol.messages.delete_groups_request import DeleteGroupsRequest
@@ -49,6 +50,13 @@ from ottla.protocol.messages.streams_group_heartbeat_request import (
     TopicInfo,
     Topology,
 )
+from ottla.protocol.messages.streams_group_topology_description_update_request import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+    TopologyDescription,
+    TopologyDescriptionGlobalStore,
+    TopologyDescriptionNode,
+    TopologyDescriptionSubtopology,
+)
 from support.clients.transcript import Transcript
 from support.clients.wire import WireClient, wait_for
 from support.servers.cluster import Cluster
@@ -59,6 +67,8 @@ StartOwn = Callable[..., AbstractContextManager[Cluster]]
 TOPIC_RESOURCE, GROUP_RESOURCE = 2, 32
 MISSING_SOURCE_TOPICS, INCORRECTLY_PARTITIONED_TOPICS, MISSING_INTERNAL_TOPICS = 1, 2, 3
 ASSIGNMENT_DELAYED = 5
+NOT_REQUESTED, NOT_STORED, AVAILABLE = 0, 1, 3
+"""The statuses of a topology's description."""
 
 
 def joining(
@@ -221,14 +231,12 @@ def test_heartbeats_that_are_refused(cluster: Cluster, transcript: Begin) -> Non
     talk.say(joining(group, "m1", topology, active_tasks=None))
     talk.say(joining(group, "m1", topology, standby_tasks=[TaskIds(subtopology_id="0", partitions=[0])]))
     talk.say(heartbeat(group, "m1", -3))
+    talk.say(heartbeat(group, "m1", -2))
+    talk.say(heartbeat(group, "m1", 1, instance_id=" "))
+    talk.say(heartbeat(group, "m1", 1, warmup_tasks=[TaskIds(subtopology_id="0", partitions=[0])]))
     talk.say(heartbeat(group, "m1", 1, topology=topology))
     talk.say(heartbeat(group, "m1", 1, active_tasks=[]))
     talk.title("What is in the protocol, but not served")
-    talk.say(joining(group, "m1", topology, instance_id="i1"))
-    talk.say(heartbeat(group, "m1", -2))
-    talk.say(heartbeat(group, "m1", 1, task_offsets=[TaskOffset(subtopology_id="0")]))
-    talk.say(heartbeat(group, "m1", 1, task_end_offsets=[]))
-    talk.say(heartbeat(group, "m1", 1, warmup_tasks=[TaskIds(subtopology_id="0", partitions=[0])]))
     regex = Topology(epoch=0, subtopologies=[Subtopology(subtopology_id="0", source_topic_regex=["a.*"])])
     talk.say(joining(group, "m1", regex))
     talk.title("Topologies that can't be")
@@ -308,6 +316,186 @@ def test_topologies_without_their_topics(cluster: Cluster, transcript: Begin) ->
     talk.say(joining(f"{prefix}-d", "m1", unwritten))
     talk.say(joining(f"{prefix}-d", "m1", _reading()))
     talk.say(StreamsGroupDescribeRequest(group_ids=[f"{prefix}-d"]))
+
+
+def test_static_members(cluster: Cluster, transcript: Begin) -> None:
+    talk = transcript("streams_group_static_members")
+    wire, group, topic = talk.wire, f"{talk.prefix}-group", f"{talk.prefix}-in"
+    topology = _reading(topic)
+    coordinator_is_ready(wire, group)
+    wire.create_topic(topic, partitions=3)
+    assign_at_once(wire, group)
+
+    def join(member: str, instance: str, **others: Any) -> Any:
+        request = joining(group, member, topology, instance_id=instance, **others)
+        return say_until(talk, request, MISSING_SOURCE_TOPICS)
+
+    def describe() -> None:
+        talk.say(StreamsGroupDescribeRequest(group_ids=[group]))
+
+    talk.title("A member with an instance id, and others that would be it")
+    first = join("m1", "i1")
+    tasks = first.active_tasks
+    join("m2", "i1")
+    talk.say(heartbeat(group, "m2", first.member_epoch, instance_id="i1"))
+    talk.say(heartbeat(group, "m1", first.member_epoch, instance_id="i9"))
+    talk.say(heartbeat(group, "m2", -2, instance_id="i1"))
+    talk.say(heartbeat(group, "m2", -1, instance_id="i9"))
+    talk.title("It leaves for a while; its successor has its tasks at once")
+    talk.say(heartbeat(group, "m1", -2, instance_id="i1"))
+    talk.say(heartbeat(group, "m1", first.member_epoch, instance_id="i1"))
+    describe()
+    second = join("m3", "i1", process_id="process-of-m1")
+    assert second.active_tasks == tasks
+    describe()
+    talk.say(heartbeat(group, "m1", first.member_epoch, instance_id="i1"))
+    talk.title("Under the same id, from another machine and process")
+    talk.say(heartbeat(group, "m3", -2, instance_id="i1"))
+    again = join("m3", "i1", process_id="process-of-m3", user_endpoint=Endpoint(host="here", port=7))
+    describe()
+    talk.title("Another one beside it, and both leave for good")
+    other = join("m4", "i2")
+    talk.say(owning(group, "m3", again.member_epoch, of_0=[0, 1, 2]))
+    talk.say(heartbeat(group, "m4", -1, instance_id="i2"))
+    assert other.member_epoch > again.member_epoch
+    talk.say(heartbeat(group, "m3", -1, instance_id="i1"))
+    describe()
+
+
+def test_task_offsets_and_client_tags(cluster: Cluster, transcript: Begin) -> None:
+    talk = transcript("streams_group_offsets_and_tags")
+    wire, group, topic = talk.wire, f"{talk.prefix}-group", f"{talk.prefix}-in"
+    coordinator_is_ready(wire, group)
+    wire.create_topic(topic, partitions=2)
+    assign_at_once(wire, group, streams_rack_aware_assignment_tags="zone,rack")
+    talk.title("A member that lacks a tag is told, but not in the oldest version")
+    request = joining(group, "m1", _reading(topic), client_tags=[KeyValue(key="zone", value="a")])
+    first = say_until(talk, request, MISSING_SOURCE_TOPICS)
+    talk.say(heartbeat(group, "m1", first.member_epoch), 0)
+    talk.title("Offsets of tasks")
+
+    def offsets(*told: tuple[str, int, int]) -> list[TaskOffset]:
+        return [
+            TaskOffset(subtopology_id=name, partition=index, offset=offset) for name, index, offset in told
+        ]
+
+    epoch = first.member_epoch
+    talk.say(heartbeat(group, "m1", epoch, task_offsets=offsets(("0", 0, 7), ("9", 5, 3))))
+    talk.say(heartbeat(group, "m1", epoch, task_end_offsets=offsets(("0", 0, 9))))
+    talk.say(heartbeat(group, "m1", epoch, task_offsets=offsets(("0", 1, 1), ("0", 1, 2))))
+    talk.say(StreamsGroupDescribeRequest(group_ids=[group]), 1)
+    talk.say(heartbeat(group, "m1", epoch, task_offsets=offsets(("0", 1, 8))))
+    talk.say(StreamsGroupDescribeRequest(group_ids=[group]), 1)
+    talk.say(StreamsGroupDescribeRequest(group_ids=[group]), 0)
+    talk.title("With both tags; tasks that warm up are named and not given")
+    tags = [KeyValue(key="rack", value="r"), KeyValue(key="zone", value="a")]
+    second = talk.say(heartbeat(group, "m1", epoch, client_tags=tags))
+    warm = [TaskIds(subtopology_id="0", partitions=[0])]
+    named = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": warm}
+    talk.say(heartbeat(group, "m1", second.member_epoch, **named))
+    warm[0].partitions = [7]
+    talk.say(heartbeat(group, "m1", second.member_epoch, **named))
+
+
+DESCRIPTION = TopologyDescription(
+    subtopologies=[
+        TopologyDescriptionSubtopology(
+            subtopology_id="0",
+            nodes=[
+                TopologyDescriptionNode(
+                    name="in", node_type=1, source_topics=["a", "b"], successors=["count"]
+                ),
+                TopologyDescriptionNode(name="count", node_type=2, stores=["counts"], successors=["out"]),
+                TopologyDescriptionNode(name="out", node_type=3, sink_topic=None),
+            ],
+        )
+    ],
+    global_stores=[
+        TopologyDescriptionGlobalStore(
+            source=TopologyDescriptionNode(name="g", node_type=1, source_topics=["g"], successors=["p"]),
+            processor=TopologyDescriptionNode(name="p", node_type=2, stores=["all"]),
+        )
+    ],
+)
+
+
+def describing(
+    group: str, member: str, epoch: int, **others: Any
+) -> StreamsGroupTopologyDescriptionUpdateRequest:
+    fields = {"topology_description": DESCRIPTION, **others}
+    return StreamsGroupTopologyDescriptionUpdateRequest(
+        group_id=group, member_id=member, topology_epoch=epoch, **fields
+    )
+
+
+def test_without_a_class_that_keeps_them_topologies_are_not_described(
+    cluster: Cluster, unique_name: str
+) -> None:
+    with WireClient.connect(cluster.bootstrap) as wire:
+        coordinator_is_ready(wire, unique_name)
+        joined = wire.call(joining(unique_name, "m1", _reading(f"{unique_name}-in")), 1)
+        assert (joined.error_code, joined.topology_description_required) == (ErrorCode.NONE, False)
+        answer = wire.call(describing(unique_name, "m1", 0))
+        assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+        request = StreamsGroupDescribeRequest(group_ids=[unique_name], include_topology_description=True)
+        (group,) = wire.call(request, 1).groups
+        assert (group.topology_description, group.topology_description_status) == (None, NOT_STORED)
+
+
+def test_a_member_is_asked_for_the_topologys_description(start_own: StartOwn, unique_name: str) -> None:
+    kept = {"group.streams.topology.description.plugin.class": IN_MEMORY_TOPOLOGY_DESCRIPTIONS}
+    with start_own(settings=kept) as own, WireClient.connect(own.bootstrap) as wire:
+        group, topic = unique_name, f"{unique_name}-in"
+        coordinator_is_ready(wire, group)
+
+        def described(include: bool = True) -> Any:
+            request = StreamsGroupDescribeRequest(group_ids=[group], include_topology_description=include)
+            return wire.call(request, 1).groups[0]
+
+        # given: a member, which is asked once and not again at once
+        first = wire.call(joining(group, "m1", _reading(topic)), 1)
+        assert first.topology_description_required
+        assert not wire.call(heartbeat(group, "m1", first.member_epoch), 1).topology_description_required
+        assert described().topology_description_status == NOT_STORED
+        # when: descriptions that can't be taken
+        unknown_node = TopologyDescriptionNode(name="x", node_type=4)
+        unknown_type = TopologyDescription(
+            subtopologies=[TopologyDescriptionSubtopology(subtopology_id="0", nodes=[unknown_node])]
+        )
+        store = TopologyDescriptionGlobalStore(
+            source=DESCRIPTION.global_stores[0].processor, processor=DESCRIPTION.global_stores[0].source
+        )
+        wrong = [
+            (describing(group, "m9", 0), ErrorCode.UNKNOWN_MEMBER_ID),
+            (describing("nobodys", "m1", 0), ErrorCode.GROUP_ID_NOT_FOUND),
+            (describing(group, "m1", 1), ErrorCode.INVALID_REQUEST),
+            (describing(group, "", 0), ErrorCode.INVALID_REQUEST),
+            (describing("", "m1", 0), ErrorCode.INVALID_REQUEST),
+            (describing(group, "m1", 0, topology_description=unknown_type), ErrorCode.INVALID_REQUEST),
+            (
+                describing(group, "m1", 0, topology_description=TopologyDescription(global_stores=[store])),
+                ErrorCode.INVALID_REQUEST,
+            ),
+        ]
+        for request, error in wrong:
+            assert wire.call(request).error_code == error, request
+        assert described().topology_description_status == NOT_STORED
+        # when: one that can
+        assert wire.call(describing(group, "m1", 0)).error_code == ErrorCode.NONE
+        # then
+        assert described(include=False).topology_description_status == NOT_REQUESTED
+        found = described()
+        assert found.topology_description_status == AVAILABLE
+        nodes = found.topology_description.subtopologies[0].nodes
+        assert [(node.name, node.node_type, node.sink_topic) for node in nodes] == [
+            ("in", 1, None), ("count", 2, None), ("out", 3, None),
+        ]  # fmt: skip
+        assert sorted(nodes[0].source_topics) == ["a", "b"]
+        assert (nodes[1].stores, nodes[1].successors) == (["counts"], ["out"])
+        assert found.topology_description.global_stores[0].processor.stores == ["all"]
+        # and a second member is not asked
+        second = wire.call(joining(group, "m2", _reading(topic)), 1)
+        assert not second.topology_description_required
 
 
 def test_the_life_of_a_streams_group(cluster: Cluster, transcript: Begin) -> None:

@@ -159,7 +159,7 @@ def initialize(
 
 
 def read(
-    leader_epoch: int = -1, partition: int = 0, topic_id: uuid.UUID = TOPIC
+    leader_epoch: int = 0, partition: int = 0, topic_id: uuid.UUID = TOPIC
 ) -> ReadShareGroupStateRequest:
     data = read_share_group_state_request.PartitionData(partition=partition, leader_epoch=leader_epoch)
     topic = read_share_group_state_request.ReadStateData(topic_id=topic_id, partitions=[data])
@@ -178,12 +178,14 @@ def write(
     state_epoch: int = 1,
     leader_epoch: int = 0,
     partition: int = 0,
+    delivery_complete_count: int = -1,
 ) -> WriteShareGroupStateRequest:
     data = write_share_group_state_request.PartitionData(
         partition=partition,
         state_epoch=state_epoch,
         leader_epoch=leader_epoch,
         start_offset=start_offset,
+        delivery_complete_count=delivery_complete_count,
         state_batches=[
             write_share_group_state_request.StateBatch(
                 first_offset=first, last_offset=last, delivery_state=state, delivery_count=count

@@ -12,10 +12,11 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.messages.update_features_response import UpdateFeaturesResponse
 from ottla.protocol.records.config_record import ConfigRecord
+from ottla.protocol.records.feature_level_record import FeatureLevelRecord
 from ottla.protocol.records.partition_change_record import PartitionChangeRecord
 from support.core.metadata import apply, create, decided, image_with_brokers, topic
 
-UPGRADE, SAFE_DOWNGRADE = 1, 2
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 @pytest.fixture
@@ -39,6 +40,37 @@ def test_a_feature_goes_down_and_up_again(image: MetadataImage) -> None:
     assert image.features["transaction.version"] == 1
     assert update(image, ("transaction.version", 2, UPGRADE)).error_code == ErrorCode.NONE
     assert image.features["transaction.version"] == 2
+
+
+def test_metadata_of_4_3_is_upgraded_once_every_node_can_read_it(image: MetadataImage) -> None:
+    # given: a cluster of 4.3-IV0, one of whose brokers is of that release still
+    apply(image, [FeatureLevelRecord(name="metadata.version", feature_level=30)])
+    new = image.brokers[1]
+    older = [(name, low, 30 if name == "metadata.version" else high) for name, low, high in new.features]
+    image.brokers[1] = new._replace(features=tuple(older))
+    answer = update(image, ("metadata.version", 33, UPGRADE))
+    assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert "Broker 1 only supports versions 7-30" in str(answer.error_message)
+    # when: it is of this release too
+    image.brokers[1] = new
+    assert update(image, ("metadata.version", 33, UPGRADE)).error_code == ErrorCode.NONE
+    assert image.features["metadata.version"] == 33
+
+
+@pytest.mark.parametrize("kind", [SAFE_DOWNGRADE, UNSAFE_DOWNGRADE])
+@pytest.mark.parametrize(
+    ("level", "lower", "is_done"),
+    [(33, 32, False), (33, 30, False), (32, 31, False), (31, 30, True), (30, 29, False), (31, 7, False)],
+)
+def test_metadata_goes_down_only_where_no_level_changed_it(
+    image: MetadataImage, level: int, lower: int, is_done: bool, kind: int
+) -> None:
+    apply(image, [FeatureLevelRecord(name="metadata.version", feature_level=level)])
+    answer = update(image, ("metadata.version", lower, kind))
+    assert (answer.error_code == ErrorCode.NONE) == is_done
+    assert image.features["metadata.version"] == (lower if is_done else level)
+    if not is_done:
+        assert f"Unsupported metadata.version downgrade from {level} to {lower}." in str(answer.error_message)
 
 
 def test_validation_changes_nothing(image: MetadataImage) -> None:
@@ -109,7 +141,7 @@ def test_eligible_leader_replicas_need_one_minimum_for_all(image: MetadataImage)
         ("group.version", 0, UPGRADE),
         ("group.version", 0, 9),
         ("metadata.version", 29, SAFE_DOWNGRADE),
-        ("metadata.version", 31, UPGRADE),
+        ("metadata.version", 34, UPGRADE),
         ("kraft.version", 0, SAFE_DOWNGRADE),
     ],
 )

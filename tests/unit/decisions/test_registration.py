@@ -11,14 +11,17 @@ from ottla.core.decisions.registration import (
     register_controller,
     registered_broker,
     unregister_broker,
+    unregister_controller,
 )
 from ottla.core.image.features import SUPPORTED_FEATURES
 from ottla.core.image.image import NO_LEADER, MetadataImage, PartitionImage
 from ottla.protocol.errors import (
     BrokerIdNotRegistered,
+    ControllerIdNotRegistered,
     DuplicateBrokerRegistration,
     InconsistentClusterId,
     InvalidRegistration,
+    InvalidRequest,
     KafkaError,
     StaleBrokerEpoch,
     UnsupportedVersion,
@@ -30,6 +33,9 @@ from ottla.protocol.messages.broker_registration_request import (
     Listener,
 )
 from ottla.protocol.messages.unregister_broker_request import UnregisterBrokerRequest
+from ottla.protocol.messages.unregister_controller_request import UnregisterControllerRequest
+from ottla.protocol.records.feature_level_record import FeatureLevelRecord
+from ottla.protocol.records.register_controller_record import RegisterControllerRecord
 from support.core.metadata import RULES, apply, create, decided, directory_of, image_with_brokers, topic
 
 CLUSTER = "a-cluster"
@@ -234,3 +240,19 @@ def test_a_controller_registers_once_for_each_run(image: MetadataImage) -> None:
     asked.listeners = []
     with pytest.raises(InvalidRegistration):
         register_controller(image, asked)
+
+
+def test_a_controller_that_is_gone_is_unregistered(image: MetadataImage) -> None:
+    apply(image, [RegisterControllerRecord(controller_id=7, incarnation_id=uuid.UUID(int=5))])
+    request = UnregisterControllerRequest(controller_id=7)
+    # then: not by itself, and not while a node of 4.3 could not read the record
+    with pytest.raises(InvalidRequest, match="while it is active"):
+        unregister_controller(image, request, active_id=7)
+    apply(image, [FeatureLevelRecord(name="metadata.version", feature_level=32)])
+    with pytest.raises(UnsupportedVersion, match="too old to support controller unregistration"):
+        unregister_controller(image, request, active_id=1)
+    apply(image, [FeatureLevelRecord(name="metadata.version", feature_level=33)])
+    decided(image, unregister_controller(image, request, active_id=1))
+    assert 7 not in image.controllers
+    with pytest.raises(ControllerIdNotRegistered, match="Controller ID 7 is not currently registered"):
+        unregister_controller(image, request, active_id=1)

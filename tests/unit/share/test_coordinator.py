@@ -37,6 +37,31 @@ def test_a_writer_of_an_older_state_epoch_is_fenced() -> None:
     assert driver.ask(read()).start_offset == 7
 
 
+def test_a_write_that_comes_late_takes_nothing_back() -> None:
+    driver = ShareCoordinatorDriver()
+    driver.ask(initialize(start_offset=10))
+    for start_offset, complete_count, expected in (
+        (12, 4, (12, 4)),
+        (11, 9, (12, 4)),  # an earlier start, whose count is of the past too
+        (12, 3, (12, 4)),
+        (12, 5, (12, 5)),
+        (-1, 7, (12, 5)),
+        (20, 0, (20, 0)),
+    ):
+        driver.ask(write(start_offset=start_offset, delivery_complete_count=complete_count))
+        found = driver.ask(summary())
+        assert (found.start_offset, found.delivery_complete_count) == expected
+    driver.reload()
+    assert driver.ask(read()).start_offset == 20
+
+
+def test_negative_epochs_are_refused() -> None:
+    driver = ShareCoordinatorDriver()
+    driver.ask(initialize())
+    for request in (read(leader_epoch=-1), write(leader_epoch=-1), write(state_epoch=-1)):
+        assert driver.error(request) == ErrorCode.INVALID_REQUEST
+
+
 def test_epochs_outlive_a_reload() -> None:
     driver = ShareCoordinatorDriver()
     driver.ask(initialize(state_epoch=2))
