@@ -222,8 +222,8 @@ def test_feature_command(three_nodes: NodeCluster) -> None:
     # every node says so, and that goes for the other way too
     downgraded = tool(three_nodes, "FeatureCommand", "downgrade", "--feature", "share.version=0")
     assert "share.version was downgraded to 0" in downgraded
-    upgraded = tool(three_nodes, "FeatureCommand", "upgrade", "--feature", "share.version=1")
-    assert "share.version was upgraded to 1" in upgraded
+    upgraded = tool(three_nodes, "FeatureCommand", "upgrade", "--feature", "share.version=2")
+    assert "share.version was upgraded to 2" in upgraded
 
 
 @pytest.mark.java
