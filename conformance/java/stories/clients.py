@@ -495,10 +495,10 @@ def cluster(run: Story) -> None:
         FEATURES,
         "describe",
         matches=(
-            _feature("metadata.version", "3.3-IV3", "4.3-IV0", "4.3-IV0"),
+            _feature("metadata.version", "3.3-IV3", "UNKNOWN 33", "UNKNOWN 33"),  # 4.4-IV2, to a tool of 4.3
             _feature("transaction.version", "0", "2", "2"),
             _feature("group.version", "0", "1", "1"),
-            _feature("share.version", "0", "1", "1"),
+            _feature("share.version", "0", "2", "2"),
             _feature("streams.version", "0", "1", "1"),
             _feature("eligible.leader.replicas.version", "0", "1", "1"),
             _feature("kraft.version", "0", "1", "[01]"),

@@ -227,7 +227,7 @@ def test_versions_features_and_cluster_id(cluster: Cluster) -> None:
     assert f"{cluster.bootstrap} (id: " in versions
     assert re.search(r"Produce\(0\): 0 to 13 \[usable: 13\]", versions)
     assert re.search(r"Fetch\(1\): 4 to 18 \[usable: 18\]", versions)
-    assert re.search(r"ApiVersions\(18\): 0 to 4 \[usable: 4\]", versions)
+    assert re.search(r"ApiVersions\(18\): 0 to 5 \[usable: 4\]", versions)
     features = run_java(f"{TOOLS}.FeatureCommand", "--bootstrap-server", cluster.bootstrap, "describe").stdout
     assert "Feature: metadata.version" in features
     cluster_id = run_java(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -15,14 +13,14 @@ from typing import Any
 import pytest
 
 from support.clients.confluent import create_topic, produce
-from support.java.java_tools import java_command, kafka_classpath, run_java
+from support.java.java_tools import run_java
+from support.java.share_consumers import run_share_consumers
 from support.servers.apache_kafka import ApacheKafka
 from support.servers.cluster import Cluster
 from support.servers.ottla_broker import OttlaBroker
 
 pytestmark = [pytest.mark.java, pytest.mark.long]
 
-PROGRAM = Path(__file__).parents[2] / "support" / "java" / "ShareConsumers.java"
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
 VERIFIABLE_CONSUMER = "org.apache.kafka.tools.VerifiableShareConsumer"
 GROUP_COMMAND = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
@@ -45,27 +43,6 @@ def from_the_start(bootstrap: str, group: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def share_consumers(bootstrap: str, topic: str, group: str, count: int, hold_ms: int) -> list[list[str]]:
-    """The lines that the consumers of ShareConsumers.java print, split into words."""
-    import pyspark
-
-    jars = Path(pyspark.__file__).parent / "jars"
-    janino = [
-        str(path) for pattern in ("janino-*.jar", "commons-compiler-*.jar") for path in jars.glob(pattern)
-    ]
-    arguments = (bootstrap, topic, group, str(count), str(hold_ms), str(4 * LOCK_MS))
-    command = java_command(
-        "org.codehaus.janino.SimpleCompiler",
-        str(PROGRAM),
-        "ShareConsumers",
-        *arguments,
-        class_path=os.pathsep.join((kafka_classpath(), *janino)),
-    )
-    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert run.returncode == 0, run.stderr[-3000:]
-    return [line.split() for line in run.stdout.splitlines()]
-
-
 def described(bootstrap: str, group: str) -> list[list[str]]:
     """The rows of kafka-share-groups --describe."""
     done = run_java(GROUP_COMMAND, "--bootstrap-server", bootstrap, "--describe", "--group", group)
@@ -84,7 +61,9 @@ def test_several_consumers_of_one_partition(start_own: StartOwn) -> None:
             produce(node.bootstrap, "jobs", [{"value": value} for value in values[first : first + 5]])
         from_the_start(node.bootstrap, "workers")
         # when
-        said = share_consumers(node.bootstrap, "jobs", "workers", count=3, hold_ms=2 * LOCK_MS)
+        said = run_share_consumers(
+            node.bootstrap, ["jobs"], ["workers"], count=3, hold_ms=2 * LOCK_MS, idle_ms=4 * LOCK_MS
+        )
         # then
         deliveries: dict[str, list[tuple[int, str]]] = defaultdict(list)
         for words in said:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ottla.core.image.features import INITIAL_FEATURES
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.api_versions_request import ApiVersionsRequest
 from ottla.protocol.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from ottla.protocol.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
@@ -25,8 +28,10 @@ from ottla.protocol.messages.incremental_alter_configs_request import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.protocol.messages.metadata_request import MetadataRequest
+from ottla.protocol.messages.unregister_controller_request import UnregisterControllerRequest
+from ottla.protocol.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from support.clients.wire import WireClient, batch, wait_for
-from support.java.java_tools import run_java
+from support.java.java_tools import run_java, tools_classpath
 from support.servers.apache_kafka import ApacheKafka
 from support.servers.ottla_broker import OttlaBroker
 
@@ -119,6 +124,53 @@ def test_kafkas_tool_reads_a_snapshot_of_everything(tmp_path: Path) -> None:
     assert kinds["TOPIC_RECORD"] == kinds["PARTITION_RECORD"] >= 20
     assert kinds["REGISTER_BROKER_RECORD"] == 1
     assert kinds["FEATURE_LEVEL_RECORD"] == 6
+
+
+def finalized(client: WireClient) -> dict[str, int]:
+    asked = ApiVersionsRequest(client_software_name="wire", client_software_version="1.0")
+    return {each.name: each.max_version_level for each in client.call(asked, 4).finalized_features}
+
+
+@pytest.mark.long
+def test_a_directory_of_kafka_4_3_keeps_its_features_until_they_are_upgraded(tmp_path: Path) -> None:
+    def of_4_3() -> AbstractContextManager[ApacheKafka]:
+        return ApacheKafka.start(tmp_path, class_path=tools_classpath())
+
+    # given
+    with of_4_3() as kafka, WireClient.connect(kafka.bootstrap) as client:
+        before = finalized(client)
+        assert before["metadata.version"] == 30
+        client.create_topic("orders", partitions=2)
+        topic_id = client.topic_id("orders")
+    # when: ottla takes it over
+    with OttlaBroker.start(tmp_path / "logs") as broker, WireClient.connect(broker.bootstrap) as client:
+        assert finalized(client) == before
+        assert describe(client, "orders") == (topic_id, [(0, 1), (1, 1)])
+        refused = client.call(UnregisterControllerRequest(controller_id=7))
+        assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
+        client.create_topic("clicks")
+    # then: 4.3 reads all that it wrote
+    with of_4_3() as kafka, WireClient.connect(kafka.bootstrap) as client:
+        wait_for(lambda: describe(client, "clicks")[1] == [(0, 1)])
+        assert finalized(client) == before
+    # when: what `kafka-features upgrade --release-version 4.4` asks for
+    levels = dict(INITIAL_FEATURES)
+    with OttlaBroker.start(tmp_path / "logs") as broker, WireClient.connect(broker.bootstrap) as client:
+        updates = [
+            FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=1)
+            for name, level in levels.items()
+        ]
+        answer = client.call(UpdateFeaturesRequest(feature_updates=updates))
+        assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, None)
+        wait_for(lambda: finalized(client) == {**before, **levels})
+        gone = client.call(UnregisterControllerRequest(controller_id=7))
+        assert gone.error_code == ErrorCode.CONTROLLER_ID_NOT_REGISTERED
+    with OttlaBroker.start(tmp_path / "logs") as broker, WireClient.connect(broker.bootstrap) as client:
+        assert finalized(client) == {**before, **levels}
+    # then: 4.4 goes on with it
+    with ApacheKafka.start(tmp_path) as kafka, WireClient.connect(kafka.bootstrap) as client:
+        wait_for(lambda: describe(client, "orders") == (topic_id, [(0, 1), (1, 1)]))
+        assert finalized(client) == {**before, **levels}
 
 
 @pytest.mark.slow

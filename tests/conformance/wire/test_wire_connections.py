@@ -88,6 +88,7 @@ def test_features_are_told_from_version_3(cluster: Cluster) -> None:
     assert finalized["metadata.version"] == 33
     assert supported["eligible.leader.replicas.version"] == 1
     assert finalized["eligible.leader.replicas.version"] == 1
+    assert finalized["kraft.version"] == 1
     assert answer.finalized_features_epoch >= 0
 
 

@@ -352,4 +352,4 @@ def test_share_version_is_finalized(cluster: Cluster) -> None:
         request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
         answer = client.call(request)
     finalized = {each.name: each.max_version_level for each in answer.finalized_features}
-    assert finalized[SHARE_VERSION] == 1
+    assert finalized[SHARE_VERSION] == 2

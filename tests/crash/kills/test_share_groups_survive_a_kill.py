@@ -1,4 +1,6 @@
-"""kill -9 in the middle of a share group's work: accepted records stay so, and none is lost."""
+"""kill -9 in the middle of a share group's work: accepted records stay so, none is lost, rejected ones get to
+their queue.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,21 @@ from ottla.protocol.messages import (
     share_fetch_request,
 )
 from ottla.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+from ottla.protocol.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from ottla.protocol.messages.initialize_share_group_state_request import InitializeShareGroupStateRequest
 from ottla.protocol.messages.share_acknowledge_request import ShareAcknowledgeRequest
 from ottla.protocol.messages.share_fetch_request import ShareFetchRequest
+from ottla.protocol.record_batch import decode_records
 from support.clients.wire import ConnectionClosed, WireClient, batch, wait_for
 from support.servers.ottla_broker import OttlaBroker
 
 GROUP, TOPIC = "workers", "jobs"
-ACCEPT, RELEASE = 1, 2
+ACCEPT, RELEASE, REJECT = 1, 2, 3
+QUEUE = "dlq.jobs"
 SETTINGS = {
     "share.coordinator.snapshot.update.records.per.snapshot": "3",
     "share.coordinator.state.topic.num.partitions": "1",
@@ -156,3 +165,60 @@ def test_kills_at_any_moment_lose_nothing(tmp_path: Path, kill_after_s: float) -
                 ann.acknowledge(acquired, ACCEPT)
                 accepted.update(acquired)
     assert accepted | perhaps == set(range(300))
+
+
+@pytest.mark.parametrize("kill_after_s", [0.05, 0.15, 0.3])
+def test_rejected_records_get_to_the_queue_whenever_the_broker_is_killed(
+    tmp_path: Path, kill_after_s: float
+) -> None:
+    """Given a worker that rejects every second record, when the broker is killed again and again, then the
+    queue has each of them, perhaps twice, and no other."""
+    rejected: set[int] = set()
+    perhaps: set[int] = set()
+    """Rejected, but the broker was killed before it answered."""
+    with OttlaBroker.start(tmp_path, settings=SETTINGS) as broker:
+        begin(broker, 300)
+        use_a_queue(broker)
+        for _ in range(5):
+            with worker(broker) as ann:
+                timer = Timer(kill_after_s, broker.kill)
+                timer.start()
+                try:
+                    while acquired := ann.fetch():
+                        assert not rejected & set(acquired), "rejected records came again"
+                        odd = [offset for offset in acquired if offset % 2]
+                        perhaps.update(odd)
+                        ann.acknowledge(odd, REJECT)
+                        rejected.update(odd)
+                        ann.acknowledge([offset for offset in acquired if not offset % 2], ACCEPT)
+                except (ConnectionClosed, OSError):
+                    pass
+                timer.join()
+            broker.restart()
+        with worker(broker) as ann:
+            while acquired := ann.fetch(max_wait_ms=500):
+                assert not rejected & set(acquired), "rejected records came again"
+                odd = [offset for offset in acquired if offset % 2]
+                ann.acknowledge(odd, REJECT)
+                rejected.update(odd)
+                ann.acknowledge([offset for offset in acquired if not offset % 2], ACCEPT)
+            wait_for(lambda: rejected <= set(letters(ann.client)))
+            assert set(letters(ann.client)) == rejected | perhaps == set(range(1, 300, 2))
+
+
+def use_a_queue(broker: OttlaBroker) -> None:
+    config = AlterableConfig(name="errors.deadletterqueue.topic.name", config_operation=0, value=QUEUE)
+    resource = AlterConfigsResource(resource_type=32, resource_name=GROUP, configs=[config])
+    with WireClient.connect(broker.bootstrap) as client:
+        client.create_topic(QUEUE, config={"errors.deadletterqueue.group.enable": "true"})
+        answer = client.call(IncrementalAlterConfigsRequest(resources=[resource]))
+        assert answer.responses[0].error_code == ErrorCode.NONE
+
+
+def letters(client: WireClient) -> list[int]:
+    """The offsets that the queue's records name."""
+    return [
+        int(dict(record.headers)["__dlq.errors.offset"] or b"-1")
+        for _, data in client.read_batches(QUEUE, 0)
+        for record in decode_records(data)
+    ]

@@ -2,17 +2,17 @@
 
 A model remembers the members' records and the answers to them. Writes to the coordinator may succeed, fail,
 or be written without a report; the leader may be lost at any moment, and another one continues from the
-written state.
+written state. The same with a dead-letter queue: no record is done without a member's word or a dead letter.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ottla.core.share.acquisition import (
     AcquireMode,
@@ -20,6 +20,7 @@ from ottla.core.share.acquisition import (
     Wanted,
     acquire,
 )
+from ottla.core.share.dead_letters import DeadLetter, DeadLetterReason
 from ottla.core.share.share_partition import (
     ACCEPT,
     GAP,
@@ -37,6 +38,8 @@ from support.exploration import examples
 
 MEMBERS = ("ann", "bob", "cid")
 SETTINGS = SharePartitionSettings(lock_duration_ms=1_000, delivery_count_limit=4, max_record_locks=25)
+WITH_DEAD_LETTERS = replace(SETTINGS, delivery_count_limit=2, dead_letters_enabled=True)
+KINDS = (GAP, ACCEPT, RELEASE, REJECT, RENEW)
 members = st.sampled_from(MEMBERS)
 
 
@@ -58,12 +61,16 @@ class Pending:
 
 
 class Deliveries(RuleBasedStateMachine):
+    settings = SETTINGS
+
     def __init__(self) -> None:
         super().__init__()
         self.now_ms = 0
+        self.last_word: int | None = ACCEPT
+        """The answer of all members to all records at the end of the run; None for none."""
         self.log: list[FetchedBatch] = []
         self.log_start = self.log_end = 0
-        self.partition = SharePartition(SETTINGS)
+        self.partition = SharePartition(self.settings)
         self.partition.load(0, ())
         self.written_start = 0
         self.written: tuple[StateBatch, ...] = ()
@@ -76,8 +83,23 @@ class Deliveries(RuleBasedStateMachine):
         self.waiting: deque[Pending] = deque()
         self.on_its_way: list[Pending] = []
         self.sent: tuple[int, list[StateBatch]] = (0, [])
+        self.accepted: set[int] = set()
+        """Offsets that a member has accepted at least once, or found to have no record."""
+        self.rejected: set[int] = set()
+        self.lost_to_the_log: set[int] = set()
+        self.letters: list[DeadLetter] = []
+        """Dead letters on the way to the queue."""
+        self.queue: set[int] = set()
 
     # -- the log ----------------------------------------------------------------------------------
+
+    @initialize(
+        sizes=st.lists(st.integers(1, 6), min_size=1, max_size=4),
+        last_word=st.sampled_from((ACCEPT, RELEASE, REJECT, None)),
+    )
+    def begin(self, sizes: list[int], last_word: int | None) -> None:
+        self.append(sizes)
+        self.last_word = last_word
 
     @rule(sizes=st.lists(st.integers(1, 6), min_size=1, max_size=3))
     def append(self, sizes: list[int]) -> None:
@@ -87,7 +109,8 @@ class Deliveries(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def delete_records(self, data: st.DataObject) -> None:
-        self.log_start = data.draw(st.integers(self.log_start, self.log_end), "log start")
+        most = min(self.log_start + 4, self.log_end)
+        self.log_start = data.draw(st.integers(self.log_start, most), "log start")
         self.log = [batch for batch in self.log if batch.last_offset >= self.log_start]
         self.gone(range(self.log_start))
 
@@ -100,6 +123,7 @@ class Deliveries(RuleBasedStateMachine):
 
     def gone(self, offsets: range) -> None:
         self.perhaps_done.update(offsets)
+        self.lost_to_the_log.update(offsets)
 
     # -- members ----------------------------------------------------------------------------------
 
@@ -128,13 +152,13 @@ class Deliveries(RuleBasedStateMachine):
         ranges = acquire(partition, wanted, offset, read, (), self.now_ms)
         assert [each for each in ranges if each.first_offset > each.last_offset] == []
         for first, last, count in ranges:
-            assert count <= SETTINGS.delivery_count_limit
+            assert count <= self.settings.delivery_count_limit
             for taken in range(first, last + 1):
                 assert taken not in self.done, f"{taken} was done, and is delivered again"
                 holder = self.held.get(taken)
                 assert holder is None or holder.deadline_ms <= self.now_ms, f"{taken} is with {holder}"
                 assert taken < self.log_end
-                self.held[taken] = Held(wanted.member_id, self.now_ms + SETTINGS.lock_duration_ms, count)
+                self.held[taken] = Held(wanted.member_id, self.now_ms + self.settings.lock_duration_ms, count)
                 self.last_count[taken] = count
         total = sum(last - first + 1 for first, last, _ in ranges)
         if wanted.mode is AcquireMode.RECORD_LIMIT:
@@ -148,11 +172,20 @@ class Deliveries(RuleBasedStateMachine):
         first = data.draw(st.sampled_from(sorted(self.held)), "first")
         last = first + data.draw(st.integers(0, 8), "more")
         member = data.draw(st.sampled_from([self.held[first].member, *MEMBERS]), "member")
-        kinds = st.sampled_from((GAP, ACCEPT, RELEASE, REJECT, RENEW))
+        kinds = st.sampled_from(KINDS)
         if data.draw(st.booleans(), "each its own"):
             types = data.draw(st.lists(kinds, min_size=last - first + 1, max_size=last - first + 1), "types")
         else:
             types = [data.draw(kinds, "type")]
+        self.say(member, first, last, types)
+
+    @precondition(lambda self: self.held)
+    @rule(kind=st.sampled_from((ACCEPT, RELEASE, RELEASE, REJECT)), data=st.data())
+    def acknowledge_one_of_its_own(self, kind: int, data: st.DataObject) -> None:
+        offset = data.draw(st.sampled_from(sorted(self.held)), "offset")
+        self.say(self.held[offset].member, offset, offset, [kind])
+
+    def say(self, member: str, first: int, last: int, types: list[int]) -> None:
         before = self.deliveries()
         try:
             write = self.partition.acknowledge(member, [Acknowledgement(first, last, types)], self.now_ms)
@@ -166,15 +199,22 @@ class Deliveries(RuleBasedStateMachine):
             if offset < self.partition.start_offset or offset not in in_flight:
                 continue  # done already, or a hole that compaction made
             kind = types[index] if len(types) > 1 else types[0]
+            self.said(offset, kind)
             holder = self.held.get(offset)
             assert holder is not None and holder.member == member, f"{offset} was not {member}'s"
             if kind == RENEW:
-                holder.deadline_ms = self.now_ms + SETTINGS.lock_duration_ms
+                holder.deadline_ms = self.now_ms + self.settings.lock_duration_ms
             else:
-                exhausted = holder.delivery_count >= SETTINGS.delivery_count_limit
+                exhausted = holder.delivery_count >= self.settings.delivery_count_limit
                 pending.offsets[offset] = kind != RELEASE or exhausted
         if write.batches:
             self.waiting.append(pending)
+
+    def said(self, offset: int, kind: int) -> None:
+        if kind in (ACCEPT, GAP):
+            self.accepted.add(offset)
+        elif kind == REJECT:
+            self.rejected.add(offset)
 
     @rule(member=members)
     def member_leaves(self, member: str) -> None:
@@ -198,14 +238,57 @@ class Deliveries(RuleBasedStateMachine):
         for first, last, _, _ in write.batches:
             for offset in range(first, last + 1):
                 holder = self.held[offset]
-                pending.offsets[offset] = holder.delivery_count >= SETTINGS.delivery_count_limit
+                pending.offsets[offset] = holder.delivery_count >= self.settings.delivery_count_limit
         if write.batches:
             self.waiting.append(pending)
 
     def expired(self, offset: int) -> None:
         del self.held[offset]
-        if self.last_count[offset] >= SETTINGS.delivery_count_limit:
+        if self.last_count[offset] >= self.settings.delivery_count_limit:
             self.perhaps_done.add(offset)
+
+    # -- the queue --------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.partition.has_dead_letters)
+    @rule()
+    def take_dead_letters(self) -> None:
+        letters = self.partition.take_dead_letters()
+        for first, last, delivery, reason in letters:
+            assert self.settings.dead_letters_enabled
+            for offset in range(first, last + 1):
+                assert offset not in self.held or delivery.member_id == ""
+                if reason is DeadLetterReason.REJECTED:
+                    assert offset in self.rejected, f"{offset} was not rejected"
+                else:
+                    assert self.last_count[offset] >= self.settings.delivery_count_limit
+                assert delivery.delivery_count <= self.last_count[offset]
+        self.letters += letters
+
+    @precondition(lambda self: self.letters)
+    @rule(data=st.data())
+    def write_dead_letters(self, data: st.DataObject) -> None:
+        """The first of the letters are in the queue; the leader may be lost before it knows."""
+        count = data.draw(st.integers(1, len(self.letters)), "letters")
+        self.bury(count, is_known=data.draw(st.booleans(), "is known"))
+
+    def bury(self, count: int, *, is_known: bool) -> None:
+        done = self.letters[:count]
+        self.queue.update(offset for first, last, *_ in done for offset in range(first, last + 1))
+        if not is_known:
+            return
+        del self.letters[:count]
+        write = self.partition.archive_dead_letters(done)
+        offsets = {offset: True for first, last, *_ in done for offset in range(first, last + 1)}
+        self.perhaps_done.update(offsets)
+        self.waiting.append(Pending(write, offsets))
+
+    @invariant()
+    def the_start_passes_no_record_without_a_word_or_a_dead_letter(self) -> None:
+        if self.settings.dead_letters_enabled:
+            told = self.accepted | self.queue | self.lost_to_the_log
+            for batch in self.log:
+                for offset in range(batch.base_offset, batch.last_offset + 1):
+                    assert offset >= self.partition.start_offset or offset in told, f"{offset} was lost"
 
     # -- the coordinator --------------------------------------------------------------------------
 
@@ -216,6 +299,12 @@ class Deliveries(RuleBasedStateMachine):
         self.on_its_way, self.waiting = list(self.waiting), deque()
         batches = [batch for pending in self.on_its_way for batch in pending.write.batches]
         self.sent = (self.partition.start_offset, batches)
+
+    @precondition(lambda self: self.waiting and not self.on_its_way)
+    @rule()
+    def sent_and_written(self) -> None:
+        self.send()
+        self.written_and_told()
 
     @precondition(lambda self: self.on_its_way)
     @rule()
@@ -259,8 +348,9 @@ class Deliveries(RuleBasedStateMachine):
             )
         self.held.clear()
         self.waiting.clear()
+        self.letters = []
         self.on_its_way = []
-        self.partition = SharePartition(SETTINGS)
+        self.partition = SharePartition(self.settings)
         self.partition.load(self.written_start, self.written)
 
     # -- invariants -------------------------------------------------------------------------------
@@ -294,7 +384,9 @@ class Deliveries(RuleBasedStateMachine):
         for batch in self.partition.in_flight:
             assert last < batch.first_offset <= batch.last_offset
             last = batch.last_offset
-        assert self.partition.in_flight_count <= SETTINGS.max_record_locks + 12 + 6
+        # A hole that compaction made before a fetch, behind records that hold the start, may come to it.
+        records = sum(offset >= self.partition.start_offset for offset, *_ in self.deliveries())
+        assert records <= self.settings.max_record_locks + 12 + 6
 
     @invariant()
     def what_is_held_can_time_out(self) -> None:
@@ -304,7 +396,7 @@ class Deliveries(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Without further failures, everything is delivered and the start reaches the end."""
         idle = 0
-        for _ in range(400):
+        for _ in range(4_000):
             if self.waiting and not self.on_its_way:
                 self.send()
             if self.on_its_way:
@@ -312,30 +404,35 @@ class Deliveries(RuleBasedStateMachine):
             self.offsets_not_in_flight_are_not_acquired()
             self.time_passes(1_000)
             taken = self.take(Wanted("ann", 100, 100), 100)
+            self.letters += self.partition.take_dead_letters()
+            if self.letters:
+                self.bury(len(self.letters), is_known=True)
             idle = 0 if taken or self.waiting or self.held else idle + 1
             if idle == 3:
                 break
             held = sorted(offset for offset, holder in self.held.items() if holder.member == "ann")
             unsettled = {offset for each in (*self.waiting, *self.on_its_way) for offset in each.offsets}
             for offset in held:
-                if offset in unsettled:
-                    continue
-                pending = Pending(
-                    self.partition.acknowledge(
-                        "ann", [Acknowledgement(offset, offset, [ACCEPT])], self.now_ms
-                    ),
-                    {offset: True},
-                )
-                if pending.write.batches:
-                    self.waiting.append(pending)
-                else:
-                    del self.held[offset]
+                if offset not in unsettled and self.last_word is not None:
+                    self.say("ann", offset, offset, [self.last_word])
+                    if offset < self.partition.start_offset:
+                        del self.held[offset]
         else:
             raise AssertionError("there is no end to it")
         for batch in self.log:
             for offset in range(max(batch.base_offset, self.log_start), batch.last_offset + 1):
                 assert offset in self.done | self.perhaps_done, f"{offset} was never delivered to the end"
+                if self.settings.dead_letters_enabled:
+                    told = self.accepted | self.queue | self.lost_to_the_log
+                    assert offset in told, f"{offset} has no dead letter"
 
 
-Deliveries.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=60, deadline=None)
+class DeliveriesWithDeadLetters(Deliveries):
+    settings = WITH_DEAD_LETTERS
+
+
+RUNS = settings(max_examples=examples(60), stateful_step_count=60, deadline=None)
+Deliveries.TestCase.settings = RUNS
+DeliveriesWithDeadLetters.TestCase.settings = RUNS
 TestDeliveries = Deliveries.TestCase
+TestDeliveriesWithDeadLetters = DeliveriesWithDeadLetters.TestCase

@@ -10,12 +10,13 @@ import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaShareConsumer;
 
 /**
- * Several share consumers of one group in one process. What a record's value begins with says what becomes of it:
+ * Several share consumers in one process. What a record's value begins with says what becomes of it:
  * "reject", "release" (until its third delivery), "slow" (held for longer than the lock lasts, the first time),
- * anything else is accepted. Each delivery is printed as "consumer value delivery-count type", each commit that
+ * "stuck" (each time), anything else is accepted. Each delivery is printed as "consumer value delivery-count type", each commit that
  * failed as "refused consumer error". Ends when nobody has got anything for a while.
  *
- * Arguments: bootstrap, topic, group, number of consumers, how long to hold slow records (ms), idle time (ms).
+ * Arguments: bootstrap, topic, group, number of consumers, how long to hold slow records (ms), idle time (ms). Topic
+ * and group may be lists with commas, which the consumers take by turns.
  * Written for Janino: no generics, no lambdas.
  */
 public class ShareConsumers {
@@ -66,7 +67,9 @@ public class ShareConsumers {
         private void consume() throws Exception {
             Properties properties = new Properties();
             properties.put("bootstrap.servers", arguments[0]);
-            properties.put("group.id", arguments[2]);
+            String[] groups = arguments[2].split(",");
+            String[] topics = arguments[1].split(",");
+            properties.put("group.id", groups[number % groups.length]);
             properties.put("key.deserializer", "org.apache.kafka.common.serialization.StringDeserializer");
             properties.put("value.deserializer", "org.apache.kafka.common.serialization.StringDeserializer");
             properties.put("share.acknowledgement.mode", "explicit");
@@ -75,7 +78,7 @@ public class ShareConsumers {
             long idleMs = Long.parseLong(arguments[5]);
             KafkaShareConsumer consumer = new KafkaShareConsumer(properties);
             try {
-                consumer.subscribe(Collections.singletonList(arguments[1]));
+                consumer.subscribe(Collections.singletonList(topics[number % topics.length]));
                 while (!isIdle(idleMs)) {
                     ConsumerRecords records = consumer.poll(Duration.ofMillis(200L));
                     Iterator each = records.iterator();
@@ -97,7 +100,7 @@ public class ShareConsumers {
                 type = AcknowledgeType.REJECT;
             } else if (value.startsWith("release") && deliveries < 3) {
                 type = AcknowledgeType.RELEASE;
-            } else if (value.startsWith("slow") && deliveries == 1) {
+            } else if (value.startsWith("stuck") || value.startsWith("slow") && deliveries == 1) {
                 Thread.sleep(holdMs);
             }
             delivered();

@@ -17,5 +17,9 @@ class ShareCounters:
     failed_acknowledgements: int = 0
     acknowledged_records: Counter[int] = field(default_factory=Counter)
     """By acknowledge type."""
+    dead_letters: int = 0
+    """Records written to the topics of groups for them."""
+    lost_dead_letters: int = 0
+    """Records that a group's settings, or its topic, kept from being written."""
     loaded_partitions: int = 0
     ended_by_disconnect: int = 0

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from ottla.broker.controller.node import TopicCreator
 from ottla.broker.parts import Background, Clock, Cluster, Loop
 
 if TYPE_CHECKING:
     from ottla.broker.controller.controller import Controller
     from ottla.broker.network.server import Server
+    from ottla.broker.peers.broker_requests import AsksBrokers
+    from ottla.broker.replication.partition import Partition
     from ottla.broker.replication.partitions import Partitions
+    from ottla.broker.replication.produced_appends import ProducedAppends
     from ottla.broker.replication.replication import Replication
+    from ottla.core.share.dead_letters import DeadLetter
     from ottla.core.share.keys import SharePartitionKey
     from ottla.core.share.responses import StateRequest
     from ottla.protocol.messages.read_share_group_state_request import ReadShareGroupStateRequest
@@ -30,6 +35,40 @@ class ShareStates(Protocol):
 
     async def write(self, request: WriteShareGroupStateRequest) -> WriteShareGroupStateResponse:
         """Add changed batches and a start offset to the state. Durable when this returns without error."""
+        ...
+
+
+class DeadLetters(Protocol):
+    """The way of dead letters to their groups' topics, for the leaders of share partitions."""
+
+    def write(
+        self, key: SharePartitionKey, source: Partition, letters: Sequence[DeadLetter]
+    ) -> AsyncIterator[list[DeadLetter]]:
+        """Write the letters of a share partition; gives back, batch by batch, those that are done with."""
+        ...
+
+
+class DeadLetterNode(TopicCreator, Clock, Protocol):
+    """The members of a node that the writing of dead letters uses."""
+
+    @property
+    def partitions(self) -> Partitions:
+        """The partitions with a replica here."""
+        ...
+
+    @property
+    def produced_appends(self) -> ProducedAppends:
+        """Appends of producers' batches."""
+        ...
+
+    @property
+    def broker_requests(self) -> AsksBrokers:
+        """Requests to other brokers."""
+        ...
+
+    @property
+    def server(self) -> Server:
+        """The server of clients, whose log is bounded."""
         ...
 
 
@@ -52,7 +91,7 @@ class ShareLeaderNode(Cluster, Clock, Loop, Background, Protocol):
         ...
 
 
-class SharePartitionsNode(ShareLeaderNode, Protocol):
+class SharePartitionsNode(ShareLeaderNode, DeadLetterNode, Protocol):
     """The members of a node that all share partitions of a broker use."""
 
     @property

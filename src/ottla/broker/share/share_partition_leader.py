@@ -3,7 +3,8 @@
 Theory of operation. `core.share.SharePartition` decides; here it is loaded from the share coordinator, its
 locks are timed out and its changes persisted. One write is on its way at a time, changes decided meanwhile go
 with the next: so they end in their order, and acknowledgements of a busy partition share their writes. An
-acknowledgement is answered when its write has ended.
+acknowledgement is answered when its write has ended. Dead letters go to their queue one series after the
+other (dead_letter_queue.py), beside everything else; what becomes of them is persisted like any change.
 
 A leader ends (`fence`) when the broker leads the partition no more, when the coordinator says that a newer
 leader writes the state, or when no member of the group is left here; then the next fetch loads the state
@@ -46,7 +47,7 @@ from ottla.protocol.messages.write_share_group_state_request import WriteShareGr
 from ottla.storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from ottla.broker.share.node import ShareLeaderNode
+    from ottla.broker.share.node import DeadLetters, ShareLeaderNode
 
 log = logging.getLogger("ottla.broker.share")
 
@@ -87,6 +88,7 @@ class SharePartitionLeader:
         key: SharePartitionKey,
         partition: Partition,
         settings: SharePartitionSettings,
+        dead_letters: DeadLetters,
         owner: Owner,
     ) -> None:
         self.key = key
@@ -99,6 +101,9 @@ class SharePartitionLeader:
         self._node = node
         self._loop = node.loop
         self._owner = owner
+        self._dead_letters = dead_letters
+        self._burial: asyncio.Task[None] | None = None
+        """The task that brings dead letters to their queue, while there are any."""
         self._state_epoch = 0
         self._waiters: dict[Waiter, None] = {}
         self._wake_scheduled = False
@@ -113,8 +118,8 @@ class SharePartitionLeader:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no change waits to be written."""
-        return not self._writing
+        """Whether no change and no dead letter waits to be written."""
+        return not self._writing and self._burial is None
 
     def now_ms(self) -> int:
         """The time of the steady clock, which locks go by."""
@@ -161,6 +166,7 @@ class SharePartitionLeader:
         if self.status is Status.LOADING:  # not fenced meanwhile
             self.machine.load(start_offset, batches)
             self.status = Status.ACTIVE
+            self._bury()
             self.wake()
 
     async def _first_start_offset(self) -> int:
@@ -186,6 +192,8 @@ class SharePartitionLeader:
         self.status = Status.FENCED
         if self._timer is not None:
             self._timer.cancel()
+        if self._burial is not None:
+            self._burial.cancel()
         self.wake()
 
     # -- members ------------------------------------------------------------------------------------
@@ -198,7 +206,10 @@ class SharePartitionLeader:
 
         Raises (or the future does) KafkaError; then nothing has changed.
         """
-        write = self.machine.acknowledge(member_id, acknowledgements, self.now_ms())
+        try:
+            write = self.machine.acknowledge(member_id, acknowledgements, self.now_ms())
+        finally:
+            self._bury()  # a refused acknowledgement may leave records without deliveries
         self.set_timer()
         if not write.batches:
             return None
@@ -289,8 +300,10 @@ class SharePartitionLeader:
                     "share state was not written key=%s error=%s", self.key.coordinator_key, error.code.name
                 )
                 self._owner.leader_failed(self, error)
+            self._bury()
         self._writing = False
-        self._owner.leader_idle(self)
+        if self.is_idle:
+            self._owner.leader_idle(self)
 
     def _next_writes(self) -> list[tuple[Write, asyncio.Future[None] | None]]:
         count = taken = 0
@@ -326,6 +339,25 @@ class SharePartitionLeader:
         if result.error_code == ErrorCode.NONE:
             return None
         return _persister_error(ErrorCode(result.error_code), result.error_message)
+
+    # -- dead letters -------------------------------------------------------------------------------
+
+    def _bury(self) -> None:
+        """Bring the dead letters that there are to their queue, unless a task does that already."""
+        if self.status is Status.ACTIVE and self._burial is None and self.machine.has_dead_letters:
+            name = f"dead-letters-{self.key.partition}"
+            self._burial = self._node.supervisor.spawn(name, self._bury_all())
+
+    async def _bury_all(self) -> None:
+        try:
+            while letters := self.machine.take_dead_letters():
+                async for done in self._dead_letters.write(self.key, self.partition, letters):
+                    if done:
+                        self._persist(self.machine.archive_dead_letters(done), None)
+        finally:
+            self._burial = None
+        if self.is_idle:
+            self._owner.leader_idle(self)
 
 
 def _persister_error(code: ErrorCode, message: str | None) -> KafkaError:

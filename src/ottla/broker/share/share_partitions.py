@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ottla.broker.share.counters import ShareCounters
+from ottla.broker.share.dead_letter_queue import DeadLetterQueue
 from ottla.broker.share.share_partition_leader import SharePartitionLeader, Status
 from ottla.config.setting import Setting
 from ottla.core.decisions.config_changes import group_setting_bounds
+from ottla.core.image.features import SHARE_VERSION, SHARE_VERSION_WITH_DEAD_LETTERS
 from ottla.core.settings import broker_settings, group_settings
 from ottla.core.share.keys import SharePartitionKey
 from ottla.core.share.sessions import SessionKey, ShareSessions, TopicPartition
@@ -49,6 +51,7 @@ class SharePartitions:
         self.sessions = ShareSessions(node.config[broker_settings.GROUP_SHARE_MAX_SHARE_SESSIONS])
         self.counters = ShareCounters()
         self._node = node
+        self._dead_letters = DeadLetterQueue(node, self.counters)
         self._leaders: dict[SharePartitionKey, SharePartitionLeader] = {}
         self._waiting: dict[Connection, ShareFetch] = {}
         self._stopped = False
@@ -71,7 +74,9 @@ class SharePartitions:
             if led.partition is partition and led.leader_epoch == partition.leader_epoch:
                 return led
             self._end(led)
-        leader = SharePartitionLeader(self._node, key, partition, self.settings_of(key.group_id), self)
+        leader = SharePartitionLeader(
+            self._node, key, partition, self.settings_of(key.group_id), self._dead_letters, self
+        )
         self._leaders[key] = leader
         self.counters.loaded_partitions += 1
         self._node.supervisor.spawn(f"load-share-partition-{key.partition}", leader.load())
@@ -97,6 +102,10 @@ class SharePartitions:
             delivery_count_limit=bounded(group_settings.SHARE_DELIVERY_COUNT_LIMIT),
             max_record_locks=bounded(group_settings.SHARE_PARTITION_MAX_RECORD_LOCKS),
             renew_enabled=config[group_settings.SHARE_RENEW_ACKNOWLEDGE_ENABLE],
+            dead_letters_enabled=(
+                self._node.image.features.get(SHARE_VERSION, 0) >= SHARE_VERSION_WITH_DEAD_LETTERS
+                and config[group_settings.ERRORS_DEADLETTERQUEUE_TOPIC_NAME] != ""
+            ),
         )
 
     def reads_committed(self, group_id: str) -> bool:
@@ -133,7 +142,11 @@ class SharePartitions:
                 and (not partition.is_leader or leader.leader_epoch != partition.leader_epoch)
             ):
                 self._end(leader)
-            elif delta.broker_configs_changed or key.group_id in delta.changed_group_configs:
+            elif (
+                delta.broker_configs_changed
+                or delta.features_changed
+                or key.group_id in delta.changed_group_configs
+            ):
                 leader.machine.settings = self.settings_of(key.group_id)
 
     # -- acknowledgements ---------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ottla.config.setting import ConfigType, InvalidValue, Setting, UpdateMode
-from ottla.core.decisions.topic_names import topic_name_problem
+from ottla.core.decisions.topic_names import INTERNAL_PREFIX, topic_name_problem
 from ottla.core.image.features import ELIGIBLE_LEADER_REPLICAS
 from ottla.core.image.image import (
     BROKER_RESOURCE,
@@ -285,6 +285,11 @@ def check_group_config(layers: BrokerLayers, values: Mapping[str, str]) -> None:
     for session, heartbeat in _SESSIONS:
         if group[session] <= group[heartbeat]:
             raise InvalidConfig(f"{session.name} must be greater than {heartbeat.name}")
+    dead_letter_topic = group_settings.ERRORS_DEADLETTERQUEUE_TOPIC_NAME
+    if group[dead_letter_topic].startswith(INTERNAL_PREFIX):
+        raise InvalidConfig(
+            f"{dead_letter_topic.name}: DLQ topic name must not start with '{INTERNAL_PREFIX}'"
+        )
 
 
 def group_setting_bounds(name: str) -> tuple[Setting[int] | None, Setting[int] | None]:

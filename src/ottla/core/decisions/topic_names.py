@@ -12,6 +12,8 @@ GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
 SHARE_TOPIC = "__share_group_state"
 INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC})
+INTERNAL_PREFIX = "__"
+"""The names of internal topics begin with it; no share group may name such a topic for its dead letters."""
 ADMIN_CLIENT_ID = "__admin_client"
 """The id of the one client that may produce to internal topics, as in Kafka."""
 

@@ -15,6 +15,9 @@ SHARE_VERSION = "share.version"
 STREAMS_VERSION = "streams.version"
 TRANSACTION_VERSION = "transaction.version"
 
+#: The first level of share.version with dead-letter queues (KIP-1191).
+SHARE_VERSION_WITH_DEAD_LETTERS = 2
+
 #: 3.3-IV3 (the first with KRaft in production) to 4.4-IV2.
 OLDEST_METADATA_VERSION = 7
 LATEST_METADATA_VERSION = 33
@@ -35,7 +38,7 @@ SUPPORTED_FEATURES: dict[str, tuple[int, int]] = {
     GROUP_VERSION: (0, 1),
     KRAFT_VERSION: (0, 1),
     METADATA_VERSION: (OLDEST_METADATA_VERSION, LATEST_METADATA_VERSION),
-    SHARE_VERSION: (0, 1),
+    SHARE_VERSION: (0, 2),
     STREAMS_VERSION: (0, 1),
     TRANSACTION_VERSION: (0, 2),
 }
@@ -54,7 +57,7 @@ INITIAL_FEATURES: tuple[tuple[str, int], ...] = (
     (METADATA_VERSION, LATEST_METADATA_VERSION),
     (ELIGIBLE_LEADER_REPLICAS, 1),
     (GROUP_VERSION, 1),
-    (SHARE_VERSION, 1),
+    (SHARE_VERSION, 2),
     (STREAMS_VERSION, 1),
     (TRANSACTION_VERSION, 2),
 )

@@ -12,10 +12,18 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.core.share.state_batches import RecordState
 
 NOBODY = ""
+
+
+class DeliveryLimit(NamedTuple):
+    """How often a record may be delivered, and its state after the last delivery if that came to nothing."""
+
+    deliveries: int
+    state_after: RecordState = RecordState.ARCHIVED
 
 
 @dataclass(slots=True)
@@ -51,22 +59,22 @@ class Delivery:
         self.member_id = member_id
         self.lock_deadline_ms = deadline_ms
 
-    def let_go(self, state: RecordState, delivery_count_limit: int) -> None:
+    def let_go(self, state: RecordState, limit: DeliveryLimit) -> None:
         """End the acquisition in this state; a record without
-        deliveries left is archived instead of available.
+        deliveries left gets the limit's state instead of becoming available.
         """
         assert self.state is RecordState.ACQUIRED and self.before is None
-        exhausted = state is RecordState.AVAILABLE and self.delivery_count >= delivery_count_limit
-        self.state = RecordState.ARCHIVED if exhausted else state
+        exhausted = state is RecordState.AVAILABLE and self.delivery_count >= limit.deliveries
+        self.state = limit.state_after if exhausted else state
         self.member_id = NOBODY
 
-    def begin(self, state: RecordState, delivery_count_limit: int) -> None:
+    def begin(self, state: RecordState, limit: DeliveryLimit) -> None:
         """`let_go`, to be confirmed or reverted by `end`."""
         before = (self.state, self.member_id)
-        self.let_go(state, delivery_count_limit)
+        self.let_go(state, limit)
         self.before = before
 
-    def end(self, *, committed: bool, now_ms: int, delivery_count_limit: int) -> None:
+    def end(self, *, committed: bool, now_ms: int, limit: DeliveryLimit) -> None:
         """The write of the change that `begin` made has ended."""
         if self.before is None:
             return  # ended or divided by offsets meanwhile
@@ -77,7 +85,7 @@ class Delivery:
             if self.lock_deadline_ms is None or self.lock_deadline_ms > now_ms:
                 return
             # The lock expired during the write, when it could not be released.
-            self.let_go(RecordState.AVAILABLE, delivery_count_limit)
+            self.let_go(RecordState.AVAILABLE, limit)
         self.lock_deadline_ms = None
 
     def archive(self) -> None:

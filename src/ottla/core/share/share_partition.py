@@ -12,6 +12,12 @@ is as it was before. So a member that was answered with success has its acknowle
 was not still holds the record, or it will be delivered again. The writes of a share partition must end in the
 order in which they were made.
 
+With a dead-letter queue (KIP-1191) a record that a member rejects, or that is let go after its last delivery,
+is ARCHIVING first, which is persisted. It is a dead letter then, which `take_dead_letters` gives to the
+shell. Once that has written it to the queue, or knows that it never can, `archive_dead_letters` makes it
+ARCHIVED, and only then the start may pass it. A state that is loaded with ARCHIVING records makes them dead
+letters again: so a record that was rejected gets to the queue at least once, however often leaders end.
+
 A state that was loaded may have gaps: offsets without an acknowledgement between acknowledged ones. They are
 filled by fetches from the start on; until the last is filled the start does not pass the first of them.
 """
@@ -20,8 +26,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from ottla.core.share.in_flight import Delivery, InFlightBatch, InFlightBatches
+from ottla.core.share.dead_letters import DeadLetter, DeadLetterReason
+from ottla.core.share.in_flight import Delivery, DeliveryLimit, InFlightBatch, InFlightBatches
 from ottla.core.share.state_batches import RecordState, StateBatch, combine
 from ottla.protocol.errors import InvalidRecordState, InvalidRequest
 
@@ -44,6 +52,15 @@ class SharePartitionSettings:
     delivery_count_limit: int = 5  # group.share.delivery.count.limit
     max_record_locks: int = 2_000  # group.share.partition.max.record.locks
     renew_enabled: bool = True  # share.renew.acknowledge.enable
+    dead_letters_enabled: bool = False  # errors.deadletterqueue.topic.name, from share.version 2 on
+
+    @property
+    def delivery_limit(self) -> DeliveryLimit:
+        """The number of deliveries of a record, and its state after the last one."""
+        return DeliveryLimit(
+            self.delivery_count_limit,
+            RecordState.ARCHIVING if self.dead_letters_enabled else RecordState.ARCHIVED,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +72,25 @@ class Acknowledgement:
     types: Sequence[int]
 
 
+class Waiting(NamedTuple):
+    """A delivery that waits for the end of its write, its offsets, and why it may become a dead letter."""
+
+    first_offset: int
+    last_offset: int
+    delivery: Delivery
+    reason: DeadLetterReason
+
+
 @dataclass(slots=True)
 class Write:
-    """A change to persist, with the deliveries that wait for its end; see `write_ended`."""
+    """A change to persist, with the deliveries that wait for its end; see `write_ended`.
+
+    `dead_letters` become ones when the write has ended, however that was.
+    """
 
     batches: list[StateBatch] = field(default_factory=list)
-    waiting: list[Delivery] = field(default_factory=list)
+    waiting: list[Waiting] = field(default_factory=list)
+    dead_letters: list[DeadLetter] = field(default_factory=list)
 
 
 class SharePartition:
@@ -78,6 +108,7 @@ class SharePartition:
         self._gap_end: int | None = None
         """The end offset of the loaded state; the loaded gaps count until the end moves."""
         self._wake_ms: int | None = None
+        self._dead_letters: list[DeadLetter] = []
 
     # -- loading ------------------------------------------------------------------------------------
 
@@ -91,11 +122,14 @@ class SharePartition:
                 gap_start = next_offset
             next_offset = batch.last_offset + 1
             state = RecordState(batch.delivery_state)
-            if not state.is_terminal:
+            if state is RecordState.ACQUIRED:
                 state = RecordState.AVAILABLE  # no member has acquired a record yet
-            self.in_flight.add(
-                InFlightBatch(batch.first_offset, batch.last_offset, Delivery(state, batch.delivery_count))
-            )
+            delivery = Delivery(state, batch.delivery_count)
+            self.in_flight.add(InFlightBatch(batch.first_offset, batch.last_offset, delivery))
+            if state is RecordState.ARCHIVING:
+                used_up = batch.delivery_count >= self.settings.delivery_count_limit
+                reason = DeadLetterReason.DELIVERY_COUNT_EXCEEDED if used_up else DeadLetterReason.REJECTED
+                self._dead_letters.append(DeadLetter(batch.first_offset, batch.last_offset, delivery, reason))
         if self.in_flight:
             self.may_look_back = True
             self.end_offset = self.in_flight.last.last_offset
@@ -222,7 +256,10 @@ class SharePartition:
         state = STATE_AFTER.get(kind)
         if state is None:
             raise InvalidRequest(f"There is no acknowledge type {kind}.")
-        self._begin(first, last, delivery, state, write)
+        reason = DeadLetterReason.DELIVERY_COUNT_EXCEEDED
+        if kind == REJECT and self.settings.dead_letters_enabled:
+            state, reason = RecordState.ARCHIVING, DeadLetterReason.REJECTED
+        self._begin(Waiting(first, last, delivery, reason), state, write)
 
     # -- release and expiry -------------------------------------------------------------------------
 
@@ -237,7 +274,8 @@ class SharePartition:
                 if _is_held(delivery, member_id):
                     before_start = last < self.start_offset
                     state = RecordState.ARCHIVED if before_start else RecordState.AVAILABLE
-                    self._begin(first, last, delivery, state, write)
+                    reason = DeadLetterReason.DELIVERY_COUNT_EXCEEDED
+                    self._begin(Waiting(first, last, delivery, reason), state, write)
         return write
 
     def expire(self, now_ms: int) -> Write:
@@ -252,10 +290,14 @@ class SharePartition:
                 if _is_expired(delivery, now_ms):
                     before_start = last < self.start_offset
                     state = RecordState.ARCHIVED if before_start else RecordState.AVAILABLE
-                    delivery.let_go(state, self.settings.delivery_count_limit)
+                    delivery.let_go(state, self.settings.delivery_limit)
                     delivery.lock_deadline_ms = None
                     self.may_look_back = self.may_look_back or delivery.is_available
                     write.batches.append(_state_batch(first, last, delivery))
+                    if delivery.state is RecordState.ARCHIVING:
+                        write.dead_letters.append(
+                            DeadLetter(first, last, delivery, DeadLetterReason.DELIVERY_COUNT_EXCEEDED)
+                        )
                 elif delivery.lock_deadline_ms is not None and delivery.lock_deadline_ms > now_ms:
                     self._wake_by(delivery.lock_deadline_ms)
         return write
@@ -290,31 +332,55 @@ class SharePartition:
 
     def write_ended(self, write: Write, *, committed: bool, now_ms: int) -> bool:
         """A change is durable, or was refused. Whether waiting fetches may get records now."""
-        if not committed:
-            return self._take_back(write, now_ms)
-        freed = False
-        for delivery in write.waiting:
-            delivery.end(
-                committed=True, now_ms=now_ms, delivery_count_limit=self.settings.delivery_count_limit
-            )
-            freed = freed or delivery.is_available
-        self.may_look_back = self.may_look_back or freed
+        self._dead_letters += write.dead_letters
+        freed = self._end_waiting(write, committed=committed, now_ms=now_ms)
         return self._advance_start() or freed
 
-    def _take_back(self, write: Write, now_ms: int) -> bool:
+    def _take_back(self, write: Write, now_ms: int) -> None:
+        self._end_waiting(write, committed=False, now_ms=now_ms)
+
+    def _end_waiting(self, write: Write, *, committed: bool, now_ms: int) -> bool:
+        """End the changes of the deliveries that wait for a write. Whether records became available."""
         freed = False
-        for delivery in write.waiting:
-            delivery.end(
-                committed=False, now_ms=now_ms, delivery_count_limit=self.settings.delivery_count_limit
-            )
+        for first, last, delivery, reason in write.waiting:
+            if delivery.before is None:
+                continue  # ended or divided by offsets meanwhile
+            delivery.end(committed=committed, now_ms=now_ms, limit=self.settings.delivery_limit)
             freed = freed or delivery.is_available
+            if delivery.state is RecordState.ARCHIVING:
+                if not committed:  # the lock has expired during the write, after the last delivery
+                    reason = DeadLetterReason.DELIVERY_COUNT_EXCEEDED
+                self._dead_letters.append(DeadLetter(first, last, delivery, reason))
         self.may_look_back = self.may_look_back or freed
         return freed
 
-    def _begin(self, first: int, last: int, delivery: Delivery, state: RecordState, write: Write) -> None:
-        delivery.begin(state, self.settings.delivery_count_limit)
-        write.waiting.append(delivery)
+    def _begin(self, change: Waiting, state: RecordState, write: Write) -> None:
+        first, last, delivery, _ = change
+        delivery.begin(state, self.settings.delivery_limit)
+        write.waiting.append(change)
         write.batches.append(_state_batch(first, last, delivery))
+
+    # -- dead letters -------------------------------------------------------------------------------
+
+    @property
+    def has_dead_letters(self) -> bool:
+        """Whether there are dead letters to take."""
+        return bool(self._dead_letters)
+
+    def take_dead_letters(self) -> list[DeadLetter]:
+        """The dead letters whose turn it is to be written to the queue; they are the caller's from now on."""
+        taken, self._dead_letters = self._dead_letters, []
+        return taken
+
+    def archive_dead_letters(self, letters: Iterable[DeadLetter]) -> Write:
+        """The letters are in the queue, or never will be: they need no delivery any more, however the write
+        ends. Until that is durable, a new leader writes them to the queue again.
+        """
+        write = Write()
+        for first, last, delivery, _ in letters:
+            delivery.state = RecordState.ARCHIVED
+            write.batches.append(_state_batch(first, last, delivery))
+        return write
 
     def _advance_start(self) -> bool:
         """Move the start past the records that are done. Whether it moved."""

@@ -153,12 +153,25 @@ def test_partitions_without_metadata_are_not_formatted_over(tmp_path: Path) -> N
     run(test)
 
 
+def test_metadata_of_4_3_is_served_as_it_is(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with running(tmp_path) as controller:
+            older = FeatureLevelRecord(name="metadata.version", feature_level=30)
+            await controller.submit(lambda image: Decision([older], None))
+        async with running(tmp_path) as controller:
+            assert controller.image.features["metadata.version"] == 30
+
+    run(test)
+
+
 def test_metadata_of_another_version_is_refused(tmp_path: Path) -> None:
     async def test() -> None:
         async with running(tmp_path) as controller:
             newer = FeatureLevelRecord(name="metadata.version", feature_level=29)
             await controller.submit(lambda image: Decision([newer], None))
-        with pytest.raises(ConfigError, match=r"has metadata.version 4.2-IV1, this ottla serves 4.3-IV0"):
+        with pytest.raises(
+            ConfigError, match=r"has metadata.version 4.2-IV1, this ottla serves 4.3-IV0 to 4.4-IV2"
+        ):
             async with running(tmp_path):
                 pass
 

@@ -97,6 +97,8 @@ def _check(context: RequestContext, request: ApiVersionsRequest) -> None:
 def _answer(node: Node, context: RequestContext, apis: Sequence[ApiKey]) -> ApiVersionsResponse:
     from_zero = context.api_version >= FIRST_VERSION_WITH_FEATURES_FROM_ZERO
     image = node.image
+    # The quorum's own version is in its control records, not in the metadata.
+    finalized = {**image.features, KRAFT_VERSION: node.quorum.kraft_version}
     return ApiVersionsResponse(
         error_code=0,
         api_keys=[_range(key) for key in apis],
@@ -109,7 +111,7 @@ def _answer(node: Node, context: RequestContext, apis: Sequence[ApiKey]) -> ApiV
         finalized_features_epoch=image.last_offset,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in image.features.items()
+            for name, level in finalized.items()
             if level > 0 and name in SERVED_FEATURES
         ],
     )
