@@ -382,9 +382,20 @@ def _with_trigger(writer: DataStreamWriter, trigger: Trigger) -> DataStreamWrite
         case AvailableNow():
             return writer.trigger(availableNow=True)
         case RealTime(batch_ms):
-            trigger_of: Any = writer.trigger  # known to pyspark from 4.1 on
-            configured: DataStreamWriter = trigger_of(realTime=f"{batch_ms} milliseconds")
-            return configured
+            return _in_real_time(writer, f"{batch_ms} milliseconds")
+
+
+def _in_real_time(writer: Any, batch: str) -> DataStreamWriter:
+    """The writer with the real-time trigger, which Spark has since 4.1 and PySpark names since 4.2."""
+    if hasattr(writer, "_jwrite"):
+        from pyspark import SparkContext
+
+        jvm: Any = SparkContext._jvm
+        writer._jwrite = writer._jwrite.trigger(jvm.org.apache.spark.sql.streaming.Trigger.RealTime(batch))
+    else:  # Spark Connect
+        writer = writer.trigger(realTime=batch)
+    configured: DataStreamWriter = writer
+    return configured
 
 
 def _spark_answers(query: StreamingQuery) -> bool:
