@@ -13,6 +13,7 @@ process holds, and exits when the pipe closes.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
@@ -185,6 +186,8 @@ def start_jvm(order: JvmOrder) -> StartedJvm:
     except OSError as error:
         shutil.rmtree(connection.parent, ignore_errors=True)
         raise SparkError(f"Java at {order.java.executable} could not be started: {error}") from error
+    if sys.platform == "win32":  # the process is the script there, and a kill would not reach the JVM
+        atexit.register(subprocess.call, ["taskkill", "/f", "/t", "/pid", str(process.pid)])
     return StartedJvm(order, process, connection, command is not None, loaded)
 
 
