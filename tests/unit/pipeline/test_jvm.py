@@ -8,9 +8,11 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from ottla.pipeline.spark import jvm
 from ottla.pipeline.spark.errors import SparkError
 from ottla.pipeline.spark.java_runtime import JavaRuntime
 from ottla.pipeline.spark.jvm import JvmOrder, StartedJvm, direct_command, start_jvm
@@ -54,9 +56,9 @@ def order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JvmOrder:
 def started(order: JvmOrder) -> Iterator[list[StartedJvm]]:
     jvms: list[StartedJvm] = []
     yield jvms
-    for jvm in jvms:
-        jvm.kill()
-        assert not jvm.connection.parent.exists()
+    for each in jvms:
+        each.kill()
+        assert not each.connection.parent.exists()
 
 
 def called(tmp_path: Path) -> str:
@@ -141,17 +143,34 @@ def test_switched_off_the_launcher_starts_it_and_no_classes_are_listed(
 
 
 def test_a_direct_start_that_dies_is_made_anew_by_the_launcher(
-    order: JvmOrder, tmp_path: Path, started: list[StartedJvm]
+    order: JvmOrder, tmp_path: Path, started: list[StartedJvm], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = home_of(order)
     home.remember(JvmCommand("a.jar", ()))
     home.archive.write_text("damaged")
     (tmp_path / "java-fails").touch()
     started.append(start_jvm(order))
-    assert started[0]._await_address() == (7, "secret")
+    monkeypatch.setattr(jvm, "_gateway", lambda port, secret: SimpleNamespace())
+    monkeypatch.setattr(jvm, "_command_of", lambda gateway, order: JvmCommand("new.jar", ()))
+    started[0].connect()
     assert called(tmp_path).startswith("spark-submit")
     assert not home.archive.exists()
-    assert home.command() is None
+    assert home.command() == JvmCommand("new.jar", ())
+
+
+def test_an_order_that_fails_either_way_leaves_the_archive_alone(
+    order: JvmOrder, tmp_path: Path, started: list[StartedJvm]
+) -> None:
+    home = home_of(order)
+    home.remember(JvmCommand("a.jar", ()))
+    home.archive.write_text("sound")
+    for name in ("java", "spark-submit"):
+        (tmp_path / f"{name}-fails").touch()
+    started.append(start_jvm(order))
+    with pytest.raises(SparkError, match="could not start Spark"):
+        started[0].connect()
+    assert home.archive.read_text() == "sound"
+    assert home.command() == JvmCommand("a.jar", ())
 
 
 def test_a_launcher_that_dies_is_one_line_that_names_the_log(

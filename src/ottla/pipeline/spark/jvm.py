@@ -4,7 +4,7 @@ There are two ways to start it. Spark's own launcher, `bin/spark-submit`, is a s
 own that prints the real one's command; it heeds Spark's environment variables and files. On this machine,
 where an earlier start has left that command (jvm_home.py) and no such variable or file is there, the JVM is
 started directly, with the archive of classes if there is one (class_archive.py). A JVM that dies on the
-direct way before it can be reached is started the other way, and what it was started from is removed.
+direct way before it can be reached is started the other way; if that succeeds, the home is emptied.
 
 The JVM ignores SIGINT and SIGTERM, and is in a session of its own: a signal to a whole process group or
 service is for this process, which ends its queries and then the JVM. The JVM reads from a pipe that this
@@ -90,13 +90,17 @@ class JvmOrder:
 
 @dataclass(slots=True)
 class StartedJvm:
-    """A JVM on its way. loaded: the file in which it lists the classes that it loads, or None."""
+    """A JVM on its way. loaded: the file in which it lists the classes that it loads, or None.
+
+    suspect: a direct start from the order's home has died before this one.
+    """
 
     order: JvmOrder
     process: subprocess.Popen[bytes]
     connection: Path
     direct: bool
     loaded: Path | None
+    suspect: bool = False
 
     def kill(self) -> None:
         """End the JVM at once, with what was made for its start. Safe to call twice."""
@@ -119,6 +123,8 @@ class StartedJvm:
         home = self.order.home
         if home is not None and archiving_wanted():
             home.touch()
+            if self.suspect:  # the same order has succeeded without it
+                home.forget()
             if not self.direct:
                 home.remember(_command_of(gateway, self.order))
         return gateway
@@ -127,8 +133,8 @@ class StartedJvm:
         deadline = time.monotonic() + REACH_TIMEOUT_SECONDS
         while not self.connection.is_file():
             if self.process.poll() is not None and not self.connection.is_file():
-                if self.direct and self.order.home is not None:
-                    self._start_again(self.order.home)
+                if self.direct:
+                    self._start_again()
                     continue
                 raise SparkError(self._failure("could not start Spark"))
             if time.monotonic() > deadline:
@@ -139,13 +145,12 @@ class StartedJvm:
         port, length = struct.unpack_from(">ii", address)
         return port, address[8 : 8 + length].decode()
 
-    def _start_again(self, home: JvmHome) -> None:
-        log.info("Java did not start by the command and archive in %s: started anew", home.directory)
-        home.forget()
-        self._forget_connection()
-        again = start_jvm(self.order)
+    def _start_again(self) -> None:
+        log.info("Java did not start directly, so Spark's launcher starts it")
+        self.kill()
+        again = start_jvm(self.order, direct=False)
         self.process, self.connection = again.process, again.connection
-        self.direct, self.loaded = again.direct, again.loaded
+        self.direct, self.loaded, self.suspect = again.direct, again.loaded, True
 
     def _failure(self, problem: str) -> str:
         return f"Java at {self.order.java.executable} {problem}: see {self.order.log}"
@@ -154,10 +159,10 @@ class StartedJvm:
         shutil.rmtree(self.connection.parent, ignore_errors=True)
 
 
-def start_jvm(order: JvmOrder) -> StartedJvm:
-    """Start the JVM, and return at once. Raises SparkError."""
+def start_jvm(order: JvmOrder, *, direct: bool = True) -> StartedJvm:
+    """Start the JVM, and return at once. direct: without the launcher, if possible. Raises SparkError."""
     home = order.home if archiving_wanted() else None
-    command = None if home is None or not _launcher_can_be_left_out(order) else home.command()
+    command = home.command() if home is not None and direct and _launcher_can_be_left_out(order) else None
     loaded = new_list(home) if home is not None and may_be_made(home) else None
     if command is not None and home is not None:
         arguments = direct_command(order, command, home, loaded)
