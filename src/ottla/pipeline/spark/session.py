@@ -23,6 +23,7 @@ On a cluster the checkpoints must be where every executor can write: give `check
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.util
 import logging
 import os
@@ -358,6 +359,10 @@ def _launched(directory: Path, properties: Mapping[str, str], jvm: StartedJvm) -
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    with contextlib.suppress(ImportError):
+        # PySpark 4.1 imports it, and pandas with it, for its first literal: here it costs no time, the JVM is
+        # not up yet.
+        importlib.import_module("pyspark.testing.utils")
     conf = SparkConf(loadDefaults=False).setAll(list(properties.items()))
     interrupt_handler = signal.getsignal(signal.SIGINT)
     try:
