@@ -111,14 +111,14 @@ class Running:
 
 
 @contextmanager
-def run(peer: Peer, task: Task, *, python: Path | None = None) -> Iterator[Running]:
+def run(peer: Peer, task: Task) -> Iterator[Running]:
     """A peer's program for the length of the block, from the start of its first process on.
 
-    `python`: the interpreter that runs ottla's, this one if None. What still runs at the end is killed.
+    What still runs at the end is killed.
     """
     task.directory.mkdir(parents=True, exist_ok=True)
     log_path = task.directory / f"{task.name}.log"
-    commands = _commands(peer, task, python or Path(sys.executable))
+    commands = _commands(peer, task)
     environment = {**os.environ, "PYTHONPATH": str(HERE.parent.parent)}
     with log_path.open("ab") as log:
         started_at = time.perf_counter()
@@ -133,14 +133,14 @@ def run(peer: Peer, task: Task, *, python: Path | None = None) -> Iterator[Runni
         running.kill()
 
 
-def _commands(peer: Peer, task: Task, python: Path) -> Sequence[Sequence[str]]:
+def _commands(peer: Peer, task: Task) -> Sequence[Sequence[str]]:
     match peer:
         case Peer.KAFKA_STREAMS:
             return [_java(task)]
         case Peer.QUIXSTREAMS:
             return [_quixstreams(task, member) for member in range(PARTITIONS)]
         case Peer.OTTLA:
-            return [_ottla(task, python)]
+            return [_ottla(task)]
 
 
 def _java(task: Task) -> list[str]:
@@ -181,11 +181,11 @@ def quixstreams_python() -> Path:
         raise BenchError(f"quixstreams' environment: {error}") from error
 
 
-def _ottla(task: Task, python: Path) -> list[str]:
+def _ottla(task: Task) -> list[str]:
     program = ["-m", "bench.pipeline_clients.ottla_programs", task.bootstrap, task.program.value]
     settings = [task.name, str(task.directory), str(task.max_records_per_batch)]
     settings.append("real-time" if task.real_time else "auto")
-    return [str(python), *program, task.input, task.output, *settings]
+    return [sys.executable, *program, task.input, task.output, *settings]
 
 
 def fill(

@@ -61,8 +61,6 @@ RESTART_VALUE_BYTES: Final = 10
 # suits them better and is nearer to the batches of the others.
 LATENCY_COMMIT_MS: Final = 100
 RATE_COMMIT_MS: Final = 1_000
-# Real-time mode needs a Spark that has it, in an environment of its own.
-REAL_TIME_PYTHON: Final = "OTTLA_REAL_TIME_PYTHON"
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,21 +261,16 @@ def _latencies(turn: Turn) -> dict[str, float]:
 def _real_time_latencies(turn: Turn) -> dict[str, float]:
     if turn.system is System.KAFKA:
         return _latency(turn, System.KAFKA, Peer.KAFKA_STREAMS)
-    python = os.environ.get(REAL_TIME_PYTHON)
-    if python is None:
-        raise BenchError(
-            f"set {REAL_TIME_PYTHON} to a Python with ottla and pyspark 4.2.0: 4.0.0 has no real-time mode"
-        )
-    return _latency(turn, System.KAFKA, Peer.OTTLA, Path(python))
+    return _latency(turn, System.KAFKA, Peer.OTTLA, real_time=True)
 
 
-def _latency(turn: Turn, broker: System, peer: Peer, python: Path | None = None) -> dict[str, float]:
+def _latency(turn: Turn, broker: System, peer: Peer, *, real_time: bool = False) -> dict[str, float]:
     workspace = _workspace(turn, broker, peer)
     load = Load(Program.UPPER, 0, 0, VALUE_BYTES, 0, 0)
     with _filled(broker, workspace, load) as server:
         task = _task(server, load, peer, workspace, LATENCY_COMMIT_MS)
-        task = dataclasses.replace(task, real_time=python is not None)
-        with peers.run(peer, task, python=python) as running:
+        task = dataclasses.replace(task, real_time=real_time)
+        with peers.run(peer, task) as running:
             command = [sys.executable, "-m", "bench.pipeline_clients.paced_client"]
             command += ["--bootstrap", server.bootstrap, "--input", INPUT, "--output", OUTPUT]
             command += ["--records", str(turn.size(LATENCY_RECORDS))]
@@ -421,8 +414,8 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         "streams-latency-real-time",
-        "As streams-latency, ottla in Spark 4.2's real-time mode, which is at-least-once; Kafka Streams as "
-        f"before. Needs {REAL_TIME_PYTHON}: the Python of an environment with ottla and pyspark 4.2.0.",
+        "As streams-latency, ottla in Spark's real-time mode, which is at-least-once; Kafka Streams as "
+        "before.",
         (Measure("p50_ms", "p50", "ms", _at_most(80)), Measure("p99_ms", "p99", "ms")),
         _real_time_latencies,
     ),

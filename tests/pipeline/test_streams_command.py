@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -18,6 +19,7 @@ from confluent_kafka import Producer
 
 from ottla.client.cluster import KafkaCluster, Topic
 from support.servers.ottla_broker import OttlaBroker
+from support.servers.processes import descendants
 
 BOUND_SECONDS = 120.0
 # A JVM of seconds: code that is compiled quickly rather than well, and none that Spark generates.
@@ -79,6 +81,12 @@ class Command:
     @property
     def output(self) -> str:
         return self.log.read_text(encoding="utf-8")
+
+    def terminate_all(self) -> None:
+        """SIGTERM to each of its processes, as a service manager sends it: the JVM and workers, too."""
+        for pid in [*descendants(self.process.pid), self.process.pid]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
 
     def end(self) -> int:
         """Its exit code."""
@@ -142,9 +150,11 @@ def test_run_serve_stop_reset_and_run_again(broker: OttlaBroker, app_file: Path,
         assert refused.end() == 1
         assert "stop" in refused.output.splitlines()[-1], refused.output
     finally:
-        run.process.send_signal(signal.SIGTERM)
+        run.terminate_all()
         assert run.end() == 0, run.output
-    assert "counting has stopped" in run.output
+    # and: nothing of Py4J's is printed over the end, although the JVM got the signal as well
+    assert run.output.splitlines()[-1] == "counting has stopped"
+    assert not re.search(r"Traceback|py4j|ERROR", run.output), run.output
 
     # then: stopped it is reset, and nothing of it is left
     dry = Command(tmp_path, "reset", str(app_file), *place, "--dry-run")

@@ -1,15 +1,8 @@
-"""A query in real-time mode, in a process of its own on a Spark that has it (4.1 and newer).
-
-Run as a program by that Spark's Python: `python -m support.pipeline.real_time DIRECTORY BOOTSTRAP TOPIC`.
-Prints a line of JSON: which mode, and what came out of the query while its first batch was still running.
-"""
+"""A query in real-time mode, and what came out of it while its first batch was still running."""
 
 from __future__ import annotations
 
-import json
-import sys
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 from confluent_kafka import Producer
 
@@ -21,21 +14,31 @@ from ottla.pipeline.query.realtime import REAL_TIME_OUTPUT_MODE, PlanFacts, choo
 from ottla.pipeline.query.source import KafkaSource, read_stream
 from ottla.pipeline.query.topics import stream_to
 from ottla.pipeline.spark.paths import local_path
-from ottla.pipeline.spark.session import SparkSettings, start_session
+from ottla.pipeline.spark.session import SparkPipelineSession
 
 RECORDS = 5
 BATCH_MS = 120_000
 FIRST_RECORD_TIMEOUT_S = 90.0
 
 
-def main(directory: Path, bootstrap: str, topic: str) -> dict[str, Any]:
-    session = start_session(SparkSettings("real time", directory, master="local[2]", quick_start=True))
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """finished_batch: the last batch that had ended when all records were through, or None."""
+
+    mode: str
+    received: list[str]
+    finished_batch: int | None
+    failure: str | None
+    cut_short: bool
+
+
+def observe(session: SparkPipelineSession, bootstrap: str, topic: str) -> Observed:
+    """Send records through a query from `topic` to `<topic>-out`, one after the other; then stop it."""
     kafka = KafkaCluster(bootstrap)
-    facts = PlanFacts(exactly_once=False, source_partitions=1, cores=2)
-    mode = choose_mode(facts, session.spark.version)
+    mode = choose_mode(PlanFacts(exactly_once=False, source_partitions=1, cores=2), session.spark.version)
     spec = QuerySpec(
         f"{topic}-query",
-        session.checkpoint_of("query"),
+        session.checkpoint_of(f"{topic}-query"),
         [KafkaSource(bootstrap, [topic])],
         mode.trigger(real_time_batch_ms=BATCH_MS),
     )
@@ -62,15 +65,4 @@ def main(directory: Path, bootstrap: str, topic: str) -> dict[str, Any]:
     failure = query.failure
     cut_short = not query.stop(timeout_seconds=0.5)
     runner.close()
-    session.close()
-    return {
-        "mode": str(mode),
-        "received": received,
-        "finished_batch": finished,
-        "failure": None if failure is None else str(failure),
-        "cut_short": cut_short,
-    }
-
-
-if __name__ == "__main__":
-    print(json.dumps(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])))
+    return Observed(str(mode), received, finished, None if failure is None else str(failure), cut_short)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
+from ottla.pipeline.spark import session
 from ottla.pipeline.spark.errors import SparkError
 from ottla.pipeline.spark.session import SparkSettings, requested_properties, with_local_files
 
@@ -74,6 +78,25 @@ def test_a_bad_file_is_one_line(text: str | None, message: str, tmp_path: Path) 
     with pytest.raises(SparkError, match=message) as error:
         requested_properties(SparkSettings("a", tmp_path, properties_file=file))
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("master", "collector"),
+    [
+        ("local[1]", "-XX:+UseSerialGC"),
+        ("local[2,4]", "-XX:+UseSerialGC"),
+        ("local[3]", "-XX:+UseParallelGC"),
+    ],
+)
+def test_the_collector_goes_by_the_threads_of_tasks(master: str, collector: str) -> None:
+    assert session._long_run(master) == (collector,)
+
+
+def test_the_installed_spark_is_found_without_importing_it() -> None:
+    told = "from ottla.pipeline.spark.session import installed_spark as f; import sys; print(f()[1]); "
+    told += "print('pyspark' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == [pyspark.__version__, "False"]
 
 
 def test_the_jar_of_local_files_joins_a_class_path_that_is_given() -> None:

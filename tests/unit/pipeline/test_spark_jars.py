@@ -26,6 +26,12 @@ def test_the_installed_spark_is_in_the_table() -> None:
     assert "kafka-clients" in names
 
 
+def test_each_set_has_the_jars_of_its_own_spark_and_the_clients_that_it_was_built_with() -> None:
+    clients = {"4.0.0": ("3.9.0", "2.12.0"), "4.1.1": ("3.9.1", "2.12.1"), "4.2.0": ("3.9.2", "2.13.1")}
+    for version, jars in KAFKA_CONNECTOR_JARS.items():
+        assert tuple(jar.version for jar in jars) == (version, version, *clients[version])
+
+
 def test_an_unknown_spark_names_the_known_ones_and_the_way_out() -> None:
     with pytest.raises(SparkJarsError, match=r"Spark 4\.0\.7 \(known: 4\.0\.0.*OTTLA_SPARK_JARS"):
         kafka_connector_jars("4.0.7")

@@ -35,6 +35,7 @@ from ottla.client.cluster import KafkaCluster
 from ottla.client.errors import ClusterError
 from ottla.pipeline.query.checkpoints import Checkpoint, Offsets
 from ottla.pipeline.query.failures import Failure, failure_of
+from ottla.pipeline.query.first_batch import needs_raising, raise_limits
 from ottla.pipeline.query.progress import ANY_QUERY, ProgressPublisher, mark
 from ottla.pipeline.query.query_progress import QueryProgress, parse_progress
 from ottla.pipeline.query.query_spec import (
@@ -90,6 +91,7 @@ class PipelineQuery:
         self._failure: Failure | None = None
         self._ended = threading.Event()
         self._dead_letters = 0
+        self._limits_to_raise = needs_raising(admission.sources)
 
     @property
     def name(self) -> str:
@@ -158,6 +160,12 @@ class PipelineQuery:
         except Exception as error:  # Spark went away meanwhile
             log.debug("query %s: no status: %s", self.name, error)
         return True
+
+    def _planned(self) -> None:
+        """The first batch has its records: the next ones may have more."""
+        if self._limits_to_raise:
+            self._limits_to_raise = False
+            raise_limits(self.query, self.admission.sources)
 
     def _add(self, progress: QueryProgress) -> None:
         self._recent = [*self._recent[-(RECENT_PROGRESS - 1) :], progress]
@@ -310,6 +318,7 @@ class QueryRunner:
                     raise query_failed(query.name, query.failure)
                 return
             if planned:
+                query._planned()
                 return
             time.sleep(STOP_POLL_SECONDS)
 
@@ -340,6 +349,7 @@ class QueryRunner:
     def _collect(self, query: PipelineQuery, told: list[Callable[[], None]]) -> None:
         active = query.query.isActive  # asked first: if the query has ended, all of its progress is there
         for raw in _new_progress(query):
+            query._planned()
             progress = parse_progress(raw)
             query._add(progress)
             positions: Offsets = {}
@@ -382,9 +392,20 @@ def _with_trigger(writer: DataStreamWriter, trigger: Trigger) -> DataStreamWrite
         case AvailableNow():
             return writer.trigger(availableNow=True)
         case RealTime(batch_ms):
-            trigger_of: Any = writer.trigger  # known to pyspark from 4.1 on
-            configured: DataStreamWriter = trigger_of(realTime=f"{batch_ms} milliseconds")
-            return configured
+            return _in_real_time(writer, f"{batch_ms} milliseconds")
+
+
+def _in_real_time(writer: Any, batch: str) -> DataStreamWriter:
+    """The writer with the real-time trigger, which Spark has since 4.1 and PySpark names since 4.2."""
+    if hasattr(writer, "_jwrite"):
+        from pyspark import SparkContext
+
+        jvm: Any = SparkContext._jvm
+        writer._jwrite = writer._jwrite.trigger(jvm.org.apache.spark.sql.streaming.Trigger.RealTime(batch))
+    else:  # Spark Connect
+        writer = writer.trigger(realTime=batch)
+    configured: DataStreamWriter = writer
+    return configured
 
 
 def _spark_answers(query: StreamingQuery) -> bool:

@@ -21,6 +21,7 @@ from ottla.client.access import ClusterAccess
 from ottla.client.cluster import KafkaCluster
 from ottla.client.errors import ClientOptionError, ClusterError
 from ottla.config.errors import UserError
+from ottla.pipeline.query.first_batch import first_limit
 from ottla.pipeline.sink.exactly_once_ledger import LEDGER_SUFFIX
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ class KafkaSource:
     """Topics to read. Exactly one of `topics` and `pattern` (a Java regular expression for whole names).
 
     start: where a new query begins. max_offsets_per_trigger: the most records of a batch, over all
-    partitions. min_partitions: the least number of tasks, if there are fewer partitions. read_committed:
+    partitions. first_batch_records: the most of the first batch of a run, if that is less (first_batch.py).
+    min_partitions: the least number of tasks, if there are fewer partitions. read_committed:
     leave out the records of aborted transactions. fail_on_data_loss: end the query if records are gone
     (retention, a deleted topic) rather than go on after the gap. client_options: by librdkafka's names, for
     ottla's clients and, translated, for Spark's. spark_options: further options of Spark's source.
@@ -80,6 +82,7 @@ class KafkaSource:
     pattern: str | None = None
     start: Start = Boundary.EARLIEST
     max_offsets_per_trigger: int | None = None
+    first_batch_records: int | None = None
     min_partitions: int | None = None
     read_committed: bool = True
     fail_on_data_loss: bool = True
@@ -100,6 +103,7 @@ class KafkaSource:
                 )
         for name, value in (
             ("max_offsets_per_trigger", self.max_offsets_per_trigger),
+            ("first_batch_records", self.first_batch_records),
             ("min_partitions", self.min_partitions),
         ):
             if value is not None and value < 1:
@@ -158,8 +162,9 @@ def read_stream(spark: SparkSession, source: KafkaSource, cluster: KafkaCluster 
     known = cluster or source.cluster
     topics = check_source(source, known)
     options = spark_source_options(source, topics, known) | _start_options(source, topics, known)
-    if source.max_offsets_per_trigger is not None:
-        options["maxOffsetsPerTrigger"] = str(source.max_offsets_per_trigger)
+    limit = first_limit(source) or source.max_offsets_per_trigger
+    if limit is not None:
+        options["maxOffsetsPerTrigger"] = str(limit)
     options |= source.spark_options
     return spark.readStream.format("kafka").options(**options).load().select(*RECORD_COLUMNS)
 

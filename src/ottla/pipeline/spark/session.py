@@ -3,9 +3,10 @@
 `start_session` makes the one Spark session of a process, on the master that `SparkSettings` resolves to: this
 machine by default, any master of spark-submit (a standalone cluster, YARN, Kubernetes), or a Spark Connect
 server (`sc://host:port`, spark_connect). Except for Connect, it finds a Java (java_runtime) and the
-connector's jars (spark_jars), launches the JVM with its standard error in a file, and connects PySpark to it.
-The JVM reads from a pipe that this process holds: when this process dies, even by SIGKILL, the pipe closes
-and the JVM exits, and with it Spark's Python workers. `SparkPipelineSession.close` waits for that.
+connector's jars (spark_jars), starts the JVM with its output in a file (jvm), and connects PySpark to it.
+`begin_session` returns when the JVM is on its way, for work beside it; its `finish` does the rest.
+When this process dies, even by SIGKILL, the JVM exits, and with it Spark's Python workers.
+`SparkPipelineSession.close` waits for that.
 
 `directory` holds `checkpoints/` (kept: the progress of queries), `warehouse/`, `logs/` (Spark's own log and
 the JVM's standard error), `scratch/` (shuffle files, emptied at each start) and `spark.lock`. The JVM itself
@@ -22,6 +23,8 @@ On a cluster the checkpoints must be where every executor can write: give `check
 from __future__ import annotations
 
 import contextlib
+import importlib
+import importlib.util
 import logging
 import os
 import re
@@ -30,20 +33,25 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.config.errors import ConfigError
 from ottla.config.sources import from_file
 from ottla.pipeline.spark import spark_daemon
+from ottla.pipeline.spark.class_archive import ArchiveMaking
 from ottla.pipeline.spark.errors import SparkError
 from ottla.pipeline.spark.java_runtime import JavaRuntime, find_java
+from ottla.pipeline.spark.jvm import JvmOrder, StartedJvm, start_jvm
+from ottla.pipeline.spark.jvm_home import JvmHome
 from ottla.pipeline.spark.low_latency import low_latency_properties
 from ottla.pipeline.spark.maven import JarProgress
 from ottla.pipeline.spark.paths import local_path
 from ottla.pipeline.spark.spark_jars import LOCAL_FILES_CLASS, kafka_connector_jars, local_files_jar
+from ottla.pipeline.spark.warm_up import start_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,8 +67,13 @@ QUERY_STOP_TIMEOUT_SECONDS = 60
 log = logging.getLogger("ottla.pipeline")
 
 _QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-# Measured on 2 cores, Kafka to Kafka: 10-20 % more records a second than with the default collector, G1.
+# Measured on 2 cores, Kafka to Kafka: parallel and serial collection take the same processor time a record,
+# and 10-20 % less than the default, G1; with the serial one the JVM takes half of the memory.
 _LONG_RUN = ("-XX:+UseParallelGC",)
+_LONG_RUN_ON_FEW_CORES = ("-XX:+UseSerialGC",)
+_FEW_CORES = 2
+_VERSION = re.compile(r"""^__version__[^=\n]*=\s*["']([^"']+)["']""", re.MULTILINE)
+_TASK_THREADS = re.compile(r"local\[(\*|\d+)")
 _LOCAL_THREADS = re.compile(r"local(?:\[(\*|\d+)\])?")
 _LOG4J2 = """\
 rootLogger.level = warn
@@ -119,6 +132,7 @@ class SparkPipelineSession:
     _lock: Any
     master: str = DEFAULT_MASTER
     _checkpoint_location: str | None = None
+    _archiving: ArchiveMaking | None = None
 
     @property
     def checkpoints(self) -> Path:
@@ -178,6 +192,26 @@ class SparkPipelineSession:
         except Exception:
             process.kill()
             process.wait()
+        if self._archiving is not None:
+            self._archiving.close()
+
+
+@dataclass(slots=True)
+class StartingSession:
+    """A session whose JVM is on its way. Call `finish` or `abandon`."""
+
+    settings: SparkSettings
+    master: str
+    _finish: Callable[[], SparkPipelineSession]
+    _abandon: Callable[[], None]
+
+    def finish(self) -> SparkPipelineSession:
+        """The session. Raises SparkError with a message for the user; nothing runs then."""
+        return self._finish()
+
+    def abandon(self) -> None:
+        """End the JVM. Safe to call twice."""
+        self._abandon()
 
 
 def start_session(
@@ -187,42 +221,73 @@ def start_session(
 
     Raises SparkError, JavaError, SparkJarsError or MavenError with a message for the user.
     """
-    import pyspark
+    return begin_session(settings, progress).finish()
 
+
+def begin_session(
+    settings: SparkSettings, progress: Callable[[JarProgress], None] | None = None
+) -> StartingSession:
+    """Start the JVM of a session, and do not wait for it. Raises as `start_session` does."""
     _check_no_other_session()
     wanted = requested_properties(settings)
     master = wanted["spark.master"]
     directory = settings.directory.absolute()
     if is_connect_master(master):
-        from ottla.pipeline.spark.spark_connect import connect
-
-        directory.mkdir(parents=True, exist_ok=True)
-        wanted.setdefault("spark.sql.shuffle.partitions", str(settings.shuffle_partitions))
-        spark = connect(master, wanted, settings.jars, progress)
-        return SparkPipelineSession(
-            spark, None, directory, None, None, master, wanted.get("spark.sql.streaming.checkpointLocation")
-        )
+        finish = partial(_connected, settings, directory, wanted, progress)
+        return StartingSession(settings, master, finish, lambda: None)
     java = find_java()
-    jars = list(settings.jars) if settings.jars is not None else None
-    if jars is None:
-        jars = kafka_connector_jars(pyspark.__version__, progress)
-        if _on_one_machine(master) and (local_files := local_files_jar(progress)) is not None:
-            wanted = with_local_files(wanted, local_files)
+    spark_home, version = installed_spark()
+    jars = list(settings.jars) if settings.jars is not None else kafka_connector_jars(version, progress)
+    local_files = None
+    if settings.jars is None and _on_one_machine(master):
+        local_files = local_files_jar(progress)
+    if local_files is not None:
+        wanted = with_local_files(wanted, local_files)
     for name in ("checkpoints", "warehouse", "logs", "scratch"):
         (directory / name).mkdir(parents=True, exist_ok=True)
     properties = _properties(settings, directory, jars, wanted)
-    session = _launch(directory, java, properties)
-    session.master = master
-    location = properties["spark.sql.streaming.checkpointLocation"]
-    if location != session.checkpoints.as_uri():
-        session._checkpoint_location = location
-    elif not _on_one_machine(master):
-        log.warning(
-            "the checkpoints are under %s, on this machine: executors on others cannot write there. "
-            "Give a directory that all of them share as checkpoint_location.",
-            location,
-        )
-    return session
+    home = None
+    if _in_one_jvm(master):
+        home = JvmHome.of(java, spark_home, _paths(properties.get("spark.driver.extraClassPath", "")))
+    python = _workers_python(properties)
+    jvm = start_jvm(JvmOrder(java, spark_home, python, properties, directory / "logs" / "jvm.log", home))
+    # SparkContext reads it later. Workers need our packages, which other machines have at other paths.
+    os.environ["PYSPARK_PYTHON"] = python
+    finish = partial(_launched, directory, properties, jvm)
+    return StartingSession(settings, master, finish, jvm.kill)
+
+
+def _connected(
+    settings: SparkSettings,
+    directory: Path,
+    wanted: dict[str, str],
+    progress: Callable[[JarProgress], None] | None,
+) -> SparkPipelineSession:
+    """A session on a Spark Connect server."""
+    from ottla.pipeline.spark.spark_connect import connect
+
+    master = wanted["spark.master"]
+    directory.mkdir(parents=True, exist_ok=True)
+    wanted.setdefault("spark.sql.shuffle.partitions", str(settings.shuffle_partitions))
+    spark = connect(master, wanted, settings.jars, progress)
+    location = wanted.get("spark.sql.streaming.checkpointLocation")
+    return SparkPipelineSession(spark, None, directory, None, None, master, location)
+
+
+def installed_spark() -> tuple[Path, str]:
+    """Where PySpark is, and its version, without the time that its import takes. Raises SparkError."""
+    found = importlib.util.find_spec("pyspark")
+    places = list(found.submodule_search_locations or ()) if found is not None else []
+    if not places:
+        raise SparkError("PySpark is not installed: pip install 'ottla[pipeline]'")
+    home = Path(places[0])
+    with contextlib.suppress(OSError):
+        text = (home / "version.py").read_text(encoding="utf-8")
+        if (match := _VERSION.search(text)) is not None:
+            return home, match[1]
+    import pyspark
+
+    return home, pyspark.__version__
 
 
 def is_connect_master(master: str) -> bool:
@@ -232,6 +297,11 @@ def is_connect_master(master: str) -> bool:
 
 def _on_one_machine(master: str) -> bool:
     return master.startswith("local")
+
+
+def _in_one_jvm(master: str) -> bool:
+    """Whether the driver runs the tasks, too: `local[4]`, and not `local-cluster[…]`."""
+    return _on_one_machine(master) and not master.startswith("local-")
 
 
 def _check_no_other_session() -> None:
@@ -284,26 +354,19 @@ def _read_properties(path: Path) -> dict[str, str]:
     return {key: each.text.strip() for key, each in given.items()}
 
 
-def _launch(directory: Path, java: JavaRuntime, properties: Mapping[str, str]) -> SparkPipelineSession:
+def _launched(directory: Path, properties: Mapping[str, str], jvm: StartedJvm) -> SparkPipelineSession:
+    """The session in a JVM that was started. Raises SparkError."""
     from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
-    jvm_log = directory / "logs" / "jvm.log"
+    with contextlib.suppress(ImportError):
+        # PySpark 4.1 imports it, and pandas with it, for its first literal: here it costs no time, the JVM is
+        # not up yet.
+        importlib.import_module("pyspark.testing.utils")
     conf = SparkConf(loadDefaults=False).setAll(list(properties.items()))
-    with jvm_log.open("ab") as stderr, _environment(java, properties):
-        try:
-            gateway: Any = launch_gateway(
-                conf,
-                {  # type: ignore[no-untyped-call]
-                    "stderr": stderr
-                },
-            )
-        except Exception as error:
-            raise SparkError(f"Java at {java.executable} could not start Spark: see {jvm_log}") from error
-    process = gateway.proc
     interrupt_handler = signal.getsignal(signal.SIGINT)
     try:
+        gateway = jvm.connect()
         lock = _lock_directory(gateway, directory / "spark.lock")
         _empty(directory / "scratch")
         _drop_checksums(directory / "checkpoints")
@@ -314,8 +377,7 @@ def _launch(directory: Path, java: JavaRuntime, properties: Mapping[str, str]) -
     except BaseException as error:
         SparkContext._gateway = None
         SparkContext._jvm = None
-        process.kill()
-        process.wait()
+        jvm.kill()
         if isinstance(error, SparkError) or not isinstance(error, Exception):
             raise
         raise SparkError(f"Spark did not start: {_first_line(error)} (log: {directory / 'logs'})") from error
@@ -323,27 +385,39 @@ def _launch(directory: Path, java: JavaRuntime, properties: Mapping[str, str]) -
         # SparkContext puts its own handler in place of the application's.
         if interrupt_handler is not None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, interrupt_handler)
-    return SparkPipelineSession(spark, java, directory, process, lock)
+    master = properties["spark.master"]
+    if _in_one_jvm(master):
+        start_workers(spark)
+    session = SparkPipelineSession(spark, jvm.order.java, directory, jvm.process, lock, master)
+    if jvm.loaded is not None and jvm.order.home is not None:
+        session._archiving = ArchiveMaking(jvm.order.home, jvm.order.java.executable, jvm.loaded)
+    location = properties["spark.sql.streaming.checkpointLocation"]
+    if location != session.checkpoints.as_uri():
+        session._checkpoint_location = location
+    elif not _on_one_machine(master):
+        log.warning(
+            "the checkpoints are under %s, on this machine: executors on others cannot write there. "
+            "Give a directory that all of them share as checkpoint_location.",
+            location,
+        )
+    return session
 
 
 def _properties(
     settings: SparkSettings, directory: Path, jars: Sequence[Path], wanted: Mapping[str, str]
 ) -> dict[str, str]:
-    import pyspark
-
     log4j2 = directory / "logs" / "log4j2.properties"
     log4j2.write_text(
         _LOG4J2.format(log_file=(directory / "logs" / "spark.log").as_posix()), encoding="utf-8"
     )
     jvm_options = (
         f'"-Dlog4j2.configurationFile={log4j2.as_uri()}"',
-        *(_QUICK_START if settings.quick_start else _LONG_RUN),
+        *(_QUICK_START if settings.quick_start else _long_run(wanted["spark.master"])),
     )
     properties = {
         "spark.app.name": settings.application,
         "spark.submit.deployMode": "client",
         "spark.driver.memory": settings.driver_memory,
-        "spark.jars": ",".join(path.absolute().as_uri() for path in jars),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": str(directory / "scratch"),
@@ -353,6 +427,8 @@ def _properties(
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # upper() and lower() as Java's: those of the ICU library cost a second at their first use.
+        "spark.sql.icu.caseMappings.enabled": "false",
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
@@ -364,36 +440,38 @@ def _properties(
     if _on_one_machine(wanted["spark.master"]):
         # A laptop's host name may not resolve, and no other machine has to reach a local driver.
         properties |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if not _in_one_jvm(wanted["spark.master"]):
+        properties["spark.jars"] = ",".join(path.absolute().as_uri() for path in jars)
     given = wanted.get("spark.driver.extraJavaOptions")
     properties |= wanted
+    if _in_one_jvm(wanted["spark.master"]):
+        # Neither served to executors nor copied for each, and in the archive of classes.
+        paths = [*_paths(wanted.get("spark.driver.extraClassPath", "")), *(path.absolute() for path in jars)]
+        properties["spark.driver.extraClassPath"] = os.pathsep.join(map(str, paths))
     local = local_path(properties["spark.sql.streaming.checkpointLocation"]) is not None
-    properties = {**low_latency_properties(pyspark.__version__, local), **properties}
+    properties = {**low_latency_properties(installed_spark()[1], local), **properties}
     if given:  # the user's are added: without the option for log4j2, Spark's log would go to the terminal
         properties["spark.driver.extraJavaOptions"] = " ".join((jvm_options[0], given))
     return properties
 
 
-@contextlib.contextmanager
-def _environment(java: JavaRuntime, properties: Mapping[str, str]) -> Iterator[None]:
-    """Set the environment for Spark's launcher and PySpark, and restore it, except PYSPARK_PYTHON."""
-    import pyspark
+def _long_run(master: str) -> Sequence[str]:
+    """The JVM's options for a session that runs on: by the number of threads that run its tasks."""
+    match = _TASK_THREADS.match(master)
+    threads = (os.cpu_count() or 1) if match is None or match[1] == "*" else int(match[1])
+    return _LONG_RUN_ON_FEW_CORES if threads <= _FEW_CORES else _LONG_RUN
 
-    # SparkContext reads it later. Workers need our packages, which other machines have at other paths.
+
+def _workers_python(properties: Mapping[str, str]) -> str:
+    """The Python of the workers: on this machine this process's own, elsewhere what the user says."""
     given = properties.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
     if _on_one_machine(properties["spark.master"]) or not given:
         given = properties.get("spark.pyspark.python", sys.executable)
-    os.environ["PYSPARK_PYTHON"] = given
-    wanted = {"JAVA_HOME": str(java.home), "SPARK_HOME": os.path.dirname(pyspark.__file__)}
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+    return given
+
+
+def _paths(class_path: str) -> list[Path]:
+    return [Path(entry) for entry in class_path.split(os.pathsep) if entry]
 
 
 def _lock_directory(gateway: Any, path: Path) -> Any:

@@ -1,4 +1,4 @@
-"""The process that forks Spark's Python workers: PySpark's own, with three changes that make tasks shorter.
+"""The process that forks Spark's Python workers: PySpark's own, with four changes that make tasks shorter.
 
 **Archives on the path.** A worker calls `importlib.invalidate_caches()` before each task, and since Python
 3.10 that reads the table of contents of every archive on the path again. Spark puts three there: its core
@@ -10,6 +10,9 @@ small batch.
 until the first is acknowledged, which Linux delays by 40 ms on a connection that answers now and then. So a
 worker acknowledges received bytes at once, and sends its own without delay.
 
+**Imports.** The process that forks imports the modules that nearly every task needs, so that not each
+worker does.
+
 **Garbage.** After each task a worker runs the garbage collector over all objects of its modules. Objects that
 exist after the first task are left out from then on.
 
@@ -19,7 +22,9 @@ exist after the first task are left out from then on.
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import importlib
 import importlib.machinery
 import re
 import socket
@@ -30,6 +35,8 @@ from pathlib import PurePath
 MODULE = "ottla.pipeline.spark.spark_daemon"
 DAEMON_PROPERTY = "spark.python.daemon.module"
 
+# Neither makes a thread or a connection when it is imported, which would not survive a fork.
+_IMPORTED = ("pyarrow", "pyarrow.compute", "ottla.pipeline.sink.exactly_once")
 _CORE_JAR = re.compile(r"spark-core_[\d.]+-.+\.jar")
 _PACKAGES = {"pyspark": re.compile(r"pyspark\.zip"), "py4j": re.compile(r"py4j-.+-src\.zip")}
 
@@ -70,6 +77,9 @@ def main() -> None:
     # Importing the daemon's module depends on the module path, so it comes after.
     from pyspark import daemon
 
+    for name in _IMPORTED:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
     daemon.worker = _Worker(daemon.worker)
     daemon.manager()  # type: ignore[no-untyped-call]
 

@@ -1,8 +1,8 @@
 """The jars with which the installed PySpark can use Kafka: a small table, with an override.
 
 PySpark comes without a Kafka connector. Four jars are enough (the others are in PySpark already): the
-connector, its token provider, the Java Kafka client and its object pool. Not every Spark release has all of
-them published: the table holds the sets that were tried and work, with the hash of each file.
+connector, its token provider, the Java Kafka client and its object pool. The table holds the sets that were
+tried and work, with the hash of each file; repaired_jars.py mends the one that has a fault.
 
 A fifth jar is not part of the connector: a session on one machine writes its files through it.
 
@@ -20,6 +20,7 @@ from types import MappingProxyType
 
 from ottla.config.errors import UserError
 from ottla.pipeline.spark.maven import Jar, JarProgress, MavenError, fetch_jars
+from ottla.pipeline.spark.repaired_jars import repaired
 
 JARS_ENVIRONMENT = "OTTLA_SPARK_JARS"
 _SPARK = "org.apache.spark"
@@ -54,7 +55,32 @@ KAFKA_CONNECTOR_JARS: Mapping[str, tuple[Jar, ...]] = MappingProxyType(
                 "6d3bd18df8410f3e31b031aca582cc109342358a62a2759ebd0c4cdf30d06f8b",
             ),
         ),
-        # The token provider of 4.2.0 is not published; that of the preview differs only in two log fields.
+        "4.1.1": (
+            Jar(
+                _SPARK,
+                "spark-sql-kafka-0-10_2.13",
+                "4.1.1",
+                "9c1ce986f548e6b1dcb0e2dfe2f253a0bc58f2232a32a0c9c6c674dd25a8570c",
+            ),
+            Jar(
+                _SPARK,
+                "spark-token-provider-kafka-0-10_2.13",
+                "4.1.1",
+                "e510adc37b03d01d0a190d0dab472b5538e05eaa77454f7e9477156d7a6820ae",
+            ),
+            Jar(
+                "org.apache.kafka",
+                "kafka-clients",
+                "3.9.1",
+                "7568b998572d256f0b7bc0afdc1b7a2588b8b08415c62ce314c864a6851ae9d9",
+            ),
+            Jar(
+                "org.apache.commons",
+                "commons-pool2",
+                "2.12.1",
+                "5273c8bc8c0dca2211175c0d27efbd7228efae99689aac001a8e1ef8e872e9ef",
+            ),
+        ),
         "4.2.0": (
             Jar(
                 _SPARK,
@@ -65,8 +91,8 @@ KAFKA_CONNECTOR_JARS: Mapping[str, tuple[Jar, ...]] = MappingProxyType(
             Jar(
                 _SPARK,
                 "spark-token-provider-kafka-0-10_2.13",
-                "4.1.0-preview1",
-                "ab6e27a8a47ce63348dd0ecbd5543dc6212b4783180305cde5749e79684ea97b",
+                "4.2.0",
+                "641c7947afc8aa1189e433b7c2d305293993c8691bc1c2062d6d4f513b12518c",
             ),
             Jar(
                 "org.apache.kafka",
@@ -114,7 +140,8 @@ def kafka_connector_jars(
             f"no Kafka connector is known for Spark {spark_version} (known: {known}): "
             f"name its jars in {JARS_ENVIRONMENT} as paths or group:artifact:version:sha256, comma-separated"
         )
-    return fetch_jars(jars, progress)
+    paths = fetch_jars(jars, progress)
+    return [repaired(jar, path) for jar, path in zip(jars, paths, strict=True)]
 
 
 def local_files_jar(progress: Callable[[JarProgress], None] | None = None) -> Path | None:

@@ -261,7 +261,7 @@ class KeyedProcessor(StatefulProcessor):
     def close(self) -> None:
         pass
 
-    def handleInputRows(
+    def handleInputRows(  # type: ignore[override,unused-ignore]  # frames, as transformWithStateInPandas gives
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
     ) -> Iterator[pd.DataFrame]:
         with _no_collection():

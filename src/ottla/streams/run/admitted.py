@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ottla.pipeline.query.checkpoints import Checkpoint
+from ottla.pipeline.query.first_batch import FIRST_BATCH_RECORDS, can_be_raised
 from ottla.pipeline.query.query_spec import (
     Admission,
     AvailableNow,
@@ -12,12 +14,14 @@ from ottla.pipeline.query.query_spec import (
     ProcessingTime,
     QuerySpec,
     Trigger,
+    begin_positions,
 )
 from ottla.pipeline.query.realtime import Mode, ModeKind, Wanted
 from ottla.pipeline.query.source import EARLIEST, LATEST, FromTimestamp, KafkaSource
 from ottla.pipeline.query.source import Start as SourceStart
+from ottla.pipeline.spark.paths import local_path
 from ottla.streams.compile.query_facts import mode_of
-from ottla.streams.plan.node import Node
+from ottla.streams.plan.node import Node, event_time_of
 from ottla.streams.plan.planner import PlannedQuery, reads_of
 from ottla.streams.run.context import RunContext
 from ottla.streams.run.settings import StreamsSettings
@@ -69,7 +73,41 @@ def admit(context: RunContext, name: str, query: PlannedQuery, mode: Mode | None
         trigger,
         on_lost_checkpoint=lost,
     )
-    return Admitted(name, query, mode, context.runner.admit(spec))
+    admission = context.runner.admit(spec)
+    if isinstance(trigger, ProcessingTime) and _may_begin_small(context, query, admission):
+        (source,) = admission.sources
+        small = replace(source, first_batch_records=FIRST_BATCH_RECORDS)
+        admission = replace(admission, sources=(small,))
+    return Admitted(name, query, mode, admission)
+
+
+def _may_begin_small(context: RunContext, query: PlannedQuery, admission: Admission) -> bool:
+    """Whether the first batch may be smaller than the next ones without changing any result.
+
+    Not where records of several sources meet: those of one batch are joined with all rows of that batch. Nor
+    where event time decides, if one batch would hold all that is there: the watermark moves between batches.
+    """
+    if context.session.is_connect or not can_be_raised(context.spark.version) or len(query.sources) != 1:
+        return False
+    largest = context.settings.pace.batch_records
+    if event_time_of(query.stateful) is None:
+        return True
+    return largest is not None and _backlog(context, admission) > largest
+
+
+def _backlog(context: RunContext, admission: Admission) -> int:
+    """The records that a query has before it, about: offsets of transactions' ends count as well."""
+    (source,), (topics,) = admission.sources, admission.topics
+    positions: dict[str, Mapping[int, int]] = dict(begin_positions(source, topics, context.cluster))
+    checkpoint = local_path(admission.spec.checkpoint)
+    if checkpoint is not None:
+        positions |= Checkpoint(checkpoint).positions
+    waiting = 0
+    for topic in topics:
+        begins = {**context.cluster.start_positions(topic), **positions.get(topic, {})}
+        ends = context.cluster.end_positions(topic)
+        waiting += sum(max(0, end - begins.get(partition, 0)) for partition, end in ends.items())
+    return waiting
 
 
 def kafka_source(source: Node, settings: StreamsSettings, mode: Mode | None = None) -> KafkaSource:

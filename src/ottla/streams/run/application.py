@@ -30,7 +30,7 @@ from ottla.pipeline.query.query import PipelineQuery, QueryRunner
 from ottla.pipeline.query.query_progress import QueryProgress
 from ottla.pipeline.query.query_spec import QueryError
 from ottla.pipeline.query.realtime import Mode
-from ottla.pipeline.spark.session import SparkPipelineSession, start_session
+from ottla.pipeline.spark.session import SparkPipelineSession, StartingSession, begin_session
 from ottla.streams.plan.planner import Plan, plan
 from ottla.streams.plan.topology import Topology
 from ottla.streams.run.context import RunContext
@@ -39,6 +39,7 @@ from ottla.streams.run.preparation import check_topics, make_internal_topics, sp
 from ottla.streams.run.query_starter import QueryStarter
 from ottla.streams.run.reset import beginning_after_reset, forget_beginning
 from ottla.streams.run.settings import StreamsSettings
+from ottla.streams.run.timeline import Timeline
 from ottla.streams.run.watchers import Watchers
 
 if TYPE_CHECKING:
@@ -91,11 +92,15 @@ class StartOrder:
 
 @dataclass(slots=True)
 class _Parts:
-    """The parts that are to be closed, in the order in which they are. session: only one of our own."""
+    """The parts that are to be closed, in the order in which they are.
+
+    starting, session: only of our own, the one before the other.
+    """
 
     before: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     runner: QueryRunner | None = None
     after: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    starting: StartingSession | None = None
     session: SparkPipelineSession | None = None
     server: QueryServer | None = None
 
@@ -106,6 +111,9 @@ class _Parts:
             self.runner.close()
             self.runner = None
         self.after.close()
+        if self.starting is not None:
+            self.starting.abandon()
+            self.starting = None
         if self.session is not None:
             self.session.close()
             self.session = None
@@ -162,16 +170,23 @@ class RunningStreams:
 
     def begin(self) -> None:
         """Start everything; `start` calls it once."""
+        timeline = Timeline()
         settings = _settings_after_reset(self.settings, self.directory)
+        if self.order.session is None:
+            # The JVM takes seconds, in which the topics are looked at.
+            self._parts.starting = begin_session(spark_settings(self.topology.name, settings))
+            timeline.done("the JVM is on its way")
         cluster = KafkaCluster(settings.place.cluster.bootstrap, settings.place.cluster.properties)
         check_topics(cluster, self.topology, settings)
         make_internal_topics(cluster, self.plan, settings)
+        timeline.done("topics")
         context = self._context(settings, cluster)
+        timeline.done("Spark's session")
         parts, watching = self._parts, settings.watching
         if watching.metrics_port is not None:
             parts.after.enter_context(self.metrics.serve(watching.metrics_port))
         watchers = Watchers(context, parts.before, parts.after, self._ending.fail)
-        types = self._start_queries(QueryStarter(context, watchers))
+        types = self._start_queries(QueryStarter(context, watchers), timeline)
         forget_beginning(self.directory)  # all have a checkpoint now
         watchers.purge_internal_topics(self.plan)
         if settings.pace.until_caught_up:
@@ -228,8 +243,10 @@ class RunningStreams:
     def _context(self, settings: StreamsSettings, cluster: KafkaCluster) -> RunContext:
         """The session and the runner of the queries, started."""
         parts, name, session = self._parts, self.topology.name, self.order.session
-        if session is None:
-            session = parts.session = start_session(spark_settings(name, settings))
+        if parts.starting is not None:
+            session, parts.starting = parts.starting.finish(), None
+            parts.session = session
+        assert session is not None
         parts.runner = QueryRunner(
             session.spark,
             metrics=self.metrics,
@@ -238,7 +255,7 @@ class RunningStreams:
         )
         return RunContext(name, settings, cluster, session, parts.runner)
 
-    def _start_queries(self, starter: QueryStarter) -> Mapping[str, Types]:
+    def _start_queries(self, starter: QueryStarter, timeline: Timeline) -> Mapping[str, Types]:
         """All of the plan; the types of the internal topics that they write."""
         types: Mapping[str, Types] = {}
         reported: set[str] = set()
@@ -248,6 +265,7 @@ class RunningStreams:
             started = starter.start(query, names, types)
             types = {**types, **started.types}
             self.modes[started.name] = started.mode
+            timeline.done(f"query {started.name}")
         return types
 
     def _serve_tables(self, context: RunContext, port: int, types: Mapping[str, Types]) -> None:
