@@ -199,18 +199,25 @@ def test_references_of_protobuf_are_registered_by_the_serializer(
 
 
 def test_protobuf_with_options_whose_file_is_not_registered(
-    client: SchemaRegistryClient, other: SchemaRegistryClient, value: SerializationContext, tmp_path: Path
+    registry: ServiceProcess,
+    client: SchemaRegistryClient,
+    other: SchemaRegistryClient,
+    value: SerializationContext,
+    tmp_path: Path,
 ) -> None:
     """The program has the options' file compiled in; the text is registered without it."""
     item = message_class(tmp_path, {"validate/validate.proto": RULES, "item.proto": ITEM}, "lab.Item")
     subject = f"{value.topic}-value"
-    client.register_schema(subject, Schema(ITEM, "PROTOBUF"))
+    schema_id = client.register_schema(subject, Schema(ITEM, "PROTOBUF"))
+    with SchemaRegistryClient({"url": registry.url}) as third:  # a client keeps one format of a schema
+        registered = third.get_latest_version(subject).schema
+    assert '[(validate.rules) = {least: 3, words: ["a"]}]' in registered.schema_str
     conf = {"auto.register.schemas": False, "use.latest.version": True}
     payload = ProtobufSerializer(item, client, conf=conf)(item(count=5), value)
-    assert ProtobufDeserializer(item, schema_registry_client=other)(payload, value).count == 5
-    registered = other.get_latest_version(subject).schema
-    assert '[(validate.rules) = {least: 3, words: ["a"]}]' in registered.schema_str
-    assert client.register_schema(subject, registered) == other.get_latest_version(subject).schema_id
+    for reading in ({}, {"use.latest.version": True}):  # the latter looks up the descriptor that it was given
+        read = ProtobufDeserializer(item, conf=reading, schema_registry_client=other)(payload, value)
+        assert read.count == 5
+    assert client.register_schema(subject, registered) == schema_id
     assert other.lookup_schema(subject, Schema(ITEM, "PROTOBUF")).version == 1
     assert other.test_compatibility(subject, Schema(ITEM.replace("least: 3", "least: 4"), "PROTOBUF"))
     missing = ITEM.replace("int32 count", "validate.Rules count")

@@ -411,7 +411,7 @@ DEFINITIONS = (
 )
 
 
-@settings(SETTINGS, max_examples=examples(200, 20_000))
+@settings(SETTINGS, max_examples=examples(200, 5_000))
 @given(st.data(), drafts)
 def test_data_of_the_old_schema_fits_a_compatible_new_one(data: st.DataObject, draft: Dialect) -> None:
     definitions = st.sampled_from(DEFINITIONS)
@@ -522,7 +522,7 @@ FAMILIES: dict[str, st.SearchStrategy[Any]] = {
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_data_of_a_small_schema_fits_any_compatible_one(family: str) -> None:
-    @settings(SETTINGS, max_examples=examples(250, 5_000))
+    @settings(SETTINGS, max_examples=examples(250, 2_500))
     @given(FAMILIES[family], FAMILIES[family], st.data())
     def every_value_still_fits(old_schema: Any, other: Any, data: st.DataObject) -> None:
         words = sorted(old_schema.keys() | other.keys())

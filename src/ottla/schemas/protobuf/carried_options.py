@@ -16,6 +16,7 @@ from typing import Any, Final
 from google.protobuf import message_factory
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.message import Message
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from ottla.schemas.format import InvalidSchema
 from ottla.schemas.protobuf.compiler import can_be_imported
@@ -28,6 +29,7 @@ _MENTIONED: Final = re.compile(r"""\bimport\b[^;"']{0,200}["']([^"']*)["']""")
 """A possible import; it may also be in a comment. Bounded, as a text may repeat the word many times."""
 _EMPTY: Final = 'syntax = "proto3";\n'
 _FIRST_NUMBER: Final = 536_870_000
+_TEXT_FIELD: Final = 536_870_001
 _HOLDERS: Final = (
     "FileOptions",
     "MessageOptions",
@@ -180,6 +182,30 @@ def without_missing(file: FileDescriptorProto, missing: Collection[str]) -> File
     for options in _options_in(copy):
         options.ClearField("uninterpreted_option")
     return copy
+
+
+def with_text(file: FileDescriptorProto, text: str) -> bytes:
+    """The serialized file with a text in a field that readers of descriptors do not know, and so skip."""
+    data = text.encode()
+    return file.SerializeToString() + _varint(_TEXT_FIELD << 3 | 2) + _varint(len(data)) + data
+
+
+def text_with(file: FileDescriptorProto) -> str | None:
+    """The text that `with_text` has put in, or None."""
+    unknown: Any = UnknownFieldSet(file)
+    found = [field.data for field in unknown if field.field_number == _TEXT_FIELD]
+    try:
+        return found[0].decode() if len(found) == 1 else None
+    except (AttributeError, UnicodeDecodeError):  # a field of another type, or no text
+        return None
+
+
+def _varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes((*found, number))
 
 
 def _options_in(message: Message) -> list[Any]:

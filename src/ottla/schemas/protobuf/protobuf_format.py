@@ -11,6 +11,7 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from google.protobuf import message_factory
@@ -23,7 +24,13 @@ from ottla.schemas.effort import Effort
 from ottla.schemas.format import Incompatibility, InvalidSchema, ParsedSchema
 from ottla.schemas.model import CompatibilityPolicy, SchemaType
 from ottla.schemas.protobuf import compatibility
-from ottla.schemas.protobuf.carried_options import Carrier, missing_imports, without_missing
+from ottla.schemas.protobuf.carried_options import (
+    Carrier,
+    missing_imports,
+    text_with,
+    with_text,
+    without_missing,
+)
 from ottla.schemas.protobuf.compiler import can_be_imported, compile_files
 from ottla.schemas.protobuf.known_types import comes_with_protoc
 from ottla.schemas.protobuf.names import ShortNames
@@ -56,6 +63,12 @@ class ProtobufFormat:
         """
         if not text.strip():
             raise InvalidSchema("the schema is empty")
+        whole = _text_within(text)
+        if whole is not None:
+            with suppress(InvalidSchema):
+                schema = self.parse(whole, references)
+                if schema.formatted("serialized") == text.strip():
+                    return schema
         sources = _Sources()
         for name, reference in references.items():
             if can_be_imported(name) and not comes_with_protoc(name):
@@ -116,12 +129,15 @@ class ProtobufSchema:
     def formatted(self, format_name: str) -> str:
         """`serialized`: a FileDescriptorProto in base64; `ignore_extensions`: the text without extensions.
 
-        Neither has the options that missing imports would declare, and the descriptor none of these imports.
+        Neither has the options that missing imports would declare, and the descriptor none of these imports:
+        clients could not use it. It brings its text along, so that clients can look up what they were given.
         """
         match format_name:
+            case "serialized" if self._missing:
+                usable = without_missing(self._proto, self._missing)
+                return base64.b64encode(with_text(usable, self._canonical_text)).decode()
             case "serialized":
-                usable = without_missing(self._proto, self._missing) if self._missing else self._proto
-                return base64.b64encode(usable.SerializeToString()).decode()
+                return base64.b64encode(self._proto.SerializeToString()).decode()
             case "ignore_extensions":
                 options = OptionReader(self._pool, self._names, left_out=self._file.name)
                 return proto_text(without_extensions(self._proto), options, self._names)
@@ -229,6 +245,14 @@ class _Sources:
             named.name = path
             pool, _ = pool_of([*imported, named.SerializeToString()])
         return proto_text(file, OptionReader(pool, None, left_out=None))
+
+
+def _text_within(text: str) -> str | None:
+    """The text that a descriptor of this registry has along if it can't say everything itself."""
+    if len(text) > MAX_DESCRIPTOR_CHARACTERS or _BASE64.fullmatch(text) is None:
+        return None
+    found = text_with(_descriptor_from(text))
+    return found if found is not None and found.strip() and _BASE64.fullmatch(found) is None else None
 
 
 def _descriptor_from(text: str) -> FileDescriptorProto:

@@ -54,7 +54,7 @@ class TextRegistry:
         return self.register_schema_full_response(subject, schema).schema_id or 0
 
     def register_schema_full_response(
-        self, subject: str, schema: Schema, normalize_schemas: bool = False
+        self, subject: str, schema: Schema, normalize_schemas: bool = False, deleted: bool = False
     ) -> RegisteredSchema:
         text = self.parsed(schema).canonical_text
         stored = (subject, Schema(text, "PROTOBUF", schema.references))
@@ -145,9 +145,10 @@ def test_a_schema_whose_options_are_not_declared_can_be_used() -> None:
         {"auto.register.schemas": False, "use.latest.version": True},
     )
     payload = serialize(written, context)
-    read = ProtobufDeserializer(kind, {}, registry)(payload, context)  # type: ignore[arg-type]
+    for conf in ({}, {"use.latest.version": True}):  # the latter looks up the descriptor that it was given
+        read = ProtobufDeserializer(kind, conf, registry)(payload, context)  # type: ignore[arg-type]
+        assert read == written
 
-    assert read == written
     assert [subject for subject, _ in registry.texts] == ["items-value"]
     assert "(validate.rules).least = 3" in str(registry.texts[0][1].schema_str)
 

@@ -123,9 +123,38 @@ class TestKept:
         assert [field.name for field in added.message_types_by_name["Order"].fields] == [
             *("id", "placed", "counts", "card", "voucher")
         ]
-        assert (
-            parsed(base64.b64encode(file.SerializeToString()).decode()).incompatibilities(parsed(SHOP)) == []
-        )
+
+    def test_a_descriptor_from_here_is_the_whole_schema_again(self) -> None:
+        given = parsed(SHOP).formatted("serialized")
+
+        assert parsed(given).canonical_text == SHOP
+        assert parsed(given).formatted("serialized") == given
+
+    def test_a_descriptor_with_another_text_along_is_what_it_says_itself(self) -> None:
+        file = FileDescriptorProto.FromString(base64.b64decode(parsed(SHOP).formatted("serialized")))
+        file.message_type[0].field[0].name = "other"
+        given = base64.b64encode(file.SerializeToString()).decode()
+
+        assert "string other = 1 [deprecated = true];" in parsed(given).canonical_text
+        assert "validate" not in parsed(given).canonical_text
+        assert parsed(given).incompatibilities(parsed(SHOP)) == []
+
+    @pytest.mark.parametrize(
+        "unknown",
+        [
+            pytest.param(b"\x8a\xc7\xff\xff\x0f\x02\xff\xfe", id="no text"),
+            pytest.param(b"\x8a\xc7\xff\xff\x0f\x01 ", id="a blank one"),
+            pytest.param(b"\x8a\xc7\xff\xff\x0f\x04AAAA", id="a descriptor"),
+            pytest.param(b"\x8a\xc7\xff\xff\x0f\x01;", id="of another schema"),
+            pytest.param(b"\x8a\xc7\xff\xff\x0f\x05enum;", id="of no schema"),
+            pytest.param(b"\x88\xc7\xff\xff\x0f\x05", id="a number"),
+            pytest.param(b"\x8a\xc7\xff\xff\x0f\x01;" * 2, id="two"),
+        ],
+    )
+    def test_a_descriptor_with_no_text_along_is_what_it_says_itself(self, unknown: bytes) -> None:
+        file = FileDescriptorProto(name="m.proto", syntax="proto3").SerializeToString() + unknown
+
+        assert parsed(base64.b64encode(file).decode()).canonical_text == 'syntax = "proto3";\n'
 
     def test_the_text_without_extensions_has_no_options_of_missing_files(self) -> None:
         text = parsed(SHOP).formatted("ignore_extensions")
