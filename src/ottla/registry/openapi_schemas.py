@@ -173,7 +173,13 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         {**dict.fromkeys(_RESOURCE, TEXT), "associations": _list(ref("AssociationOfResource"))}, *_RESOURCE
     ),
     "AssociationOfResource": _object(
-        {"subject": TEXT, "associationType": _KINDS, "lifecycle": _LIFECYCLES, "schema": ref("Version")},
+        {
+            "subject": TEXT,
+            "associationType": _KINDS,
+            "lifecycle": _LIFECYCLES,
+            "frozen": FLAG,
+            "schema": ref("Version"),
+        },
         "schema",
     ),
     "BatchGetRequest": _object(

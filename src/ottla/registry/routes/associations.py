@@ -202,6 +202,7 @@ def _resource(
             "subject": one.subject,
             "associationType": one.association_type,
             "lifecycle": one.lifecycle,
+            "frozen": one.is_frozen,
         }
         stored = schemas.get(one.association_type)
         if stored is not None:
