@@ -17,7 +17,7 @@ for number in range(500):
 """
 
 
-@pytest.mark.parametrize(("level", "most", "least"), [("warning", 6, 4), ("debug", 1_000, 1_000)])
+@pytest.mark.parametrize(("level", "most", "least"), [("warning", 100, 4), ("debug", 1_000, 1_000)])
 def test_a_flood_of_lines(level: str, most: int, least: int) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(level=level)],
@@ -27,7 +27,7 @@ def test_a_flood_of_lines(level: str, most: int, least: int) -> None:
         check=True,
     )
     lines = ended.stderr.splitlines()
-    # Both firsts, and at the end both counts; the loop may take more than a second.
+    # Both firsts, and both counts; two lines more for each second that a slow machine takes.
     assert least <= len(lines) <= most, lines
     if level == "warning":
         counted = sum(
