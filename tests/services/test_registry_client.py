@@ -22,6 +22,10 @@ from confluent_kafka.schema_registry import (
     SchemaRegistryError,
     ServerConfig,
 )
+from confluent_kafka.schema_registry.common.schema_registry_client import (
+    AssociationCreateOrUpdateInfo,
+    AssociationCreateOrUpdateRequest,
+)
 
 from support.servers.services import ServiceProcess
 
@@ -268,6 +272,28 @@ def test_a_text_that_is_no_schema_is_refused(client: SchemaRegistryClient, uniqu
     assert client.get_subjects(unique_name) == []
 
 
-def test_associations_are_not_kept(client: SchemaRegistryClient, unique_name: str) -> None:
+def test_associations_of_a_topic(client: SchemaRegistryClient, unique_name: str) -> None:
     # serializers ask for them first, and go on to their strategy's name when there are none
-    assert refused(lambda: client.get_associations_by_resource_name(unique_name, "-")) == (404, 404)
+    assert client.get_associations_by_resource_name(unique_name, "-") == []
+    wanted = AssociationCreateOrUpdateInfo(
+        subject=None,
+        association_type="value",
+        lifecycle="STRONG",
+        frozen=None,
+        schema=Schema('"string"', "AVRO"),
+        normalize=None,
+    )
+    made = client.create_association(
+        AssociationCreateOrUpdateRequest(unique_name, "ns", f"id-{unique_name}", "topic", [wanted])
+    )
+    subject = f":.ns:{unique_name}-value"
+    assert made.associations is not None
+    (told,) = made.associations
+    assert (told.subject, told.lifecycle, told.frozen) == (subject, "STRONG", True)
+    (found,) = client.get_associations_by_resource_name(unique_name, "ns", association_types=["value"])
+    assert (found.subject, found.resource_id, found.frozen) == (subject, f"id-{unique_name}", True)
+    assert client.get_latest_version(subject).schema.schema_str == '"string"'
+    assert refused(lambda: client.delete_associations(f"id-{unique_name}")) == (409, 40908)
+    client.delete_associations(f"id-{unique_name}", cascade_lifecycle=True)
+    assert client.get_associations_by_resource_name(unique_name, "ns") == []
+    assert subject not in client.get_subjects()

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ottla.registry.openapi import document_routes
 from ottla.registry.registry import Registry
 from ottla.registry.routes.answers import id_answer
+from ottla.registry.routes.associations import AssociationRoutes
 from ottla.registry.routes.compatibility import CompatibilityRoutes
 from ottla.registry.routes.config import ConfigRoutes
 from ottla.registry.routes.contexts import ContextRoutes
@@ -25,6 +26,7 @@ from ottla.registry.routes.operation import MEDIA_TYPE, Operation, negotiate, ro
 from ottla.registry.routes.paths import routed
 from ottla.registry.routes.schemas import SchemaRoutes
 from ottla.registry.routes.subjects import SubjectRoutes
+from ottla.registry.settings import ASSOCIATIONS_ENABLE
 from ottla.web.application import json_application
 from ottla.web.errors import ApiError
 
@@ -49,7 +51,10 @@ def operations_of(registry: Registry) -> list[Operation]:
         ContextRoutes(registry),
         MetadataRoutes(registry),
     )
-    return [operation for family in families for operation in family.operations()]
+    operations = [operation for family in families for operation in family.operations()]
+    if registry.settings[ASSOCIATIONS_ENABLE]:
+        operations += AssociationRoutes(registry).operations()
+    return operations
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,18 +17,25 @@ PARAMETERS: Final = {
     "subject": "The subject; with a context as :.context:subject",
     "version": "The number of the version, or latest",
     "context": "The context",
+    "namespace": "The namespace of the resource; - for all",
+    "name": "The name of the resource; - for all",
+    "resource_id": "The id of the resource",
 }
 PHRASES: Final = {
     200: "OK",
+    207: "The outcome of each request",
     204: "Done; there is nothing to tell",
     400: "The request is not as it should be",
     404: "There is no such subject, version or schema",
     406: "Not in the format that was asked for",
-    409: "The schema is not compatible with earlier ones",
+    409: "In conflict with earlier schemas or associations",
     413: "The request is too large",
     415: "The body is not of a type that this takes",
     422: "The body can be read but not done",
 }
+
+
+_RESOURCE: Final = "/associations/resources/{resource_id}"
 
 
 def _flag(name: str, description: str) -> Query:
@@ -49,6 +56,13 @@ _REFERENCE_FORMAT: Final = Query("referenceFormat", "qualified: references with 
 _TAGS: Final = Query("findTags", "Tell the records and fields that have one of these tags; *: any tag")
 _SUBJECT: Final = Query("subject", "The subject, or context, of the id")
 _TO_GLOBAL: Final = _flag("defaultToGlobal", "What holds for it where it has none of its own")
+_ASSOCIATED: Final = (
+    Query("resourceType", "The type of the resource: topic"),
+    Query("associationType", "key or value; may be repeated", choices=("key", "value")),
+    Query("lifecycle", "STRONG or WEAK alone", choices=("STRONG", "WEAK")),
+)
+_CONTEXT: Final = Query("context", "The context of subjects that are named without one")
+_DRY: Final = _flag("dryRun", "Check the request alone")
 _PERMANENT: Final = _flag("permanent", "For good, after it was deleted softly")
 
 
@@ -248,6 +262,76 @@ DESCRIPTIONS: Final = (
         errors=(404, 406, 422),
         media_types=PRODUCED,
     ),
+    _read(
+        "/associations/subjects/{subject}",
+        "List the associations of a subject",
+        "Associations",
+        *_ASSOCIATED,
+        *_PAGE,
+        errors=(422,),
+    ),
+    _read(
+        "/associations/resources/{namespace}/{name}",
+        "List the associations of resources by their name",
+        "Associations",
+        *_ASSOCIATED,
+        *_PAGE,
+        errors=(422,),
+    ),
+    _read(
+        _RESOURCE, "List the associations of a resource", "Associations", *_ASSOCIATED, *_PAGE, errors=(422,)
+    ),
+    _sent(
+        "POST",
+        "/associations",
+        "Associate a resource with subjects",
+        "AssociationRequest",
+        "Resource",
+        _CONTEXT,
+        _DRY,
+        errors=(409, 413),
+    ),
+    _sent(
+        "PUT",
+        _RESOURCE,
+        "Associate a resource with subjects, or change that",
+        "AssociationRequest",
+        "Resource",
+        _CONTEXT,
+        _DRY,
+        errors=(409, 413),
+    ),
+    Description(
+        "DELETE",
+        _RESOURCE,
+        "Forget the associations of a resource",
+        {204: None},
+        query=(*_ASSOCIATED[:2], _flag("cascadeLifecycle", "Strong ones and their subjects too"), _DRY),
+        errors=(404, 406, 409, 422),
+        media_types=PRODUCED,
+    ),
+    Description(
+        "POST",
+        "/associations:batchGet",
+        "List the associations of several resources",
+        {207: "BatchResults"},
+        "BatchGetRequest",
+        (_flag("includeSchemas", "With the newest schemas of subjects"),),
+        (406, 413),
+        PRODUCED,
+        _TYPES,
+    ),
+    Description(
+        "POST",
+        "/associations:batchMutate",
+        "Change the associations of several resources",
+        {207: "BatchResults"},
+        "BatchRequest",
+        (_CONTEXT, _DRY),
+        (406, 413),
+        PRODUCED,
+        _TYPES,
+    ),
     _read("/", "Nothing: a health check", "Nothing", errors=()),
     _read("/v1/metadata/id", "Get the Kafka cluster and the registry's group", "ClusterId", errors=()),
     _read("/v1/metadata/version", "Get the version", "ServerVersion", errors=()),
@@ -292,5 +376,8 @@ def _chapter(path: str) -> str:
         "config": "Configuration",
         "mode": "Modes",
         "contexts": "Contexts",
+        "associations": "Associations",
+        "associations:batchGet": "Associations",
+        "associations:batchMutate": "Associations",
     }
     return names.get(root, "The registry itself")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from typing import Any, Final
 
+from ottla.registry.core.associations import AssociationType
 from ottla.registry.core.configuration import Config, json_name
-from ottla.registry.core.records import Mode
+from ottla.registry.core.records import Lifecycle, Mode
 from ottla.schemas.model import CompatibilityLevel, CompatibilityPolicy, SchemaType
 from ottla.web.openapi import ref
 
@@ -29,7 +31,7 @@ def _object(fields: Mapping[str, Schema], *optional: str) -> Schema:
     return {**schema, "required": required} if required else schema
 
 
-def _words(words: type[SchemaType | CompatibilityLevel | CompatibilityPolicy | Mode]) -> Schema:
+def _words(words: type[enum.StrEnum]) -> Schema:
     return {"type": "string", "enum": [str(word) for word in words]}
 
 
@@ -54,6 +56,29 @@ _RULE: Final[Mapping[str, Schema]] = {
     "tags": _TEXTS,
     "params": _TEXT_MAP,
     "disabled": FLAG,
+}
+
+
+_KINDS: Final = _words(AssociationType)
+_LIFECYCLES: Final = _words(Lifecycle)
+_RESOURCE: Final = ("resourceName", "resourceNamespace", "resourceId", "resourceType")
+_ASSOCIATION: Final[Mapping[str, Schema]] = {
+    "subject": TEXT,
+    "guid": TEXT,
+    **dict.fromkeys(_RESOURCE, TEXT),
+    "associationType": _KINDS,
+    "lifecycle": _LIFECYCLES,
+    "frozen": FLAG,
+    "createTs": NUMBER,
+    "updateTs": NUMBER,
+}
+_WANTED: Final[Mapping[str, Schema]] = {
+    "subject": TEXT,
+    "associationType": _KINDS,
+    "lifecycle": _LIFECYCLES,
+    "frozen": FLAG,
+    "schema": ref("RegisterRequest"),
+    "normalize": FLAG,
 }
 
 
@@ -136,6 +161,59 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
     "Compatibility": _object({"is_compatible": FLAG, "messages": _TEXTS}, "messages"),
     "Config": _object(_config_fields(), "*"),
     "Mode": _object({"mode": _words(Mode)}),
+    "Association": _object(_ASSOCIATION),
+    "Associations": _list(ref("Association")),
+    "WantedAssociation": _object(_WANTED, "*"),
+    "AssociationRequest": _object(
+        {**dict.fromkeys(_RESOURCE, TEXT), "associations": _list(ref("WantedAssociation"))},
+        "resourceId",
+        "resourceType",
+    ),
+    "Resource": _object(
+        {**dict.fromkeys(_RESOURCE, TEXT), "associations": _list(ref("AssociationOfResource"))}, *_RESOURCE
+    ),
+    "AssociationOfResource": _object(
+        {
+            "subject": TEXT,
+            "associationType": _KINDS,
+            "lifecycle": _LIFECYCLES,
+            "frozen": FLAG,
+            "schema": ref("Version"),
+        },
+        "schema",
+    ),
+    "BatchGetRequest": _object(
+        {
+            "requests": _list(
+                _object(
+                    {**dict.fromkeys(_RESOURCE, TEXT), "associationTypes": _TEXTS, "lifecycle": _LIFECYCLES},
+                    "*",
+                )
+            )
+        }
+    ),
+    "BatchRequest": _object(
+        {
+            "requests": _list(
+                _object(
+                    {**dict.fromkeys(_RESOURCE, TEXT), "associations": _list(ref("AssociationOperation"))},
+                    "resourceType",
+                )
+            )
+        }
+    ),
+    "AssociationOperation": _object(
+        {
+            "opType": {"type": "string", "enum": ["CREATE", "UPSERT", "DELETE"]},
+            **_WANTED,
+            "cascadeLifecycle": FLAG,
+        },
+        *_WANTED,
+        "cascadeLifecycle",
+    ),
+    "BatchResults": _object(
+        {"results": _list(_object({"result": ref("Resource"), "error": ref("Error")}, "*"))}
+    ),
     "ClusterId": _object({"scope": _object({"path": _TEXTS, "clusters": _TEXT_MAP}), "id": TEXT}),
     "ServerVersion": _object({"version": TEXT, "commitId": TEXT}),
     "State": _object(

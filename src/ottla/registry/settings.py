@@ -136,6 +136,12 @@ VALIDATE_DEFAULTS: Final = boolean(
     importance=LOW,
 )
 MODE_MUTABILITY: Final = boolean("mode.mutability", True, "Whether modes may be changed.", importance=LOW)
+ASSOCIATIONS_ENABLE: Final = boolean(
+    "associations.enable",
+    True,
+    "Whether subjects may be associated with topics, at /associations.",
+    importance=LOW,
+)
 SEARCH_DEFAULT_LIMIT: Final = long(
     "schema.search.default.limit",
     1_000,
@@ -274,7 +280,6 @@ UNSUPPORTED: Final = merged(
             "inter.instance.listener.name",
             nothing=("false",),
         ),
-        harmless("associations are not kept", "associations.enable", nothing=("false",)),
         harmless(
             "schemas are kept in memory as they were registered",
             "schema.cache.",

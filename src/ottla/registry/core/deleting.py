@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ottla.registry.core.associations import forgotten, require_no_associations
 from ottla.registry.core.contexts import (
     DEFAULT_CONTEXT,
     context_of,
@@ -63,14 +64,18 @@ class Deleting:
             raise version_not_deleted(name, stored.version)
         self._check_references(stored)
         if not permanent:
+            if all(one.deleted or one is stored for one in versions.values()):
+                require_no_associations(self._image, name)
             return Decision((_softly(stored),), stored.version)
         records = erased(self._image, [stored])
         if len(versions) == 1:
-            records += erased_settings(self._image, name)
+            records += [*erased_settings(self._image, name), *forgotten(self._image, name)]
         return Decision(tuple(records), stored.version)
 
-    def delete_subject(self, subject: str, permanent: bool = False) -> Decision[Sequence[int]]:
-        """40401, 40404, 40405, 42205, 42206."""
+    def delete_subject(
+        self, subject: str, permanent: bool = False, *, associated: bool = False
+    ) -> Decision[Sequence[int]]:
+        """`associated`: also one that has associations. 40401, 40404, 40405, 40907, 42205, 42206."""
         name = self._writable(subject)
         versions = list(self._image.versions(name).values())
         live = [one for one in versions if not one.deleted]
@@ -84,9 +89,12 @@ class Deleting:
         for stored in gone:
             self._check_references(stored, but_of=name)
         if not permanent:
+            if not associated:
+                require_no_associations(self._image, name)
             answer = [one.version for one in live]
             return Decision((delete_subject_record(name, answer[-1]),), answer)
-        records = [*erased(self._image, versions), *erased_settings(self._image, name)]
+        records = erased(self._image, versions)
+        records += [*erased_settings(self._image, name), *forgotten(self._image, name)]
         return Decision(tuple(records), [one.version for one in versions])
 
     def delete_context(self, context: str) -> Decision[None]:

@@ -59,6 +59,39 @@ def context_not_found(context: str) -> ApiError:
     return ApiError(404, 404, f"Context '{context}' not found.")
 
 
+def association_not_found(resource: str) -> ApiError:
+    return ApiError(404, 40410, f"Association for '{resource}' not found.")
+
+
+def resource_associated(kind: str, resource: str) -> ApiError:
+    return ApiError(409, 40903, f"An association of type '{kind}' already exists for resource '{resource}'")
+
+
+def subject_associated(subject: str) -> ApiError:
+    return ApiError(409, 40904, f"An association already exists for subject '{subject}'")
+
+
+def strongly_associated(subject: str) -> ApiError:
+    return ApiError(409, 40905, f"A strong association already exists for subject '{subject}'")
+
+
+def no_active_version(subject: str) -> ApiError:
+    return ApiError(409, 40907, f"No active (non-deleted) version exists for subject '{subject}'")
+
+
+def association_frozen(kind: str, subject: str) -> ApiError:
+    return ApiError(409, 40908, f"The association of type '{kind}' is frozen for subject '{subject}'")
+
+
+def invalid_association(name: str, detail: str) -> ApiError:
+    message = f"The association specified an invalid value for property: '{name}', detail: {detail}"
+    return ApiError(422, 42212, message)
+
+
+def subject_referenced(subject: str) -> ApiError:
+    return ApiError(422, 42206, f"One or more references exist to the schema {subject}.")
+
+
 def incompatible(subject: str, messages: list[str]) -> ApiError:
     """Status and code 409, which all clients know; Confluent's registry answers 40901 since 8.2."""
     details = ", ".join(messages)

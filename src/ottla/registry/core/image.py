@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ottla.registry.core.configuration import Config
@@ -17,6 +17,8 @@ from ottla.registry.core.contexts import DEFAULT_CONTEXT, context_of, relative_t
 from ottla.registry.core.records import (
     DEFAULT_TENANT,
     HIGHEST_ID_TENANT,
+    Association,
+    AssociationKey,
     ContextKey,
     Key,
     Mode,
@@ -24,6 +26,7 @@ from ottla.registry.core.records import (
     SchemaKey,
     SubjectKey,
     UnreadableRecord,
+    read_association,
     read_config,
     read_deleted_version,
     read_highest_id,
@@ -79,6 +82,7 @@ class RegistryImage:
         self._referrers: dict[SchemaKey, dict[SchemaKey, None]] = {}
         self._configs: dict[str | None, Config] = {}
         self._modes: dict[str | None, Mode] = {}
+        self._associations: dict[AssociationKey, Association] = {}
         self._other_keys: dict[Key, dict[bytes, None]] = {}
 
     def replay(self, key: bytes, value: bytes | None, timestamp_ms: int) -> None:
@@ -184,6 +188,10 @@ class RegistryImage:
         """All modes, by scope."""
         return self._modes
 
+    def associations(self) -> Collection[Association]:
+        """All associations, in no order."""
+        return self._associations.values()
+
     def tombstones(self, key: Key) -> list[Record]:
         """The records that delete this key, in every spelling in which other registries wrote it."""
         spellings = [*self._other_keys.get(key, ()), key.encode()]
@@ -238,6 +246,11 @@ class RegistryImage:
                 self._context(context).recorded = value is not None or context == DEFAULT_CONTEXT
             case ContextKey(tenant, context) if tenant == HIGHEST_ID_TENANT and value is not None:
                 self._raise_highest_id(context, read_highest_id(value))
+            case AssociationKey() if value is None:
+                self._associations.pop(key, None)
+            case AssociationKey():
+                assert value is not None
+                self._associations[key] = read_association(key, value, timestamp_ms)
             case ContextKey() | SubjectKey() | NoopKey():
                 pass
 

@@ -265,6 +265,14 @@ class Reads:
         prepared = replace(prepared, schema=completed(prepared.schema, config, latest))
         return self.compatibility.messages(prepared, against)
 
+    def latest(self, subject: str) -> StoredSchema | None:
+        """The newest live version of this very subject."""
+        return next(self._image.newest_first(subject), None)
+
+    def has_versions(self, subject: str, deleted: bool = False) -> bool:
+        """Whether this very subject has a live version; with `deleted`, any version."""
+        return next(self._image.newest_first(subject, deleted), None) is not None
+
     def tagged(self, stored: StoredSchema, wanted: Sequence[str]) -> list[EntityTags]:
         """The records and fields of a version that have one of these tags (`*`: any). 42201."""
         return tagged_entities(self.parser.parse_stored(stored), wanted)

@@ -83,7 +83,96 @@ class NoopKey:
         return _json(_key("NOOP", 0))
 
 
-Key = SchemaKey | SubjectKey | ContextKey | NoopKey
+@dataclass(frozen=True, slots=True)
+class AssociationKey:
+    """An association of a resource with a subject."""
+
+    resource_name: str
+    resource_namespace: str
+    resource_type: str
+    association_type: str
+    subject: str
+
+    def encode(self) -> bytes:
+        fields = {
+            "tenant": DEFAULT_TENANT,
+            "resourceName": self.resource_name,
+            "resourceNamespace": self.resource_namespace,
+            "resourceType": self.resource_type,
+            "associationType": self.association_type,
+            "subject": self.subject,
+        }
+        return _json(_key("ASSOC", 0, **fields))
+
+
+Key = SchemaKey | SubjectKey | ContextKey | AssociationKey | NoopKey
+
+
+class Lifecycle(enum.StrEnum):
+    """Whether a subject belongs to the associated resource alone."""
+
+    STRONG = "STRONG"
+    WEAK = "WEAK"
+
+
+@dataclass(frozen=True, slots=True)
+class Association:
+    """The subject of a resource's keys or values. Times are None until its record is read."""
+
+    subject: str
+    guid: str
+    resource_name: str
+    resource_namespace: str
+    resource_id: str
+    resource_type: str
+    association_type: str
+    lifecycle: Lifecycle
+    created_ms: int | None = None
+    updated_ms: int | None = None
+
+    @property
+    def key(self) -> AssociationKey:
+        """The key of its record."""
+        return AssociationKey(
+            self.resource_name,
+            self.resource_namespace,
+            self.resource_type,
+            self.association_type,
+            self.subject,
+        )
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether it can't be changed: a strong one is the resource's own."""
+        return self.lifecycle is Lifecycle.STRONG
+
+    def order(self) -> tuple[str, str, str, str, str]:
+        """Its place in listings."""
+        key = self.key
+        return (
+            key.resource_name,
+            key.resource_namespace,
+            self.resource_id,
+            key.association_type,
+            key.subject,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """As in answers, without the fields that are None."""
+        found = {
+            "subject": self.subject,
+            "guid": self.guid,
+            "resourceName": self.resource_name,
+            "resourceNamespace": self.resource_namespace,
+            "resourceId": self.resource_id,
+            "resourceType": self.resource_type,
+            "associationType": self.association_type,
+            "lifecycle": self.lifecycle,
+            "frozen": self.is_frozen,
+            "createTs": self.created_ms,
+            "updateTs": self.updated_ms,
+        }
+        return {name: value for name, value in found.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +225,13 @@ def context_record(context: str) -> Record:
     return Record(ContextKey(DEFAULT_TENANT, context).encode(), _json(value))
 
 
+def association_record(association: Association) -> Record:
+    """An association, new or changed."""
+    value = {"tenant": DEFAULT_TENANT, **association.as_json()}
+    value.pop("updateTs", None)
+    return Record(association.key.encode(), _json(value))
+
+
 def highest_id_record(context: str, schema_id: int) -> Record:
     """The highest id that was ever given in a context."""
     value = {"tenant": HIGHEST_ID_TENANT, "context": str(schema_id)}
@@ -157,6 +253,10 @@ def read_key(data: bytes) -> Key:
         case "CONTEXT":
             tenant = DEFAULT_TENANT if key.get("tenant") is None else _text(key, "tenant")
             return ContextKey(tenant, _text(key, "context"))
+        case "ASSOC":
+            names = ("resourceName", "resourceNamespace", "resourceType", "associationType")
+            name, namespace, resource_type, kind = (_text(key, each) for each in names)
+            return AssociationKey(name, namespace, resource_type, kind, normal_subject(_text(key, "subject")))
         case "NOOP":
             return NoopKey()
         case keytype:
@@ -181,6 +281,32 @@ def read_config(data: bytes) -> Config:
         return Config().merged(_object(data, "value"))
     except ValueError as problem:
         raise UnreadableRecord(str(problem)) from None
+
+
+def read_association(key: AssociationKey, data: bytes, timestamp_ms: int) -> Association:
+    """timestamp_ms: the record's, which is the time of creation where the value has none.
+
+    Raises UnreadableRecord.
+    """
+    value = _object(data, "value")
+    lifecycle = _text(value, "lifecycle")
+    created_ms = value.get("createTs")
+    if lifecycle not in Lifecycle.__members__:
+        raise UnreadableRecord(f"no lifecycle is called {lifecycle}")
+    if created_ms is not None and type(created_ms) is not int:
+        raise UnreadableRecord("its createTs is no number")
+    return Association(
+        key.subject,
+        _text(value, "guid"),
+        key.resource_name,
+        key.resource_namespace,
+        _text(value, "resourceId"),
+        key.resource_type,
+        key.association_type,
+        Lifecycle(lifecycle),
+        timestamp_ms if created_ms is None else created_ms,
+        timestamp_ms,
+    )
 
 
 def read_mode(data: bytes) -> Mode:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from ottla.registry.core.completing import completed
-from ottla.registry.core.contexts import context_of, is_subject
+from ottla.registry.core.contexts import context_of, is_subject, relative_to
 from ottla.registry.core.erasing import kept_highest_ids
 from ottla.registry.core.failures import (
     incompatible,
@@ -78,6 +78,7 @@ class Registering:
             return self._stored(prepared.schema, name, self._import_version(name, request), wanted_id)
         if mode is Mode.IMPORT:
             raise not_read_write(name)
+        self._check_targets(name, prepared.schema)
         self._reads.parser.parse(
             name, replace(request.schema, references=prepared.schema.references), new=True
         )
@@ -108,6 +109,15 @@ class Registering:
             rule_set=self._changed_rules(name, request),
         )
         return self.register(subject, SchemaRequest(schema, version=number, tags=request.tags))
+
+    def _check_targets(self, subject: str, schema: Schema) -> None:
+        """The subject of a strong association is its resource's own: no schema refers to it. 42205."""
+        referred = {relative_to(subject, reference.subject) for reference in schema.references}
+        for one in self._image.associations() if referred else ():
+            if one.is_frozen and one.subject in referred:
+                raise not_permitted(
+                    f"Subject '{one.subject}' has a strong association and cannot be referenced"
+                )
 
     def _changed_rules(self, subject: str, request: TagRequest) -> RuleSet | None:
         """None for the rules of the version before. 42210."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ottla.registry.core.adjusting import Adjusting
+from ottla.registry.core.associations import Associations
 from ottla.registry.core.deleting import Deleting
 from ottla.registry.core.image import RegistryImage, StoredSchema
 from ottla.registry.core.reading import Reads, SchemaRequest
@@ -23,6 +24,7 @@ class Writes:
     def __init__(self, image: RegistryImage, reads: Reads, mode_mutability: bool = True) -> None:
         self._registering = Registering(image, reads)
         self._deleting = Deleting(image, reads)
+        self.associations = Associations(image, reads)
         self._adjusting = Adjusting(image, reads, self._deleting, mode_mutability)
 
     def register(
@@ -42,9 +44,14 @@ class Writes:
         """Delete a version, softly first. 40401, 40402, 40406, 40407, 42206."""
         return self._deleting.delete_version(subject, version, permanent)
 
-    def delete_subject(self, subject: str, permanent: bool = False) -> Decision[Sequence[int]]:
-        """Delete all versions of a subject, softly first. 40401, 40404, 40405, 42206."""
-        return self._deleting.delete_subject(subject, permanent)
+    def delete_subject(
+        self, subject: str, permanent: bool = False, *, associated: bool = False
+    ) -> Decision[Sequence[int]]:
+        """Delete all versions of a subject, softly first. 40401, 40404, 40405, 40907, 42206.
+
+        `associated`: also if associations name it.
+        """
+        return self._deleting.delete_subject(subject, permanent, associated=associated)
 
     def set_config(self, subject: str | None, update: Mapping[str, Any]) -> Decision[Mapping[str, Any]]:
         """Merge the fields of PUT's body; the answer is as PUT's (`compatibility`…). 42203, 42205."""

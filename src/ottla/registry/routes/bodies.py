@@ -72,7 +72,7 @@ async def schema_request(request: Request, registry: Registry) -> SchemaRequest:
 
     The text of a schema that the body does not give is empty.
     """
-    body = await _object(request, registry, _SCHEMA_FIELDS)
+    body = await json_object(request, registry, _SCHEMA_FIELDS)
     schema_type = _text(body, "schemaType")
     if schema_type is not None and schema_type not in SchemaType.__members__:
         choices = ", ".join(SchemaType)
@@ -88,12 +88,12 @@ async def schema_request(request: Request, registry: Registry) -> SchemaRequest:
             _flag(body, "propagateSchemaTags"),
         )
     except ValueError as problem:
-        raise _wrong(str(problem)) from None
+        raise wrong_body(str(problem)) from None
 
 
 async def tag_request(request: Request, registry: Registry) -> TagRequest:
     """The body of a request that changes the tags of a version. 400, 413, 422, 42201."""
-    body = await _object(request, registry, _TAG_FIELDS)
+    body = await json_object(request, registry, _TAG_FIELDS)
     metadata, rules, merged = (body.get(name) for name in ("metadata", "ruleSet", "rulesToMerge"))
     try:
         version = _number(body, "newVersion")
@@ -106,7 +106,7 @@ async def tag_request(request: Request, registry: Registry) -> TagRequest:
             _names(body, "rulesToRemove"),
         )
     except ValueError as problem:
-        raise _wrong(str(problem)) from None
+        raise wrong_body(str(problem)) from None
 
 
 async def reread(request: Request, registry: Registry) -> Request:
@@ -132,7 +132,7 @@ async def config_request(request: Request, registry: Registry) -> Mapping[str, A
 
     Levels and policies may be in lower case.
     """
-    body = await _object(request, registry, _CONFIG_FIELDS)
+    body = await json_object(request, registry, _CONFIG_FIELDS)
     for name in ("compatibility", "compatibilityLevel", "compatibilityPolicy"):
         text = _text(body, name)
         if text is not None:
@@ -145,10 +145,11 @@ async def config_request(request: Request, registry: Registry) -> Mapping[str, A
 
 async def mode_request(request: Request, registry: Registry) -> str:
     """The body of PUT /mode, in capitals; the empty text, which is no mode, where it names none."""
-    return (_text(await _object(request, registry, _MODE_FIELDS), "mode") or "").upper()
+    return (_text(await json_object(request, registry, _MODE_FIELDS), "mode") or "").upper()
 
 
-async def _object(request: Request, registry: Registry, known: Collection[str]) -> dict[str, Any]:
+async def json_object(request: Request, registry: Registry, known: Collection[str]) -> dict[str, Any]:
+    """The body as an object that has these fields at most. 400, 413, 422."""
     data = await read_body(request, registry.settings[MAX_SCHEMA_BYTES])
     if not data.strip():
         raise ApiError(422, 422, "The request's body must not be empty")
@@ -156,7 +157,7 @@ async def _object(request: Request, registry: Registry, known: Collection[str]) 
     if body is None:
         raise ApiError(422, 422, "The request's body must not be null")
     if not isinstance(body, dict):
-        raise _wrong("it must be an object")
+        raise wrong_body("it must be an object")
     if request.headers.get(ACCEPT_UNKNOWN, "").lower() != "true":
         unknown = next((name for name in body if name not in known), None) or _unknown(body, _INNER_FIELDS)
         if unknown is not None:
@@ -177,14 +178,15 @@ def _unknown(value: Any, known: _Known) -> str | None:
     return None
 
 
-def _wrong(problem: str) -> ApiError:
+def wrong_body(problem: str) -> ApiError:
+    """The error 400 of a body with a wrong value."""
     return ApiError(400, 400, f"The request's body is not understood: {problem}")
 
 
 def _text(body: Mapping[str, Any], name: str) -> str | None:
     value = body.get(name)
     if value is not None and not isinstance(value, str):
-        raise _wrong(f"{name} must be a text")
+        raise wrong_body(f"{name} must be a text")
     return value
 
 

@@ -41,8 +41,8 @@ def _in_context(context: str, parts: list[str], query: bytes) -> tuple[str, byte
             query = _qualified_query(query, "subject", qualifier)
         case ["subjects" | "config" | "mode", subject, *rest]:
             parts = [parts[0], _qualified(subject, qualifier), *rest]
-        case ["compatibility", "subjects", subject, *rest]:
-            parts = ["compatibility", "subjects", _qualified(subject, qualifier), *rest]
+        case ["compatibility" | "associations", "subjects", subject, *rest]:
+            parts = [parts[0], "subjects", _qualified(subject, qualifier), *rest]
         case ["config" | "mode"] if qualifier:
             parts = [parts[0], quote(qualifier, safe="")]
     return "/" + "/".join(parts), query
