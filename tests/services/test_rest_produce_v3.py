@@ -37,7 +37,7 @@ class Stream:
         self._lines = b""
 
     async def begin(self, path: str) -> None:
-        head = f"POST {path} HTTP/1.1\r\nHost: proxy\r\nContent-Type: application/json\r\n"
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         self.writer.write(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
 
     async def say(self, text: bytes) -> None:
@@ -159,7 +159,7 @@ def test_a_client_that_goes_away_within_a_record_leaves_other_requests_alone(
 
 
 def test_a_client_that_reads_no_answers_is_read_no_more(rest: ServiceProcess, path: str) -> None:
-    head = f"POST {path} HTTP/1.1\r\nHost: proxy\r\nContent-Type: application/json\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     text = record("x" * 20) * 1_000
     piece = b"%x\r\n%s\r\n" % (len(text), text)
     before = _resident_bytes(rest)

@@ -17,6 +17,7 @@ from ottla.registry.instance import RegistryInstance
 from ottla.registry.membership import Identity
 from ottla.replicated.writer import require_known
 from ottla.web.errors import ServiceError
+from ottla.web.front_settings import FrontOptions
 from ottla.web.server import HttpAddress
 
 CLIENT_ID: Final = "ottla-registry"
@@ -40,6 +41,11 @@ class RegistryService:
         """Answers once started."""
         assert self._application is not None
         await self._application(scope, receive, send)
+
+    @property
+    def front(self) -> FrontOptions:
+        """See `Service`."""
+        return FrontOptions.of(self._settings, self._settings[names.HOST_NAME])
 
     async def start(self, address: HttpAddress) -> None:
         """Ready when all schemas were read. Raises ServiceError."""
@@ -69,6 +75,9 @@ class RegistryService:
         """See `Service`."""
         assert self._instance is not None
         return await self._instance.failed()
+
+    def end_requests(self) -> None:
+        """Nothing to do: no request waits for longer than kafkastore.timeout.ms by itself."""
 
     async def stop(self) -> None:
         """See `Service`."""

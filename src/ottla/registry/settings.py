@@ -28,6 +28,7 @@ from ottla.config.unsupported import harmless, merged, refusing
 from ottla.config.validators import at_least, between, not_empty
 from ottla.schemas.model import CompatibilityLevel
 from ottla.web import http_settings
+from ottla.web.front_settings import FRONT_SETTINGS
 from ottla.web.http_settings import listeners_setting
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8081"
@@ -290,7 +291,7 @@ UNSUPPORTED: Final = merged(
 
 TABLE: Final = Table(
     title="ottla registry",
-    settings=by_name(globals().values()),
+    settings=by_name((*globals().values(), *FRONT_SETTINGS)),
     prefixes=(CLIENT_PREFIX,),
     variables="OTTLA_REGISTRY_",
     unsupported=UNSUPPORTED,

@@ -39,6 +39,8 @@ class _Local(IntEnum):
     WAIT_COORDINATOR = KafkaError._WAIT_COORD
     LEADER_CHANGED = KafkaError._WAIT_CACHE
     QUEUE_FULL = KafkaError._QUEUE_FULL
+    PURGED_QUEUE = KafkaError._PURGE_QUEUE
+    PURGED_IN_FLIGHT = KafkaError._PURGE_INFLIGHT
     NO_LEADER = KafkaError._NOENT
 
 
@@ -79,6 +81,8 @@ _STATUS: Final[Mapping[int, tuple[int, int]]] = {
     _Local.WAIT_COORDINATOR: RETRIABLE,
     _Local.LEADER_CHANGED: RETRIABLE,
     _Local.QUEUE_FULL: RETRIABLE,
+    _Local.PURGED_QUEUE: RETRIABLE,
+    _Local.PURGED_IN_FLIGHT: RETRIABLE,
     _Local.NO_LEADER: RETRIABLE,
 }
 _MESSAGES: Final[Mapping[int, str]] = {

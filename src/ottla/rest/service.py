@@ -29,6 +29,7 @@ from ottla.rest.urls import Urls
 from ottla.rest.v2 import consumers, produce
 from ottla.rest.v3 import records
 from ottla.web.errors import ServiceError
+from ottla.web.front_settings import FrontOptions
 from ottla.web.server import HttpAddress
 
 log = logging.getLogger("ottla.rest")
@@ -39,6 +40,9 @@ class Part(Protocol):
 
     async def start(self) -> None:
         """Become able to answer. Raises ServiceError."""
+
+    def end_requests(self) -> None:
+        """End requests that would go on for long, with right answers: the service is about to stop."""
 
     async def stop(self) -> None:
         """End all of it, also after a `start` that raised."""
@@ -55,6 +59,7 @@ class RestService:
     def __init__(self, settings: Settings) -> None:
         """Raises ServiceError for a URL of the registry that can't be."""
         settings.warn_of_unknown(log)
+        self.front = FrontOptions.of(settings, settings[HOST_NAME])
         access = ClusterAccess(settings[BOOTSTRAP_SERVERS], settings.with_prefix(CLIENT_PREFIX))
         self._schemas = RegistryClient(_registry(settings[SCHEMA_REGISTRY_URL]))
         self._urls = Urls(settings[HOST_NAME])
@@ -91,14 +96,18 @@ class RestService:
                 task.cancel()
             await asyncio.gather(*watched, return_exceptions=True)
 
+    def end_requests(self) -> None:
+        """See `Service`."""
+        for part in self._started:
+            part.end_requests()
+
     async def stop(self) -> None:
-        """Stop the parts, the last that was started first."""
-        while self._started:
-            part = self._started.pop()
-            try:
-                await part.stop()
-            except Exception:
-                log.exception("%s did not stop cleanly", type(part).__name__)
+        """Stop the parts, all at once: none needs another, and each may have to wait for the cluster."""
+        parts, self._started = self._started[::-1], []
+        outcomes = await asyncio.gather(*(part.stop() for part in parts), return_exceptions=True)
+        for part, outcome in zip(parts, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                log.error("%s did not stop cleanly", type(part).__name__, exc_info=outcome)
         await self._schemas.close()
 
 

@@ -23,6 +23,7 @@ from ottla.config.setting import (
 from ottla.config.unsupported import harmless, merged, refusing
 from ottla.config.validators import at_least, between, not_empty
 from ottla.web import http_settings
+from ottla.web.front_settings import FRONT_SETTINGS
 from ottla.web.http_settings import listeners_setting
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8082"
@@ -176,7 +177,7 @@ UNSUPPORTED: Final = merged(
 
 TABLE: Final = Table(
     title="ottla rest",
-    settings=by_name(globals().values()),
+    settings=by_name((*globals().values(), *FRONT_SETTINGS)),
     prefixes=(CLIENT_PREFIX, CONSUMER_PREFIX, PRODUCER_PREFIX, ADMIN_PREFIX),
     variables="OTTLA_REST_",
     unsupported=UNSUPPORTED,

@@ -2,7 +2,8 @@
 
 Theory of operation. A service's addresses are bound first, as the service may have to announce one to other
 instances. The sockets listen only once the service has started, so every client that can connect is served.
-At a stop, running requests are finished (for STOP_REQUESTS_SECONDS at most) before the service itself stops.
+At a stop the service ends the requests that would go on for long, all others run to their end (front.py gives
+them DRAIN_SECONDS), no further ones are taken, and then the service itself stops.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from ottla.web.errors import ServiceError
+from ottla.web.front import Front
+from ottla.web.front_settings import FrontOptions
 from ottla.web.http_protocol import BoundedHttpProtocol
 
 STOP_REQUESTS_SECONDS: Final = 5
+"""For connections that stay open although no request is under way: longer than the front's DRAIN_SECONDS."""
 IDLE_CONNECTION_SECONDS: Final = 60
 CONNECTIONS: Final = 4_096
 """The most concurrent requests of a service; a further one is answered with 503."""
@@ -61,6 +65,10 @@ class Service(Protocol):
     def app(self) -> ASGIApp:
         """The application, which may be called once the service is started."""
 
+    @property
+    def front(self) -> FrontOptions:
+        """The options of the front of its listener."""
+
     async def start(self, address: HttpAddress) -> None:
         """Get ready to answer at `address`, which is bound already: the first of several.
 
@@ -69,6 +77,9 @@ class Service(Protocol):
 
     async def failed(self) -> str:
         """Wait until the service can't go on; returns the reason."""
+
+    def end_requests(self) -> None:
+        """End requests that would go on for long, with right answers: the service is about to stop."""
 
     async def stop(self) -> None:
         """Release all resources; also after a `start` that raised."""
@@ -150,8 +161,9 @@ async def _listen(
     stack: AsyncExitStack, service: Service, bound: Sequence[socket.socket]
 ) -> asyncio.Task[str]:
     """Answer requests at these sockets until the stack is closed; the task ends when the server does."""
+    front = Front(service.app, service.front, bound[0].getsockname()[0])
     config = uvicorn.Config(
-        service.app,
+        front,
         http=BoundedHttpProtocol,
         interface="asgi3",
         lifespan="off",
@@ -174,7 +186,9 @@ async def _listen(
     task = asyncio.create_task(serve(), name=f"{service.name} http")
 
     async def end() -> None:
+        service.end_requests()
         server.should_exit = True
+        await front.drain()
         await asyncio.wait([task])
 
     stack.push_async_callback(end)

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError
 from ottla.client.registry.async_client import RegistryClient
 from ottla.client.registry.wire import RegistryAccess
 from ottla.rest.records.bytes_in_work import BytesInWork
-from ottla.rest.records.producing import Deliveries, Outgoing
+from ottla.rest.records.producing import Deliveries, OpenStreams, Outgoing
 
 CLUSTER_ID = "cluster-of-tests"
 
@@ -118,6 +118,7 @@ class FakeProducing:
         self.sent: list[tuple[str, Outgoing]] = []
         self.failing: dict[bytes, KafkaError] = {}
         self.held = False
+        self.streams = OpenStreams()
         self._waiting: list[tuple[Deliveries, int, Outgoing]] = []
 
     async def cluster_id(self) -> str:

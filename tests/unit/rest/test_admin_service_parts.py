@@ -34,6 +34,9 @@ class Part:
         if self.refuses_start:
             raise ServiceError("no")
 
+    def end_requests(self) -> None:
+        self.told.append(f"end requests of {self.name}")
+
     async def stop(self) -> None:
         self.told.append(f"stop {self.name}")
         if self.refuses_stop:

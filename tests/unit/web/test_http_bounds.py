@@ -14,6 +14,7 @@ from ottla.web import http_protocol
 from ottla.web.application import json_answer, json_application
 from ottla.web.bodies import parse_json, read_body
 from ottla.web.errors import ApiError
+from ottla.web.front_settings import FrontOptions
 from ottla.web.running import run_alone
 from ottla.web.server import HttpAddress
 from support.clients.confluent import TIMEOUT_S
@@ -34,12 +35,16 @@ class EchoService:
         async def long(_request: Request) -> Response:
             return Response(b"x" * (64 << 20))
 
+        self.front = FrontOptions()
         self.app = json_application([Route("/", echo, methods=["POST"]), Route("/long", long)])
         self.address: asyncio.Future[HttpAddress] = asyncio.get_running_loop().create_future()
         self.end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def start(self, address: HttpAddress) -> None:
         self.address.set_result(address)
+
+    def end_requests(self) -> None:
+        pass
 
     async def failed(self) -> str:
         return await self.end
@@ -87,7 +92,7 @@ async def require_refusal(reader: asyncio.StreamReader) -> None:
 )
 def test_endless_headers_end_the_connection(piece: bytes) -> None:
     async def story(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"POST / HTTP/1.1\r\nHost: h\r\n")
+        writer.write(b"POST / HTTP/1.1\r\nHost: localhost\r\n")
         writer.write(piece * (2 * http_protocol.HEAD_BYTES // len(piece)))
         await require_refusal(reader)
 
@@ -100,7 +105,7 @@ def test_an_endless_url_and_endless_trailers_end_the_connection() -> None:
         await require_refusal(reader)
 
     async def trailers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n7\r\n")
+        writer.write(b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n7\r\n")
         writer.write(b"0\r\n")
         await writer.drain()
         for _ in range(100):
@@ -125,7 +130,9 @@ def test_requests_that_go_on_meet_no_bound() -> None:
     async def story(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         body = b"[" + b",".join(b"1" for _ in range(400_000)) + b"]"
         for _ in range(3):
-            writer.write(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            writer.write(
+                b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+            )
             assert await status(reader) == 200
             assert await reader.readexactly(len(body)) == body
 
@@ -139,7 +146,7 @@ def test_requests_that_go_on_meet_no_bound() -> None:
 )
 def test_a_body_that_is_too_large_is_refused(claimed: bytes) -> None:
     async def story(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"POST / HTTP/1.1\r\nHost: h\r\n" + claimed)
+        writer.write(b"POST / HTTP/1.1\r\nHost: localhost\r\n" + claimed)
         for _ in range(20):
             writer.write(b"%x\r\n" % 100_000 + b" " * 100_000 + b"\r\n")
         assert await status(reader) == 413
@@ -149,7 +156,7 @@ def test_a_body_that_is_too_large_is_refused(claimed: bytes) -> None:
 
 @pytest.mark.parametrize(
     "begun",
-    [b"", b"POST / HT", b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n[1"],
+    [b"", b"POST / HT", b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n[1"],
     ids=["nothing", "a part of a head", "a part of a body"],
 )
 def test_silence_ends_the_connection(begun: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +178,7 @@ def test_who_takes_no_answer_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def story(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.pause_reading()
-        writer.write(b"GET /long HTTP/1.1\r\nHost: h\r\n\r\n")
+        writer.write(b"GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n")
         # a write fails once the other side has gone
         with pytest.raises(ConnectionError):
             while True:

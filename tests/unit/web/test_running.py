@@ -15,6 +15,7 @@ from starlette.routing import Route
 from ottla.web import running
 from ottla.web.application import json_answer, json_application
 from ottla.web.errors import ServiceError
+from ottla.web.front_settings import FrontOptions
 from ottla.web.running import Kept, Place, run_alone, run_together
 from ottla.web.server import HttpAddress
 
@@ -31,6 +32,7 @@ class Plain:
 
         self.name = name
         self.app = json_application([Route("/", here)])
+        self.front = FrontOptions()
         self.end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.stopped = False
         self._refusals = refusals
@@ -39,6 +41,9 @@ class Plain:
     async def start(self, _address: HttpAddress) -> None:
         if self._refusals:
             raise self._refusals.pop(0)
+
+    def end_requests(self) -> None:
+        pass
 
     async def failed(self) -> str:
         return await asyncio.shield(self.end)

@@ -15,6 +15,7 @@ from ottla.registry.service import RegistryService
 from ottla.rest import settings as rest
 from ottla.schemas.model import CompatibilityLevel
 from ottla.web.errors import ServiceError
+from ottla.web.front_settings import FRONT_SETTINGS
 from ottla.web.server import HttpAddress
 
 TABLES = (registry.TABLE, rest.TABLE)
@@ -35,7 +36,8 @@ def test_every_default_is_allowed_and_reads_back(table: Table) -> None:
 
 @pytest.mark.parametrize("module", [registry, rest])
 def test_every_setting_of_a_module_is_in_its_table(module: object) -> None:
-    settings = [value for value in vars(module).values() if isinstance(value, Setting)]
+    own = [value for value in vars(module).values() if isinstance(value, Setting)]
+    settings = [*own, *FRONT_SETTINGS]
     assert {each.name for each in settings} == vars(module)["TABLE"].settings.keys()
     assert len(settings) == len(vars(module)["TABLE"].settings)
 

@@ -65,6 +65,7 @@ class ConsumerInstance:
         self._lock = asyncio.Lock()
         self._stop = threading.Event()
         self._closed = False
+        self._reads_end_now = False
         self._undecodable: Undecodable | None = None
         self.last_used = clock()
         self._last_read = self.last_used
@@ -202,6 +203,11 @@ class ConsumerInstance:
         async with self._lock:
             await self._call(self._threads.requests, functools.partial(self._consumer.tend, idle=idle))
 
+    def end_reads(self) -> None:
+        """Reads under way, and all later ones, end at once, with the records that there are."""
+        self._reads_end_now = True
+        self._stop.set()
+
     async def close(self) -> None:
         """Leave the group; ends a read that is under way."""
         self._closed = True
@@ -238,6 +244,8 @@ class ConsumerInstance:
             raise instance_not_found()
         # one for each turn: the watcher of an earlier request must not end this one
         self._stop = threading.Event()
+        if self._reads_end_now:
+            self._stop.set()
 
     def _end_turn(self) -> None:
         self.last_used = self._clock()

@@ -52,7 +52,9 @@ READS: Final = 100
 REQUEST_THREADS: Final = 16
 READS_MEMORY: Final = 4
 LEAVE_SECONDS: Final = 10.0
-"""How long DELETE and `stop` wait for an instance to have left its group."""
+"""How long DELETE waits for an instance to have left its group."""
+STOP_SECONDS: Final = 4.0
+"""How long `stop` waits for all instances to have left their groups."""
 
 
 class ConsumerInstances:
@@ -109,8 +111,13 @@ class ConsumerInstances:
             return "consumer instances are no longer tended"
         return f"consumer instances are no longer tended: {self._tending.exception()!r}"
 
+    def end_requests(self) -> None:
+        """Reads under way end with the records that they have; they count as read once they are answered."""
+        for instance in self._instances.values():
+            instance.end_reads()
+
     async def stop(self) -> None:
-        """Close all instances; each leaves its group, which takes LEAVE_SECONDS at most."""
+        """Close all instances; each leaves its group, which takes STOP_SECONDS at most."""
         self._stopped = True
         if self._tending is not None:
             self._tending.cancel()
@@ -118,7 +125,7 @@ class ConsumerInstances:
         for instance in list(self._instances.values()):
             self._discard(instance)
         if self._leaving:
-            _, late = await asyncio.wait(self._leaving, timeout=LEAVE_SECONDS)
+            _, late = await asyncio.wait(self._leaving, timeout=STOP_SECONDS)
             if late:
                 log.warning("%d consumer instances did not leave their groups in time", len(late))
         self._threads.reads.shutdown(wait=False, cancel_futures=True)

@@ -16,11 +16,11 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -46,7 +46,9 @@ KNOWN_TOPIC_SECONDS: Final = 30.0
 KNOWN_TOPICS: Final = 10_000
 CREATION_PAUSES: Final = (0.0, 0.1, 0.3)
 """Pauses before asking again for a topic that the cluster may be creating on demand."""
-STOP_SECONDS: Final = 5.0
+END_SECONDS: Final = 3.0
+"""How long records under way may take once the proxy is about to stop; those left are answered as failed."""
+STOP_SECONDS: Final = 2.0
 LINGER_MS: Final = 2
 WORK_BYTES: Final = 128 << 20
 """The bytes of bodies of requests; parsed, encoded and under way they take some five times that."""
@@ -105,6 +107,38 @@ class Deliveries:
             await self._waiter
 
 
+class EndsSoon(Protocol):
+    """A request that goes on for as long as its client likes."""
+
+    def end_soon(self) -> None:
+        """End within moments, with a right answer."""
+
+
+class OpenStreams:
+    """The streams of records under way, to be ended when the proxy stops."""
+
+    def __init__(self) -> None:
+        self._open: set[EndsSoon] = set()
+        self._ending = False
+
+    @contextmanager
+    def entered(self, stream: EndsSoon) -> Iterator[None]:
+        """The stream is open for the length of the block."""
+        self._open.add(stream)
+        if self._ending:
+            stream.end_soon()
+        try:
+            yield
+        finally:
+            self._open.discard(stream)
+
+    def end(self) -> None:
+        """End all streams soon, and those to come."""
+        self._ending = True
+        for stream in self._open:
+            stream.end_soon()
+
+
 class Producing:
     """The producer of a proxy, and the metadata of topics that both APIs need."""
 
@@ -132,6 +166,8 @@ class Producing:
         self._fatal = False
         self._ending: asyncio.Task[None] | None = None
         self._problem: asyncio.Future[str] | None = None
+        self._giving_up: asyncio.TimerHandle | None = None
+        self.streams = OpenStreams()
 
     async def start(self) -> None:
         """Make the producer; the cluster need not be there. Raises ServiceError for impossible settings."""
@@ -144,8 +180,20 @@ class Producing:
         assert self._problem is not None, "started"
         return await asyncio.shield(self._problem)
 
+    def end_requests(self) -> None:
+        """End streams of records soon, and fail the records that are still under way after END_SECONDS."""
+        self.streams.end()
+        self._giving_up = asyncio.get_running_loop().call_later(END_SECONDS, self._purge)
+
+    def _purge(self) -> None:
+        if self._producer is not None and len(self._producer):
+            self._producer.purge()
+            self._poll_soon()
+
     async def stop(self) -> None:
         """Wait for records under way, for STOP_SECONDS at most; then give them up."""
+        if self._giving_up is not None:
+            self._giving_up.cancel()
         producer = self._producer
         if producer is not None:
             until = time.monotonic() + STOP_SECONDS

@@ -7,6 +7,9 @@ is a queue of QUEUED_GROUPS groups: when it is full, as the client does not read
 slow, no more of the body is read. The status is 200 once a stream has begun; a record's error is in its own
 answer. JSON that can't be read ends the stream, as the start of the next record is unknown; a record of
 another shape does not.
+
+A proxy that is about to stop reads no more of a stream after END_SECONDS. It answers for all records that it
+has read, then with an error that says so; the records behind them were not produced.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -24,7 +28,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from ottla.rest import kafka_errors
 from ottla.rest.records.bytes_in_work import Held
@@ -43,6 +47,10 @@ MEDIA_TYPE: Final = "application/json"
 QUEUED_GROUPS: Final = 8
 GROUP_RECORDS: Final = 1_000
 BATCH_ENTRIES: Final = 1_000
+END_SECONDS: Final = 1.0
+"""How long a stream is still read once the proxy is about to stop: a short one is whole by then."""
+LINGER_SECONDS: Final = 1.0
+"""How long a stream that is not read on stays open: a reset would take the answer from its client."""
 _ENTRY_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
 _Item = Prepared | ApiError
@@ -198,9 +206,18 @@ class _Stream(Response):
         self._producing = producing
         self._topic = topic
         self._groups: asyncio.Queue[tuple[_Group | ApiError, int] | None] = asyncio.Queue(QUEUED_GROUPS)
+        self._end: asyncio.Timeout | None = None
+        self._end_at: float | None = None
+        self._ended_early = False
+
+    def end_soon(self) -> None:
+        """See EndsSoon."""
+        self._end_at = asyncio.get_running_loop().time() + END_SECONDS
+        if self._end is not None:
+            self._end.reschedule(self._end_at)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._producing.work.request() as held:
+        with self._producing.work.request() as held, self._producing.streams.entered(self):
             reading = asyncio.create_task(self._read(receive, held), name="records of a stream")
             try:
                 await self._write(scope, receive, send, held)
@@ -228,7 +245,7 @@ class _Stream(Response):
         stream = ObjectStream(self._producing.max_body_bytes)
         more = True
         while more:
-            message = await receive()
+            message = await self._next_message(receive)
             if message["type"] == "http.disconnect":
                 return
             more = message.get("more_body", False)
@@ -255,6 +272,20 @@ class _Stream(Response):
             if problem is not None:
                 raise problem
 
+    async def _next_message(self, receive: Receive) -> Message:
+        """The next part of the body. Raises ApiError once the proxy is about to stop."""
+        try:
+            # a client that always has a part ready lets no timeout come to pass
+            if self._end_at is None or asyncio.get_running_loop().time() < self._end_at:
+                async with asyncio.timeout_at(self._end_at) as self._end:
+                    return await receive()
+        except TimeoutError:
+            pass
+        finally:
+            self._end = None
+        self._ended_early = True
+        raise ApiError(503, 50301, "The proxy is stopping: no record after these was read")
+
     async def _write(self, scope: Scope, receive: Receive, send: Send, held: Held) -> None:
         """Write the answers of the groups in their order, until there are no more."""
         begun = False
@@ -270,6 +301,8 @@ class _Stream(Response):
                 begun = True
                 await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             await send({"type": "http.response.body", "body": body, "more_body": True})
+        if self._ended_early:
+            await _linger(receive)
         if begun:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         else:
@@ -277,6 +310,14 @@ class _Stream(Response):
                 422, 42206, "Payload error. Null input provided. Data is required.", MEDIA_TYPE
             )
             await empty(scope, receive, send)
+
+
+async def _linger(receive: Receive) -> None:
+    """Drop the rest of the body until its end, for LINGER_SECONDS at most."""
+    with suppress(TimeoutError, ApiError):
+        async with asyncio.timeout(LINGER_SECONDS):
+            while (await receive()).get("more_body", False):
+                pass
 
 
 _HEADERS: Final = [(b"content-type", MEDIA_TYPE.encode())]

@@ -1,0 +1,163 @@
+"""What every request to a service passes first: hosts, CORS, gzip, and the end of requests at a stop.
+
+Theory of operation. A request that names a host of another machine is refused before anything else
+(hosts.py). A preflight request of CORS is answered here; every other answer gets its headers of CORS. Bodies
+and answers in gzip are unfolded and compressed on their way (compression.py).
+
+At a stop (`drain`) the requests under way get DRAIN_SECONDS. Those that are not done by then are cancelled:
+a request whose answer has not begun is answered with 503, an answer that has begun is cut off, which its
+client sees.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ottla.web.application import error_answer
+from ottla.web.compression import GzippedAnswer, UnfoldedBody, accepts_gzip
+from ottla.web.cross_origin import CrossOrigin, Headers
+from ottla.web.front_settings import HOSTS, FrontOptions
+from ottla.web.hosts import AllowedHosts, is_loopback
+
+log = logging.getLogger("ottla.web")
+
+DRAIN_SECONDS: Final = 4.0
+"""How long requests under way may go on at a stop."""
+JSON: Final = "application/json"
+STOPPING: Final = "The service is stopping"
+MAX_SHOWN_CHARACTERS: Final = 100
+_READ: Final = frozenset(
+    {
+        b"host",
+        b"origin",
+        b"accept-encoding",
+        b"content-encoding",
+        b"access-control-request-method",
+        b"access-control-request-headers",
+    }
+)
+_OF_FOLDED_BODY: Final = frozenset({b"content-encoding", b"content-length"})
+
+
+class Front:
+    """The application of one listener, in front of the service's own."""
+
+    def __init__(self, app: ASGIApp, options: FrontOptions, listener_host: str) -> None:
+        """listener_host: the address that the listener is bound to."""
+        own = () if options.host_name is None else (options.host_name,)
+        self._app = app
+        self._hosts = AllowedHosts.of(options.hosts, own, loopback=is_loopback(listener_host))
+        self._cross_origin = CrossOrigin(options)
+        self._compression = options.compression
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._none_left = asyncio.Event()
+        self._cut_off = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        task = asyncio.current_task()
+        assert task is not None, "the server runs each request as a task"
+        answer = _Answer(send)
+        self._under_way.add(task)
+        try:
+            await self._handle(scope, receive, answer)
+        except asyncio.CancelledError:
+            if not self._cut_off:
+                raise
+            task.uncancel()
+            if not answer.begun:
+                await error_answer(503, 503, STOPPING, JSON)(scope, receive, send)
+        finally:
+            self._under_way.discard(task)
+            if not self._under_way:
+                self._none_left.set()
+
+    async def drain(self) -> None:
+        """Wait until no request is under way, for DRAIN_SECONDS at most; then cut off those that are."""
+        try:
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while self._under_way:
+                    self._none_left.clear()
+                    await self._none_left.wait()
+        except TimeoutError:
+            self._cut_off = True
+            log.warning("%d requests were cut off, as they did not end in time", len(self._under_way))
+            for task in self._under_way:
+                task.cancel()
+
+    async def _handle(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        given = {name: value for name, value in scope["headers"] if name in _READ}
+        send: Send = answer.send
+        refusal = self._refused_host(scope, given)
+        if refusal is not None:
+            await refusal(scope, receive, send)
+            return
+        if self._cross_origin.enabled:
+            origin = given.get(b"origin")
+            method = given.get(b"access-control-request-method")
+            if origin is not None and method is not None and scope["method"] == "OPTIONS":
+                asked = given.get(b"access-control-request-headers", b"")
+                headers = self._cross_origin.preflight(_text(origin), _text(method), _text(asked))
+                if headers is not None:
+                    await send({"type": "http.response.start", "status": 200, "headers": headers})
+                    await send({"type": "http.response.body", "body": b""})
+                    return
+            answer.headers = self._cross_origin.answered(None if origin is None else _text(origin))
+        encoding = _text(given.get(b"content-encoding", b"")).strip().lower()
+        if encoding in ("gzip", "x-gzip"):
+            receive = UnfoldedBody(receive).receive
+            scope = {**scope, "headers": [one for one in scope["headers"] if one[0] not in _OF_FOLDED_BODY]}
+        elif encoding not in ("", "identity"):
+            refused = error_answer(415, 415, f"Content-Encoding must be gzip, not {encoding[:100]}", JSON)
+            refused.headers["accept-encoding"] = "gzip"
+            await refused(scope, receive, send)
+            return
+        accepted = given.get(b"accept-encoding")
+        wanted = self._compression and accepted is not None and accepts_gzip(_text(accepted))
+        if wanted and scope["method"] != "HEAD":
+            send = GzippedAnswer(send).send
+        await self._app(scope, receive, send)
+
+    def _refused_host(self, scope: Scope, given: Mapping[bytes, bytes]) -> Response | None:
+        """The answer to a request whose host is missing or not allowed."""
+        host = given.get(b"host")
+        if host is None:
+            if scope["http_version"] == "1.0":
+                return None
+            return error_answer(400, 400, "A request of HTTP/1.1 must have a Host header", JSON)
+        if self._hosts.allows(_text(host)):
+            return None
+        shown = _text(host)[:MAX_SHOWN_CHARACTERS]
+        message = f"{shown!r} is not a host of this service; {HOSTS.name} may name it as one"
+        return error_answer(421, 421, message, JSON)
+
+
+class _Answer:
+    """One answer on its way to the server; `headers` are added to its own."""
+
+    __slots__ = ("_send", "begun", "headers")
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.begun = False
+        self.headers: Headers = []
+
+    async def send(self, message: Message) -> None:
+        """Takes the answer's messages in place of the server's `send`."""
+        self.begun = True
+        if self.headers and message["type"] == "http.response.start":
+            message = {**message, "headers": [*message["headers"], *self.headers]}
+        await self._send(message)
+
+
+def _text(value: bytes) -> str:
+    return value.decode("latin-1")

@@ -1,0 +1,90 @@
+"""The settings of the services' front (front.py), with the names and defaults of Confluent's services."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.config.setting import LOW, Config, boolean, string_list
+
+CORS_ORIGINS: Final = string_list(
+    "access.control.allow.origin",
+    (),
+    "The origins whose pages may use this service from a browser: `*` for any, and `https://*.example.com` "
+    "for all below a domain. None: browsers let no other origin's page read the answers.",
+)
+CORS_METHODS: Final = string_list(
+    "access.control.allow.methods",
+    ("GET", "POST", "HEAD"),
+    "The methods that pages of these origins may use.",
+    importance=LOW,
+)
+CORS_HEADERS: Final = string_list(
+    "access.control.allow.headers",
+    ("X-Requested-With", "Content-Type", "Accept", "Origin"),
+    "The request headers that pages of these origins may set; `*` for any.",
+    importance=LOW,
+)
+CORS_EXPOSED_HEADERS: Final = string_list(
+    "access.control.expose.headers",
+    (),
+    "The headers of answers that pages of these origins may read, beside those that any page may.",
+    importance=LOW,
+)
+CORS_SKIP_OPTIONS: Final = boolean(
+    "access.control.skip.options",
+    True,
+    "Whether OPTIONS requests go without authentication. ottla's services authenticate no request, so both "
+    "values mean the same.",
+    importance=LOW,
+)
+COMPRESSION: Final = boolean(
+    "compression.enable",
+    True,
+    "Whether answers are compressed with gzip for clients that accept it.",
+    importance=LOW,
+)
+HOSTS: Final = string_list(
+    "ottla.http.hosts",
+    (),
+    "The hosts that requests may name beside localhost, this machine's own name and IP addresses: names, "
+    "`*.example.com` for all below a domain, `*` for any. None: a listener on a loopback address takes no "
+    "others, any other listener takes all.",
+    importance=LOW,
+)
+
+FRONT_SETTINGS: Final = (
+    CORS_ORIGINS,
+    CORS_METHODS,
+    CORS_HEADERS,
+    CORS_EXPOSED_HEADERS,
+    CORS_SKIP_OPTIONS,
+    COMPRESSION,
+    HOSTS,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FrontOptions:
+    """The values of a service's HTTP settings. host_name: the name that the service gives itself, if any."""
+
+    origins: tuple[str, ...] = ()
+    methods: tuple[str, ...] = CORS_METHODS.default
+    headers: tuple[str, ...] = CORS_HEADERS.default
+    exposed_headers: tuple[str, ...] = ()
+    compression: bool = True
+    hosts: tuple[str, ...] = ()
+    host_name: str | None = None
+
+    @classmethod
+    def of(cls, config: Config, host_name: str | None = None) -> FrontOptions:
+        """The options that these settings give."""
+        return cls(
+            config[CORS_ORIGINS],
+            tuple(method.upper() for method in config[CORS_METHODS]) or CORS_METHODS.default,
+            config[CORS_HEADERS] or CORS_HEADERS.default,
+            config[CORS_EXPOSED_HEADERS],
+            config[COMPRESSION],
+            config[HOSTS],
+            host_name,
+        )
