@@ -6,7 +6,7 @@ The service is ours on both sides; what differs is the broker below it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -52,11 +52,13 @@ STREAMED_RECORDS: Final = 300_000
 
 
 @contextmanager
-def _service(turn: Turn, name: str, server: Server) -> Iterator[tuple[ServiceProcess, float]]:
+def _service(
+    turn: Turn, name: str, server: Server, settings: Mapping[str, str] | None = None
+) -> Iterator[tuple[ServiceProcess, float]]:
     """A service of ours on this broker, and the seconds from its process's start to its ready line."""
     began = time.perf_counter()
     try:
-        with ServiceProcess.start(name, server.bootstrap, turn.workspace) as running:
+        with ServiceProcess.start(name, server.bootstrap, turn.workspace, settings) as running:
             yield running, time.perf_counter() - began
     except ServerError as error:
         raise BenchError(f"ottla {name}: {error}") from error
@@ -123,37 +125,73 @@ def _values(count: int) -> list[dict[str, object]]:
     ]
 
 
+_VALUE_SCHEMA: Final = {
+    "type": "record",
+    "name": "Sale",
+    "namespace": "bench",
+    "fields": [
+        {"name": "order", "type": "long"},
+        {"name": "customer", "type": "string"},
+        {"name": "amount", "type": "double"},
+        {"name": "note", "type": ["null", "string"]},
+    ],
+}
+"""The Avro schema of the values that `_values` makes."""
+
+
 def _batches(turn: Turn) -> dict[str, float]:
     with turn.server() as server:
         clients.create_topic(server)
-        with _service(turn, "rest", server) as (rest, _):
+        with (
+            _service(turn, "registry", server) as (registry, _),
+            _service(turn, "rest", server, {"schema.registry.url": registry.url}) as (rest, _),
+        ):
+            in_avro = [{**value, "note": {"string": value["note"]}} for value in _values(BATCH_RECORDS)]
+            requests: dict[str, dict[str, object]] = {
+                "json": {"records": [{"value": value} for value in _values(BATCH_RECORDS)]},
+                "binary": {"records": [{"value": "eHh4" * 33} for _ in range(BATCH_RECORDS)]},
+                "avro": {
+                    "value_schema_id": _registered(registry),
+                    "records": [{"value": value} for value in in_avro],
+                },
+            }
             figures = {}
-            for name, form, records in (
-                ("json", "json", [{"value": value} for value in _values(BATCH_RECORDS)]),
-                ("binary", "binary", [{"value": "eHh4" * 33} for _ in range(BATCH_RECORDS)]),
-            ):
-                figures[f"{name}_records_per_second"] = _post_batches(turn, server, rest, form, records)
+            for form, request in requests.items():
+                figures |= _post_batches(turn, server, rest, form, request)
             return figures
 
 
+def _registered(registry: ServiceProcess) -> int:
+    import httpx
+
+    body = {"schema": orjson.dumps(_VALUE_SCHEMA).decode()}
+    found: int = httpx.post(f"{registry.url}/subjects/{clients.TOPIC}-value/versions", json=body).json()["id"]
+    return found
+
+
 def _post_batches(
-    turn: Turn, server: Server, rest: ServiceProcess, form: str, records: list[dict[str, object]]
-) -> float:
+    turn: Turn, server: Server, rest: ServiceProcess, form: str, request: dict[str, object]
+) -> dict[str, float]:
     body, script = turn.workspace / f"{form}.body", turn.workspace / "batches.lua"
-    body.write_bytes(orjson.dumps({"records": records}))
+    body.write_bytes(orjson.dumps(request))
     script.write_text(_BATCHES)
     arguments = [str(body), f"application/vnd.kafka.{form}.v2+json"]
     url = f"{rest.url}/topics/{clients.TOPIC}"
     wrk(url, script, seconds=WARMUP_SECONDS, connections=BATCH_CONNECTIONS, arguments=arguments)
     before = clients.end_offsets(server, 1)
+    spent_before = processes.cpu_seconds(rest.server.process.pid)
     load = wrk(url, script, seconds=BATCH_SECONDS, connections=BATCH_CONNECTIONS, arguments=arguments)
+    spent = processes.cpu_seconds(rest.server.process.pid) - spent_before
     stored = clients.end_offsets(server, 1) - before
     # What wrk left under way, at its end and at the warm-up's, is stored too: one request a connection.
     if not 0 <= stored - load.requests * BATCH_RECORDS <= 2 * BATCH_CONNECTIONS * BATCH_RECORDS:
         raise BenchError(
             f"{stored} records were stored where {load.requests * BATCH_RECORDS} were acknowledged"
         )
-    return load.requests * BATCH_RECORDS / load.seconds
+    return {
+        f"{form}_records_per_second": load.requests * BATCH_RECORDS / load.seconds,
+        f"{form}_records_per_core_second": load.requests * BATCH_RECORDS / spent,
+    }
 
 
 def _stream(turn: Turn) -> dict[str, float]:
@@ -215,12 +253,18 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         "rest-v2-batches",
-        f"ottla rest: POST /topics/T of {BATCH_RECORDS} records of about 100 bytes, as JSON and as base64, "
-        f"by wrk (1 thread, {BATCH_CONNECTIONS} connections, {BATCH_SECONDS} s after {WARMUP_SECONDS}), "
-        "counted by the requests answered and checked by the topic's end.",
+        f"ottla rest: POST /topics/T of {BATCH_RECORDS} records of about 100 bytes, as JSON, as base64 and "
+        f"in Avro (by a schema's id), by wrk (1 thread, {BATCH_CONNECTIONS} connections, {BATCH_SECONDS} s "
+        f"after {WARMUP_SECONDS}), counted by the requests answered and checked by the topic's end; told by "
+        "the second, and by the second of the service's processor time. wrk and the broker take the rest of "
+        "the machine.",
         (
             Measure("json_records_per_second", "JSON", "records/s", _at_least(100_000)),
             Measure("binary_records_per_second", "binary", "records/s", _at_least(100_000)),
+            Measure("avro_records_per_second", "Avro", "records/s", _at_least(100_000)),
+            Measure("json_records_per_core_second", "JSON a core", "records/s"),
+            Measure("binary_records_per_core_second", "binary a core", "records/s"),
+            Measure("avro_records_per_core_second", "Avro a core", "records/s"),
         ),
         _batches,
     ),

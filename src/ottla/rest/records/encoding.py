@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, cast
 import orjson
 
 from ottla.client.registry.lookups import RegisteredSchema
+from ottla.rest.records.avro_encoding import JsonEncoder, NotCompiled, compiled
 from ottla.schemas import framing
 from ottla.schemas.format import ParsedSchema
 from ottla.schemas.model import SchemaType
@@ -131,28 +132,48 @@ class SchemaEncoders:
 
 
 def _avro(schema: RegisteredSchema) -> Encode:
-    from fastavro import json_reader, parse_schema, schemaless_writer, validate
+    from fastavro import parse_schema
+    from fastavro.read import LOGICAL_READERS
     from fastavro.schema import SchemaParseException
 
     try:
         parsed = parse_schema(orjson.loads(schema.parsed.formatted("resolved")))
     except (SchemaParseException, orjson.JSONDecodeError, TypeError, ValueError, RecursionError) as problem:
         raise UnencodablePayload(f"values can't be written with schema {schema.id}: {problem}") from None
-    schema_id = schema.id
+    prefix = framing.frame(schema.id, b"")
+    by_fastavro = _fastavro_encoder(parsed)
+    try:
+        encode_json = compiled(parsed, frozenset(LOGICAL_READERS), _fastavro_encoder)
+    except NotCompiled:
+        encode_json = by_fastavro
 
     def encode(value: Any) -> bytes | None:
         if value is None:
             return None
-        written = io.BytesIO()
-        written.write(framing.frame(schema_id, b""))
         try:
-            datum = next(json_reader(io.StringIO(orjson.dumps(value).decode()), parsed))
-            # the writer does not check: it would write 1.5 as an int, and any text as a boolean
-            validate(datum, parsed, raise_errors=True)
-            schemaless_writer(written, parsed, datum)
-        except Exception as problem:
-            # fastavro has no exception of its own for values of another shape
-            raise UnencodablePayload(f"the value does not fit its Avro schema: {_reason(problem)}") from None
+            return prefix + encode_json(value)
+        except Exception:
+            # fastavro takes more values, and says what is wrong with the others
+            try:
+                return prefix + by_fastavro(value)
+            except Exception as problem:
+                # fastavro has no exception of its own for values of another shape
+                reason = f"the value does not fit its Avro schema: {_reason(problem)}"
+                raise UnencodablePayload(reason) from None
+
+    return encode
+
+
+def _fastavro_encoder(schema: Any) -> JsonEncoder:
+    """fastavro's encoder of the JSON values of a parsed schema; it raises many kinds of exceptions."""
+    from fastavro import json_reader, schemaless_writer, validate
+
+    def encode(value: Any) -> bytes:
+        datum = next(json_reader(io.StringIO(orjson.dumps(value).decode()), schema))
+        # the writer does not check: it would write 1.5 as an int, and any text as a boolean
+        validate(datum, schema, raise_errors=True)
+        written = io.BytesIO()
+        schemaless_writer(written, schema, datum)
         return written.getvalue()
 
     return encode
