@@ -12,6 +12,7 @@ from starlette.routing import Route
 from ottla.rest.openapi_schemas import SCHEMAS
 from ottla.rest.operations import Description, Query
 from ottla.web.application import json_answer
+from ottla.web.media_types import negotiate
 from ottla.web.openapi import Contents, DocumentPages, document_of
 
 V2: Final = "application/vnd.kafka.v2+json"
@@ -127,6 +128,7 @@ CONSUMING: Final = (
         query=(
             Query("timeout", "The longest time to collect records, in ms", "integer"),
             Query("max_bytes", "The most to read, keys and values", "integer"),
+            Query("include", "Fields of records beside the usual ones: timestamp, headers"),
         ),
         errors=(404, 406, 409),
         media_types=EMBEDDED,
@@ -169,7 +171,8 @@ def document_routes(descriptions: Sequence[Description]) -> list[Route]:
     pages = DocumentPages(lambda: openapi_document(descriptions))
 
     async def root(request: Request) -> Response:
-        if "text/html" in request.headers.get("accept", ""):
+        types = (V2, "application/json", "text/html")
+        if negotiate(request.headers.get("accept", ""), types) == "text/html":
             return await pages.docs(request)
         return json_answer({}, media_type=V2)
 

@@ -388,7 +388,18 @@ V2: Final[Mapping[str, Schema]] = {
     "Commit": _object({"offsets": _list(_object(_OFFSET, ("metadata",)))}, ("offsets",)),
     "Committed": _object({"offsets": _list(_object(_OFFSET))}),
     "ConsumedRecords": _list(
-        _object({"topic": TEXT, "key": ANY, "value": ANY, "partition": NUMBER, "offset": NUMBER})
+        _object(
+            {
+                "topic": TEXT,
+                "key": ANY,
+                "value": ANY,
+                "partition": NUMBER,
+                "offset": NUMBER,
+                "timestamp": MAYBE_NUMBER,
+                "headers": _list(_object({"name": TEXT, "value": MAYBE_TEXT})),
+            },
+            ("timestamp", "headers"),
+        )
     ),
 }
 

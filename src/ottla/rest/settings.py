@@ -73,6 +73,14 @@ CONSUMER_INSTANCES: Final = integer(
     between(1, 10_000),
     importance=LOW,
 )
+RECORD_FIELDS: Final[Setting[tuple[str, ...]]] = string_list(
+    "ottla.consumer.record.fields",
+    (),
+    "The fields of records in the answers of API v2, beside those that Confluent's proxy gives; a read may "
+    "ask for them too, with ?include=timestamp,headers.",
+    ListOf(("timestamp", "headers")),
+    importance=LOW,
+)
 FETCH_MIN_BYTES: Final = integer(
     "fetch.min.bytes",
     -1,

@@ -33,6 +33,8 @@ class FakeRecord:
     key_bytes: bytes | None = None
     value_bytes: bytes | None = None
     problem: KafkaError | None = None
+    header_list: list[tuple[str, bytes | None]] | None = None
+    timestamp_ms: int | None = 1_700_000_000_000
 
     def topic(self) -> str:
         return self.topic_name
@@ -49,6 +51,12 @@ class FakeRecord:
     def value(self) -> bytes | None:
         return self.value_bytes
 
+    def timestamp(self) -> tuple[int, int]:
+        return (0, -1) if self.timestamp_ms is None else (1, self.timestamp_ms)
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        return self.header_list
+
     def error(self) -> KafkaError | None:
         return self.problem
 
@@ -57,9 +65,9 @@ class FakeRecord:
 class FakeConsumer:
     """A confluent_kafka.Consumer over logs in memory, that never waits.
 
-    `logs` has the values of each partition. The group gives all partitions of the topics subscribed to at the
-    first poll. `seeks_refused` seeks come too early, as librdkafka's first ones may. `before_poll` is called
-    before each poll and may rebalance.
+    `logs` has the values of each partition, `headers` the headers of the records at these offsets. The group
+    gives all partitions of the topics subscribed to at the first poll. `seeks_refused` seeks come too early,
+    as librdkafka's first ones may. `before_poll` is called before each poll and may rebalance.
     """
 
     properties: Mapping[str, Any] = field(default_factory=dict)
@@ -70,6 +78,8 @@ class FakeConsumer:
     paused: set[tuple[str, int]] = field(default_factory=set)
     stored: dict[tuple[str, int], int] = field(default_factory=dict)
     errors: list[KafkaError] = field(default_factory=list)
+    headers: dict[int, list[tuple[str, bytes | None]]] = field(default_factory=dict)
+    without_timestamp: set[int] = field(default_factory=set)
     seeks_refused: int = 0
     before_poll: Callable[[FakeConsumer], None] = lambda _: None
     closed: bool = False
@@ -120,9 +130,13 @@ class FakeConsumer:
             if (topic, partition) in self.paused:
                 continue
             values = self.logs.get((topic, partition), [])[at : at + count - len(found)]
-            found += [FakeRecord(topic, partition, at + n, None, value) for n, value in enumerate(values)]
+            found += [self._record(topic, partition, at + n, value) for n, value in enumerate(values)]
             self.positions[topic, partition] += len(values)
         return found
+
+    def _record(self, topic: str, partition: int, at: int, value: bytes) -> FakeRecord:
+        time_ms = None if at in self.without_timestamp else 1_700_000_000_000 + at
+        return FakeRecord(topic, partition, at, None, value, None, self.headers.get(at), time_ms)
 
     def seek(self, partition: TopicPartition) -> None:
         if self.seeks_refused > 0:

@@ -34,7 +34,9 @@ def http() -> RegistryHttp:
         ("text/html", None),
         (f"{JSON};q=0", None),
         (f"{JSON};q=much", None),
-        ("", None),
+        ("", MEDIA_TYPE),
+        ("*", MEDIA_TYPE),
+        ("text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2", MEDIA_TYPE),
         (";;,,//", None),
     ],
 )

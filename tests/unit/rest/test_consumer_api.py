@@ -277,6 +277,36 @@ def test_records_come_in_the_instances_format_or_not_at_all(kafka: list[FakeCons
     run(story())
 
 
+def test_timestamps_and_headers_come_to_reads_that_ask_for_them(kafka: list[FakeConsumer]) -> None:
+    usual = {"topic": "t", "key": None, "value": "YQ==", "partition": 0, "offset": 0}
+    headers = [{"name": "trace", "value": "/wA="}, {"name": "trace", "value": None}]
+    added = {"timestamp": 1_700_000_000_000, "headers": headers}
+
+    async def read(include: str, given: dict[str, str] | None = None) -> Any:
+        async with Proxy(given) as proxy:
+            path = await proxy.subscribed("t")
+            kafka[-1].logs[("t", 0)] = [b"a", b"b"]
+            kafka[-1].headers = {0: [("trace", b"\xff\0"), ("trace", None)]}
+            kafka[-1].without_timestamp = {1}
+            answer = await proxy.client.get(f"{path}/records{include}")
+            return answer.json() if answer.status_code == 200 else error_of(answer)
+
+    async def story() -> None:
+        # clients of Confluent's proxy may refuse fields that it does not have
+        assert (await read(""))[0] == usual
+        assert (await read("?include="))[0] == usual
+        assert (await read("?include=timestamp,headers"))[0] == {**usual, **added}
+        assert (await read("?include=headers"))[0] == {**usual, "headers": headers}
+        second = (await read("?include=%20timestamp%20,headers"))[1]
+        assert (second["timestamp"], second["headers"]) == (None, [])
+        assert (await read("?include=timestamps")) == (400, 40002)
+        always = {"ottla.consumer.record.fields": "timestamp"}
+        assert (await read("", always))[0] == {**usual, "timestamp": 1_700_000_000_000}
+        assert (await read("?include=headers", always))[0] == {**usual, **added}
+
+    run(story())
+
+
 def test_a_look_at_the_head_reads_nothing(kafka: list[FakeConsumer]) -> None:
     async def story() -> None:
         async with Proxy() as proxy:
@@ -411,6 +441,12 @@ def test_content_types(kafka: list[FakeConsumer]) -> None:
         ("application/vnd.kafka.json.v2+json;q=0", False),
         ("text/html", False),
         ("application/vnd.kafka.avro.v2+json, */*;q=0.1", True),
+        ("*", True),
+        ("text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2", True),
+        ("application/*;q=0.3", True),
+        ("*/*;q=0", False),
+        ("application/json, */*;q=0", True),
+        ("text/html, *;q=0.0", False),
     ],
 )
 def test_accept(header: str, expected: bool) -> None:

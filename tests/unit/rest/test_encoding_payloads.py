@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
@@ -129,6 +130,93 @@ def test_an_avro_schema_may_be_a_union_whose_record_uses_another_of_its_types() 
     task = {"type": "record", "name": "Task", "fields": [{"name": "state", "type": "State"}]}
     encode = avro([{"type": "enum", "name": "State", "symbols": ["NEW", "DONE"]}, task])
     assert encode({"Task": {"state": "DONE"}}) == b"\0\0\0\0\7\2\2"
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "written"),
+    [
+        (["null", "float", "double"], {"double": 1.1}, b"\4" + struct.pack("<d", 1.1)),
+        (["long", "int"], {"int": 5}, b"\2\n"),
+        (["string", {"type": "enum", "name": "E", "symbols": ["A"]}], {"E": "A"}, b"\2\0"),
+        (["bytes", {"type": "fixed", "name": "F", "size": 1}], {"F": "a"}, b"\2a"),
+        (
+            [
+                {"type": "record", "name": name, "fields": [{"name": "a", "type": "int", "default": 0}]}
+                for name in ("First", "Second")
+            ],
+            {"Second": {"a": 1}},
+            b"\2\2",
+        ),
+    ],
+)
+def test_a_unions_value_is_written_under_the_branch_that_it_names(
+    schema: Any, value: Any, written: bytes
+) -> None:
+    assert avro(schema)(value) == b"\0\0\0\0\7" + written
+
+
+def test_an_avro_record_may_contain_itself() -> None:
+    node = {"name": "next", "type": ["null", "Node"], "default": None}
+    schema = {"type": "record", "name": "Node", "fields": [{"name": "at", "type": "int"}, node]}
+    value: Any = {"at": 1}
+    for at in range(2, 100):
+        value = {"at": at, "next": {"Node": value}}
+    written = avro(schema)(value)
+    assert written is not None
+    read: Any = fastavro.schemaless_reader(BytesIO(written[5:]), fastavro.parse_schema(schema), None)
+    assert [read["at"], read["next"]["at"]] == [99, 98]
+    assert len(written) == 5 + sum(2 if at > 63 else 1 for at in range(1, 100)) + 99
+    for _ in range(100_000):
+        value = {"at": 1, "next": {"Node": value}}
+    with pytest.raises(UnencodablePayload):
+        avro(schema)(value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "written"),
+    [
+        ({"type": "int", "logicalType": "date"}, -719_162, None),
+        ({"type": "int", "logicalType": "date"}, 2_932_896, None),
+        ({"type": "int", "logicalType": "time-millis"}, 86_399_999, None),
+        ({"type": "long", "logicalType": "timestamp-micros"}, -62_135_596_800_000_000, None),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}, "\x30\x39", b"\4\x30\x39"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}, "\0\0\1", b"\2\1"),
+        (
+            {"type": "string", "logicalType": "uuid"},
+            "0F8FAD5B-D9CB-469F-A165-70867728950E",
+            b"\x480f8fad5b-d9cb-469f-a165-70867728950e",
+        ),
+    ],
+)
+def test_logical_types_are_written_as_fastavro_writes_them(
+    schema: Any, value: Any, written: bytes | None
+) -> None:
+    plain = written if written is not None else avro(schema["type"])(value)
+    assert avro(schema)(value) == (plain if written is None else b"\0\0\0\0\7" + written)
+
+
+def test_a_schema_too_large_or_too_deep_for_a_function_is_used_all_the_same() -> None:
+    deep: Any = "int"
+    value: Any = 7
+    for _ in range(60):
+        deep, value = {"type": "array", "items": deep}, [value]
+    assert avro(deep)(value) == b"\0\0\0\0\7" + b"\2" * 60 + b"\x0e" + b"\0" * 60
+    fields = [{"name": f"f{place}", "type": "long"} for place in range(8_000)]
+    wide = {"type": "record", "name": "Wide", "fields": fields}
+    assert avro(wide)({f"f{place}": 1 for place in range(8_000)}) == b"\0\0\0\0\7" + b"\2" * 8_000
+
+
+def test_names_in_a_schema_are_never_run_as_code() -> None:
+    symbols = ["A", "B"]
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [
+            {"name": "value", "type": {"type": "enum", "name": "join", "symbols": symbols}, "default": "B"},
+            {"name": "missing", "type": "string", "default": "'); raise SystemExit('"},
+        ],
+    }
+    assert avro(schema)({}) == b"\0\0\0\0\7" + b"\2" + b"\x2c'); raise SystemExit('"
 
 
 def test_an_avro_schema_may_refer_to_another() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
 from starlette.exceptions import HTTPException
@@ -18,14 +17,13 @@ from starlette.routing import Route
 
 from ottla.registry.forwarding import Endpoint, on_primary
 from ottla.registry.registry import Registry
+from ottla.web import media_types
 from ottla.web.application import error_answer, json_answer
 from ottla.web.errors import ApiError
 
 MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 PRODUCED: Final = (MEDIA_TYPE, "application/vnd.schemaregistry+json", "application/json")
 CONSUMED: Final = frozenset((*PRODUCED, "application/octet-stream"))
-MAX_ACCEPTED_RANGES: Final = 64
-"""Of one Accept header; the rest of it is not looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,32 +59,9 @@ def text_answer(request: Request, text: str) -> Response:
     return Response(text.encode(), media_type=_media_type(request))
 
 
-@lru_cache(maxsize=64)
 def negotiate(accept: str) -> str | None:
     """Which of PRODUCED this Accept header likes best; None when it wants none of them."""
-    weights = dict.fromkeys(PRODUCED, (0, 0.0))
-    for text in accept.split(",", MAX_ACCEPTED_RANGES)[:MAX_ACCEPTED_RANGES]:
-        name, *parameters = (part.strip().lower() for part in text.split(";"))
-        weight = _weight(parameters)
-        for media_type in PRODUCED:
-            # the most specific range decides
-            specific = {media_type: 3, "application/*": 2, "*/*": 1}.get(name, 0)
-            if specific > weights[media_type][0]:
-                weights[media_type] = (specific, weight)
-    best = max(PRODUCED, key=lambda media_type: weights[media_type][1])
-    return best if weights[best][1] > 0 else None
-
-
-def _weight(parameters: Iterable[str]) -> float:
-    for parameter in parameters:
-        name, _, value = parameter.partition("=")
-        if name.strip() == "q":
-            try:
-                weight = float(value)
-            except ValueError:
-                return 0.0
-            return weight if 0 <= weight <= 1 else 0.0
-    return 1.0
+    return media_types.negotiate(accept, PRODUCED)
 
 
 def _media_type(request: Request) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from confluent_kafka import KafkaException, Message
 
 from ottla.rest.consumers.consumer_errors import UNDECODABLE, instance_not_found, of_kafka
 from ottla.rest.consumers.consumer_settings import InstanceSettings
-from ottla.rest.consumers.decoding import Decoded, RecordDecoder, Undecodable
+from ottla.rest.consumers.decoding import Decoded, RecordDecoder, RecordField, Undecodable
 from ottla.rest.consumers.group_consumer import CommittedOffset, GroupConsumer, Partition, ReadBounds
 from ottla.web.errors import ApiError
 
@@ -118,7 +118,9 @@ class ConsumerInstance:
 
     # --- Reading ---
 
-    async def read(self, bounds: ReadBounds, gone: asyncio.Future[None]) -> Reading:
+    async def read(
+        self, bounds: ReadBounds, gone: asyncio.Future[None], include: Collection[RecordField] = ()
+    ) -> Reading:
         """Collect and decode records; `gone` is done when the client has left. `Reading.end` must follow.
 
         Raises ApiError 422 (42207) for a record that does not fit the format; the record stays the next one
@@ -131,7 +133,7 @@ class ConsumerInstance:
                 raise undecodable_error(problem)
             messages = await self._collect(bounds, gone)
             try:
-                decoded = await self._decoder.decode(messages, self._request)
+                decoded = await self._decoder.decode(messages, self._request, include)
                 answered = decoded.answered
                 if decoded.problem is not None and not answered:
                     raise undecodable_error(decoded.problem)

@@ -33,7 +33,7 @@ from ottla.rest.consumers.consumer_settings import (
     InstanceSettings,
     client_properties,
 )
-from ottla.rest.consumers.decoding import RecordDecoder, SchemaDecoders
+from ottla.rest.consumers.decoding import RecordDecoder, RecordField, SchemaDecoders
 from ottla.rest.consumers.group_consumer import GroupConsumer, ReadBounds, Room
 from ottla.rest.settings import (
     CONSUMER_INSTANCE_TIMEOUT_MS,
@@ -41,6 +41,7 @@ from ottla.rest.settings import (
     CONSUMER_REQUEST_MAX_BYTES,
     HOST_NAME,
     INSTANCE_ID,
+    RECORD_FIELDS,
 )
 from ottla.web.errors import ApiError, ServiceError
 
@@ -88,6 +89,11 @@ class ConsumerInstances:
     def host_name(self) -> str | None:
         """The host in URLs of answers; None for the host that the request was sent to."""
         return self._settings[HOST_NAME]
+
+    @property
+    def record_fields(self) -> frozenset[RecordField]:
+        """The fields that records have in every answer, beside those of Confluent's proxy."""
+        return frozenset(RecordField(name) for name in self._settings[RECORD_FIELDS])
 
     @property
     def room(self) -> Room:

@@ -5,21 +5,25 @@ keep all of their digits. Avro appears in its own JSON encoding (a union's value
 bytes as characters, logical types as the types that they stand on; NaN as a string, as Java does), Protobuf
 in its JSON mapping, defaults included, as Confluent does.
 
+Timestamps and headers come only if a read asks for them: Confluent's proxy never gives either, and clients
+that were written for it may refuse fields that they do not know.
+
 A record that can't be decoded ends its partition's part of the answer; nothing is left out silently.
 """
 
 from __future__ import annotations
 
 import binascii
+import enum
 import io
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, cast
 
 import orjson
-from confluent_kafka import Message
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from ottla.client.registry.async_client import RegistryClient
 from ottla.client.registry.lookups import RegisteredSchema
@@ -35,6 +39,15 @@ MAX_REASON_CHARACTERS: Final = 500
 
 Decode = Callable[[memoryview], bytes]
 """Decodes the bytes behind a payload's schema id to JSON. May raise any exception of the format's library."""
+
+
+class RecordField(enum.StrEnum):
+    """A field of a record that is answered only to reads that ask for it."""
+
+    TIMESTAMP = "timestamp"
+    """Milliseconds since 1970; null for a record without one, of a format before Kafka 0.10."""
+    HEADERS = "headers"
+    """A list of names and values in base64, as API v3 takes them."""
 
 
 class UndecodablePayload(Exception):
@@ -114,9 +127,15 @@ class RecordDecoder:
         self._schema_type = _SCHEMA_TYPES.get(data_format)
         self._payload = self._framed if self._schema_type else _PLAIN[data_format]
 
-    async def decode(self, messages: Sequence[Message], in_thread: RunInThread) -> Decoded:
+    async def decode(
+        self,
+        messages: Sequence[Message],
+        in_thread: RunInThread,
+        include: Collection[RecordField] = (),
+    ) -> Decoded:
         """The JSON of the records of each partition, up to the first that can't be decoded.
 
+        `include`: the fields beside those that every record has.
         Raises ApiError 408 40801 when the registry can't be asked.
         """
         decoded = Decoded()
@@ -125,7 +144,7 @@ class RecordDecoder:
         found: dict[int, tuple[SchemaType, Decode] | UndecodablePayload] = {}
         at = 0
         while at < len(messages):
-            at, needed = await in_thread(self._decode_some, messages, at, decoded, stopped, found)
+            at, needed = await in_thread(self._decode_some, messages, at, decoded, stopped, found, include)
             if needed is not None:
                 try:
                     found[needed] = await self._decoders.find(needed)
@@ -140,6 +159,7 @@ class RecordDecoder:
         decoded: Decoded,
         stopped: set[tuple[str | None, int | None]],
         found: dict[int, tuple[SchemaType, Decode] | UndecodablePayload],
+        include: Collection[RecordField],
     ) -> tuple[int, int | None]:
         """Decode until the end or an unknown schema: the index to go on at, and the schema's id."""
         for at in range(start, len(messages)):
@@ -148,15 +168,16 @@ class RecordDecoder:
             if (topic, partition) in stopped:
                 continue
             try:
-                part = orjson.dumps(
-                    {
-                        "topic": topic,
-                        "key": self._payload(message.key(), found),
-                        "value": self._payload(message.value(), found),
-                        "partition": partition,
-                        "offset": message.offset(),
-                    }
-                )
+                shown = {
+                    "topic": topic,
+                    "key": self._payload(message.key(), found),
+                    "value": self._payload(message.value(), found),
+                    "partition": partition,
+                    "offset": message.offset(),
+                }
+                if include:
+                    _add(shown, message, include)
+                part = orjson.dumps(shown)
             except _SchemaNeeded as needed:
                 return at, needed.schema_id
             except Exception as problem:
@@ -190,6 +211,15 @@ class RecordDecoder:
                 f"Schema {schema_id} is of the type {schema_type}, not {self._schema_type}"
             )
         return orjson.Fragment(decode(data))
+
+
+def _add(shown: dict[str, Any], message: Message, include: Collection[RecordField]) -> None:
+    if RecordField.TIMESTAMP in include:
+        kind, timestamp_ms = message.timestamp()
+        shown["timestamp"] = None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp_ms
+    if RecordField.HEADERS in include:
+        headers = cast(list[tuple[str, bytes | None]], message.headers() or [])
+        shown["headers"] = [{"name": name, "value": base64_text(value)} for name, value in headers]
 
 
 def base64_text(payload: bytes | None, _: Any = None) -> str | None:

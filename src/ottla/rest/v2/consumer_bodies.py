@@ -13,6 +13,7 @@ from typing import Any, Final
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from ottla.rest.consumers.decoding import RecordField
 from ottla.rest.consumers.group_consumer import CommittedOffset, Partition
 from ottla.web.bodies import parse_json, read_body
 from ottla.web.errors import ApiError
@@ -60,6 +61,15 @@ def query_number(request: Request, name: str) -> int | None:
     if not _NUMBER.fullmatch(text):
         raise ApiError(400, 40002, f"{name} must be a whole number")
     return int(text) if int(text) >= 0 else None
+
+
+def query_fields(request: Request) -> frozenset[RecordField]:
+    """The fields of records that the query `include` names, with commas between."""
+    names = request.query_params.get("include", "").split(",")
+    try:
+        return frozenset(RecordField(name.strip()) for name in names if name.strip())
+    except ValueError:
+        raise ApiError(400, 40002, f"include may name {', '.join(RecordField)}") from None
 
 
 def topics(body: Mapping[str, Any]) -> list[str]:

@@ -3,8 +3,8 @@
 POST /consumers/G creates an instance; below its base_uri are subscription, assignments, positions, offsets
 and records. An empty answer is 204. GET records ends with its time (the smaller of ?timeout
 and consumer.request.timeout.ms), at max_bytes, or with more than fetch.min.bytes; it waits within its time
-for the group to give the instance its partitions, so that the first read is not empty. v2 has no field for
-headers.
+for the group to give the instance its partitions, so that the first read is not empty. Records have their
+timestamps and headers if ?include=timestamp,headers asks for them, or the setting does.
 
 Only records that were sent count as read. A record that does not fit the instance's format ends a read before
 it; the read after that is answered 422 42207, which names it, and it stays the next of its partition until
@@ -31,6 +31,7 @@ from ottla.rest.consumers.consumer_settings import DataFormat
 from ottla.rest.v2 import consumer_bodies as bodies
 from ottla.web.application import json_answer
 from ottla.web.errors import ApiError
+from ottla.web.media_types import negotiate
 
 MEDIA_TYPE: Final = "application/vnd.kafka.v2+json"
 MAX_GROUP_CHARACTERS: Final = 255
@@ -39,9 +40,8 @@ SEND_SECONDS: Final = 30.0
 """The time in which a client must take SEND_BYTES of its answer, or the answer does not count as sent."""
 TURNS_TO_SEE_A_CLIENT_LEAVE: Final = 3
 """Turns of the event loop from the connection's end to the watcher's."""
-_ANY_FORMAT: Final = frozenset(
-    {"*/*", "application/*", "application/json", "application/vnd.kafka+json", MEDIA_TYPE}
-)
+_ANY_FORMAT: Final = (MEDIA_TYPE, "application/vnd.kafka+json", "application/json")
+"""The media types beside an instance's own that take its records."""
 _HOST: Final = re.compile(r"[A-Za-z0-9._~-]+(:[0-9]{1,5})?|\[[0-9a-fA-F:.]+\](:[0-9]{1,5})?")
 
 
@@ -176,9 +176,10 @@ class _Consumers:
         bounds = self._instances.bounds(
             instance, bodies.query_number(request, "timeout"), bodies.query_number(request, "max_bytes")
         )
+        include = bodies.query_fields(request) | self._instances.record_fields
         gone = asyncio.ensure_future(_client_leaves(request.receive))
         try:
-            return _Records(await instance.read(bounds, gone), data_format)
+            return _Records(await instance.read(bounds, gone, include), data_format)
         finally:
             gone.cancel()
 
@@ -269,9 +270,7 @@ async def _client_leaves(receive: Receive) -> None:
 
 def accepts(header: str, data_format: DataFormat) -> bool:
     """Whether an Accept header takes records of this format; one that names no format takes any."""
-    ranges = [each.partition(";") for each in header.lower().split(",") if each.strip()]
-    taken = {name.strip() for name, _, rest in ranges if not re.fullmatch(r".*;?\s*q=0(\.0*)?\s*", rest)}
-    return not ranges or data_format.media_type in taken or not taken.isdisjoint(_ANY_FORMAT)
+    return negotiate(header, (data_format.media_type, *_ANY_FORMAT)) is not None
 
 
 def _answer(content: Any) -> Response:

@@ -13,6 +13,7 @@ from ottla.rest.operations import Api, Description, Operation
 from ottla.rest.path_numbers import path_number
 from ottla.web.application import json_answer
 from ottla.web.errors import ApiError
+from ottla.web.media_types import negotiate
 
 MEDIA_TYPES: Final = ("application/vnd.kafka.v2+json", "application/vnd.kafka+json", "application/json")
 """The media types of answers; the first for a client that takes any."""
@@ -23,14 +24,10 @@ PARTITION_NOT_FOUND: Final = (404, 40402, "Partition not found.")
 
 def accepted_media_type(request: Request) -> str:
     """The type that a client wants its answer in. Raises ApiError 406."""
-    accept = request.headers.get("accept", "*/*")
-    ranges = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
-    for wanted in ranges:
-        if wanted in MEDIA_TYPES:
-            return wanted
-    if not any(ranges) or "*/*" in ranges or "application/*" in ranges:
-        return MEDIA_TYPES[0]
-    raise ApiError(406, 406, "HTTP 406 Not Acceptable")
+    found = negotiate(request.headers.get("accept", ""), MEDIA_TYPES)
+    if found is None:
+        raise ApiError(406, 406, "HTTP 406 Not Acceptable")
+    return found
 
 
 async def list_topics(api: Api, request: Request) -> Response:
