@@ -27,7 +27,7 @@ from ottla.web.hosts import AllowedHosts, is_loopback
 
 log = logging.getLogger("ottla.web")
 
-DRAIN_SECONDS: Final = 4.0
+DRAIN_SECONDS: Final = 3.0
 """How long requests under way may go on at a stop."""
 JSON: Final = "application/json"
 STOPPING: Final = "The service is stopping"

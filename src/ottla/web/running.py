@@ -160,7 +160,10 @@ def _unseen(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _signals() -> Iterator[asyncio.Task[bool]]:
-    """A task that ends at SIGTERM or SIGINT, for the length of the block."""
+    """A task that ends at SIGTERM or SIGINT, for the length of the block.
+
+    After one of them the process is about to end: those that follow, also behind the block, change nothing.
+    """
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_unseen)
     stop = asyncio.Event()
@@ -173,4 +176,5 @@ def _signals() -> Iterator[asyncio.Task[bool]]:
         yield asyncio.create_task(stop.wait(), name="stop")
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            # ignored, not handled by a function of nothing: the interpreter's end takes functions away
+            signal.signal(number, signal.SIG_IGN if stop.is_set() else handler)

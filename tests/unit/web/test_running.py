@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
@@ -100,6 +100,15 @@ def with_platform(
             return code
 
     return asyncio.run(run())
+
+
+@pytest.fixture(autouse=True)
+def signals() -> Iterator[None]:
+    """A process that was told to end takes no further signal; this one goes on."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(autouse=True)

@@ -66,6 +66,7 @@ class ConsumerInstance:
         self._stop = threading.Event()
         self._closed = False
         self._reads_end_now = False
+        self._called: asyncio.Future[Any] | None = None
         self._undecodable: Undecodable | None = None
         self.last_used = clock()
         self._last_read = self.last_used
@@ -211,11 +212,17 @@ class ConsumerInstance:
         self._stop.set()
 
     async def close(self) -> None:
-        """Leave the group; ends a read that is under way."""
+        """Leave the group; ends a read that is under way. It may take for ever if the cluster is away.
+
+        To be cancelled then: the thread goes on by itself, and nobody calls the consumer any more.
+        """
         self._closed = True
         self._stop.set()
         async with self._lock:
-            await self._call(self._threads.requests, self._consumer.close)
+            if self._called is not None:
+                await asyncio.wait([self._called])
+            closing = self._threads.requests.submit(self._consumer.close)
+            await asyncio.shield(asyncio.wrap_future(closing))
 
     async def _change(self, function: Callable[..., None], *arguments: Any) -> None:
         """Run a request that makes the last read irrelevant."""
@@ -265,6 +272,7 @@ class ConsumerInstance:
     ) -> T:
         """Run on a thread to its end, cancelled or not; `undo` the result of a call that was cancelled."""
         running = asyncio.get_running_loop().run_in_executor(threads, function, *arguments)
+        self._called = running
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:

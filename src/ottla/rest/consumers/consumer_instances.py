@@ -17,7 +17,6 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from confluent_kafka import KafkaException
@@ -35,6 +34,7 @@ from ottla.rest.consumers.consumer_settings import (
 )
 from ottla.rest.consumers.decoding import RecordDecoder, RecordField, SchemaDecoders
 from ottla.rest.consumers.group_consumer import GroupConsumer, ReadBounds, Room
+from ottla.rest.daemon_threads import DaemonThreads
 from ottla.rest.settings import (
     CONSUMER_INSTANCE_TIMEOUT_MS,
     CONSUMER_INSTANCES,
@@ -75,9 +75,9 @@ class ConsumerInstances:
         self._decoder_of = {each: RecordDecoder(each, self._decoders) for each in DataFormat}
         self._room = Room(READS_MEMORY * settings[CONSUMER_REQUEST_MAX_BYTES])
         self._threads = Threads(
-            ThreadPoolExecutor(READS, "consumer-read"),
+            DaemonThreads(READS, "consumer-read"),
             asyncio.Semaphore(READS),
-            ThreadPoolExecutor(REQUEST_THREADS, "consumer-request"),
+            DaemonThreads(REQUEST_THREADS, "consumer-request"),
         )
         self._instances: dict[tuple[str, str], ConsumerInstance] = {}
         self._making = 0

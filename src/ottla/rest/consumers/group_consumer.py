@@ -29,6 +29,7 @@ from ottla.client.offsets import metadata_of
 from ottla.rest.consumers.consumer_errors import PASSING, illegal_state, of_kafka
 
 log = logging.getLogger("ottla.rest")
+clients_log = logging.getLogger("ottla.client.rest")
 
 Partition = tuple[str, int]
 
@@ -102,7 +103,7 @@ class GroupConsumer:
 
     def __init__(self, properties: Mapping[str, Any], room: Room) -> None:
         """Raises KafkaException for a property that librdkafka does not know."""
-        self._consumer = Consumer(dict(properties), logger=log)
+        self._consumer = Consumer(dict(properties), logger=clients_log)
         self._stores_offsets = bool(properties.get("enable.auto.commit"))
         self._room = room
         self._source = Source.NONE

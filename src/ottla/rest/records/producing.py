@@ -17,7 +17,6 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
@@ -28,11 +27,13 @@ from ottla.client.access import ClusterAccess
 from ottla.client.registry.async_client import RegistryClient
 from ottla.config.settings import Settings
 from ottla.rest import kafka_errors
+from ottla.rest.daemon_threads import DaemonThreads
 from ottla.rest.records.bytes_in_work import BytesInWork
 from ottla.rest.settings import MAX_BODY_BYTES, PRODUCER_PREFIX, RESPONSE_TIMEOUT_MS
 from ottla.web.errors import ApiError, ServiceError
 
 log = logging.getLogger("ottla.rest")
+clients_log = logging.getLogger("ottla.client.rest")
 
 T = TypeVar("T")
 
@@ -46,8 +47,9 @@ KNOWN_TOPIC_SECONDS: Final = 30.0
 KNOWN_TOPICS: Final = 10_000
 CREATION_PAUSES: Final = (0.0, 0.1, 0.3)
 """Pauses before asking again for a topic that the cluster may be creating on demand."""
-END_SECONDS: Final = 3.0
-"""How long records under way may take once the proxy is about to stop; those left are answered as failed."""
+END_SECONDS: Final = 2.0
+"""How long records under way may take once the proxy is about to stop. Those that are left are answered as
+failed, before the front cuts requests off."""
 STOP_SECONDS: Final = 2.0
 LINGER_MS: Final = 2
 WORK_BYTES: Final = 128 << 20
@@ -156,7 +158,7 @@ class Producing:
             self._properties["linger.ms"] = min(LINGER_MS, settings[RESPONSE_TIMEOUT_MS] / 2)
         self._may_be_idempotent = "enable.idempotence" not in given
         self._producer: Producer | None = None
-        self._threads = ThreadPoolExecutor(2, "rest-metadata")
+        self._threads = DaemonThreads(2, "rest-metadata")
         self._topics: dict[str, tuple[float, int]] = {}
         self._cluster_id: str | None = None
         self._line = asyncio.Lock()
@@ -323,7 +325,7 @@ class Producing:
             raise ServiceError(f"ottla rest: the producer's settings: {text}") from None
 
     def _make(self, properties: dict[str, Any]) -> Producer:
-        return Producer({**properties, "error_cb": self._complain}, logger=log)
+        return Producer({**properties, "error_cb": self._complain}, logger=clients_log)
 
     def _complain(self, error: KafkaError) -> None:
         """Log an error that librdkafka reports. A fatal one ends this producer: the poll makes another."""
