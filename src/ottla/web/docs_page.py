@@ -9,11 +9,14 @@ from typing import Any, Final
 _STYLE: Final = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
   color: #1c2024; background: #fff; }
-h1 { margin-bottom: 0; } h2 { margin-top: 2.5rem; border-bottom: 1px solid #ccd2d8; }
+h1 { margin-bottom: 0; overflow-wrap: anywhere; } h2 { margin-top: 2.5rem; border-bottom: 1px solid #ccd2d8; }
 details { border: 1px solid #dde2e7; border-radius: 4px; margin: .4rem 0; padding: .3rem .8rem; }
 summary { cursor: pointer; } code, pre { font: 13px/1.5 ui-monospace, monospace; }
-.method { display: inline-block; width: 5rem; font-weight: 600; }
-.what { float: right; color: #5a6570; } nav a { margin-right: 1rem; }
+summary code { overflow-wrap: anywhere; } pre, .table { overflow-x: auto; }
+.method { display: inline-block; min-width: 5rem; font-weight: 600; }
+.what { float: right; margin-left: 1rem; color: #5a6570; } nav a { margin-right: 1rem; }
+@media (max-width: 40rem) { body { margin: 1rem auto; } .what { float: none; display: block; margin: 0; }
+  nav a { display: inline-block; } }
 table { border-collapse: collapse; margin: .5rem 0; } td, th { text-align: left; vertical-align: top;
   padding: .15rem 1.2rem .15rem 0; font-weight: normal; } th { color: #5a6570; }
 a { color: #0b5cad; } :target { background: #fff7d6; }
@@ -60,7 +63,7 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> str:
     return (
         f'<details id="{escape(operation["operationId"])}"><summary><span class="method">{method.upper()}'
         f'</span><code>{escape(path)}</code><span class="what">{escape(operation["summary"])}</span>'
-        f"</summary>{note}<table>{''.join(rows)}</table></details>"
+        f'</summary>{note}<div class="table" tabindex="0"><table>{"".join(rows)}</table></div></details>'
     )
 
 
@@ -89,7 +92,7 @@ def _content(holder: Mapping[str, Any]) -> str:
 def _schema(name: str, schema: Mapping[str, Any]) -> str:
     return (
         f'<details id="schema-{escape(name)}"><summary><code>{escape(name)}</code></summary>'
-        f"<pre>{_told(schema, 0)}</pre></details>"
+        f'<pre tabindex="0">{_told(schema, 0)}</pre></details>'
     )
 
 
