@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from typing import Final
 
 from starlette.responses import Response
@@ -97,10 +96,12 @@ class Front:
     async def _handle(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         given = {name: value for name, value in scope["headers"] if name in _READ}
         send: Send = answer.send
-        refusal = self._refused_host(scope, given)
-        if refusal is not None:
-            await refusal(scope, receive, send)
-            return
+        host = given.get(b"host")
+        if host is None or not self._hosts.allows(_text(host)):
+            refusal = _refused_host(scope, host)
+            if refusal is not None:
+                await refusal(scope, receive, send)
+                return
         if self._cross_origin.enabled:
             origin = given.get(b"origin")
             method = given.get(b"access-control-request-method")
@@ -112,12 +113,14 @@ class Front:
                     await send({"type": "http.response.body", "body": b""})
                     return
             answer.headers = self._cross_origin.answered(None if origin is None else _text(origin))
-        encoding = _text(given.get(b"content-encoding", b"")).strip().lower()
-        if encoding in ("gzip", "x-gzip"):
+        encoding = given.get(b"content-encoding", b"").strip().lower()
+        if encoding in (b"gzip", b"x-gzip"):
             receive = UnfoldedBody(receive).receive
             scope = {**scope, "headers": [one for one in scope["headers"] if one[0] not in _OF_FOLDED_BODY]}
-        elif encoding not in ("", "identity"):
-            refused = error_answer(415, 415, f"Content-Encoding must be gzip, not {encoding[:100]}", JSON)
+        elif encoding not in (b"", b"identity"):
+            refused = error_answer(
+                415, 415, f"Content-Encoding must be gzip, not {_text(encoding[:MAX_SHOWN_CHARACTERS])}", JSON
+            )
             refused.headers["accept-encoding"] = "gzip"
             await refused(scope, receive, send)
             return
@@ -127,18 +130,16 @@ class Front:
             send = GzippedAnswer(send).send
         await self._app(scope, receive, send)
 
-    def _refused_host(self, scope: Scope, given: Mapping[bytes, bytes]) -> Response | None:
-        """The answer to a request whose host is missing or not allowed."""
-        host = given.get(b"host")
-        if host is None:
-            if scope["http_version"] == "1.0":
-                return None
-            return error_answer(400, 400, "A request of HTTP/1.1 must have a Host header", JSON)
-        if self._hosts.allows(_text(host)):
+
+def _refused_host(scope: Scope, host: bytes | None) -> Response | None:
+    """The answer to a request whose host is missing or not allowed; None for one of HTTP/1.0 without any."""
+    if host is None:
+        if scope["http_version"] == "1.0":
             return None
-        shown = _text(host)[:MAX_SHOWN_CHARACTERS]
-        message = f"{shown!r} is not a host of this service; {HOSTS.name} may name it as one"
-        return error_answer(421, 421, message, JSON)
+        return error_answer(400, 400, "A request of HTTP/1.1 must have a Host header", JSON)
+    shown = _text(host)[:MAX_SHOWN_CHARACTERS]
+    message = f"{shown!r} is not a host of this service; {HOSTS.name} may name it as one"
+    return error_answer(421, 421, message, JSON)
 
 
 class _Answer:

@@ -17,10 +17,13 @@ import ipaddress
 import re
 import socket
 from collections.abc import Collection, Iterable
+from functools import lru_cache
 from typing import Final
 
 _HOST: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._~%!$&'()*+,;=-]*))(?::[0-9]{0,5})?")
 ANY: Final = "*"
+KEPT_HOSTS: Final = 256
+"""Hosts of requests whose verdicts are kept: most requests name one of a few."""
 
 
 def is_loopback(address: str) -> bool:
@@ -40,6 +43,8 @@ class AllowedHosts:
         hosts = {name.lower().rstrip(".") for name in (*named, *own)}
         self._any = ANY in hosts
         self._names = hosts
+        self.allows: Final = lru_cache(KEPT_HOSTS)(self._is_allowed)
+        """Whether this Host header, with or without a port, is allowed."""
         self._domains = tuple({".localhost", *(host[1:] for host in hosts if host.startswith("*."))})
 
     @classmethod
@@ -50,8 +55,7 @@ class AllowedHosts:
             return cls((ANY,))
         return cls((*named, *own_names))
 
-    def allows(self, host: str) -> bool:
-        """Whether this Host header, with or without a port, is allowed."""
+    def _is_allowed(self, host: str) -> bool:
         if self._any:
             return True
         found = _HOST.fullmatch(host)
