@@ -25,7 +25,7 @@ JsonEncoder = Callable[[Any], bytes]
 """Encodes a JSON value; raises for one that it does not take."""
 
 MAX_NAMES: Final = 5_000
-"""The most variables of a schema's functions: some 1,000 types, which Python compiles in 0.2 s. A larger schema
+"""The most variables of a schema's functions: some 1,000 types, which Python compiles in 0.2 s. A larger one
 is left to fastavro."""
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _DAY: Final = 86_400
