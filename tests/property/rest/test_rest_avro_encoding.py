@@ -99,12 +99,42 @@ def label_of(branch: Schema) -> str:
     return label
 
 
-def values(schema: Schema) -> st.SearchStrategy[Any]:
-    """Values of this schema, in Avro's JSON encoding."""
+MISFITS = st.sampled_from(
+    [
+        None,
+        True,
+        0,
+        1.5,
+        "",
+        "B",
+        "\u20ac",
+        [],
+        {},
+        2**31,
+        -(2**31) - 1,
+        2**63,
+        -(2**63),
+        {"int": 1},
+        {"int": 1, "string": "x"},
+        [1],
+    ]
+)
+
+
+def values(schema: Schema, misfits: bool = False) -> st.SearchStrategy[Any]:
+    """Values of this schema, in Avro's JSON encoding; with `misfits`, parts of some are of other types."""
+    if misfits:
+        return MISFITS | _values(schema, misfits)
+    return _values(schema, misfits)
+
+
+def _values(schema: Schema, misfits: bool) -> st.SearchStrategy[Any]:
     if isinstance(schema, list):
         return st.one_of(
             *(
-                st.none() if branch == "null" else st.fixed_dictionaries({label_of(branch): values(branch)})
+                st.none()
+                if branch == "null"
+                else st.fixed_dictionaries({label_of(branch): values(branch, misfits)})
                 for branch in schema
             )
         )
@@ -117,11 +147,13 @@ def values(schema: Schema) -> st.SearchStrategy[Any]:
             size = schema["size"]
             return st.text(st.characters(max_codepoint=255), min_size=size, max_size=size)
         case "array":
-            return st.lists(values(schema["items"]), max_size=4)
+            return st.lists(values(schema["items"], misfits), max_size=4)
         case "map":
-            return st.dictionaries(TEXTS, values(schema["values"]), max_size=4)
+            return st.dictionaries(TEXTS, values(schema["values"], misfits), max_size=4)
         case "record":
-            return st.fixed_dictionaries({each["name"]: values(each["type"]) for each in schema["fields"]})
+            return st.fixed_dictionaries(
+                {each["name"]: values(each["type"], misfits) for each in schema["fields"]}
+            )
     return LOGICAL[schema["type"], schema["logicalType"]]
 
 
@@ -220,7 +252,7 @@ def test_a_value_becomes_the_bytes_of_the_specification_or_is_left_to_fastavro(d
 @given(st.data())
 def test_what_the_function_takes_fits_the_schema_and_fastavro_writes_alike(data: st.DataObject) -> None:
     schema = data.draw(schemas())
-    value = data.draw(values(schema) | values(data.draw(schemas())))
+    value = data.draw(values(schema, misfits=True) | values(data.draw(schemas())))
     try:
         written = by_function(schema)(value)
     except Exception:
@@ -235,7 +267,7 @@ def test_what_the_function_takes_fits_the_schema_and_fastavro_writes_alike(data:
 @given(st.data())
 def test_any_json_is_encoded_as_before_or_refused_unless_it_fits(data: st.DataObject) -> None:
     schema = data.draw(schemas().filter(lambda found: not has_choice(found)))
-    value = data.draw(values(schema) | values(data.draw(schemas())))
+    value = data.draw(values(schema, misfits=True) | values(data.draw(schemas())))
     assume(value is not None)
     parsed = format_of(SchemaType.AVRO).parse(orjson.dumps(schema).decode(), {})
     encode = SchemaEncoders().of(RegisteredSchema(7, parsed))
