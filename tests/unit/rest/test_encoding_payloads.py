@@ -113,6 +113,7 @@ def test_avro_is_read_in_its_own_json_encoding(schema: Any, value: Any, datum: A
         ("bytes", "€"),
         (["null", "string"], "bare"),
         (["null", "string"], {"int": 5}),
+        (["null", "string"], {"string": "a", "int": 5}),
         ({"type": "array", "items": "int"}, {"a": 1}),
         (USER, {}),
         (USER, []),
