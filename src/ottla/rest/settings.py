@@ -13,15 +13,17 @@ from ottla.client.java_names import unsupported_properties
 from ottla.config.setting import (
     HIGH,
     LOW,
+    Setting,
     Table,
     by_name,
     integer,
     long,
     string,
+    string_list,
     text_or_none,
 )
 from ottla.config.unsupported import harmless, merged, refusing
-from ottla.config.validators import at_least, between, not_empty
+from ottla.config.validators import ListOf, at_least, between, not_empty
 from ottla.web import http_settings
 from ottla.web.front_settings import FRONT_SETTINGS
 from ottla.web.http_settings import listeners_setting

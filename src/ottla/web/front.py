@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from typing import Final
 
 from starlette.responses import Response
@@ -45,13 +46,15 @@ _OF_FOLDED_BODY: Final = frozenset({b"content-encoding", b"content-length"})
 
 
 class Front:
-    """The application of one listener, in front of the service's own."""
+    """Stands before a service's own application, for all of its listeners."""
 
-    def __init__(self, app: ASGIApp, options: FrontOptions, listener_host: str) -> None:
-        """listener_host: the address that the listener is bound to."""
+    def __init__(self, app: ASGIApp, options: FrontOptions, listeners: Iterable[tuple[str, int]]) -> None:
+        """listeners: the addresses and ports that they are bound to."""
         own = () if options.host_name is None else (options.host_name,)
         self._app = app
-        self._hosts = AllowedHosts.of(options.hosts, own, loopback=is_loopback(listener_host))
+        self._on_loopback = frozenset(each for each in listeners if is_loopback(each[0]))
+        self._hosts_of_loopback = AllowedHosts.of(options.hosts, own, loopback=True)
+        self._hosts = AllowedHosts.of(options.hosts, own, loopback=False)
         self._cross_origin = CrossOrigin(options)
         self._compression = options.compression
         self._under_way: set[asyncio.Task[None]] = set()
@@ -97,7 +100,8 @@ class Front:
         given = {name: value for name, value in scope["headers"] if name in _READ}
         send: Send = answer.send
         host = given.get(b"host")
-        if host is None or not self._hosts.allows(_text(host)):
+        hosts = self._hosts_of_loopback if scope.get("server") in self._on_loopback else self._hosts
+        if host is None or not hosts.allows(_text(host)):
             refusal = _refused_host(scope, host)
             if refusal is not None:
                 await refusal(scope, receive, send)

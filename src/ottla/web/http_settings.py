@@ -141,12 +141,7 @@ UNSUPPORTED: Final[Mapping[str, Unsupported]] = merged(
         refusing(
             _NO_HEADERS, "nosniff.prevention.enable", "response.http.headers.config", nothing=("false",)
         ),
-        harmless(
-            "answers to other origins are not allowed to be read",
-            "access.control.",
-            "reject.options.request",
-            nothing=("false",),
-        ),
+        harmless("OPTIONS requests are those of CORS alone", "reject.options.request", nothing=("false",)),
         harmless(
             "bounds of the server are its own",
             "server.connection.limit",
@@ -186,7 +181,6 @@ UNSUPPORTED: Final[Mapping[str, Unsupported]] = merged(
             "debug",
             "response.mediatype.",
             "websocket.path.prefix",
-            "compression.enable",
             "jetty.legacy.uri.compliance",
             "suppress.stack.trace.response",
             "network.forwarded.request.customizer.enable",

@@ -67,7 +67,7 @@ class Service(Protocol):
 
     @property
     def front(self) -> FrontOptions:
-        """The options of the front of its listener."""
+        """The options of the front of its listeners."""
 
     async def start(self, address: HttpAddress) -> None:
         """Get ready to answer at `address`, which is bound already: the first of several.
@@ -161,7 +161,8 @@ async def _listen(
     stack: AsyncExitStack, service: Service, bound: Sequence[socket.socket]
 ) -> asyncio.Task[str]:
     """Answer requests at these sockets until the stack is closed; the task ends when the server does."""
-    front = Front(service.app, service.front, bound[0].getsockname()[0])
+    listeners = [each.getsockname()[:2] for each in bound]
+    front = Front(service.app, service.front, listeners)
     config = uvicorn.Config(
         front,
         http=BoundedHttpProtocol,

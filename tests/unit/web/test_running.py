@@ -192,7 +192,7 @@ def test_a_service_answers_at_each_of_its_listeners() -> None:
         assert len(urls) == len(set(urls)) == 2
         for url in urls:
             reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
-            writer.write(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+            writer.write(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
             assert (await reader.readline()).startswith(b"HTTP/1.1 200")
             writer.close()
         os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""The page of the REST Proxy's API fits narrow windows, as a real browser lays it out."""
+"""The pages of both services' APIs fit narrow windows, as a real browser lays them out."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from ottla.registry import openapi as registry
+from ottla.rest import openapi as rest
 from ottla.rest.app import ADMINISTRATION
-from ottla.rest.docs_page import docs_page
-from ottla.rest.openapi import openapi_document
+from ottla.web.docs_page import docs_page
 
 CHROMIUM = shutil.which("chromium")
 TIMEOUT_S = 120
@@ -33,10 +34,13 @@ onload = () => {{
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs a browser: apt-get install chromium")
 @pytest.mark.parametrize("width", [320, 420, 1200])
-@pytest.mark.parametrize("opened", [False, True])
-def test_the_page_scrolls_in_no_window_sideways(tmp_path: Path, width: int, opened: bool) -> None:
-    page = docs_page(openapi_document([operation.description for operation in ADMINISTRATION]))
-    (tmp_path / "page.html").write_text(page.replace("<details", "<details open") if opened else page)
+@pytest.mark.parametrize("service", ["rest", "registry"])
+def test_the_page_scrolls_in_no_window_sideways(tmp_path: Path, width: int, service: str) -> None:
+    document = registry.openapi_document()
+    if service == "rest":
+        document = rest.openapi_document([operation.description for operation in ADMINISTRATION])
+    page = docs_page(document).replace("<details", "<details open")
+    (tmp_path / "page.html").write_text(page)
     (tmp_path / "frame.html").write_text(FRAME.format(width=width))
     command = [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
     command += ["--allow-file-access-from-files", f"--user-data-dir={tmp_path / 'profile'}"]
