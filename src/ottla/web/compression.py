@@ -22,14 +22,14 @@ from ottla.web.media_types import quality
 
 MIN_ANSWER_BYTES: Final = 1_024
 LEVEL: Final = 1
-"""JSON shrinks to a sixth at the lowest level already, in a third of the time of the default one."""
+"""JSON records shrink to an eighth at the lowest level (230 MB/s), to a tenth at the default (125 MB/s)."""
 _GZIP: Final = 16
 """Added to the window's size, it stands for gzip's header and trailer."""
 _ANSWER_WINDOW: Final = 13
 """8 KiB: an answer that streams holds some 100 KiB of memory, whole answers no less."""
 _MEMORY_LEVEL: Final = 6
-INLINE_BYTES: Final = 32 << 10
-"""More bytes than these are compressed on a thread: they take a millisecond and more."""
+INLINE_BYTES: Final = 128 << 10
+"""More bytes than these, which take 0.6 ms, are compressed on a thread."""
 UNFOLDED_PIECE_BYTES: Final = 256 << 10
 _NO_BODY: Final = frozenset({204, 304})
 _COMPRESSIBLE: Final = (b"application/json", b"application/vnd.", b"text/")

@@ -372,3 +372,55 @@ def test_a_stream_that_is_cancelled_leaves_nothing() -> None:
         assert len(asyncio.all_tasks()) == 1
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("pauses", [True, False])
+def test_a_proxy_about_to_stop_answers_for_what_it_has_read_of_a_stream(
+    pauses: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records_module, "END_SECONDS", 0.05)
+    monkeypatch.setattr(records_module, "LINGER_SECONDS", 0.05)
+    proxy = Proxy()
+
+    async def run() -> bytes:
+        given = 0
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            nonlocal given
+            given += 1
+            if given == 3:
+                proxy.producing.streams.end()
+            if pauses and given > 5:
+                await asyncio.Event().wait()
+            await asyncio.sleep(0)
+            return {"type": "http.request", "body": b'{"value":{"type":"JSON","data":1}}', "more_body": True}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": RECORDS,
+            "raw_path": RECORDS.encode(),
+            "query_string": b"",
+            "headers": [(b"content-type", b"application/json")],
+        }
+        async with asyncio.timeout(20):
+            await proxy.app(scope, receive, send)
+        assert sent[0]["status"] == 200 and not sent[-1].get("more_body", False)
+        return b"".join(each.get("body", b"") for each in sent[1:])
+
+    *good, last = [orjson.loads(line) for line in asyncio.run(run()).splitlines()]
+    assert len(good) == len(proxy.producing.sent) >= 5
+    assert {answer["error_code"] for answer in good} == {200}
+    assert last["error_code"] == 50301
+    assert proxy.producing.work.held_bytes == 0
+
+
+def test_a_short_stream_is_whole_although_the_proxy_is_about_to_stop() -> None:
+    proxy = Proxy()
+    proxy.producing.streams.end()
+    answers = proxy.stream(*[{"value": {"type": "JSON", "data": number}} for number in range(3)])
+    assert [answer["error_code"] for answer in answers] == [200, 200, 200]
