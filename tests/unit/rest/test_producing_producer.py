@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -14,6 +15,7 @@ from ottla.config.sources import from_mapping
 from ottla.rest.records import producing as producing_module
 from ottla.rest.records.producing import Outgoing, Producing
 from ottla.rest.settings import TABLE
+from ottla.web.bounded_log import LIBRDKAFKA, BoundedHandler
 from ottla.web.errors import ApiError, ServiceError
 from support.rest.fake_producing import FakeRegistry
 from support.servers.cluster import free_port
@@ -44,6 +46,27 @@ def test_records_that_nobody_takes_fail_in_time() -> None:
         assert len(deliveries.failures) == 3 and codes == {KafkaError._MSG_TIMED_OUT}
 
     run({}, story)
+
+
+def test_complaints_of_a_cluster_that_is_away_are_of_the_clients_kind(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """So that the service's bound of log lines counts them with the lines of librdkafka."""
+
+    async def story(producing: Producing) -> None:
+        await (await producing.send("t", [Outgoing(b"k", b"v")])).wait()
+
+    run({}, story)
+    complaints = [each for each in caplog.records if each.getMessage().startswith("the producer: ")]
+    assert complaints
+    bounded = BoundedHandler(logging.NullHandler())
+    assert {bounded._kind(each) for each in complaints} == {bounded._kind(librdkafkas_line())}
+
+
+def librdkafkas_line() -> logging.LogRecord:
+    return logging.LogRecord(
+        "any", logging.WARNING, "", 0, LIBRDKAFKA, ("FAIL", "rdkafka#producer-1", "away"), None
+    )
 
 
 def test_records_beyond_the_queue_wait_for_room_and_then_fail() -> None:

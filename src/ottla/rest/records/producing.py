@@ -329,7 +329,7 @@ class Producing:
 
     def _complain(self, error: KafkaError) -> None:
         """Log an error that librdkafka reports. A fatal one ends this producer: the poll makes another."""
-        log.warning("the producer: %s", error.str())
+        clients_log.warning("the producer: %s", error.str())  # one kind with the lines of its library
         self._fatal |= error.fatal()
 
     def _replace(self, ended: Producer) -> None:
