@@ -113,7 +113,7 @@ def accepted(text: str) -> str | None:
         return None
 
 
-@settings(max_examples=examples(60, 1_500), deadline=None)
+@settings(max_examples=examples(25, 1_000), deadline=None)
 @given(texts())
 def test_carried_options_mean_the_same_when_their_file_is_given(text: str) -> None:
     expected = accepted(text)
