@@ -1,7 +1,7 @@
 """CRC-32C in C: the extension of the package crc32c, without that package's first lines.
 
-These look up the package's version, for which Python loads all of email, zipfile and csv: 15 of the 190 ms of
-processor time that a broker took to its open port.
+These look up the package's version, for which Python loads all of email, zipfile and csv: 15 ms of processor
+time before a broker's port is open.
 """
 
 from __future__ import annotations

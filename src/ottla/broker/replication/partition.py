@@ -22,7 +22,7 @@ from ottla.core.replica import reading
 from ottla.core.replica.follower import PartitionFollower
 from ottla.core.replica.leader import PartitionLeader, last_stable_offset
 from ottla.protocol.errors import ErrorCode, NotLeaderOrFollower
-from ottla.protocol.record_batch import BatchHeader, patch_base_offset_and_epoch
+from ottla.protocol.record_batch import LOG_OVERHEAD_BYTES, BatchHeader, patch_base_offset_and_epoch
 from ottla.storage.log import AppendResult, Log, LogSlice
 
 Waiter = Callable[[], None]
@@ -207,7 +207,7 @@ class Partition:
             patch_base_offset_and_epoch(batches, position, offset, epoch)
             placed.append(header.placed(offset, epoch))
             offset += header.last_offset_delta + 1
-            position += header.size_bytes
+            position += header.batch_length + LOG_OVERHEAD_BYTES
         result = self.log.append(batches, placed, now_ms=now_ms)
         high_watermark = leader.on_append(offset)
         if self.is_replicated:

@@ -24,7 +24,13 @@ from typing import NamedTuple, cast
 
 from ottla.protocol.errors import CorruptBatch
 from ottla.protocol.record_batch import BatchHeader
-from ottla.storage.compaction.record_scan import read_length, read_offset_delta, skip_varint
+from ottla.storage.compaction.record_scan import (
+    SLICE_RECORDS,
+    next_slice,
+    read_length,
+    read_offset_delta,
+    skip_varint,
+)
 
 MapKey = bytes | int
 
@@ -33,7 +39,6 @@ _DIGEST_BYTES = 16
 _OFFSET_BYTES = 32  # an integer object
 _DIGEST_OBJECT_BYTES = 48
 _LIST_BYTES = 12  # a slot in the list of survivors, and its share of the sort's memory
-_SLICE_RECORDS = 1024
 _FEWEST_ALIKE = 4
 _LARGE_BYTES = bytes(range(0x80, 0x100))
 _NULL = b"\1"
@@ -119,7 +124,7 @@ class KeyMap:
         longest = LONGEST_VERBATIM_KEY_BYTES
         first = 0
         while first < count:
-            stop, delta_bytes = _next_slice(first)
+            stop, delta_bytes = next_slice(first)
             stop = min(stop, count)
             if not self._has_room(stop - first, longest):
                 self.full = True
@@ -195,8 +200,8 @@ class KeyMap:
         """Add a batch with gaps, or one with records below `start_offset`."""
         count = header.record_count
         for taken in range(count):
-            if taken % _SLICE_RECORDS == 0 and not self._has_room(
-                min(_SLICE_RECORDS, count - taken), LONGEST_VERBATIM_KEY_BYTES
+            if taken % SLICE_RECORDS == 0 and not self._has_room(
+                min(SLICE_RECORDS, count - taken), LONGEST_VERBATIM_KEY_BYTES
             ):
                 self.full = True
                 return at
@@ -270,16 +275,3 @@ def _slots(count: int) -> int:
     while slots * 2 < count * 3:
         slots *= 2
     return slots
-
-
-def _next_slice(first: int) -> tuple[int, int]:
-    """The end of the slice of records that begins with `first`, and the bytes of their offset deltas."""
-    if first < 64:
-        return 64, 1
-    if first < 8192:
-        return min(first + _SLICE_RECORDS, 8192), 2
-    if first < 1 << 20:
-        return min(first + _SLICE_RECORDS, 1 << 20), 3
-    if first < 1 << 27:
-        return min(first + _SLICE_RECORDS, 1 << 27), 4
-    return first + _SLICE_RECORDS, 5

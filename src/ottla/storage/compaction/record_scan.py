@@ -10,6 +10,7 @@ from __future__ import annotations
 from ottla.protocol.errors import CorruptBatch
 
 _MAX_VARINT_BYTES = 10
+SLICE_RECORDS = 1024
 
 
 def read_coded(data: bytes, at: int) -> tuple[int, int]:
@@ -52,3 +53,32 @@ def skip_varint(data: bytes, at: int) -> int:
     while data[at] > 0x7F:
         at += 1
     return at + 1
+
+
+def next_slice(first: int) -> tuple[int, int]:
+    """The end of the slice of records that begins with `first`, and the bytes of their offset deltas."""
+    if first < 64:
+        return 64, 1
+    if first < 8192:
+        return min(first + SLICE_RECORDS, 8192), 2
+    if first < 1 << 20:
+        return min(first + SLICE_RECORDS, 1 << 20), 3
+    if first < 1 << 27:
+        return min(first + SLICE_RECORDS, 1 << 27), 4
+    return first + SLICE_RECORDS, 5
+
+
+def size_of_alike(data: bytes, at: int, end: int, count: int) -> int | None:
+    """The size of each of the `count` records at `at` if they all have one, else None; found without a loop.
+
+    A record that begins where the one before it ends, with the same coded length, has its size.
+    """
+    length, body = read_length(data, at)
+    record_bytes = body - at + (length >> 1)
+    stop = at + record_bytes * count
+    if stop > end:
+        return None
+    for position in range(at, body):
+        if data[position:stop:record_bytes].count(data[position]) != count:
+            return None
+    return record_bytes
