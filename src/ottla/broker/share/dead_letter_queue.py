@@ -75,7 +75,7 @@ MAX_DECOMPRESSED_BYTES = 16 * 1024 * 1024
 """The largest batch whose records are copied, if the queue's max.message.bytes is not larger."""
 
 
-class Undeliverable(Exception):
+class _Undeliverable(Exception):
     """Dead letters can't be written; the message says why."""
 
 
@@ -134,7 +134,7 @@ class DeadLetterQueue:
                         done.append(left.popleft())
                         offset = left[0].first_offset if left else 0
                 await self._produce(key, batch.records)
-            except Undeliverable as problem:
+            except _Undeliverable as problem:
                 done += left
                 left.clear()
                 count = sum(last - first + 1 for first, last, *_ in done)
@@ -178,7 +178,7 @@ class DeadLetterQueue:
     def _find(self, key: SharePartitionKey) -> _Queue | None:
         """The group's queue as its settings and the metadata have it now; None if it has to be created.
 
-        Raises Undeliverable, or _TryAgain while the queue has no leader.
+        Raises _Undeliverable, or _TryAgain while the queue has no leader.
         """
         node = self._node
         group = node.config.for_group(key.group_id, node.image)
@@ -196,7 +196,7 @@ class DeadLetterQueue:
             is_enabled=settings[topic_settings.ERRORS_DEADLETTERQUEUE_GROUP_ENABLE],
         )
         if problem is not None:
-            raise Undeliverable(problem)
+            raise _Undeliverable(problem)
         if topic is None:
             return None
         index = queue_partition(key.partition, len(topic.partitions))
@@ -230,7 +230,7 @@ class DeadLetterQueue:
         if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             return
         problem = f"{topic.name} could not be created: {code.name} {text}"
-        raise _TryAgain(problem) if code.retriable else Undeliverable(problem)
+        raise _TryAgain(problem) if code.retriable else _Undeliverable(problem)
 
     # -- producing ----------------------------------------------------------------------------------
 
