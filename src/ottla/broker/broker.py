@@ -253,14 +253,23 @@ class Broker:
                     await self._until_caught_up()
                 self._open_partitions()
         if self.config.is_controller:
-            endpoints = self._endpoints(
-                self.config.advertised_controller_listeners or (self.config.controller_listener,)
-            )
-            self.controller_supervisor.spawn(
-                "register-controller", register_controller(self.node_id, self.controller_channel, endpoints)
-            )
+            self._register_controller()
+            self.controller.add_listener(self._stay_registered)
         if self.config.is_broker:
             await self._become_broker()
+
+    def _register_controller(self) -> None:
+        listeners = self.config.advertised_controller_listeners or (self.config.controller_listener,)
+        self.controller_supervisor.spawn(
+            "register-controller",
+            register_controller(self.node_id, self.controller_channel, self._endpoints(listeners)),
+        )
+
+    def _stay_registered(self, delta: MetadataDelta) -> None:
+        """A controller that was unregistered although it runs registers again, as Kafka's does."""
+        is_gone = self.node_id in delta.changed_controllers and self.node_id not in self.image.controllers
+        if is_gone and not self._stopping:
+            self._register_controller()
 
     async def _until_caught_up(self) -> None:
         """Wait for the metadata. Raises ConfigError when the controllers belong to another cluster."""

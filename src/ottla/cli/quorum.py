@@ -1,9 +1,10 @@
-"""`ottla quorum`: the metadata quorum's state, its voters, and brokers that are gone for good.
+"""`ottla quorum`: the metadata quorum's state, its voters, and nodes that are gone for good.
 
 status      the leader, the voters and the observers, and how far each has come (DescribeQuorum)
 add         turn a controller that follows the quorum into a voter (AddRaftVoter, KIP-853)
 remove      take a voter out (RemoveRaftVoter)
-unregister  forget a broker that has no replicas any more (UnregisterBroker)
+unregister  forget a broker that has no replicas any more (UnregisterBroker), or a controller that is no
+            voter any more (UnregisterController)
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from ottla.protocol.messages.remove_raft_voter_request import RemoveRaftVoterReq
 from ottla.protocol.messages.remove_raft_voter_response import RemoveRaftVoterResponse
 from ottla.protocol.messages.unregister_broker_request import UnregisterBrokerRequest
 from ottla.protocol.messages.unregister_broker_response import UnregisterBrokerResponse
+from ottla.protocol.messages.unregister_controller_request import UnregisterControllerRequest
+from ottla.protocol.messages.unregister_controller_response import UnregisterControllerResponse
 from ottla.protocol.schema import ZERO_UUID
 from ottla.storage.checkpoints import uuid_from_text, uuid_to_text
 from ottla.storage.log_directory import (
@@ -67,8 +70,12 @@ def _parser() -> argparse.ArgumentParser:
         "--directory-id", metavar="UUID", help="the voter's directory.id (default: as the quorum says)"
     )
     remove.set_defaults(command=_remove)
-    unregister = commands.add_parser("unregister", help="forget a broker that has no replicas any more")
-    unregister.add_argument("--broker", type=int, required=True, metavar="ID")
+    unregister = commands.add_parser(
+        "unregister", help="forget a broker or a controller that is gone for good"
+    )
+    gone = unregister.add_mutually_exclusive_group(required=True)
+    gone.add_argument("--broker", type=int, metavar="ID", help="a broker that has no replicas any more")
+    gone.add_argument("--controller", type=int, metavar="ID", help="a controller that is no voter any more")
     unregister.set_defaults(command=_unregister)
     for each in (status, add, remove, unregister):
         add_common_options(each)
@@ -180,6 +187,12 @@ async def _directory_id(client: ClusterClient, options: argparse.Namespace) -> u
 
 
 async def _unregister(client: ClusterClient, options: argparse.Namespace) -> Any:
+    if options.controller is not None:
+        forget = UnregisterControllerRequest(controller_id=options.controller)
+        forgotten = await client.ask(forget, UnregisterControllerResponse)
+        require_success(forgotten.error_code, forgotten.error_message, f"controller {options.controller}")
+        line = f"controller {options.controller} is forgotten"
+        return _done(options, {"unregistered": options.controller}, line)
     request = UnregisterBrokerRequest(broker_id=options.broker)
     answer = await client.ask(request, UnregisterBrokerResponse)
     require_success(answer.error_code, answer.error_message, f"broker {options.broker}")

@@ -50,6 +50,17 @@ def test_the_quorums_state(three_nodes: NodeCluster) -> None:
     assert "node 9 is no voter: these are 1, 2, 3" in problem(three_nodes, "quorum", "remove", "--node", "9")
 
 
+def test_nodes_that_are_gone_are_forgotten(three_nodes: NodeCluster) -> None:
+    leader = ottla(three_nodes, "quorum", "status")["leader"]
+    unregister = ("quorum", "unregister")
+    assert "broker 9: BROKER_ID_NOT_REGISTERED" in problem(three_nodes, *unregister, "--broker", "9")
+    assert "controller 9: CONTROLLER_ID_NOT_REGISTERED" in problem(
+        three_nodes, *unregister, "--controller", "9"
+    )
+    active = f"controller {leader}: INVALID_REQUEST: Controller cannot unregister itself while it is active."
+    assert active in problem(three_nodes, *unregister, "--controller", str(leader))
+
+
 def test_replicas_are_moved_by_a_rule_and_by_a_plan(
     three_nodes: NodeCluster, unique_name: str, tmp_path: Path
 ) -> None:

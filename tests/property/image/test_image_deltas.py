@@ -88,6 +88,7 @@ def test_a_snapshots_delta_equals_that_of_the_records(before: Sequence[Step], af
             new.topics_by_id[topic_id].partitions[index] == old.topics_by_id[topic_id].partitions[index]
         )
     assert set(found.changed_brokers) <= set(told.changed_brokers)
+    assert set(found.changed_controllers) <= set(told.changed_controllers)
     assert set(found.changed_topic_configs) <= set(told.changed_topic_configs) | {n for _, n in went}
     assert set(found.changed_group_configs) <= set(told.changed_group_configs)
     assert found.broker_configs_changed <= told.broker_configs_changed

@@ -27,7 +27,8 @@ from support.exploration import examples
 
 SETTINGS = ShareCoordinatorSettings(updates_per_snapshot=3, write_timeout_ms=5_000)
 partitions = st.integers(0, PARTITIONS - 1)
-epochs = st.integers(-1, 3)
+LATEST_EPOCH = 3
+epochs = st.integers(-1, LATEST_EPOCH)
 batches = st.lists(
     st.tuples(st.integers(0, 15), st.integers(0, 5), st.sampled_from((0, 2, 4)), st.integers(1, 3)).map(
         lambda each: StateBatch(each[0], each[0] + each[1], each[2], each[3])
@@ -104,7 +105,7 @@ class ShareStates(RuleBasedStateMachine):
             assert request_id in self.driver.replies, "a request was never answered"
         states = self.driver.shard.states
         for partition in range(PARTITIONS):
-            answer = self.driver.ask(read(partition=partition))
+            answer = self.driver.ask(read(LATEST_EPOCH, partition))
             stored = [state for key, state in states.items() if key.partition == partition]
             if not stored:
                 assert answer.error_code == ErrorCode.INVALID_REQUEST

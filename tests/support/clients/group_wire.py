@@ -102,6 +102,7 @@ def comparable(transcript: str) -> str:
     """Without records, each command's answers in one order, ids numbered by appearance."""
     text = UUID.sub(r"\1#\2", re.sub(r"^> .*\n", "", transcript, flags=re.MULTILINE))
     text = re.sub(r"members=(\S+)", _in_order, text)
+    text = re.sub(r"(?<=^deletegroups: ).+", _words_in_order, text, flags=re.MULTILINE)
     text = re.sub(r"^----\n(?=\n|\Z)", "----\n-\n", text, flags=re.MULTILINE)
     sorted_text = re.sub(
         r"(?<=^----\n)((?:.+\n)+)",
@@ -118,6 +119,10 @@ def comparable(transcript: str) -> str:
         return f"{found[1]}#{of_name.setdefault(found[2], len(of_name) + 1)}"
 
     return re.sub(r"\b([\w.]+)#([\w-]+)", renumber, sorted_text)
+
+
+def _words_in_order(words: re.Match[str]) -> str:
+    return " ".join(sorted(words[0].split()))
 
 
 def _in_order(members: re.Match[str]) -> str:

@@ -203,7 +203,7 @@ class NamedStates:
     def shared(self, client: Client, key: SharePartitionKey) -> int:
         """The start offset, from the share coordinator."""
         find(client, SHARE, key.coordinator_key)
-        data = read.PartitionData(partition=key.partition, leader_epoch=-1)
+        data = read.PartitionData(partition=key.partition, leader_epoch=0)
         request = read.ReadShareGroupStateRequest(
             group_id=key.group_id, topics=[read.ReadStateData(topic_id=key.topic_id, partitions=[data])]
         )

@@ -10,7 +10,10 @@ import pytest
 
 from ottla.broker.broker import Broker, StartError
 from ottla.broker.controller.topic_creation import create_topics
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics_request import CreatableTopic
+from ottla.protocol.messages.unregister_controller_request import UnregisterControllerRequest
+from ottla.protocol.messages.unregister_controller_response import UnregisterControllerResponse
 from support.nodes.in_process_cluster import BOTH, BROKER, CONTROLLER, Nodes, nodes
 
 THREE = {1: BOTH, 2: BOTH, 3: BOTH}
@@ -66,6 +69,49 @@ def test_separate_controllers_and_brokers(tmp_path: Path) -> None:
             await cluster.until(lambda: cluster.running[2].image.brokers[1].fenced)
             await cluster.start(1)
             await cluster.stop(2, 1)
+
+    run(scenario)
+
+
+def test_a_controller_is_unregistered_and_registers_again_when_it_runs(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with nodes(tmp_path, dict.fromkeys((101, 102, 103), CONTROLLER)) as cluster:
+
+            async def unregister(node_id: int) -> None:
+                assert cluster.active is not None
+                request = UnregisterControllerRequest(controller_id=node_id)
+                answer = await cluster.active.controller_channel.ask(request)
+                assert isinstance(answer, UnregisterControllerResponse)
+                assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, None)
+
+            async def registered(*node_ids: int) -> None:
+                await cluster.until(
+                    lambda: all(
+                        sorted(each.image.controllers) == list(node_ids) for each in cluster.running.values()
+                    )
+                )
+
+            await cluster.start(101, 102, 103)
+            await registered(101, 102, 103)
+            assert cluster.active is not None
+            away = next(each for each in cluster.running if each != cluster.active.node_id)
+            others = [each for each in cluster.running if each != away]
+            # when: one that is away is unregistered, and comes back
+            await cluster.stop(away)
+            await unregister(away)
+            await registered(*others)
+            await cluster.start(away)
+            await registered(101, 102, 103)
+            # when: one that runs is unregistered
+            before = cluster.active.image.controllers[away].incarnation_id
+            await unregister(away)
+            # then: it does not stay away
+            await cluster.until(
+                lambda: all(
+                    away in each.image.controllers and each.image.controllers[away].incarnation_id != before
+                    for each in cluster.running.values()
+                )
+            )
 
     run(scenario)
 

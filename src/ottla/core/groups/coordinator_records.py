@@ -1,6 +1,6 @@
-"""The records of offsets and of classic groups in `__consumer_offsets`, in Kafka 4.3's versions.
+"""The records of offsets and of classic groups in `__consumer_offsets`, in Kafka 4.4's versions.
 
-Kafka 4.3 writes OffsetCommitValue in version 4 (version 1 if the commit carries an expiry time of its own,
+Kafka 4.4 writes OffsetCommitValue in version 4 (version 1 if the commit carries an expiry time of its own,
 which only that version has) and GroupMetadataValue in version 3.
 """
 

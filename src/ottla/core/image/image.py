@@ -136,6 +136,7 @@ class MetadataDelta:
     changed_topic_configs: dict[str, None] = field(default_factory=dict)
     changed_group_configs: dict[str, None] = field(default_factory=dict)
     changed_brokers: dict[int, None] = field(default_factory=dict)
+    changed_controllers: dict[int, None] = field(default_factory=dict)
     broker_configs_changed: bool = False
     features_changed: bool = False
 
@@ -397,10 +398,12 @@ class MetadataImage:
             _endpoints(record.end_points),
             _features(record.features),
         )
+        delta.changed_controllers[record.controller_id] = None
 
     def _unregister_controller(self, record: Any, delta: MetadataDelta) -> None:
         if self.controllers.pop(record.controller_id, None) is None:
             raise ValueError(f"{record.NAME} is about controller {record.controller_id}, which is not known")
+        delta.changed_controllers[record.controller_id] = None
 
     # -- everything else ------------------------------------------------------------------------------
 

@@ -33,6 +33,9 @@ def image_delta(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
     for broker_id in sorted(old.brokers.keys() | new.brokers.keys()):
         if old.brokers.get(broker_id) != new.brokers.get(broker_id):
             delta.changed_brokers[broker_id] = None
+    for controller_id in sorted(old.controllers.keys() | new.controllers.keys()):
+        if old.controllers.get(controller_id) != new.controllers.get(controller_id):
+            delta.changed_controllers[controller_id] = None
     delta.features_changed = old.features != new.features
     return delta
 

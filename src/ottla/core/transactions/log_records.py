@@ -1,4 +1,4 @@
-"""A transactional id's record in `__transaction_state`, in Kafka 4.3's versions.
+"""A transactional id's record in `__transaction_state`, in Kafka 4.4's versions.
 
 The value is version 0 below transaction.version 1, and version 1 (flexible, with the previous and the next
 producer id and the client's transaction version as tagged fields) from there on. A client that does not know

@@ -1,4 +1,4 @@
-"""The records of consumer groups in `__consumer_offsets`, in Kafka 4.3's versions and order of fields."""
+"""The records of consumer groups in `__consumer_offsets`, in Kafka 4.4's versions and order of fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The records of a share group in Kafka 4.3's format, all in version 0."""
+"""The records of a share group in Kafka 4.4's format, all in version 0."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ that writes them, then copartitioned topics are made equal, then changelogs take
 subtopology. A topic that exists keeps its count. A problem that the user or the coordinator can solve is a
 status that members are told; a topology that can never work raises InvalidTopology.
 
-To make the topics of a copartition group equal, Apache Kafka 4.3 considers all repartition topics with a
+To make the topics of a copartition group equal, Apache Kafka 4.4 considers all repartition topics with a
 given count, even those outside of the group. Here, as in the classic protocol, only the group's own topics
 count.
 """
