@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -66,13 +67,15 @@ T = TypeVar("T")
 PURPOSE = "dead-letters"
 FIRST_RETRY_SECONDS = 1.0
 LAST_RETRY_SECONDS = 30.0
+MAX_RECORDS_A_BATCH = 500
+"""More would hold the event loop for too long."""
 READ_BYTES = 128 * 1024
 """Bytes of the source that are read at once; a larger batch is read alone."""
 MAX_DECOMPRESSED_BYTES = 16 * 1024 * 1024
 """The largest batch whose records are copied, if the queue's max.message.bytes is not larger."""
 
 
-class Undeliverable(Exception):
+class _Undeliverable(Exception):
     """Dead letters can't be written; the message says why."""
 
 
@@ -112,26 +115,32 @@ class DeadLetterQueue:
         """
         headers = LetterHeaders(key.group_id, source.topic, key.partition)
         reader = _SourceReader(source, self._one_decoding)
-        pending = [(offset, each) for each in letters for offset in range(each[0], each[1] + 1)]
-        place = 0
-        while place < len(pending):
+        left = deque(letters)
+        offset = left[0].first_offset if left else 0
+        while left:
+            done: list[DeadLetter] = []
+            written = offset - left[0].first_offset
             try:
                 queue = await self._until_it_passes(key, lambda: self._find_or_create(key))
                 batch = LetterBatch(headers, self._node.now_ms(), queue.max_message_bytes)
-                for offset, letter in pending[place:]:
+                while left and len(batch.records) < MAX_RECORDS_A_BATCH:
                     copied = None
                     if queue.copies_records:
                         copied = await reader.record_at(offset, queue.max_message_bytes)
-                    if not batch.add(offset, letter, copied):
+                    if not batch.add(offset, left[0], copied):
                         break
-                taken = len(batch.records)
+                    offset += 1
+                    if offset > left[0].last_offset:
+                        done.append(left.popleft())
+                        offset = left[0].first_offset if left else 0
                 await self._produce(key, batch.records)
-            except Undeliverable as problem:
-                taken = len(pending) - place
-                self._lose(key, taken, str(problem))
-            done = pending[place : place + taken]
-            place += taken
-            yield [letter for offset, letter in done if offset == letter.last_offset]
+            except _Undeliverable as problem:
+                done += left
+                left.clear()
+                count = sum(last - first + 1 for first, last, *_ in done)
+                self._lose(key, count - written, str(problem))
+            yield done
+            await asyncio.sleep(0)  # nothing else may have waited: other requests get their turn of the loop
 
     def _lose(self, key: SharePartitionKey, count: int, problem: str) -> None:
         self._counters.lost_dead_letters += count
@@ -150,10 +159,8 @@ class DeadLetterQueue:
             try:
                 return await attempt()
             except _TryAgain as problem:
-                log.warning(
-                    "dead letters wait group=%s partition=%d reason=%s",
-                    key.group_id, key.partition, problem,
-                )  # fmt: skip
+                text = f"dead letters wait group={key.group_id} partition={key.partition} reason={problem}"
+                self._node.server.flood_log.warn("dead letters wait", text)
             await asyncio.sleep(delay_seconds)
             delay_seconds = min(2 * delay_seconds, LAST_RETRY_SECONDS)
 
@@ -171,7 +178,7 @@ class DeadLetterQueue:
     def _find(self, key: SharePartitionKey) -> _Queue | None:
         """The group's queue as its settings and the metadata have it now; None if it has to be created.
 
-        Raises Undeliverable, or _TryAgain while the queue has no leader.
+        Raises _Undeliverable, or _TryAgain while the queue has no leader.
         """
         node = self._node
         group = node.config.for_group(key.group_id, node.image)
@@ -189,7 +196,7 @@ class DeadLetterQueue:
             is_enabled=settings[topic_settings.ERRORS_DEADLETTERQUEUE_GROUP_ENABLE],
         )
         if problem is not None:
-            raise Undeliverable(problem)
+            raise _Undeliverable(problem)
         if topic is None:
             return None
         index = queue_partition(key.partition, len(topic.partitions))
@@ -223,7 +230,7 @@ class DeadLetterQueue:
         if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             return
         problem = f"{topic.name} could not be created: {code.name} {text}"
-        raise _TryAgain(problem) if code.retriable else Undeliverable(problem)
+        raise _TryAgain(problem) if code.retriable else _Undeliverable(problem)
 
     # -- producing ----------------------------------------------------------------------------------
 

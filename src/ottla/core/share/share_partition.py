@@ -36,6 +36,8 @@ from ottla.protocol.errors import InvalidRecordState, InvalidRequest
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 """The acknowledgement types. A gap is an offset at which the member found no record."""
 
+MAX_COUNT = (1 << 31) - 1
+
 STATE_AFTER = {
     GAP: RecordState.ARCHIVED,
     ACCEPT: RecordState.ACKNOWLEDGED,
@@ -321,14 +323,14 @@ class SharePartition:
     @property
     def delivery_complete_count(self) -> int:
         """The number of records from the start on that need
-        no delivery any more, as written with a change.
+        no delivery any more, as written with a change: at most what its field holds.
         """
         count = 0
         for batch in self.in_flight:
             for first, last, delivery in batch.deliveries():
                 if delivery.state.is_terminal and last >= self.start_offset:
                     count += last - max(first, self.start_offset) + 1
-        return count
+        return min(count, MAX_COUNT)
 
     def write_ended(self, write: Write, *, committed: bool, now_ms: int) -> bool:
         """A change is durable, or was refused. Whether waiting fetches may get records now."""

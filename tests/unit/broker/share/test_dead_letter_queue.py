@@ -18,6 +18,7 @@ from ottla.core.image.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import ErrorCode, NotEnoughReplicas
+from ottla.protocol.messages import write_share_group_state_request
 from ottla.protocol.messages.delete_records_request import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -443,6 +444,38 @@ def test_dead_letters_begin_with_share_version_2(tmp_path: Path) -> None:
             assert await acknowledge(client, broker, 3, 4, 4, REJECT) == ErrorCode.NONE
             await buried(broker, 5)
             assert named(found(broker)) == [(4, b"1", REJECTED)]
+            client.close()
+
+    asyncio.run(story())
+
+
+def test_a_state_with_letters_without_end_costs_no_memory(tmp_path: Path) -> None:
+    """Any client may write a state: letters of 2^50 offsets are written batch by batch, until the topic
+    is taken from the group."""
+
+    async def story() -> None:
+        async with running_broker(tmp_path, SETTINGS) as broker:
+            client = await with_queue(broker)
+            batches = [
+                write_share_group_state_request.StateBatch(
+                    first_offset=0, last_offset=1 << 50, delivery_state=3, delivery_count=1
+                )
+            ]
+            data = write_share_group_state_request.PartitionData(
+                partition=0, state_epoch=1, leader_epoch=0, start_offset=0, state_batches=batches
+            )
+            topic = write_share_group_state_request.WriteStateData(
+                topic_id=broker.image.topics["t"].topic_id, partitions=[data]
+            )
+            await broker.share_state.write(
+                write_share_group_state_request.WriteShareGroupStateRequest(group_id="g", topics=[topic])
+            )
+            await fetch(client, broker, 0, max_wait_ms=0)
+            await until(lambda: broker.share_partitions.counters.dead_letters >= 2_000)
+            await set_group_config(broker, TOPIC_NAME, "")
+            await buried(broker, (1 << 50) + 1)
+            counters = broker.share_partitions.counters
+            assert counters.dead_letters + counters.lost_dead_letters == (1 << 50) + 1
             client.close()
 
     asyncio.run(story())
