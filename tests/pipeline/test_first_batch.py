@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,19 +35,22 @@ def test_batches_behind_the_first_are_of_full_size(
     runner = QueryRunner(spark, on_progress=lambda _, progress: rows.append(progress.input_rows))
     spec = QuerySpec(f"{unique_name}-query", tmp_path / "checkpoint", [source])
 
-    for expected in ([FIRST, *_cut(RECORDS - FIRST, largest)] if largest != 5 else [5] * 12, [3]):
-        admission = runner.admit(replace(spec))
+    for total in (RECORDS, 3):
+        admission = runner.admit(spec)
         frame = read_stream(spark, admission.sources[0])
         query = runner.start(admission, frame.writeStream.format("noop"))
-        total = sum(expected)
         eventually(lambda: sum(rows) >= total, f"{total} rows are read", 60)  # noqa: B023
         query.stop()
-        assert [count for count in rows if count] == expected
+        batches = [count for count in rows if count]
+        first = min(total, largest or FIRST, FIRST)
+        assert batches[0] == first
+        # On a busy machine Spark may have begun the second batch as well before the limit was raised.
+        small = 2 if batches[:2] == [first, first] else 1
+        assert batches[small:] == _cut(total - small * first, largest)
         rows.clear()
         produce(cluster.bootstrap, unique_name, [{"value": "more"}] * 3)
     runner.close()
 
 
 def _cut(records: int, largest: int | None) -> list[int]:
-    size = largest or records
-    return [min(size, records - begin) for begin in range(0, records, size)]
+    return [min(largest or records, records - begin) for begin in range(0, records, largest or records or 1)]
