@@ -19,6 +19,7 @@ install-dev: .venv/.dev
 	@echo "ottla: installing the locked packages into .venv (pyspark alone is 450 MB, once)"
 	$(PIP) install --progress-bar on --no-build-isolation --require-hashes -r requirements.lock
 	$(PIP) install --quiet --no-build-isolation --no-deps --editable .
+	$(BIN)/python -m compileall -q src
 	touch $@
 
 .venv/.dev: .venv/.runtime requirements-dev.lock
@@ -31,7 +32,9 @@ run: install
 # As many processes as there are cores, or as PROCESSES says; with PROCESSES=0 only pytest's own.
 PROCESSES ?= auto
 
+# Compiled first: where PYTHONDONTWRITEBYTECODE is set, each of the hundreds of processes would compile for itself.
 test: install-dev lint types contracts
+	$(BIN)/python -m compileall -q src tests
 	$(BIN)/python -m pytest -n $(PROCESSES) --maxprocesses 8
 
 lint: install-dev
