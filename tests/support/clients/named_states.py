@@ -70,6 +70,7 @@ class NamedStates:
     open_producers: list[TransactionalProducer] = field(default_factory=list)
     shares: dict[SharePartitionKey, int] = field(default_factory=dict)
     """Start offsets."""
+    transactional_ids: set[str] = field(default_factory=set)
 
     def write_all(self, client: Client, count: int, *, leaves_open: bool) -> None:
         """Write `count` states of each kind and, with `leaves_open`, as many open transactions."""
@@ -152,7 +153,12 @@ class NamedStates:
     def initialised(
         self, client: Client, timeout_ms: int = 60_000, name: str | None = None
     ) -> TransactionalProducer:
-        producer = TransactionalProducer(client, name or draw_name(self.rng), v2=True)
+        if name is None:
+            name = draw_name(self.rng)
+            while name in self.transactional_ids:  # short names are drawn twice now and then
+                name = draw_name(self.rng)
+        self.transactional_ids.add(name)
+        producer = TransactionalProducer(client, name, v2=True)
         coordinator_ready(client, producer.name)
         assert producer.initialise(timeout_ms=timeout_ms) is ErrorCode.NONE
         return producer
