@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -275,6 +275,35 @@ class KafkaCluster:
         times = [found.timestamp for found in self._list_offsets(topic, spec).values() if found.offset >= 0]
         return max(times, default=None)
 
+    def ends_of(
+        self, partitions: Iterable[tuple[str, int]], *, committed: bool = True
+    ) -> dict[tuple[str, int], int]:
+        """The offset after the last committed record of each partition, or after the last of all records."""
+        spec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        return self._offsets_of(partitions, spec, committed=committed)
+
+    def offsets_since(
+        self, partitions: Iterable[tuple[str, int]], timestamp_ms: int
+    ) -> dict[tuple[str, int], int]:
+        """The first offset of each partition with that time or a later one; without one it is left out."""
+        found = self._offsets_of(partitions, OffsetSpec.for_timestamp(timestamp_ms), committed=True)
+        return {partition: offset for partition, offset in found.items() if offset >= 0}
+
+    def _offsets_of(
+        self, partitions: Iterable[tuple[str, int]], spec: OffsetSpec, *, committed: bool
+    ) -> dict[tuple[str, int], int]:
+        wanted = {TopicPartition(topic, partition): spec for topic, partition in partitions}
+        if not wanted:
+            return {}
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        asked = self._admin.list_offsets(wanted, isolation_level=level, request_timeout=self._timeout_seconds)
+        return {
+            (place.topic, place.partition): self._answers.value(
+                future, f"list offsets of {place.topic}"
+            ).offset
+            for place, future in asked.items()
+        }
+
     def delete_records(self, topic: str, before: Positions) -> None:
         """Delete the records before these offsets. Raises ClusterError, also where the topic forbids it."""
         wanted = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
@@ -343,9 +372,12 @@ class KafkaCluster:
         begin = {p: max(start[p], (since or {}).get(p, start[p])) for p in end}
         return read(self._access, topic, begin, end)
 
-    def consumer(self) -> Consumer:
-        """A consumer outside any group that reads committed records, from the offsets that it is assigned."""
-        return reader(self._access)
+    def consumer(self, properties: Mapping[str, Any] | None = None) -> Consumer:
+        """A consumer outside any group that reads committed records, from the offsets that it is assigned.
+
+        properties: librdkafka's, in place of the reader's own.
+        """
+        return reader(self._access, properties or {})
 
     def follow(self, topics: Sequence[str]) -> Consumer:
         """A consumer of all present and coming records of some topics. The caller closes it."""

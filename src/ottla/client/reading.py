@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
@@ -14,8 +14,11 @@ from ottla.client.errors import ClusterError
 READ_STALL_SECONDS: Final = 30.0
 
 
-def reader(access: ClusterAccess) -> Consumer:
-    """A consumer outside any group that reads committed records, from the offsets that it is assigned."""
+def reader(access: ClusterAccess, properties: Mapping[str, Any] | None = None) -> Consumer:
+    """A consumer outside any group that reads committed records, from the offsets that it is assigned.
+
+    properties: librdkafka's, in place of those that are chosen here.
+    """
     return Consumer(
         access.librdkafka(
             {
@@ -27,6 +30,7 @@ def reader(access: ClusterAccess) -> Consumer:
                 "fetch.wait.max.ms": 100,
                 # By default the client rests for a second whenever 100,000 records wait in it.
                 "fetch.queue.backoff.ms": 5,
+                **(properties or {}),
             }
         )
     )

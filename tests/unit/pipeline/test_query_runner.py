@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from ottla.pipeline.query import query as query_module
 from ottla.pipeline.query.query import PipelineQuery, QueryRunner, QueryState
 from ottla.pipeline.query.query_progress import QueryProgress
 from ottla.pipeline.query.query_spec import Admission, Beginning, QueryError, QuerySpec
@@ -27,6 +28,7 @@ class FakeQuery:
         self.triggers = True
         self.message = "Waiting for data to arrive"
         self.gone = False
+        self.error: Exception | None = None
         self.asked = threading.Event()
 
     def __getattribute__(self, name: str) -> Any:
@@ -43,8 +45,12 @@ class FakeQuery:
     def lastProgress(self) -> dict[str, Any] | None:
         return self.recentProgress[-1] if self.recentProgress else None
 
-    def exception(self) -> None:
-        return None
+    def exception(self) -> Exception | None:
+        return self.error
+
+    def fail(self, text: str) -> None:
+        self.error = RuntimeError(text)
+        self.isActive = False
 
     def stop(self) -> None:
         self.isActive = False
@@ -62,21 +68,21 @@ class FakeQuery:
 
 
 class FakeWriter:
-    """A DataStreamWriter that starts one query."""
+    """A DataStreamWriter that starts one query after the other."""
 
-    def __init__(self, query: FakeQuery) -> None:
-        self._query = query
+    def __init__(self, queries: Sequence[FakeQuery]) -> None:
+        self._queries = list(queries)
 
     def __getattr__(self, name: str) -> Callable[..., FakeWriter]:
         return lambda *_, **__: self
 
     def start(self) -> FakeQuery:
-        return self._query
+        return self._queries.pop(0)
 
 
-def start(runner: QueryRunner, query: FakeQuery, directory: Path) -> PipelineQuery:
+def start(runner: QueryRunner, directory: Path, *queries: FakeQuery) -> PipelineQuery:
     admission = Admission(QuerySpec("orders", directory, []), (), Beginning.NEW, ())
-    return runner.start(admission, cast(Any, FakeWriter(query)))
+    return runner.start(admission, cast(Any, FakeWriter(queries)))
 
 
 @pytest.fixture
@@ -91,7 +97,7 @@ def make_runner(**callbacks: Any) -> QueryRunner:
 def test_every_batch_is_told_once_and_in_order(fake: FakeQuery, tmp_path: Path) -> None:
     told: list[int] = []
     runner = make_runner(on_progress=lambda _, progress: told.append(progress.batch_id))
-    query = start(runner, fake, tmp_path)
+    query = start(runner, tmp_path, fake)
 
     for batch_id in range(5):
         fake.batch(batch_id)
@@ -107,7 +113,7 @@ def test_every_batch_is_told_once_and_in_order(fake: FakeQuery, tmp_path: Path) 
 
 def test_a_stop_waits_for_the_batch_that_runs_not_for_the_next(fake: FakeQuery, tmp_path: Path) -> None:
     runner = make_runner()
-    query = start(runner, fake, tmp_path)
+    query = start(runner, tmp_path, fake)
     results: list[bool] = []
     fake.asked.clear()
     stopper = threading.Thread(target=lambda: results.append(query.stop(60)))
@@ -125,7 +131,7 @@ def test_a_stop_waits_for_the_batch_that_runs_not_for_the_next(fake: FakeQuery, 
 
 def test_a_stop_cuts_a_long_batch_short(fake: FakeQuery, tmp_path: Path) -> None:
     runner = make_runner()
-    query = start(runner, fake, tmp_path)
+    query = start(runner, tmp_path, fake)
     assert not query.stop(0.05)
     assert query.state is QueryState.STOPPED
     runner.close()
@@ -134,7 +140,7 @@ def test_a_stop_cuts_a_long_batch_short(fake: FakeQuery, tmp_path: Path) -> None
 def test_a_spark_that_is_gone_ends_its_queries(fake: FakeQuery, tmp_path: Path) -> None:
     ended: list[PipelineQuery] = []
     runner = make_runner(on_end=ended.append)
-    query = start(runner, fake, tmp_path)
+    query = start(runner, tmp_path, fake)
 
     fake.gone = True
 
@@ -154,7 +160,7 @@ def test_who_is_told_of_an_end_may_close_the_runner(fake: FakeQuery, tmp_path: P
         closed.set()
 
     runner = make_runner(on_end=close)
-    start(runner, fake, tmp_path)
+    start(runner, tmp_path, fake)
     fake.stop()
     assert closed.wait(20)
 
@@ -164,9 +170,97 @@ def test_a_watcher_that_fails_does_not_disturb_the_query(fake: FakeQuery, tmp_pa
         raise ValueError("not my day")
 
     runner = make_runner(on_progress=watch)
-    query = start(runner, fake, tmp_path)
+    query = start(runner, tmp_path, fake)
     fake.batch(0)
     eventually(lambda: query.progress is not None, "the batch is seen")
     assert query.state is QueryState.RUNNING
     fake.triggers = False
+    runner.close()
+
+
+WORKER_IS_LATE = "SparkException: Timed out while waiting for the Python worker to connect back"
+
+
+@pytest.fixture
+def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_module, "RESTART_WAITS_SECONDS", (0.0, 0.0))
+
+
+@pytest.mark.usefixtures("no_waits")
+@pytest.mark.parametrize(
+    "text",
+    [
+        WORKER_IS_LATE,
+        "Job aborted: Task 0 failed 4 times: SparkException: Python worker exited unexpectedly (crashed)",
+        "SparkException: Python worker failed to connect back.",
+        "IllegalStateException: Python daemon failed to launch worker with code 1",
+    ],
+)
+def test_a_query_whose_python_did_not_start_is_started_again(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path, text: str
+) -> None:
+    first, second = FakeQuery(), FakeQuery()
+    first.fail(text)
+    ended: list[PipelineQuery] = []
+    runner = make_runner(on_end=ended.append)
+
+    query = start(runner, tmp_path, first, second)
+
+    assert query.query is cast(Any, second)
+    assert query.state is QueryState.RUNNING
+    assert ended == []
+    (line,) = [each.getMessage() for each in caplog.records if "started again" in each.getMessage()]
+    assert text.rpartition(": ")[2] in line
+    second.batch(0)
+    eventually(lambda: query.progress is not None, "the second one's batches are told")
+    second.triggers = False
+    runner.close()
+    assert query.state is QueryState.STOPPED
+
+
+@pytest.mark.usefixtures("no_waits")
+def test_a_query_is_started_again_a_few_times_in_a_row_and_after_each_batch_anew(tmp_path: Path) -> None:
+    runner = make_runner()
+    queries = [FakeQuery() for _ in range(6)]
+    for each in queries[:2]:
+        each.fail(WORKER_IS_LATE)
+    query = start(runner, tmp_path, *queries)
+    queries[2].batch(0)
+    eventually(lambda: query.progress is not None, "a batch is told")
+
+    for each in queries[2:]:
+        each.fail(WORKER_IS_LATE)
+
+    with pytest.raises(QueryError, match="Timed out while waiting"):
+        query.await_termination(20)
+    assert query.query is cast(Any, queries[4])
+    runner.close()
+
+
+@pytest.mark.usefixtures("no_waits")
+def test_an_exception_of_a_function_is_told_at_once_whatever_it_says(tmp_path: Path) -> None:
+    first = FakeQuery()
+    trace = "Traceback (most recent call last):\n  File 'app.py', line 1\n"
+    first.fail(f"PythonException: {trace}ValueError: Python worker exited unexpectedly")
+    runner = make_runner()
+
+    with pytest.raises(QueryError, match="ValueError: Python worker exited unexpectedly"):
+        start(runner, tmp_path, first)
+    runner.close()
+
+
+def test_a_query_that_waits_for_its_next_start_can_be_stopped(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(query_module, "RESTART_WAITS_SECONDS", (1_000.0,))
+    monkeypatch.setattr(query_module, "SETTLE_TIMEOUT_SECONDS", 0.1)
+    first = FakeQuery()
+    runner = make_runner()
+    query = start(runner, tmp_path, first)
+    first.fail(WORKER_IS_LATE)
+    eventually(lambda: query._restart_at is not None, "it waits")
+
+    assert query.stop(20)
+
+    assert query.state is QueryState.STOPPED
     runner.close()

@@ -70,9 +70,14 @@ class Checkpoint:
         The file has a version line, a line of metadata, then a line for each source.
         """
         positions: Offsets = {}
-        for line in _text(self.path / "offsets" / str(batch_id)).splitlines()[2:]:
-            positions |= parse_source_offset(line)
+        for source in self.source_positions(batch_id):
+            positions |= source
         return positions
+
+    def source_positions(self, batch_id: int) -> list[Offsets]:
+        """The same of each source; empty for one that is not Kafka's."""
+        lines = _text(self.path / "offsets" / str(batch_id)).splitlines()[2:]
+        return [parse_source_offset(line) for line in lines]
 
     @property
     def positions(self) -> Offsets:

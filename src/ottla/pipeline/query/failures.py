@@ -1,6 +1,8 @@
 """Why a Spark query failed, in one line: the root cause behind Spark's stack traces, with advice if known.
 
-The traceback of a user's own Python function is kept whole beside the line.
+The traceback of a user's own Python function is kept whole beside the line. A failure is *transient* where a
+process of Python's did not start in time, or died: on a busy machine the next start may do. An exception of a
+function is none, whatever its words.
 """
 
 from __future__ import annotations
@@ -50,15 +52,24 @@ _ADVICE: tuple[tuple[re.Pattern[str], str], ...] = (
         "a topic that it uses does not exist any more",
     ),
 )
+_TRANSIENT = re.compile(
+    r"Timed out while waiting for the Python worker|Python worker failed to connect back"
+    r"|Python worker exited unexpectedly|Python daemon failed to launch worker"
+    r"|Failed to open socket to Python daemon|Python worker process terminated"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The cause in one line; advice, if known; the Python traceback of a user's function, if it raised."""
+    """The cause in one line; advice, if known; the Python traceback of a user's function, if it raised.
+
+    transient: another start may do.
+    """
 
     line: str
     advice: str | None = None
     traceback: str | None = None
+    transient: bool = False
 
     def __str__(self) -> str:
         return f"{self.line} ({self.advice})" if self.advice else self.line
@@ -73,7 +84,9 @@ def failure_of(error: BaseException) -> Failure:
         traceback = _python_traceback(text)
         if traceback is not None:
             return Failure(_one_line(_last_line(traceback)), advice, traceback)
-    return Failure(_one_line(_first_cause(texts)), advice)
+    return Failure(
+        _one_line(_first_cause(texts)), advice, transient=_TRANSIENT.search(everything) is not None
+    )
 
 
 def _texts(error: BaseException) -> list[str]:

@@ -12,6 +12,10 @@ Changes of code. A query without state may change everything but its sources (ma
 topic); a query with state must keep its stateful operators and the columns of their keys and values. Spark
 checks this in the first batch; `start` waits for it and reports a conflict in one line.
 
+Failures. A query that fails because a process of Python's did not start, or died, is started again from its
+checkpoint, as a supervisor would do with a killed process: `RESTART_WAITS_SECONDS` says after which waits,
+and how often without a finished batch between. The log tells each. All other failures end it at once.
+
 Stopping is graceful: the running batch is finished first, for as long as the caller allows. A kill instead
 only costs the repetition of that batch.
 
@@ -65,6 +69,7 @@ POLL_SECONDS = 0.5
 STOP_POLL_SECONDS = 0.01
 STOP_TIMEOUT_SECONDS = 30.0
 SETTLE_TIMEOUT_SECONDS = 10.0
+RESTART_WAITS_SECONDS = (1.0, 2.0, 5.0, 10.0, 20.0)
 RECENT_PROGRESS = 100
 """Batches whose progress is kept for each query."""
 
@@ -80,12 +85,21 @@ class QueryState(Enum):
 
 
 class PipelineQuery:
-    """A started query. Its properties may be read from any thread."""
+    """A started query. Its properties may be read from any thread.
 
-    def __init__(self, admission: Admission, query: StreamingQuery, collect: Callable[[], None]) -> None:
+    query: Spark's, which is another one after a transient failure.
+    """
+
+    def __init__(
+        self, admission: Admission, start: Callable[[], StreamingQuery], collect: Callable[[], None]
+    ) -> None:
         self.admission = admission
-        self.query = query
+        self.query = start()
+        self._start = start
         self._collect = collect
+        self._restarts = 0
+        self._restart_at: float | None = None
+        self._stopping = False
         self._recent: list[QueryProgress] = []
         self._last_seen: tuple[Any, Any] | None = None
         self._failure: Failure | None = None
@@ -141,10 +155,14 @@ class PipelineQuery:
 
         A batch that is cut short is repeated at the next start. Safe to call twice, and on a failed query.
         """
+        self._stopping = True
         finished = self._finish_batch(time.monotonic() + timeout_seconds)
-        with contextlib.suppress(Exception):  # a Spark that is gone cannot be asked to stop
-            self.query.stop()
-        self._collect()
+        for _ in range(2):  # Spark's query may be one that has just been started again
+            with contextlib.suppress(Exception):  # a Spark that is gone cannot be asked to stop
+                self.query.stop()
+            self._collect()
+            if self.state is not QueryState.RUNNING:
+                break
         return finished and self.state is not QueryState.RUNNING
 
     def _finish_batch(self, deadline: float) -> bool:
@@ -169,7 +187,28 @@ class PipelineQuery:
 
     def _add(self, progress: QueryProgress) -> None:
         self._recent = [*self._recent[-(RECENT_PROGRESS - 1) :], progress]
-        self._dead_letters += progress.dead_letters if progress.is_batch else 0
+        if progress.is_batch:
+            self._restarts = 0
+            self._dead_letters += progress.dead_letters
+
+    def _starts_again(self, failure: Failure) -> bool:
+        """Whether Spark's query, which has just failed, is to be started again in a while."""
+        if not failure.transient or self._stopping or self._restarts == len(RESTART_WAITS_SECONDS):
+            return False
+        wait_seconds = RESTART_WAITS_SECONDS[self._restarts]
+        self._restarts += 1
+        self._restart_at = time.monotonic() + wait_seconds
+        most = len(RESTART_WAITS_SECONDS)
+        counted = f"{self._restarts} of {most}"
+        log.warning("query %s is started again in %g s (%s): %s", self.name, wait_seconds, counted, failure)
+        return True
+
+    def _restart(self) -> None:
+        """Start Spark's query again when it is time. Raises what its start raises."""
+        if self._restart_at is not None and time.monotonic() >= self._restart_at:
+            self._restart_at = None
+            self.query = self._start()
+            self._limits_to_raise = needs_raising(self.admission.sources)
 
     def _end(self, failure: Failure | None) -> None:
         self._failure = failure
@@ -235,7 +274,7 @@ class QueryRunner:
             writer.queryName(spec.name).option("checkpointLocation", spec.checkpoint_uri), spec.trigger
         )
         try:
-            started = PipelineQuery(admission, configured.start(), self._collect_all)
+            started = PipelineQuery(admission, configured.start, self._collect_all)
         except Exception as error:
             self._forget(admission)
             raise query_failed(spec.name, failure_of(error)) from error
@@ -316,8 +355,9 @@ class QueryRunner:
                 self._collect_all()
                 if query.failure is not None:
                     raise query_failed(query.name, query.failure)
-                return
-            if planned:
+                if query.state is not QueryState.RUNNING:
+                    return
+            elif planned:
                 query._planned()
                 return
             time.sleep(STOP_POLL_SECONDS)
@@ -362,8 +402,22 @@ class QueryRunner:
             if self._on_progress is not None:
                 told.append(partial(self._on_progress, query, progress))
         if not active:
+            self._collect_end(query, told)
+
+    def _collect_end(self, query: PipelineQuery, told: list[Callable[[], None]]) -> None:
+        """Spark's query has ended, and perhaps waits to be started again."""
+        if query._restart_at is None:
             error = query.query.exception()
-            self._ended(query, None if error is None else failure_of(error), told)
+            failure = None if error is None else failure_of(error)
+            if failure is None or not query._starts_again(failure):
+                self._ended(query, failure, told)
+        elif query._stopping:
+            self._ended(query, None, told)
+        else:
+            try:
+                query._restart()
+            except Exception as refused:
+                self._ended(query, failure_of(refused), told)
 
     def _ended(self, query: PipelineQuery, failure: Failure | None, told: list[Callable[[], None]]) -> None:
         """Publish the checkpoint's positions: with the last finished batch, without one cut short."""

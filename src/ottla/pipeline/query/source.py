@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -157,8 +157,16 @@ def _matching(source: KafkaSource, names: Iterable[str]) -> list[str]:
     return topics
 
 
-def read_stream(spark: SparkSession, source: KafkaSource, cluster: KafkaCluster | None = None) -> DataFrame:
-    """A streaming DataFrame of RECORD_COLUMNS. Raises SourceError when a topic does not exist."""
+def read_stream(
+    spark: SparkSession,
+    source: KafkaSource,
+    cluster: KafkaCluster | None = None,
+    planned: Callable[[DataFrame], DataFrame] | None = None,
+) -> DataFrame:
+    """A streaming DataFrame of RECORD_COLUMNS. Raises SourceError when a topic does not exist.
+
+    planned: puts the frame of Spark's source under a planner of batches (planned_source.py).
+    """
     known = cluster or source.cluster
     topics = check_source(source, known)
     options = spark_source_options(source, topics, known) | _start_options(source, topics, known)
@@ -166,7 +174,8 @@ def read_stream(spark: SparkSession, source: KafkaSource, cluster: KafkaCluster 
     if limit is not None:
         options["maxOffsetsPerTrigger"] = str(limit)
     options |= source.spark_options
-    return spark.readStream.format("kafka").options(**options).load().select(*RECORD_COLUMNS)
+    frame = spark.readStream.format("kafka").options(**options).load()
+    return (frame if planned is None else planned(frame)).select(*RECORD_COLUMNS)
 
 
 def read_batch(

@@ -63,6 +63,7 @@ LOCAL_TASK_ATTEMPTS = 4
 LOCK_TIMEOUT_SECONDS = 60.0
 CLOSE_TIMEOUT_SECONDS = 30.0
 QUERY_STOP_TIMEOUT_SECONDS = 60
+PYTHON_START_TIMEOUT_SECONDS = 120
 
 log = logging.getLogger("ottla.pipeline")
 
@@ -434,6 +435,8 @@ def _properties(
         ),
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         spark_daemon.DAEMON_PROPERTY: spark_daemon.MODULE,
+        # A Python process has so long to prove who it is; Spark's 15 s are short on a busy machine.
+        "spark.python.authenticate.socketTimeout": f"{PYTHON_START_TIMEOUT_SECONDS}s",
         "spark.sql.streaming.stopTimeout": f"{QUERY_STOP_TIMEOUT_SECONDS}s",
         "spark.driver.extraJavaOptions": " ".join(jvm_options),
     }

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 from ottla.pipeline.formats.python_types import spark_type
 from ottla.streams.compile.given import Given, Made
-from ottla.streams.plan.node import TopologyError
+from ottla.streams.operators.stream_table_join import StreamTableJoin
+from ottla.streams.plan.node import Node, TopologyError
 from ottla.streams.plan.nodes.keyed import InputTypes, Keyed, OutputType, TypeOf
+from ottla.streams.plan.nodes.source import Boundary
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
 
@@ -21,9 +24,13 @@ def keyed(node: Keyed, given: Given) -> Made:
     keys = {key.simpleString() for key, _ in types}
     if len(keys) != 1:
         raise TopologyError(f"{node.name}: the keys of what is joined differ: {' and '.join(sorted(keys))}")
+    frames = [
+        _before_all_others(frame) if _meets_at_once(node) and _changes_by_batch(each) else frame
+        for each, frame in zip(node.inputs, given.frames, strict=True)
+    ]
     run = given.query.keyed_host or run_keyed
     frame = run(
-        given.frames,
+        frames,
         node.operator,
         name=node.name,
         key_type=output_type(node.output.key_type, types),
@@ -32,6 +39,29 @@ def keyed(node: Keyed, given: Given) -> Made:
         heartbeats=given.query.heartbeats,
     )
     return Made(frame, "update")  # the output mode of transformWithState
+
+
+def _meets_at_once(node: Keyed) -> bool:
+    return isinstance(node.operator, StreamTableJoin) and node.operator.grace_ms is None
+
+
+def _changes_by_batch(node: Node) -> bool:
+    """Whether it is a table of Spark's own aggregates: of a key's changes in a batch it tells the last."""
+    if isinstance(node, Boundary):
+        state = node.origin.facts.state
+        return node.table and state is not None and state.operator is None
+    return node.table and any(_changes_by_batch(each) for each in node.inputs)
+
+
+def _before_all_others(frame: DataFrame) -> DataFrame:
+    """Rows that come first in their batch, whatever their times: the join asks for nothing but their order.
+
+    A row's time is that of the last change in it. A record between its first change and its last would find
+    nothing by time.
+    """
+    from pyspark.sql import functions as F
+
+    return frame.withColumn("timestamp", F.timestamp_millis(F.lit(0)))
 
 
 def output_type(wanted: OutputType, inputs: InputTypes) -> DataType:

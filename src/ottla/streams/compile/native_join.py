@@ -13,7 +13,8 @@ Records without a value are left out, as in Kafka Streams; records without a key
 left or outer join that is kept they come out alone (KIP-962), when their time has passed like any other's.
 
 **Global joins.** Every record meets the table as it was when its batch began. `global_snapshots.py` keeps
-the table cheap to read.
+the table cheap to read. Records without a value are left out here too; those without a key are not, since
+their key is not the table's.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from ottla.streams.compile.expressions import evaluate
 from ottla.streams.compile.given import Given, Made
-from ottla.streams.compile.poison import ERROR
+from ottla.streams.compile.poison import ERROR, or_poison
 from ottla.streams.host.watermarks import with_watermark
 from ottla.streams.operators.join_kind import JoinKind
 from ottla.streams.plan.nodes.join import GlobalJoin, StreamJoin
@@ -107,10 +108,12 @@ def global_join(frame: DataFrame, table_frame: DataFrame, node: GlobalJoin) -> D
     """Each record with the table's value of its key: inner, or left with null.
 
     `table_frame` is `global_table_rows` of the table, or the whole topic decoded; it is broadcast. A record
-    whose key for the table is null meets nothing. Columns beyond RECORD_COLUMNS stay. Raises TopologyError.
+    whose key for the table is null meets nothing, one without a value is left out. Columns beyond
+    RECORD_COLUMNS stay. Raises TopologyError.
     """
     from pyspark.sql import functions as F
 
+    frame = frame.where(or_poison(frame, F.col("value").isNotNull()))
     if "offset" in table_frame.columns:
         table_frame = global_table_rows(table_frame)
     frame, key = evaluate(frame, node.key, node)

@@ -42,8 +42,11 @@ class Admitted:
         return dict(zip(self.query.sources, self.admission.sources, strict=True))
 
 
-def mode_for(context: RunContext, query: PlannedQuery) -> Mode:
-    """How the query runs, by the settings, its plan and its topics. Raises ModeError."""
+def mode_for(context: RunContext, query: PlannedQuery, *, in_batches: bool) -> Mode:
+    """How the query runs, by the settings, its plan and its topics. Raises ModeError.
+
+    in_batches: its output is read by whole batches, so that it has to have batches.
+    """
     pace = context.settings.pace
     partitions = None
     if not any(reads_of(source).topics.pattern for source in query.sources):
@@ -51,7 +54,7 @@ def mode_for(context: RunContext, query: PlannedQuery) -> Mode:
     return mode_of(
         query,
         context.spark.version,
-        Wanted.MICRO_BATCH if pace.until_caught_up else pace.mode,
+        Wanted.MICRO_BATCH if pace.until_caught_up or in_batches else pace.mode,
         exactly_once=not pace.at_least_once,
         source_partitions=partitions,
     )

@@ -37,6 +37,7 @@ from ottla.streams.run.context import RunContext
 from ottla.streams.run.ending import Ending
 from ottla.streams.run.preparation import check_topics, make_internal_topics, spark_settings
 from ottla.streams.run.query_starter import QueryStarter
+from ottla.streams.run.reading_order import ReadingOrder
 from ottla.streams.run.reset import beginning_after_reset, forget_beginning
 from ottla.streams.run.settings import StreamsSettings
 from ottla.streams.run.timeline import Timeline
@@ -186,7 +187,8 @@ class RunningStreams:
         if watching.metrics_port is not None:
             parts.after.enter_context(self.metrics.serve(watching.metrics_port))
         watchers = Watchers(context, parts.before, parts.after, self._ending.fail)
-        types = self._start_queries(QueryStarter(context, watchers), timeline)
+        starter = QueryStarter(context, watchers, self._reading_order(context))
+        types = self._start_queries(starter, timeline)
         forget_beginning(self.directory)  # all have a checkpoint now
         watchers.purge_internal_topics(self.plan)
         if settings.pace.until_caught_up:
@@ -254,6 +256,14 @@ class RunningStreams:
             on_end=self._query_ended,
         )
         return RunContext(name, settings, cluster, session, parts.runner)
+
+    def _reading_order(self, context: RunContext) -> ReadingOrder | None:
+        """By time across the inputs of a query; on Spark Connect, whose JVM is out of reach, by source."""
+        if context.session.is_connect:
+            return None
+        order = ReadingOrder(self.plan, context.cluster, together=not context.settings.pace.until_caught_up)
+        self._parts.after.callback(order.close)
+        return order
 
     def _start_queries(self, starter: QueryStarter, timeline: Timeline) -> Mapping[str, Types]:
         """All of the plan; the types of the internal topics that they write."""

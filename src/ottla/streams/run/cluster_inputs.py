@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.pipeline.query.planned_source import PlannedSources
 from ottla.pipeline.query.source import KafkaSource, read_batch, read_stream
 from ottla.streams.compile.expressions import naming
 from ottla.streams.compile.inputs import QueryInputs
@@ -12,6 +14,7 @@ from ottla.streams.plan.node import Node
 from ottla.streams.plan.planner import reads_of
 from ottla.streams.run.admitted import Admitted
 from ottla.streams.run.context import RunContext
+from ottla.streams.run.reading_order import QueryReading
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -20,14 +23,23 @@ if TYPE_CHECKING:
 
 
 def inputs_of(
-    context: RunContext, admitted: Admitted, types: Mapping[str, Types], heartbeats: DataFrame | None
+    context: RunContext,
+    admitted: Admitted,
+    types: Mapping[str, Types],
+    heartbeats: DataFrame | None,
+    reading: QueryReading | None = None,
 ) -> QueryInputs:
-    """The inputs of a query. Raises TopologyError with the name of a node that can't be read."""
+    """The inputs of a query. Raises TopologyError with the name of a node that can't be read.
+
+    reading: says where batches end; None: each source for itself, by its limit.
+    """
     place = context.settings.place
     frames: dict[Node, DataFrame] = {}
-    for source, read in admitted.sources.items():
+    planned = None if reading is None else PlannedSources(context.spark, reading, reading.order)
+    for number, (source, read) in enumerate(admitted.sources.items()):
         with naming(source):
-            frames[source] = read_stream(context.spark, read, context.cluster)
+            as_planned = None if planned is None else partial(planned.planned, number=number)
+            frames[source] = read_stream(context.spark, read, context.cluster, as_planned)
     for table in admitted.query.global_tables:
         # The whole topic, as it is when a batch reads it.
         topics = reads_of(table).topics

@@ -33,7 +33,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from confluent_kafka import Producer
 
@@ -44,7 +44,6 @@ from ottla.streams.plan.node import EventTime
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 SEND_TIMEOUT_SECONDS = 30.0
 _CHECKS_PER_PAUSE = 4
@@ -185,6 +184,19 @@ class HeartbeatSender:
         return not errors
 
 
+class WatchedQuery(Protocol):
+    """The part of PySpark's StreamingQuery that a heartbeat asks for."""
+
+    @property
+    def isActive(self) -> bool: ...
+
+    @property
+    def lastProgress(self) -> Mapping[str, Any] | None: ...
+
+    @property
+    def status(self) -> Mapping[str, Any]: ...
+
+
 class Heartbeat:
     """The thread that watches one query and sends its heartbeats; `stop` it before or after the query.
 
@@ -194,7 +206,7 @@ class Heartbeat:
 
     def __init__(
         self,
-        query: StreamingQuery,
+        query: WatchedQuery,
         sender: HeartbeatSender,
         clock: HeartbeatClock,
         failed: Callable[[BaseException], None],
@@ -210,7 +222,7 @@ class Heartbeat:
     @classmethod
     def of(
         cls,
-        query: StreamingQuery,
+        query: WatchedQuery,
         cluster: KafkaCluster,
         topic: str,
         *,

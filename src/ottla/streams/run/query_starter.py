@@ -19,6 +19,7 @@ from ottla.streams.plan.planner import PlannedQuery
 from ottla.streams.run.admitted import Admitted, admit, mode_for
 from ottla.streams.run.cluster_inputs import inputs_of
 from ottla.streams.run.context import RunContext
+from ottla.streams.run.reading_order import ReadingOrder
 from ottla.streams.run.sinks import dead_letter_writer, writer_of
 from ottla.streams.run.state_check import check_state
 from ottla.streams.run.state_stores import store_settings
@@ -45,6 +46,8 @@ class QueryStarter:
 
     context: RunContext
     watchers: Watchers
+    reading: ReadingOrder | None
+    """None: Spark's sources decide where batches end."""
 
     def start(self, query: PlannedQuery, names: Collection[str], types: Mapping[str, Types]) -> StartedQuery:
         """Start a query. names: the nodes whose poison records it reports. Raises UserError.
@@ -53,10 +56,12 @@ class QueryStarter:
         """
         context, watchers = self.context, self.watchers
         name = f"{context.name}-{query.name}"
-        mode = mode_for(context, query)
+        in_batches = self.reading is not None and self.reading.is_read_by_batches(query)
+        mode = mode_for(context, query, in_batches=in_batches)
         admitted = admit(context, name, query, mode)
         beats = watchers.heartbeats_of(name, query)
-        compiled = compile_query(query, inputs_of(context, admitted, types, beats), names)
+        reading = None if self.reading is None else self.reading.query(admitted)
+        compiled = compile_query(query, inputs_of(context, admitted, types, beats, reading), names)
         check_state(context, admitted, compiled, heartbeats=beats is not None)
         watchers.keep_global_tables(compiled.global_tables)
         writer = writer_of(context, admitted, compiled)

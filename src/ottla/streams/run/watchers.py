@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ottla.pipeline.query.query import PipelineQuery, QueryRunner
+from ottla.pipeline.query.query import PipelineQuery, QueryRunner, QueryState
 from ottla.streams.plan.node import Node, event_time_of
 from ottla.streams.plan.planner import Plan, PlannedQuery, reads_of
 from ottla.streams.plan.windowed_tables import windowed_aggregate
@@ -52,7 +52,7 @@ class Watchers:
         if event_time is None or idle_ms is None or settings.pace.until_caught_up:
             return
         beat = Heartbeat.of(
-            started.query,
+            _SparkQuery(started),
             self.context.cluster,
             heartbeat_topic(self.context.name, query.name).name,
             idle_ms=idle_ms,
@@ -95,6 +95,26 @@ class Watchers:
             return
         self.before.callback(purge.stop)
         purge.start()
+
+
+@dataclass(frozen=True, slots=True)
+class _SparkQuery:
+    """A query as a heartbeat watches it: one that is to be started again is at work."""
+
+    started: PipelineQuery
+
+    @property
+    def isActive(self) -> bool:
+        return self.started.state is QueryState.RUNNING
+
+    @property
+    def lastProgress(self) -> Mapping[str, Any] | None:
+        return self.started.query.lastProgress
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        query = self.started.query
+        return query.status if query.isActive else {"isTriggerActive": True, "isDataAvailable": True}
 
 
 def _purged(context: RunContext, plan: Plan) -> list[Purged]:
