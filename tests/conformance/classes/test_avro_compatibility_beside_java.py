@@ -46,11 +46,7 @@ def test_java_writes_the_same_text(java: AvroOracle, case: str) -> None:
     assert java.canonical_text(text) == canonical
 
 
-# Avro 1.12.1 takes a record that is defined twice alike; 1.12.0 refused it, as ottla does.
-TAKEN_SINCE_1_12_1 = "a record defined twice"
-
-
-@pytest.mark.parametrize("case", [case for case in INVALID if case != TAKEN_SINCE_1_12_1])
+@pytest.mark.parametrize("case", INVALID)
 def test_java_refuses_the_same_texts(java: AvroOracle, case: str) -> None:
     with pytest.raises(RefusedByJava):
         java.canonical_text(INVALID[case], new=False)
