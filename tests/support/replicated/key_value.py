@@ -41,6 +41,7 @@ from ottla.replicated.topic import OtherTopic, ReplicatedTopic
 from ottla.web.application import json_answer, json_application
 from ottla.web.bodies import hung_up
 from ottla.web.errors import ApiError, ServiceError
+from ottla.web.front_settings import FrontOptions
 from ottla.web.running import run_alone
 from ottla.web.server import HttpAddress
 
@@ -78,6 +79,7 @@ class KeyValueService:
     """Satisfies `Service`."""
 
     name = NAME
+    front = FrontOptions()
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.app = json_application(
@@ -118,6 +120,9 @@ class KeyValueService:
     async def failed(self) -> str:
         """See `Service`."""
         return await self._tasks.ended()
+
+    def end_requests(self) -> None:
+        """Nothing to do: no request waits for longer than its time limit."""
 
     async def stop(self) -> None:
         """See `Service`."""

@@ -18,6 +18,7 @@ from ottla.config.errors import ConfigError, UsageError, UserError
 #: Errors that are no user's: told to a caller inside, who turns them into one or answers a request with them.
 INTERNAL = {
     "ApiError",  # an answer over HTTP
+    "ArchiveError",  # the next start of Spark is not faster, and tries again
     "StateError",  # a checkpoint that is broken, inside a task
 }
 HOUSES = ("client", "config", "demo", "pipeline", "streams", "web")

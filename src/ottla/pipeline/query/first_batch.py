@@ -31,17 +31,9 @@ def can_be_raised(spark_version: str) -> bool:
     return version_tuple(spark_version) in _TRIED
 
 
-def first_limit(source: KafkaSource) -> int | None:
-    """The most records of the source's first batch; None for a source whose batches are all alike."""
-    wanted, largest = source.first_batch_records, source.max_offsets_per_trigger
-    if wanted is None or (largest is not None and largest <= wanted):
-        return None
-    return wanted
-
-
 def needs_raising(sources: Sequence[KafkaSource]) -> bool:
     """Whether a query over these sources begins with a smaller batch."""
-    return any(first_limit(source) is not None for source in sources)
+    return any(source.first_limit is not None for source in sources)
 
 
 def raise_limits(query: StreamingQuery, sources: Sequence[KafkaSource]) -> None:
@@ -49,8 +41,8 @@ def raise_limits(query: StreamingQuery, sources: Sequence[KafkaSource]) -> None:
 
     All sources that begin with a smaller batch have the same limits.
     """
-    source = next(source for source in sources if first_limit(source) is not None)
-    first = first_limit(source)
+    source = next(source for source in sources if source.first_limit is not None)
+    first = source.first_limit
     java_query: Any = getattr(query, "_jsq", None)
     assert first is not None
     try:

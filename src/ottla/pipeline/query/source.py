@@ -21,7 +21,6 @@ from ottla.client.access import ClusterAccess
 from ottla.client.cluster import KafkaCluster
 from ottla.client.errors import ClientOptionError, ClusterError
 from ottla.config.errors import UserError
-from ottla.pipeline.query.first_batch import first_limit
 from ottla.pipeline.sink.exactly_once_ledger import LEDGER_SUFFIX
 
 if TYPE_CHECKING:
@@ -112,6 +111,14 @@ class KafkaSource:
             raise SourceError(f"a start has a timestamp in ms since 1970, not {self.start.timestamp_ms}")
 
     @property
+    def first_limit(self) -> int | None:
+        """The most records of the first batch; None if all batches are alike."""
+        wanted, largest = self.first_batch_records, self.max_offsets_per_trigger
+        if wanted is None or (largest is not None and largest <= wanted):
+            return None
+        return wanted
+
+    @property
     def cluster(self) -> KafkaCluster:
         """A client of the source's cluster."""
         return KafkaCluster(self.bootstrap, self.client_options)
@@ -170,7 +177,7 @@ def read_stream(
     known = cluster or source.cluster
     topics = check_source(source, known)
     options = spark_source_options(source, topics, known) | _start_options(source, topics, known)
-    limit = first_limit(source) or source.max_offsets_per_trigger
+    limit = source.first_limit or source.max_offsets_per_trigger
     if limit is not None:
         options["maxOffsetsPerTrigger"] = str(limit)
     options |= source.spark_options
