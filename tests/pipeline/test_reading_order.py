@@ -49,20 +49,18 @@ def test_a_backlog_is_joined_by_time_in_small_batches(
     joined.check(in_order=True)
 
 
-class Slow(Processor):
-    """Forwards records; those of one key, and with them the task that has it, take their time."""
-
-    def process(self, record: ProcessorRecord, context: ProcessorContext) -> None:
-        if record.key == "slow":
-            time.sleep(0.1)
-        context.forward(record.key, record.value)
-
-
 @pytest.mark.long
 def test_windows_do_not_hang_on_which_task_of_another_query_ends_first(
     cluster: Cluster, spark_session: SparkPipelineSession, unique_name: str, tmp_path: Path
 ) -> None:
     """One task of a batch commits seconds before the other; the batch has eight windows."""
+
+    class Slow(Processor):
+        def process(self, record: ProcessorRecord, context: ProcessorContext) -> None:
+            if record.key == "slow":
+                time.sleep(0.1)
+            context.forward(record.key, record.value)
+
     kafka = KafkaCluster(cluster.bootstrap)
     kafka.ensure_topics(
         [Topic(f"{unique_name}-{role}", 2, config={"retention.ms": "-1"}) for role in ("in", "out")]
