@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import random
+import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
+from pyspark.sql import functions as F
 
-from ottla.client.cluster import KafkaCluster
+from ottla.client.cluster import KafkaCluster, Topic
 from ottla.pipeline.spark.session import SparkPipelineSession
-from ottla.streams import StreamsSettings
+from ottla.streams import Processor, ProcessorContext, ProcessorRecord, Streams, StreamsSettings, tumbling
 from ottla.streams.run.application import start
-from support.pipeline.joined_streams import Joined, Sent, application, wait_until_done
+from support.pipeline.joined_streams import BEGIN_MS, WINDOW_MS, Joined, application, wait_until_done
 from support.servers.cluster import Cluster
 
 pytestmark = pytest.mark.spark
@@ -45,19 +50,48 @@ def test_a_backlog_is_joined_by_time_in_small_batches(
 
 
 @pytest.mark.long
-def test_windows_do_not_hang_on_which_task_of_a_join_ends_first(
+def test_windows_do_not_hang_on_which_task_of_another_query_ends_first(
     cluster: Cluster, spark_session: SparkPipelineSession, unique_name: str, tmp_path: Path
 ) -> None:
-    """One task of the join has a key with many records and commits long after the others."""
-    joined = Joined(KafkaCluster(cluster.bootstrap), unique_name, random.Random(7), late_rows=False)
-    joined.make_topics()
-    few = joined.draw(keys=12, rows=0, records=200, span_ms=8_000)
-    number = len(few)
-    times_ms = sorted(joined.random.randint(2_001, 8_000) for _ in range(40_000))
-    many = [Sent("records", "key 0", time_ms, number + at) for at, time_ms in enumerate(times_ms)]
-    joined.produce(sorted([*few, *many], key=lambda each: each.time_ms))
+    """One task of a batch commits seconds before the other; the batch has eight windows."""
 
-    with running(joined, spark_session, tmp_path, batch_records=1_000_000):
-        wait_until_done(joined, QUIET_SECONDS)
+    class Slow(Processor):
+        def process(self, record: ProcessorRecord, context: ProcessorContext) -> None:
+            if record.key == "slow":
+                time.sleep(0.1)
+            context.forward(record.key, record.value)
 
-    joined.check(in_order=True)
+    kafka = KafkaCluster(cluster.bootstrap)
+    kafka.ensure_topics(
+        [Topic(f"{unique_name}-{role}", 2, config={"retention.ms": "-1"}) for role in ("in", "out")]
+    )
+    producer = Producer(kafka.producer_options())
+    expected: Counter[str] = Counter()
+    for time_ms in range(BEGIN_MS, BEGIN_MS + 8 * WINDOW_MS, 100):
+        for key in ("slow", *"abcdefgh"):
+            producer.produce(f"{unique_name}-in", "", key, timestamp=time_ms)
+            expected[f"{key}@{time_ms - time_ms % WINDOW_MS}"] += 1
+    assert producer.flush(30) == 0
+    app = Streams(unique_name)
+    slowly = app.stream(f"{unique_name}-in", key=str, value=str).process(Slow(), key=str, value=str)
+    counts = slowly.group_by_key().windowed_by(tumbling(timedelta(milliseconds=WINDOW_MS))).count()
+    counts.to_stream(
+        key=lambda r: F.concat_ws("@", r.key.key, F.unix_millis(r.key.start).cast("string"))
+    ).map_values(lambda r: r.value.cast("string")).to(f"{unique_name}-out", key=str, value=str)
+
+    def found() -> dict[str, int]:
+        counted = {}
+        for message in kafka.read(f"{unique_name}-out"):
+            key, value = message.key(), message.value()
+            assert key is not None
+            assert value is not None
+            counted[key.decode()] = int(value)
+        return counted
+
+    settings = StreamsSettings(kafka.bootstrap, tmp_path, partitions=2)
+    with start(app.topology(), settings, session=spark_session):
+        deadline = time.monotonic() + 60
+        while found() != expected and time.monotonic() < deadline:
+            time.sleep(0.5)
+
+    assert found() == expected

@@ -213,11 +213,11 @@ class Joined:
         older = [record for record in wanted if int(seen[record] or 0) < int(wanted[record] or 0)]
         assert not older, f"{len(older)} records met a row that was replaced before them"
         assert self.read_counts() == self.counts(), "the windows do not count the pairs"
-        known = self.read_pairs("known")
+        known, events = self.read_pairs("known"), self.events()
         few = {
-            record: (rows, self.events()[record])
+            record: (rows, events[record])
             for record, rows in known.items()
-            if len(rows) != 1 or int(rows[0] or 0) < self.events()[record]
+            if len(rows) != 1 or int(rows[0] or 0) < events[record]
         }
         assert known.keys() == pairs.keys()
         assert not few, (
@@ -273,13 +273,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def wait_until_done(joined: Joined, timeout_seconds: float) -> None:
-    """Wait until everything has come out, or no more comes."""
+    """Wait until everything has come out, or nothing has for a time."""
     deadline = time.monotonic() + timeout_seconds
     before: object = None
-    while not joined.is_done() and time.monotonic() < deadline:
+    while time.monotonic() < deadline:
         now = [sum(joined.kafka.end_positions(f"{joined.name}-{role}").values()) for role in ROLES[3:]]
         if now != before:
             before, deadline = now, time.monotonic() + timeout_seconds
+        elif joined.is_done():
+            return
         time.sleep(0.5)
 
 

@@ -158,8 +158,10 @@ def _merged(given: list[Window], gap: int) -> list[Window]:
 
 
 def _keyed(batches: Batches) -> list[list[Fact]]:
-    """The records that move event time: those without a key do not, in Kafka Streams neither."""
-    return [[fact for fact in batch if fact.key is not None or fact.heartbeat] for batch in batches]
+    """The records that move event time: those without a key or a value do not, in Kafka Streams neither."""
+    return [
+        [fact for fact in batch if fact.heartbeat or None not in (fact.key, fact.value)] for batch in batches
+    ]
 
 
 Pair = tuple[str | None, int | None, int | None, int]

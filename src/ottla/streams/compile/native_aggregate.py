@@ -2,7 +2,7 @@
 
 The frames have RECORD_COLUMNS: the group's key, for windows STRUCT<key, start, end>; the aggregate as
 value; the largest timestamp of the group's records, as in Kafka Streams; no headers and no place in a topic.
-Records without a key are left out.
+Records without a key or a value are left out, as in Kafka Streams.
 
 - Without windows: the state of a key is kept for ever, as in Kafka Streams.
 - Tumbling and hopping windows start at multiples of their advance since 1970, none before it, and their
@@ -58,7 +58,8 @@ def aggregate(frame: DataFrame, node: NativeAggregate, heartbeats: DataFrame | N
     if node.emit is Emit.WINDOW_CLOSE and node.windows is None:
         raise TopologyError(f"{node.name}: only windows close, and there are none")
     # Below the watermark, where Spark would move it anyway: heartbeats have no key and must pass.
-    frame = frame.select(*RECORD_COLUMNS).where(F.col("key").isNotNull())
+    records = frame.select(*RECORD_COLUMNS)
+    frame = records.where(F.col("key").isNotNull() & F.col("value").isNotNull())
     named = _named_aggregates(node)
     columns = [column.alias(_field(number)) for number, column in enumerate(named.values())]
     columns.append(F.max("timestamp").alias(_LAST))

@@ -137,7 +137,7 @@ class Stream(Previewed):
     # To tables
 
     def group_by_key(self) -> GroupedStream:
-        """The records by their key, to aggregate. Records without a key are left out."""
+        """The records by their key, to aggregate. Records without a key or a value are left out."""
         return GroupedStream(self._building, self._node)
 
     def group_by(self, key: Expression, *, name: str | None = None) -> GroupedStream:
