@@ -92,29 +92,28 @@ public final class PlannedKafka {
         }
 
         /**
-         * A new query's sources begin at their initial offsets. Those of one that goes on are told by Spark, one
-         * after the other, if the planner does not know them: nothing is read until it has told all.
+         * The sources of a query that goes on begin where its checkpoint says, those of a new one at their initial
+         * offsets. Where the planner can't read the checkpoint, Spark tells the starts, one after the other:
+         * nothing is read until it has told all.
          */
         private boolean knowsStarts(Stream asking) {
             boolean knows = true;
             for (int i = 0; i < streams.length; i++) {
-                if (streams[i].start == null && asking.isNew) {
-                    streams[i].start = streams[i].kafka.initialOffset();
-                }
                 knows = knows && streams[i].start != null;
             }
             if (knows) {
                 return !wasLearning();
             }
             String answer = isLearning ? "" : (String) planner.apply("");
-            if (answer.length() == 0) {
+            if (answer.length() == 0 && !asking.isNew) {
                 isLearning = true;
                 return false;
             }
             String[] lines = answer.split("\n");
             for (int i = 0; i < streams.length; i++) {
                 if (streams[i].start == null) {
-                    streams[i].start = streams[i].kafka.deserializeOffset(lines[i]);
+                    MicroBatchStream kafka = streams[i].kafka;
+                    streams[i].start = answer.length() == 0 ? kafka.initialOffset() : kafka.deserializeOffset(lines[i]);
                 }
             }
             return true;
@@ -284,6 +283,7 @@ public final class PlannedKafka {
         }
 
         public InputPartition[] planInputPartitions(Offset start, Offset end) {
+            isNew = false; // the first batch of a new query asks for its start too, when it is repeated
             return kafka.planInputPartitions(start, end);
         }
 
