@@ -14,6 +14,9 @@ from click.shell_completion import CompletionItem
 if TYPE_CHECKING:
     from ottla.client.access import ClusterAccess
 
+PROG: Final = "ottla"
+COMPLETE_VARIABLE: Final = "_OTTLA_COMPLETE"
+"""The variable by which a shell's script asks for completions; its value says the shell."""
 TIMEOUT_SECONDS: Final = 1.5
 MAX_NAMES: Final = 2_000
 
