@@ -14,12 +14,13 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from ottla.cli.cluster.cluster_client import ClusterClient, CommandError, cluster_client, require_success
+from ottla.cli.cluster.any_broker import CommandError, cluster_client, require_success
 from ottla.cli.cluster.reassignment_plan import Assignment, ImpossiblePlan, plan_reassignment, replace_broker
 from ottla.cli.frame.cluster import Session, asks_cluster
 from ottla.cli.frame.commands import group
 from ottla.cli.frame.completing import complete_topics
 from ottla.cli.frame.options import require_one
+from ottla.client.cluster_requests import ClusterRequests
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -112,7 +113,7 @@ async def reassign(session: Session, /, **given: Any) -> None:
 
 
 async def _planned(
-    client: ClusterClient, options: ReassignOptions
+    client: ClusterRequests, options: ReassignOptions
 ) -> dict[tuple[str, int], list[int] | None]:
     """The replicas that partitions are to have; None ends a move."""
     if options.cancel:
@@ -134,7 +135,7 @@ def _list_rows(session: Session, rows: list[dict[str, Any]], none: str) -> None:
         output.say(none)
 
 
-async def _plan(client: ClusterClient, options: ReassignOptions) -> Assignment:
+async def _plan(client: ClusterRequests, options: ReassignOptions) -> Assignment:
     """The partitions that change, and how."""
     topics = None if options.topic is None else [MetadataRequestTopic(name=options.topic)]
     answer = await client.ask(
@@ -187,7 +188,7 @@ def _read_plan(path: Path) -> Assignment:
         raise CommandError(f"{path}: not a plan in Kafka's JSON: {problem!r}") from None
 
 
-async def _alter(client: ClusterClient, planned: dict[tuple[str, int], list[int] | None]) -> None:
+async def _alter(client: ClusterRequests, planned: dict[tuple[str, int], list[int] | None]) -> None:
     topics: dict[str, ReassignableTopic] = {}
     for (name, index), replicas in planned.items():
         topic = topics.setdefault(name, ReassignableTopic(name=name, partitions=[]))
@@ -218,7 +219,7 @@ async def list_(session: Session) -> None:
         _list_rows(session, rows, "no replica is being moved")
 
 
-async def _ongoing(client: ClusterClient) -> list[dict[str, Any]]:
+async def _ongoing(client: ClusterRequests) -> list[dict[str, Any]]:
     answer = await client.ask(ListPartitionReassignmentsRequest(), ListPartitionReassignmentsResponse)
     require_success(answer.error_code, answer.error_message)
     return [
@@ -277,7 +278,7 @@ async def elect(session: Session, type: str, topic: str | None, partitions: tupl
         session.output.json(rows)
 
 
-async def _partitions(client: ClusterClient, topic: str, partitions: tuple[int, ...]) -> TopicPartitions:
+async def _partitions(client: ClusterRequests, topic: str, partitions: tuple[int, ...]) -> TopicPartitions:
     if partitions:
         return TopicPartitions(topic=topic, partitions=list(partitions))
     answer = await client.ask(

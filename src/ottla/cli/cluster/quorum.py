@@ -15,12 +15,13 @@ from typing import Any, Final
 
 import click
 
-from ottla.cli.cluster.cluster_client import ClusterClient, CommandError, cluster_client, require_success
+from ottla.cli.cluster.any_broker import CommandError, cluster_client, require_success
 from ottla.cli.frame.cluster import Session, asks_cluster, asks_cluster_without_config
 from ottla.cli.frame.commands import group
 from ottla.cli.frame.options import require_one
 from ottla.cli.servers.given_settings import given_in_file
 from ottla.cli.servers.options import config_option
+from ottla.client.cluster_requests import ClusterRequests
 from ottla.protocol.messages.add_raft_voter_request import AddRaftVoterRequest
 from ottla.protocol.messages.add_raft_voter_request import Listener as VoterListener
 from ottla.protocol.messages.add_raft_voter_response import AddRaftVoterResponse
@@ -53,7 +54,7 @@ def quorum() -> None:
 # -- status ------------------------------------------------------------------------------------------------
 
 
-async def _describe(client: ClusterClient) -> tuple[Quorum, dict[int, str]]:
+async def _describe(client: ClusterRequests) -> tuple[Quorum, dict[int, str]]:
     """The quorum, and the controllers' addresses."""
     asked = TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])
     answer = await client.ask(DescribeQuorumRequest(topics=[asked]), DescribeQuorumResponse)
@@ -168,7 +169,7 @@ async def remove(session: Session, node: int, directory_id: str | None) -> None:
     session.output.done(f"node {node} is no voter any more", {"removed": node}, name="removed")
 
 
-async def _directory_id(client: ClusterClient, node: int, given: str | None) -> uuid.UUID:
+async def _directory_id(client: ClusterRequests, node: int, given: str | None) -> uuid.UUID:
     if given is not None:
         try:
             return uuid_from_text(given)

@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from ottla.cli.frame.commands import Reached
-from ottla.cli.frame.errors import ExitCode, did_you_mean, exit_code_of, tell
+from ottla.cli.frame.errors import ExitCode, did_you_mean, exit_code_of
+from ottla.cli.frame.errors import tell as tell
 from ottla.config.errors import UserError
 
 
