@@ -124,19 +124,22 @@ def test_ctrl_c_ends_a_command_without_a_traceback(tmp_path: Path) -> None:
 def test_a_question_is_answered_on_the_terminal(tmp_path: Path) -> None:
     with terminal(tmp_path, SHELLS["bash"]) as window:
         window.wait_for(PROMPT.strip())
-        window.type("ottla profile add a --bootstrap a:1; ottla profile remove a; echo code=$?")
+        window.type(
+            "for p in a b; do ottla profile add $p --bootstrap x:1; done; ottla profile remove a; echo code=$?"
+        )
         window.press("Enter")
         window.wait_for("remove profile a? [y/N]")
         window.press("Enter")
         screen = window.wait_for("code=1")
         assert "ottla profile remove: nothing was done" in screen
-        window.type("clear; ottla profile remove a; ottla profile list -q; echo code=$?")
+        window.type("ottla profile remove b; ottla profile list -q; echo code=$?")
         window.press("Enter")
-        window.wait_for("remove profile a? [y/N]")
+        window.wait_for("remove profile b? [y/N]")
         window.type("y")
         window.press("Enter")
         screen = window.wait_for("code=0")
-        assert "profile a is removed" in screen
+        assert "remove profile b? [y/N] y" in screen
+        assert screen[screen.index("profile b is removed") :][1] == "a"
 
 
 @pytest.mark.parametrize("columns", [40, 80])
