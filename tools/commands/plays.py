@@ -88,13 +88,17 @@ PLAYS: Final = (
     play("txn find-hanging", "ottla txn find-hanging", needs=RECORDS),
     play("log dump", "ottla log dump data/payments-0", needs=RECORDS),
     play("log verify", "ottla log verify data", needs=RECORDS),
+    play("bench produce", "- ottla topic create perf", needs=TOPIC),
+    play("bench produce", "ottla bench produce perf --num-records 200000 --record-size 100", needs=TOPIC),
+    play("bench consume", "ottla bench consume perf --num-records 200000", needs=TOPIC),
+    play("bench latency", "ottla bench latency perf --messages 1000", needs=TOPIC),
     play("topic delete", "ottla topic delete order-items --yes"),
 )
 
 #: Commands without output of their own to show: servers, applications, scripts, and what needs several nodes.
 NOT_PLAYED: Final = frozenset(
     {
-        *("broker", "up", "demo", "registry", "rest", "bench"),
+        *("broker", "up", "demo", "registry", "rest"),
         *("streams run", "streams describe", "streams reset"),
         *("completion bash", "completion zsh", "completion fish"),
         *("quorum add", "quorum remove", "quorum unregister"),

@@ -30,7 +30,8 @@ class Registered(NamedTuple):
 
     def context(self, width: int = 100) -> click.Context:
         """A context for its help."""
-        return click.Context(self.command, info_name=self.path, terminal_width=width, max_content_width=width)
+        settings = {**self.command.context_settings, "max_content_width": width}
+        return click.Context(self.command, info_name=self.path, terminal_width=width, **settings)
 
     def below(self) -> Iterator[Registered]:
         """The commands of a group, all levels down; the command itself if it is no group."""
