@@ -90,7 +90,7 @@ PLAYS: Final = (
     play("log verify", "ottla log verify data", needs=RECORDS),
     play("bench produce", "- ottla topic create perf", needs=TOPIC),
     play("bench produce", "ottla bench produce perf --num-records 200000 --record-size 100", needs=TOPIC),
-    play("bench consume", "ottla bench consume perf --num-records 200000", needs=TOPIC),
+    play("bench consume", "ottla bench consume perf --messages 200000", needs=TOPIC),
     play("bench latency", "ottla bench latency perf --messages 1000", needs=TOPIC),
     play("topic delete", "ottla topic delete order-items --yes"),
 )
