@@ -38,9 +38,11 @@ class Registered(NamedTuple):
         if not isinstance(self.command, click.Group):
             yield self
             return
-        for word, command in self.command.commands.items():
-            if not command.hidden:
-                yield from Registered(f"{self.name} {word}", command).below()
+        with self.context() as context:
+            for word in self.command.list_commands(context):
+                command = self.command.get_command(context, word)
+                if command is not None and not command.hidden:
+                    yield from Registered(f"{self.name} {word}", command).below()
 
 
 def top_level() -> list[Registered]:

@@ -68,8 +68,14 @@ def test_every_entry_has_a_summary_that_fits_a_line() -> None:
 
 def commands_of(found: click.Command, path: str) -> list[tuple[str, click.Command]]:
     """The command and all below it, by their words."""
-    below = found.commands.items() if isinstance(found, click.Group) else ()
-    return [(path, found), *(each for name, sub in below for each in commands_of(sub, f"{path} {name}"))]
+    if not isinstance(found, click.Group):
+        return [(path, found)]
+    with click.Context(found, info_name=path) as context:
+        below = [(name, found.get_command(context, name)) for name in found.list_commands(context)]
+    return [
+        (path, found),
+        *(each for name, sub in below if sub for each in commands_of(sub, f"{path} {name}")),
+    ]
 
 
 def registered() -> list[tuple[str, click.Command]]:
