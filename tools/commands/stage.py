@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -22,7 +23,7 @@ SHOWN_ID: Final = "J8qXRwI-Qy6G0ZpM5vKb1A"
 SHOWN_TIME: Final = "2026-01-31T12:00:00.000Z"
 SHOWN_TIME_MS: Final = "1769860800000"
 _ID: Final = re.compile(r"(?<![\w/.-])(?=[\w-]*[A-Z])(?=[\w-]*[a-z])[A-Za-z0-9_-]{22}(?![\w-])")
-_TIME: Final = re.compile(r"20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)?")
+_TIME: Final = re.compile(r"20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d([.:]\d+)?(Z|\+00:00)?")
 _TIME_MS: Final = re.compile(r"(?<!\d)1[789]\d{11}(?!\d)")
 
 
@@ -75,9 +76,21 @@ def _normal(output: str, directory: Path, bootstrap: str) -> str:
     return "\n".join(line.rstrip() for line in _ID.sub(SHOWN_ID, output).splitlines())
 
 
+def _free_port() -> int:
+    """A port with as many digits as Kafka's own, so that tables keep their columns."""
+    for port in range(9_100, 9_900):
+        with socket.socket() as tried, contextlib.suppress(OSError):
+            tried.bind(("127.0.0.1", port))
+            return port
+    raise PlayFailed("there is no free port of four digits")
+
+
 @contextmanager
 def _stage() -> Iterator[tuple[Path, dict[str, str], str]]:
-    """A directory, an environment with the command `ottla`, and the address of a broker."""
+    """A directory, an environment with the command `ottla`, and the address of a broker.
+
+    The first plays make that address the current profile's.
+    """
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name).resolve()
         binaries = directory / "bin"
@@ -85,15 +98,12 @@ def _stage() -> Iterator[tuple[Path, dict[str, str], str]]:
         script = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m ottla "$@"\n'
         (binaries / "ottla").write_text(script, encoding="utf-8")
         (binaries / "ottla").chmod(0o755)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            bootstrap = f"127.0.0.1:{free.getsockname()[1]}"
+        bootstrap = f"127.0.0.1:{_free_port()}"
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("OTTLA_")},
             "PATH": f"{binaries}:{os.environ['PATH']}",
             "HOME": str(directory),
             "XDG_CONFIG_HOME": str(directory / ".config"),
-            "OTTLA_BOOTSTRAP": bootstrap,
         }
         words = ["ottla", "broker", "--data", "data", "--listen", bootstrap, "--set"]
         broker = subprocess.Popen(
