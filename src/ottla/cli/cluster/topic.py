@@ -21,8 +21,8 @@ topic = LazyGroup(
     },
     help="""Create, list, describe, alter, delete and purge topics.
 
-NAME may be a pattern as in a shell: 'orders-*' in quotes. A pattern never means an internal topic when topics
-are to be changed, and what it deletes or purges is asked about first.""",
+NAME may be a pattern as in a shell: 'orders-*' in quotes. A pattern never means an internal topic when
+topics are to be changed, and what it deletes or purges is asked about first.""",
     examples=(
         "ottla topic list",
         "ottla topic create orders --partitions 12",

@@ -27,9 +27,7 @@ names_argument = click.argument("names", nargs=-1, metavar="[NAME]...", shell_co
 some_names = click.argument(
     "names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_topics
 )
-regex_option = click.option(
-    "--regex", metavar="EXPR", help="Topics whose whole name matches the expression, too."
-)
+regex_option = click.option("--regex", metavar="EXPR", help="Also topics whose whole name matches.")
 if_exists_option = click.option("--if-exists", is_flag=True, help="A topic that does not exist is no error.")
 validate_only_option = click.option(
     "--validate-only", is_flag=True, help="Only find out whether the cluster would do it."
