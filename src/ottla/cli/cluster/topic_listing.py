@@ -9,7 +9,8 @@ from typing import Any, Final
 import click
 
 from ottla.cli.cluster import topic_rows
-from ottla.cli.cluster.asking import Outcomes, cluster_of
+from ottla.cli.cluster.any_broker import cluster_client
+from ottla.cli.cluster.outcomes import Outcomes
 from ottla.cli.cluster.topic_choice import (
     MIN_ISR,
     chosen_topics,
@@ -91,7 +92,7 @@ async def list_topics(
     With --json an object a topic: name, topic_id, internal, partitions, replication_factor, under_replicated
     and unavailable (numbers of partitions), and with --sizes size_bytes (of the leaders' logs).
     """
-    async with cluster_of(session) as requests:
+    async with cluster_client(session.access) as requests:
         found = await chosen_topics(requests, names, regex, internal=not options["exclude_internal"])
         troubles = _troubles(options)
         if troubles:
@@ -177,7 +178,7 @@ async def describe(
     isr, offline, elr, last_known_elr, size_bytes, and with --offsets start_offset and end_offset.
     """
     outcomes = Outcomes(session.output)
-    async with cluster_of(session) as requests:
+    async with cluster_client(session.access) as requests:
         listed = await chosen_topics(
             requests, names, regex, outcomes, internal=not options["exclude_internal"], if_exists=if_exists
         )
