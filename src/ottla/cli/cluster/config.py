@@ -89,9 +89,7 @@ _validate_only = click.option(
 @_kind
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=_complete_name)
 @click.option("--key", "keys", multiple=True, metavar="KEY", help="Only this setting; may be repeated.")
-@click.option(
-    "--all", "-a", "everything", is_flag=True, help="Also values that were not set for NAME itself."
-)
+@click.option("--all", "-a", "everything", is_flag=True, help="Also values that come from elsewhere.")
 @click.option("--explain", is_flag=True, help="With type, default, all layers, and documentation.")
 @asks_cluster
 async def describe(
@@ -145,7 +143,7 @@ def _tell(
         for resource in dict.fromkeys(resource for resource, _ in shown)
     }
     for number, (resource, entry) in enumerate(shown):
-        row = explanation(resource, entry, *texts[resource][entry.name])
+        row = explanation(resource, entry, texts[resource][entry.name])
         if number:
             output.say("")
         output.facts(explained_facts(row) if output.for_people else row)
@@ -243,7 +241,7 @@ async def _similar(requests: ClusterRequests, resource: Resource, key: str) -> s
 @click.argument("words", nargs=-1, required=True, metavar="KEY=VALUE...")
 @_validate_only
 @asks_cluster
-async def set_(
+async def set_values(
     session: Session, /, kind: str, name: str, words: tuple[str, ...], validate_only: bool
 ) -> None:
     """Set values; settings that are not named stay as they are. KEY+=ITEM and KEY-=ITEM change a list.

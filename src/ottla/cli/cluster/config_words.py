@@ -1,10 +1,10 @@
-"""Words of `ottla config` as values, and settings as it writes them: resources, changes, rows, explanations."""
+"""Words of `ottla config` as values, and settings as it writes them: rows and explanations."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.client.admin.configs import (
     ALL_BROKERS,
@@ -17,6 +17,9 @@ from ottla.client.admin.configs import (
     ValueType,
 )
 from ottla.config.errors import UsageError
+
+if TYPE_CHECKING:
+    from ottla.config.setting import Setting
 
 TYPES: Final[Mapping[str, ResourceType]] = {
     "topic": ResourceType.TOPIC,
@@ -82,23 +85,37 @@ def changes_of(words: Sequence[str]) -> list[Change]:
     return changes
 
 
-def documented(resource: Resource, entries: Iterable[ConfigEntry]) -> dict[str, tuple[ValueType, str]]:
-    """The type and documentation of each setting: the broker's, else those of ottla's own tables."""
-    found: dict[str, tuple[ValueType, str]] = {}
-    own: Mapping[str, Any] | None = None
+class Documentation(NamedTuple):
+    """What is to be known of a setting, whatever its value."""
+
+    type: ValueType
+    default: str | None
+    text: str
+
+
+def documented(resource: Resource, entries: Iterable[ConfigEntry]) -> dict[str, Documentation]:
+    """Type, default and documentation of each setting: as the broker told, else of ottla's own tables."""
+    found: dict[str, Documentation] = {}
+    own: Mapping[str, Setting[Any]] | None = None
     for entry in entries:
-        type_, text = entry.type, entry.documentation or ""
-        if not text or type_ is ValueType.UNKNOWN:
+        told = Documentation(entry.type, entry.default, entry.documentation or "")
+        if told.type is ValueType.UNKNOWN or told.default is None or not told.text:
             own = _own_table(resource.type) if own is None else own
-            setting = own.get(entry.name)
-            if setting is not None:
-                text = text or setting.doc or ""
-                type_ = ValueType(setting.type) if type_ is ValueType.UNKNOWN else type_
-        found[entry.name] = type_, text
+            if (setting := own.get(entry.name)) is not None:
+                told = _completed(told, setting)
+        found[entry.name] = told
     return found
 
 
-def _own_table(type_: ResourceType) -> Mapping[str, Any]:
+def _completed(told: Documentation, setting: Setting[Any]) -> Documentation:
+    return Documentation(
+        ValueType(setting.type) if told.type is ValueType.UNKNOWN else told.type,
+        setting.default_text if told.default is None and not setting.sensitive else told.default,
+        told.text or setting.doc or "",
+    )
+
+
+def _own_table(type_: ResourceType) -> Mapping[str, Setting[Any]]:
     """Imported when a broker tells no documentation: tables of hundreds of settings."""
     match type_:
         case ResourceType.TOPIC:
@@ -134,16 +151,16 @@ def config_row(resource: Resource, entry: ConfigEntry) -> dict[str, Any]:
     }
 
 
-def explanation(resource: Resource, entry: ConfigEntry, type_: ValueType, text: str) -> dict[str, Any]:
+def explanation(resource: Resource, entry: ConfigEntry, known: Documentation) -> dict[str, Any]:
     """A setting with everything that is known of it."""
     return {
         **config_row(resource, entry),
-        "value_type": type_.name.lower(),
-        "default": entry.default,
+        "value_type": known.type.name.lower(),
+        "default": known.default,
         "synonyms": [
             {"name": one.name, "value": one.value, "source": one.source.words} for one in entry.synonyms
         ],
-        "documentation": text or None,
+        "documentation": known.text or None,
     }
 
 
