@@ -21,7 +21,9 @@ from ottla.protocol.messages.incremental_alter_configs_response import Increment
 from ottla.protocol.messages.list_config_resources_request import ListConfigResourcesRequest
 from ottla.protocol.messages.list_config_resources_response import ListConfigResourcesResponse
 
-RESOURCES_A_REQUEST: Final = 100
+RESOURCES_A_REQUEST: Final = 200
+RESOURCES_OF_FEW_SETTINGS: Final = 2_000
+"""Of a request that asks for one setting or a few of each."""
 ALL_BROKERS: Final = ""
 """The name of the resource of type BROKER whose values hold for all brokers."""
 
@@ -190,7 +192,8 @@ async def describe_configs(
     names: only these settings; None for all. explain: with synonyms and documentation.
     """
     found: dict[Resource, list[ConfigEntry] | ClusterError] = {}
-    for node_id, page in _pages(list(dict.fromkeys(resources))):
+    size = RESOURCES_A_REQUEST if names is None else RESOURCES_OF_FEW_SETTINGS
+    for node_id, page in _pages(list(dict.fromkeys(resources)), size):
         request = DescribeConfigsRequest(
             resources=[
                 DescribeConfigsResource(
@@ -200,7 +203,7 @@ async def describe_configs(
                 )
                 for one in page
             ],
-            include_synonyms=True,
+            include_synonyms=explain,
             include_documentation=explain,
         )
         if node_id is None:
@@ -227,7 +230,7 @@ async def alter_configs(
     Raises ClusterError where no broker answers.
     """
     done: dict[Resource, ClusterError | None] = {}
-    for node_id, page in _pages(list(changes)):
+    for node_id, page in _pages(list(changes), RESOURCES_A_REQUEST):
         request = IncrementalAlterConfigsRequest(
             resources=[
                 AlterConfigsResource(
@@ -270,7 +273,7 @@ async def config_resources(requests: ClusterRequests, kind: ResourceType) -> lis
     return sorted(one.resource_name for one in answer.config_resources if one.resource_type == kind)
 
 
-def _pages(resources: Sequence[Resource]) -> list[tuple[int | None, list[Resource]]]:
+def _pages(resources: Sequence[Resource], size: int) -> list[tuple[int | None, list[Resource]]]:
     """Resources of a request, and the broker that has to get it; None for any."""
     any_broker: list[Resource] = []
     pages: list[tuple[int | None, list[Resource]]] = []
@@ -282,8 +285,8 @@ def _pages(resources: Sequence[Resource]) -> list[tuple[int | None, list[Resourc
             pages.append((int(resource.name), [resource]))
         else:
             any_broker.append(resource)
-    starts = range(0, len(any_broker), RESOURCES_A_REQUEST)
-    return [*pages, *((None, any_broker[start : start + RESOURCES_A_REQUEST]) for start in starts)]
+    starts = range(0, len(any_broker), size)
+    return [*pages, *((None, any_broker[start : start + size]) for start in starts)]
 
 
 def _entry(config: Any) -> ConfigEntry:
