@@ -116,11 +116,11 @@ async def _with_overrides(
     requests: ClusterRequests, topics: Sequence[MetadataResponseTopic]
 ) -> list[MetadataResponseTopic]:
     resources = [Resource(ResourceType.TOPIC, one.name or "") for one in topics]
-    configs = await describe_configs(requests, resources)
+    configs = await describe_configs(requests, resources, without_defaults=True)
     having = {
         resource.name
         for resource, entries in configs.items()
-        if not isinstance(entries, ClusterError) and any(not entry.is_default for entry in entries)
+        if not isinstance(entries, ClusterError) and any(one.is_override for one in entries)
     }
     return [one for one in topics if one.name in having]
 
@@ -193,6 +193,8 @@ async def describe(
         troubles = _troubles(options)
         if troubles:
             await _tell_troubles(session, requests, topics, troubles, offsets)
+        elif session.output.is_quiet:
+            session.output.listing({"name": one.name} for one in topics)
         else:
             await _tell_topics(session, requests, topics, offsets)
     return outcomes.exit_code
@@ -206,7 +208,7 @@ async def _tell_topics(
     _warn_of_sizes(session, sizes)
     starts, ends = await _offsets(requests, topics, offsets)
     resources = {one.name or "": Resource(ResourceType.TOPIC, one.name or "") for one in topics}
-    configs = await describe_configs(requests, resources.values())
+    configs = await describe_configs(requests, resources.values(), without_defaults=True)
     for number, one in enumerate(topics):
         name = one.name or ""
         rows = [
