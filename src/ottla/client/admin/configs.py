@@ -76,6 +76,7 @@ _SOURCE_WORDS: Final = {
     ConfigSource.GROUP: "group",
 }
 
+
 class ValueType(enum.IntEnum):
     """A setting's type."""
 
