@@ -37,6 +37,7 @@ from ottla.client.admin.configs import (
     alter_configs,
     config_resources,
     describe_configs,
+    settled,
 )
 from ottla.client.admin.names import choose, is_pattern
 from ottla.client.cluster_requests import ClusterRequests
@@ -301,6 +302,8 @@ async def _change(
     """Raises ClusterError, which names similar settings for one that does not exist."""
     problem = (await alter_configs(requests, {resource: changes}, validate_only=validate_only))[resource]
     if problem is None:
+        if not validate_only and resource.type is not ResourceType.BROKER_LOGGER:
+            await settled(requests, {resource: changes})
         return
     if problem.code in _UNKNOWN_NAME:
         entries = (await describe_configs(requests, [resource]))[resource]

@@ -26,7 +26,7 @@ from ottla.cli.frame.cluster import Session, asks_cluster, asks_cluster_without_
 from ottla.cli.frame.commands import command
 from ottla.cli.frame.confirming import yes_option
 from ottla.client.admin import topics as admin
-from ottla.client.admin.configs import Change, Operation, Resource, ResourceType, alter_configs
+from ottla.client.admin.configs import Change, Operation, Resource, ResourceType, alter_configs, settled
 from ottla.client.admin.partition_offsets import (
     ALL_RECORDS,
     EARLIEST,
@@ -222,6 +222,9 @@ async def _alter_configs(
 ) -> dict[str, ClusterError]:
     resources = [Resource(ResourceType.TOPIC, one.name or "") for one in topics]
     done = await alter_configs(requests, dict.fromkeys(resources, changes), validate_only=validate_only)
+    if not validate_only:
+        made = [resource for resource, problem in done.items() if problem is None]
+        await settled(requests, dict.fromkeys(made, changes))
     return {resource.name: problem for resource, problem in done.items() if problem is not None}
 
 
