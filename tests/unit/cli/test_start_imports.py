@@ -77,7 +77,6 @@ NOT_FOR_A_LISTING = (
         "importlib.metadata",
         "multiprocessing",
         "sqlite3",
-        "tempfile",
         "unittest",
         "xml",
     ),
