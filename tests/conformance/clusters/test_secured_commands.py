@@ -61,22 +61,19 @@ SCRAM_USER, SCRAM_PASSWORD = "of=scram, with comma", "pass \u00e4 =,"
 async def add_scram_user(kafka: SecuredKafka) -> None:
     """Give the user a password for both mechanisms, as the user who gets in by PLAIN."""
     salt = b"some salt"
-    request = AlterUserScramCredentialsRequest(
-        upsertions=[
-            ScramCredentialUpsertion(
+    requests = ClusterRequests(ClusterAccess(kafka.bootstrap, kafka.client_options))
+    try:
+        for number, algorithm in SCRAM.values():  # a request may change a user once
+            changed = ScramCredentialUpsertion(
                 name=SCRAM_USER,
                 mechanism=number,
                 iterations=4096,
                 salt=salt,
                 salted_password=hashlib.pbkdf2_hmac(algorithm, SCRAM_PASSWORD.encode(), salt, 4096),
             )
-            for number, algorithm in SCRAM.values()
-        ]
-    )
-    requests = ClusterRequests(ClusterAccess(kafka.bootstrap, kafka.client_options))
-    try:
-        answer = await requests.ask_controller(request, AlterUserScramCredentialsResponse)
-        assert error_codes(answer) == {0}, answer
+            request = AlterUserScramCredentialsRequest(upsertions=[changed])
+            answer = await requests.ask_controller(request, AlterUserScramCredentialsResponse)
+            assert error_codes(answer) == {0}, answer
     finally:
         await requests.close()
 

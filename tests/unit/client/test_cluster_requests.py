@@ -283,6 +283,21 @@ def test_one_coordinator_that_is_gone_fails_its_groups_alone() -> None:
     run(story, timeout_seconds=0.5)
 
 
+def test_a_change_at_a_coordinator_that_may_have_been_made_is_not_sent_again() -> None:
+    async def story(cluster: ScriptedCluster, requests: ClusterRequests) -> None:
+        Coordinators(cluster, {"a": 1, "b": 2})
+        kind = CoordinatorType.GROUP
+        cluster.handlers[ApiKey.DESCRIBE_GROUPS] = lambda node, body: None
+        with pytest.raises(ClusterError, match="closed the connection before it answered"):
+            await requests.ask_coordinator(kind, "a", describe(["a"]), DescribeGroupsResponse)
+        assert cluster.brokers_asked(ApiKey.DESCRIBE_GROUPS) == [1]
+        found = await requests.ask_coordinators(kind, ["a", "b"], describe, DescribeGroupsResponse, described)
+        assert all(isinstance(each, ClusterError) for each in found.values())
+        assert sorted(cluster.brokers_asked(ApiKey.DESCRIBE_GROUPS)) == [1, 1, 2]
+
+    run(story)
+
+
 def test_a_refused_key_is_not_waited_for() -> None:
     async def story(cluster: ScriptedCluster, requests: ClusterRequests) -> None:
         cluster.handlers[ApiKey.FIND_COORDINATOR] = lambda node, body: FindCoordinatorResponse(

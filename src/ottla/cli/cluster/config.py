@@ -80,6 +80,7 @@ _validate_only = click.option(
 
 @config.command(
     "describe",
+    short_help="Show and explain settings of one thing, or of all of a TYPE.",
     examples=(
         "ottla config describe topic orders",
         "ottla config describe topic orders --key retention.ms --explain",
@@ -151,7 +152,12 @@ def _tell(
 
 
 @config.command(
-    "get", examples=("ottla config get topic orders retention.ms", "ottla config get broker 1 log.dirs -q")
+    "get",
+    short_help="Print values that hold.",
+    examples=(
+        "ottla config get topic orders retention.ms",
+        "ottla config get broker 1 log.dirs num.io.threads",
+    ),
 )
 @_kind
 @_name
@@ -230,6 +236,7 @@ async def _similar(requests: ClusterRequests, resource: Resource, key: str) -> s
 
 @config.command(
     "set",
+    short_help="Set values; other settings stay as they are.",
     examples=(
         "ottla config set topic orders retention.ms=86400000 cleanup.policy=compact,delete",
         "ottla config set topic orders cleanup.policy+=compact",
@@ -262,6 +269,7 @@ async def set_values(
 
 @config.command(
     "unset",
+    short_help="Give up values, so that the default holds again.",
     examples=(
         "ottla config unset topic orders retention.ms",
         "ottla config unset broker default log.cleaner.threads",

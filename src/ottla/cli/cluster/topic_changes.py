@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -40,6 +40,9 @@ from ottla.client.cluster_requests import ClusterRequests, TopicPartition
 from ottla.client.errors import ClusterError
 from ottla.config.errors import UsageError
 from ottla.protocol.errors import ErrorCode
+
+START_SECONDS: Final = 5.0
+"""How long a purge waits for the first offset of a partition whose leader moves; it only counts with it."""
 
 _configs = click.option(
     "--config", "configs", multiple=True, metavar="KEY=VALUE", help="A setting of the topic; may be repeated."
@@ -353,7 +356,7 @@ async def purge(
 async def _purge(
     requests: ClusterRequests, outcomes: Outcomes, keys: Sequence[TopicPartition], place: Place | None
 ) -> None:
-    starts = await list_offsets(requests, dict.fromkeys(keys, EARLIEST))
+    starts = await list_offsets(requests, dict.fromkeys(keys, EARLIEST), seconds=START_SECONDS)
     before, problems = await _ends(requests, keys, place)
     purged = await delete_records(requests, before)
     for key in keys:
