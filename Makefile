@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: install install-dev run test lint types contracts reference conformance drills simulate bench clean
+.PHONY: install install-dev run test lint types contracts reference commands conformance drills simulate bench clean
 
 install: .venv/.runtime
 install-dev: .venv/.dev
@@ -50,6 +50,10 @@ contracts: install-dev
 # docs/reference, from the tables of settings
 reference: install-dev
 	$(BIN)/python tools/generate_reference.py
+
+# docs/commands.md and the manual pages in docs/man, from the commands; the shown lines run on a real broker
+commands: install-dev
+	$(BIN)/python tools/generate_commands.py
 
 # ottla's tests on both brokers, then other projects' suites (only these: .venv/bin/python -m conformance).
 conformance: install-dev
