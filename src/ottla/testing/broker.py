@@ -3,55 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final
 
 from ottla.protocol.apis import ApiKey
-from ottla.testing.errors import ServerError
+from ottla.testing.directories import kept_or_temporary
 from ottla.testing.kafka import Kafka
-from ottla.testing.ports import LOCALHOST, ReservedPort
+from ottla.testing.ports import ReservedPort
 from ottla.testing.proxy import Proxy
 from ottla.testing.server_process import ServerProcess
 
-READY_PREFIX: Final = "ottla broker ready:"
-CLIENTS: Final = "PLAINTEXT"
-CONTROLLERS: Final = "CONTROLLER"
-BROKERS: Final = "INTERNAL"
-
-#: One small node that answers at once: internal topics of few partitions, groups that begin without a pause.
-QUICK_SETTINGS: Final[Mapping[str, object]] = {
-    "group.initial.rebalance.delay.ms": 0,
-    "offsets.topic.num.partitions": 4,
-    "offsets.topic.replication.factor": 1,
-    "share.coordinator.state.topic.min.isr": 1,
-    "share.coordinator.state.topic.num.partitions": 1,
-    "share.coordinator.state.topic.replication.factor": 1,
-    "transaction.state.log.min.isr": 1,
-    "transaction.state.log.num.partitions": 4,
-    "transaction.state.log.replication.factor": 1,
-    "log.initial.task.delay.ms": 86_400_000,  # records with timestamps of years ago are there until the test ends
-}
+API_NAME_PARTS: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+MAX_DELAY_MS: Final = 3_600_000
 
 
 class RunningBroker(Kafka):
-    """A broker that this process has started: a Kafka that can be stopped, killed, paused, cut off and slowed.
+    """A broker that this process has started: a Kafka that can be stopped, killed, paused, cut off, slowed.
 
-    Clients connect to a proxy in this process, which breaks connections; brokers of a cluster reach each other
-    beside it.
+    Clients connect to a proxy in this process, which breaks connections; brokers of a cluster reach each
+    other beside it.
     """
 
-    def __init__(self, node_id: int, port: ReservedPort, server: ServerProcess, proxy: Proxy, data: Path) -> None:
-        super().__init__(port.address)
+    def __init__(
+        self, node_id: int, ports: Sequence[ReservedPort], server: ServerProcess, proxy: Proxy, data: Path
+    ) -> None:
+        """Made by `running_broker` and `running_cluster`. ports: the proxy's, then the broker's own."""
+        super().__init__(ports[0].address)
         self.node_id = node_id
         """The broker's `node.id`."""
         self.data = data
         """The directory of its logs."""
+        self._ports = ports
         self._server = server
         self._proxy = proxy
+        proxy.start()
 
     @property
     def running(self) -> bool:
@@ -77,8 +65,12 @@ class RunningBroker(Kafka):
 
     def start(self) -> None:
         """Start a broker that was stopped or killed, on its data and its port. Raises ServerError."""
-        self._server.launch()
+        self.launch()
         self.wait_until_ready()
+
+    def launch(self) -> None:
+        """Start the process: the first step of `start`, for brokers that are ready only together."""
+        self._server.launch()
 
     def wait_until_ready(self) -> None:
         """Let clients connect once the broker serves: the last step of `start`. Raises ServerError."""
@@ -86,9 +78,13 @@ class RunningBroker(Kafka):
         self._proxy.listen()
 
     def stop(self) -> None:
-        """Stop the broker cleanly, as SIGTERM does. Clients then meet "connection refused". Raises ServerError."""
-        self._proxy.refuse()
+        """Stop the broker cleanly, as SIGTERM does; clients are refused then. Raises ServerError."""
+        self.refuse()
         self._server.stop()
+
+    def refuse(self) -> None:
+        """Take no new connections of clients; the first step of `stop`."""
+        self._proxy.refuse()
 
     def restart(self) -> None:
         """Stop the broker cleanly if it runs, and start it. Raises ServerError."""
@@ -161,8 +157,8 @@ class RunningBroker(Kafka):
     @contextmanager
     def delayed(self, delay_ms: float) -> Iterator[None]:
         """Let every byte arrive `delay_ms` later, both ways, for the length of the block."""
-        if not 0 <= delay_ms <= 3_600_000:
-            raise ValueError(f"a delay of {delay_ms} ms is not between 0 and an hour")
+        if not 0 <= delay_ms <= MAX_DELAY_MS:
+            raise ValueError(f"a delay is 0 to {MAX_DELAY_MS} ms, not {delay_ms}")
         self._proxy.set_delay_ms(delay_ms)
         try:
             yield
@@ -189,15 +185,22 @@ class RunningBroker(Kafka):
 
     # -- its log ----------------------------------------------------------------------------------------
 
+    @property
+    def log_title(self) -> str:
+        """The log's name in reports of tests."""
+        return f"log of broker {self.node_id} at {self.bootstrap}"
+
     def log_text(self) -> str:
         """All that the broker has logged."""
         return self._server.log_text()
 
     def close(self) -> None:
-        """End broker and proxy for good. The data stay."""
+        """End the broker, by kill -9 if it runs, and the proxy, for good. The data stay."""
         super().close()
         self._server.kill()
         self._proxy.close()
+        for port in self._ports:
+            port.release()
 
 
 @contextmanager
@@ -215,20 +218,18 @@ def running_broker(
     for any. The broker ends with this process, whatever ends it. An exception that leaves the block gets the
     end of the broker's log as a note. Raises ServerError if it does not start.
     """
-    with _directory(data) as directory:
-        broker = prepare_broker(config or {}, directory, port, log_level)
+    from ottla.testing.nodes import single_node
+
+    with kept_or_temporary(data) as directory:
+        broker = single_node(config or {}, directory, port, log_level)
         try:
             broker.start()
-            yield broker
+            with noting_log([broker]):
+                yield broker
             if data is not None and broker.running:
                 broker.stop()
-        except Exception as problem:
-            if not isinstance(problem, ServerError):
-                problem.add_note(f"the end of the log of the broker at {broker.bootstrap}:\n{broker.server.log_tail()}")
-            raise
         finally:
             broker.close()
-            _release(broker)
 
 
 @asynccontextmanager
@@ -252,3 +253,22 @@ async def running_broker_async(
             raise
     else:
         await asyncio.to_thread(running.__exit__, None, None, None)
+
+
+@contextmanager
+def noting_log(brokers: Sequence[RunningBroker]) -> Iterator[None]:
+    """Add the ends of the brokers' logs as notes to an exception that leaves the block."""
+    try:
+        yield
+    except Exception as problem:
+        for broker in brokers:
+            problem.add_note(f"the end of {broker.log_title}:\n{broker.server.log_tail()}")
+        raise
+
+
+def _api_key(name: str) -> int:
+    """The number of an API by Kafka's name, in capitals or not. Raises ValueError."""
+    upper = API_NAME_PARTS.sub("_", name).upper()
+    if upper not in ApiKey.__members__:
+        raise ValueError(f"{name} is no API of Kafka's; Produce, Fetch and OffsetCommit are some")
+    return ApiKey[upper]

@@ -96,7 +96,9 @@ class Kafka:
         replication_factor: -1 for the cluster's default. Raises KafkaTestError, for a name that exists too.
         """
         deadline, wanted = Deadline(timeout_seconds), f"create topic {name}"
-        configs = [CreatableTopicConfig(name=key, value=_config_text(value)) for key, value in (config or {}).items()]
+        configs = [
+            CreatableTopicConfig(name=key, value=_config_text(value)) for key, value in (config or {}).items()
+        ]
         new = CreatableTopic(
             name=name, num_partitions=partitions, replication_factor=replication_factor, configs=configs
         )
@@ -143,7 +145,8 @@ class Kafka:
         pairs = headers.items() if isinstance(headers, Mapping) else headers
         encoded_headers = tuple((name, _bytes(value)) for name, value in pairs)
         encoded_key = _bytes(key)
-        batch = encode_batch([NewRecord(encoded_key, _bytes(value), now, encoded_headers) for value in values])
+        records = [NewRecord(encoded_key, _bytes(value), now, encoded_headers) for value in values]
+        batch = encode_batch(records)
         turn = next(self._keyless) if encoded_key is None else 0
 
         def write() -> list[ProducedRecord]:
@@ -155,7 +158,7 @@ class Kafka:
             else:
                 chosen = turn % len(found)
             if chosen not in found:
-                raise KafkaTestError(f"could not {wanted}: it has {len(found)} partitions, none is {chosen}")
+                raise _no_partition(wanted, chosen, found)
             request = _produce_request(topic, chosen, batch, deadline)
             answer = self._wire.ask(found[chosen].address, request, deadline)
             (told,) = answer.responses[0].partition_responses
@@ -174,7 +177,7 @@ class Kafka:
         committed: bool = True,
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> list[ConsumedRecord]:
-        """Read a topic from its start, without a group; records of one partition in the order of their offsets.
+        """Read a topic from its start, without a group; each partition's records in their order.
 
         count: so many records are waited for, and no more are returned; without it, those are returned that
         are there at the call. partition, offset: only this partition, from this offset on. committed: leave
@@ -190,7 +193,7 @@ class Kafka:
             if partition is None:
                 return list(found.values())
             if partition not in found:
-                raise KafkaTestError(f"could not {wanted}: it has {len(found)} partitions, none is {partition}")
+                raise _no_partition(wanted, partition, found)
             return [found[partition]]
 
         reading = Reading(self._wire, topic, chosen, committed, deadline)
@@ -210,6 +213,10 @@ class Kafka:
                 raise NotYet(f"partition {each.partition_index} has no leader")
             found[each.partition_index] = Partition(each.partition_index, brokers[each.leader_id])
         return found
+
+
+def _no_partition(wanted: str, partition: int, found: Mapping[int, Partition]) -> KafkaTestError:
+    return KafkaTestError(f"could not {wanted}: it has {len(found)} partitions, none is {partition}")
 
 
 def _index(partition: Any) -> int:

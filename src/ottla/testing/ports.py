@@ -1,10 +1,10 @@
 """TCP ports of 127.0.0.1 that belong to one server over all its restarts, and to no other process meanwhile.
 
-A port that was free a moment ago may be given to any other process, as the near end of an outgoing connection,
-too. Here a socket stays bound to the port, and never listens: Linux then gives the number to no other socket
-that asks for any port, a client meets "connection refused" while the server is down, and the server, which
-binds it with SO_REUSEADDR as servers do, may listen on it. Other systems allow no second socket: there the
-port is free from the first start on.
+A port that was free a moment ago may be given to any other process, as the near end of an outgoing
+connection, too. Here a socket stays bound to the port, and never listens: Linux then gives the number to no
+other socket that asks for any port, a client meets "connection refused" while the server is down, and the
+server, which binds it with SO_REUSEADDR as servers do, may listen on it. Other systems allow no second
+socket: there the port is free from the first start on.
 """
 
 from __future__ import annotations
@@ -21,12 +21,9 @@ class ReservedPort:
     """A port of 127.0.0.1, reserved until `release`."""
 
     def __init__(self, number: int = 0) -> None:
-        """`number` 0: any. Raises OSError if another socket has the port."""
+        """`number` 0: any. Raises OSError if another server listens on the port."""
         self._socket = socket.socket()
         try:
-            # First without the option: with it, a port on which another server is about to listen is taken too.
-            if number:
-                _require_free(number)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._socket.bind((LOCALHOST, number))
         except OSError:
@@ -48,8 +45,3 @@ class ReservedPort:
     def release(self) -> None:
         """Give the port back to the system."""
         self._socket.close()
-
-
-def _require_free(number: int) -> None:
-    with socket.socket() as probe:
-        probe.bind((LOCALHOST, number))

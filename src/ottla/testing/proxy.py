@@ -1,7 +1,8 @@
 """A TCP proxy in front of one server, which drops, delays, silences and refuses connections on demand.
 
-It runs on an event loop of its own in a thread, with at most MAX_CONNECTIONS connections; a side that does not
-read is given HELD_BYTES at most before the other side is read no more. Its rules may change at any time:
+It runs on an event loop of its own in a thread, with at most MAX_CONNECTIONS connections. Of bytes that one
+side does not take, HELD_BYTES are kept, and a little more; then the other side is read no further. Its rules
+may change at any time:
 
     refusing   it does not listen, and a client meets "connection refused"
     silent     bytes are held, both ways; connections stay open
@@ -103,7 +104,9 @@ class Proxy:
             listener = socket.socket()
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((LOCALHOST, self._port.lend()))
-            self._server = await self._loop.create_server(lambda: _Side(self._link()), sock=listener, backlog=512)
+            self._server = await self._loop.create_server(
+                lambda: _Side(self._link()), sock=listener, backlog=512
+            )
 
     async def _refuse(self) -> None:
         if self._server is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,12 +14,19 @@ from ottla.protocol.messages.list_offsets_request import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from ottla.protocol.record_batch import ControlRecordType, control_record_type, decode_records, iterate_headers
+from ottla.protocol.record_batch import (
+    ControlRecordType,
+    control_record_type,
+    decode_records,
+    iterate_headers,
+)
 from ottla.testing.errors import KafkaTestError
 from ottla.testing.wire import Deadline, NotYet, Wire, insist, require
 
 FETCH_BYTES: Final = 8 * 1024 * 1024
 WAIT_MS: Final = 100
+PAUSE_SECONDS: Final = 0.005
+SHORTEST_ROUND_SECONDS: Final = 0.01
 TOLD_RECORDS: Final = 20
 """How many records the message tells when too few have come."""
 _EARLIEST, _LATEST = -2, -1
@@ -80,6 +88,9 @@ class Reading:
         """The records that are there now. Raises KafkaTestError."""
         self._begin(offset)
         ends = insist(lambda: self._offsets(_LATEST), self._wanted, self._deadline)
+        for index, end in ends.items():
+            if self._positions[index] > end:
+                raise self._no_offset(index)
         while any(self._positions[index] < end for index, end in ends.items()):
             if not self._deadline.left_seconds():
                 raise KafkaTestError(f"could not {self._wanted} within {self._deadline.seconds:g} s")
@@ -89,15 +100,16 @@ class Reading:
     def up_to_count(self, count: int, offset: int | None) -> list[ConsumedRecord]:
         """The first `count` records, waited for. Raises KafkaTestError with those that have come."""
         self._begin(offset)
+        problem = ""
         while len(self._records) < count:
-            if not self._deadline.left_seconds():
-                raise KafkaTestError(self._too_few(count))
+            if self._deadline.left_seconds() < SHORTEST_ROUND_SECONDS:
+                raise KafkaTestError(self._too_few(count) + problem)
             try:
                 self._fetch(None)
-            except NotYet as problem:
-                insist(self._partitions, self._wanted, self._deadline)
-                if not self._deadline.left_seconds():
-                    raise KafkaTestError(f"{self._too_few(count)}\n{problem}") from problem
+                problem = ""
+            except NotYet as not_yet:
+                problem = f"\n  at last: {not_yet}"
+                time.sleep(PAUSE_SECONDS)
         return self._records[:count]
 
     def _begin(self, offset: int | None) -> None:
@@ -127,8 +139,9 @@ class Reading:
             if ends is None or self._positions[partition.index] < ends[partition.index]:
                 by_leader.setdefault(partition.address, []).append(partition.index)
         for address, indexes in by_leader.items():
-            wait_ms = WAIT_MS if ends is None else 0
-            request = self._request(indexes, min(wait_ms, int(self._deadline.left_seconds() * 1000)))
+            # Half of what is left at most: an answer without records must come before the deadline.
+            wait_ms = min(WAIT_MS, int(self._deadline.left_seconds() * 500)) if ends is None else 0
+            request = self._request(indexes, wait_ms)
             answer = self._wire.ask(address, request, self._deadline)
             require(answer.error_code, self._wanted)
             for told in answer.responses[0].partitions if answer.responses else ():
@@ -154,9 +167,7 @@ class Reading:
         """Add the records of a partition's part of a Fetch response, and move the position behind them."""
         index = told.partition_index
         if told.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            raise KafkaTestError(
-                f"could not {self._wanted}: partition {index} does not hold offset {self._positions[index]}"
-            )
+            raise self._no_offset(index)
         require(told.error_code, self._wanted)
         data = memoryview(told.records or b"")
         begun = sorted((each.first_offset, each.producer_id) for each in told.aborted_transactions or ())
@@ -178,11 +189,21 @@ class Reading:
                 ]
             self._positions[index] = max(self._positions[index], header.next_offset)
 
+    def _no_offset(self, index: int) -> KafkaTestError:
+        return KafkaTestError(
+            f"could not {self._wanted}: partition {index} does not hold offset {self._positions[index]}"
+        )
+
     def _too_few(self, count: int) -> str:
-        waited = f"topic {self._topic} has {len(self._records)} of the {count} records that were waited for"
+        found = len(self._records)
         lines = [
-            f"  partition {each.partition}, offset {each.offset}: key {each.key!r}, value {each.value!r}"
-            for each in self._records[:TOLD_RECORDS]
+            f"topic {self._topic} has {found} of the {count} records that were waited for, after "
+            f"{self._deadline.seconds:g} s",
+            *(
+                f"  partition {each.partition}, offset {each.offset}: key {each.key!r}, value {each.value!r}"
+                for each in self._records[:TOLD_RECORDS]
+            ),
         ]
-        more = len(self._records) - TOLD_RECORDS
-        return "\n".join([f"{waited} after {self._deadline.seconds:g} s", *lines, *([f"  and {more} more"] if more > 0 else [])])
+        if found > TOLD_RECORDS:
+            lines.append(f"  and {found - TOLD_RECORDS} more")
+        return "\n".join(lines)

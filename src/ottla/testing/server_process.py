@@ -1,8 +1,8 @@
 """A server in a child process: started, stopped, killed, paused; it ends with this process, whatever ends it.
 
 The child reads the pipe that is its stdin. A line `stop` asks for a clean stop; the end of the pipe says that
-this process has ended, by kill -9 too, and the child ends as well. A paused child reads nothing, so while it is
-paused a shell beside it holds such a pipe, and kills it.
+this process has ended, by kill -9 too, and the child ends as well. A paused child reads nothing, so while it
+is paused a shell beside it reads such a pipe, and kills it.
 """
 
 from __future__ import annotations
@@ -164,9 +164,7 @@ class ServerProcess:
             process.wait(STOP_TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise ServerError(
-                self._with_log(f"has not stopped after {STOP_TIMEOUT_SECONDS:.0f} s")
-            ) from None
+            raise ServerError(self._with_log(f"has not stopped after {STOP_TIMEOUT_SECONDS:.0f} s")) from None
         code = self._reap()
         if code != 0:
             raise ServerError(self._with_log(f"stopped with exit code {code}"))

@@ -1,6 +1,7 @@
-"""A blocking client of Kafka's protocol: one connection a broker, requests that are tried again for a bounded time.
+"""A blocking client of Kafka's protocol: one connection a broker, requests tried again for a bounded time.
 
-Requests go out in versions that Apache Kafka 3.0 and later have, so the helpers of the tests work on any cluster.
+Requests go out in versions that Apache Kafka 3.0 and later have, so that the helpers work on any cluster. A
+client is for one thread.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Deadline:
 
 
 def insist(attempt: Callable[[], T], wanted: str, deadline: Deadline) -> T:
-    """The attempt's result; it is made again while it raises NotYet. Raises KafkaTestError at the deadline."""
+    """The attempt's result; it is made again while it raises NotYet. Raises KafkaTestError."""
     pause = FIRST_PAUSE_SECONDS
     while True:
         try:
