@@ -13,7 +13,7 @@ from ottla.testing.errors import ServerError
 from ottla.testing.ports import ReservedPort
 from ottla.testing.server_process import ServerProcess
 
-READY_PREFIX: Final = "ottla registry ready:"
+READY_PREFIX: Final = "ottla registry ready"
 NEEDED_PACKAGES: Final = ("starlette", "uvicorn", "fastavro")
 #: A command that ends with the process that started it; run as a file, so that nothing else is imported.
 TIED_COMMAND: Final = Path(__file__).with_name("tied_command.py")
