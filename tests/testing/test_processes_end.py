@@ -23,7 +23,7 @@ with running_broker() as broker, running_cluster(2) as cluster, running_registry
 """
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 def test_all_servers_end_with_the_process_that_started_them(how: signal.Signals, tmp_path: Path) -> None:
     # given: a broker, a cluster with a paused broker, and a registry
     program = subprocess.Popen(

@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from textwrap import dedent
 
+import pytest
+
 from ottla.testing import running_broker
 from support.servers.processes import descendants, wait_until_gone
 
@@ -149,6 +151,7 @@ def test_the_report_of_a_failed_test_has_the_lines_that_the_broker_logged_meanwh
         assert report.count("INFO ottla.broker node started") == 1
 
 
+@pytest.mark.long
 def test_a_broker_that_does_not_start_is_told_with_its_reason(tmp_path: Path) -> None:
     run = run_pytest(
         tmp_path,
@@ -165,6 +168,7 @@ def test_a_broker_that_does_not_start_is_told_with_its_reason(tmp_path: Path) ->
     assert "num.partitions" in run.stdout
 
 
+@pytest.mark.long
 def test_each_process_of_xdist_has_a_broker(tmp_path: Path) -> None:
     run = run_pytest(
         tmp_path,
@@ -193,6 +197,7 @@ def test_each_process_of_xdist_has_a_broker(tmp_path: Path) -> None:
     assert len(set(addresses)) == 2
 
 
+@pytest.mark.long
 def test_another_cluster_takes_the_place_of_the_sessions_broker(tmp_path: Path) -> None:
     with running_broker() as other:
         run = run_pytest(

@@ -70,6 +70,7 @@ def direct_produce(bootstrap: str, topic: str, partition: int) -> int:
     return producer.flush(TIMEOUT_S)
 
 
+@pytest.mark.long
 def test_all_stop_and_start_again_with_their_records(three: RunningCluster) -> None:
     topic = three.topic()
     three.produce(topic, "a")
