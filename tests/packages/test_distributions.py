@@ -133,7 +133,7 @@ def test_a_bare_environment_runs_a_broker_and_its_commands(built: Built, tmp_pat
     # and a command that needs more says so
     rest = run(python, "-m", "ottla", "rest", cwd=tmp_path)
     assert rest.returncode == 1
-    assert rest.stderr.startswith("ottla rest: `ottla rest` needs the package ")
+    assert "`ottla rest` needs the package " in rest.stderr
     assert "pip install 'ottla[services]'" in rest.stderr
 
 

@@ -223,18 +223,19 @@ def test_a_client_meets_each_way_in_which_a_connection_breaks(broker: RunningBro
         "bootstrap.servers": broker.bootstrap,
         "error_cb": lambda error: failures.append(error.code()),
     }
-    producer = Producer({**settings, "message.timeout.ms": 300})
+    producer = Producer({**settings, "reconnect.backoff.ms": 10})
     producer.produce(topic, "first")
     assert producer.flush(TIMEOUT_S) == 0
     assert broker.drop_connections() >= 1
     producer.produce(topic, "second")
     assert producer.flush(TIMEOUT_S) == 0
-    # unreachable, and silent: it gives up
+    # unreachable, and silent: one without patience gives up
+    impatient = Producer({**settings, "message.timeout.ms": 300})
     for broken in (broker.unreachable(), broker.silent()):
         delivered: list[KafkaError | None] = []
         with broken:
-            producer.produce(topic, "lost", on_delivery=lambda error, _, to=delivered: to.append(error))
-            producer.flush(TIMEOUT_S)
+            impatient.produce(topic, "lost", on_delivery=lambda error, _, to=delivered: to.append(error))
+            impatient.flush(TIMEOUT_S)
         (error,) = delivered
         assert error is not None and error.code() == KafkaError._MSG_TIMED_OUT
     assert KafkaError._TRANSPORT in failures or KafkaError._ALL_BROKERS_DOWN in failures
