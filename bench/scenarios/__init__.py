@@ -12,6 +12,7 @@ from bench.scenarios import (
     fixture,
     latency,
     life,
+    listing,
     pipeline,
     producing,
     replicated,
@@ -35,6 +36,7 @@ _FAMILIES = (
     connections,
     catch_up,
     beside,
+    listing,
     services,
     pipeline,
 )

@@ -78,8 +78,11 @@ def project() -> dict[str, list[str]]:
 
 def test_the_wheel_has_every_file_of_the_package_and_nothing_else(built: Built) -> None:
     with zipfile.ZipFile(built.wheel) as wheel:
-        names = {name for name in wheel.namelist() if ".dist-info/" not in name}
+        listed = wheel.namelist()
+    names = {name for name in listed if ".dist-info/" not in name and ".data/" not in name}
     assert names == files_of_the_source()
+    pages = {path.name for path in (ROOT / "docs" / "man").glob("*.1")}
+    assert {Path(name).name for name in listed if ".data/data/share/man/man1/" in name} == pages
     assert {"ottla/py.typed", "ottla/pipeline/query/PlannedKafka.java"} <= names
 
 

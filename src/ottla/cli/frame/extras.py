@@ -7,6 +7,7 @@ from typing import Final
 #: Packages by their import names, each at the smallest extra that has it; pyproject.toml declares the extras.
 SERVICES: Final = frozenset(
     {
+        "aiokafka",
         "confluent_kafka",
         "fastavro",
         "google",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +23,13 @@ from ottla.protocol.messages.incremental_alter_configs_response import Increment
 from ottla.protocol.messages.list_config_resources_request import ListConfigResourcesRequest
 from ottla.protocol.messages.list_config_resources_response import ListConfigResourcesResponse
 
-RESOURCES_A_REQUEST: Final = 100
+RESOURCES_A_REQUEST: Final = 200
+RESOURCES_OF_FEW_SETTINGS: Final = 2_000
+"""Of a request that asks for one setting or a few of each."""
+SETTLE_SECONDS: Final = 1.0
+SETTLE_PAUSE_SECONDS: Final = 0.02
+PAGES_AT_A_TIME: Final = 2
+"""The broker makes an answer while the one before is read."""
 ALL_BROKERS: Final = ""
 """The name of the resource of type BROKER whose values hold for all brokers."""
 
@@ -71,17 +79,14 @@ _SOURCE_WORDS: Final = {
     ConfigSource.GROUP: "group",
 }
 
-OVERRIDES: Final = frozenset(
-    {
-        ConfigSource.TOPIC,
-        ConfigSource.BROKER,
-        ConfigSource.ALL_BROKERS,
-        ConfigSource.BROKER_LOGGER,
-        ConfigSource.CLIENT_METRICS,
-        ConfigSource.GROUP,
-    }
-)
-"""The sources of values that were set in the cluster, and can be unset."""
+
+_OWN_SOURCES: Final = {
+    ResourceType.TOPIC: ConfigSource.TOPIC,
+    ResourceType.BROKER: ConfigSource.BROKER,
+    ResourceType.BROKER_LOGGER: ConfigSource.BROKER_LOGGER,
+    ResourceType.GROUP: ConfigSource.GROUP,
+    ResourceType.CLIENT_METRICS: ConfigSource.CLIENT_METRICS,
+}
 
 
 class ValueType(enum.IntEnum):
@@ -158,11 +163,6 @@ class ConfigEntry:
         return self.source is ConfigSource.DEFAULT
 
     @property
-    def is_override(self) -> bool:
-        """Whether it was set in the cluster."""
-        return self.source in OVERRIDES
-
-    @property
     def default(self) -> str | None:
         """The default value, as far as the broker told the synonyms."""
         if self.is_default:
@@ -184,13 +184,17 @@ async def describe_configs(
     *,
     names: Sequence[str] | None = None,
     explain: bool = False,
+    without_defaults: bool = False,
 ) -> dict[Resource, list[ConfigEntry] | ClusterError]:
     """The settings of each resource, sorted by name. Raises ClusterError where no broker answers.
 
-    names: only these settings; None for all. explain: with synonyms and documentation.
+    names: only these settings; None for all. explain: with synonyms and documentation. without_defaults:
+    only settings that are not at their default.
     """
     found: dict[Resource, list[ConfigEntry] | ClusterError] = {}
-    for node_id, page in _pages(list(dict.fromkeys(resources))):
+    turns = asyncio.Semaphore(PAGES_AT_A_TIME)
+
+    async def describe(node_id: int | None, page: Sequence[Resource]) -> None:
         request = DescribeConfigsRequest(
             resources=[
                 DescribeConfigsResource(
@@ -200,20 +204,25 @@ async def describe_configs(
                 )
                 for one in page
             ],
-            include_synonyms=True,
+            include_synonyms=explain,
             include_documentation=explain,
         )
-        if node_id is None:
-            answer = await requests.ask(request, DescribeConfigsResponse)
-        else:
-            answer = await requests.ask_node(node_id, request, DescribeConfigsResponse)
-        for result in answer.results:
-            resource = Resource(ResourceType(result.resource_type), result.resource_name)
-            if result.error_code:
-                found[resource] = refusal(result.error_code, result.error_message, str(resource))
+        async with turns:
+            if node_id is None:
+                answer = await requests.ask(request, DescribeConfigsResponse)
             else:
-                found[resource] = sorted(map(_entry, result.configs), key=lambda entry: entry.name)
-    return found
+                answer = await requests.ask_node(node_id, request, DescribeConfigsResponse)
+            for result in answer.results:
+                resource = Resource(ResourceType(result.resource_type), result.resource_name)
+                if result.error_code:
+                    found[resource] = refusal(result.error_code, result.error_message, str(resource))
+                else:
+                    found[resource] = _entries(result.configs, without_defaults)
+
+    wanted = list(dict.fromkeys(resources))
+    pages = _pages(wanted, RESOURCES_A_REQUEST if names is None else RESOURCES_OF_FEW_SETTINGS)
+    await asyncio.gather(*(describe(node_id, page) for node_id, page in pages))
+    return {one: found[one] for one in wanted if one in found}
 
 
 async def alter_configs(
@@ -227,7 +236,7 @@ async def alter_configs(
     Raises ClusterError where no broker answers.
     """
     done: dict[Resource, ClusterError | None] = {}
-    for node_id, page in _pages(list(changes)):
+    for node_id, page in _pages(list(changes), RESOURCES_A_REQUEST):
         request = IncrementalAlterConfigsRequest(
             resources=[
                 AlterConfigsResource(
@@ -253,6 +262,58 @@ async def alter_configs(
     return done
 
 
+async def settled(requests: ClusterRequests, changes: Mapping[Resource, Sequence[Change]]) -> None:
+    """Wait a second at most until a broker shows changed values, the broker itself for its own.
+
+    The changes are made already, at the controller; waiting lets the next command see them.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + SETTLE_SECONDS
+    names = sorted({one.name for each in changes.values() for one in each})
+    with contextlib.suppress(ClusterError):
+        while loop.time() < end:
+            found = await describe_configs(requests, changes, names=names)
+            if all(_shows(found.get(resource, []), resource, each) for resource, each in changes.items()):
+                return
+            await asyncio.sleep(SETTLE_PAUSE_SECONDS)
+
+
+def _shows(entries: list[ConfigEntry] | ClusterError, resource: Resource, changes: Sequence[Change]) -> bool:
+    if isinstance(entries, ClusterError):
+        return False
+    own = {one.name: one for one in entries if one.source is own_source(resource)}
+    return all(_is_made(own.get(change.name), change) for change in changes)
+
+
+def _is_made(entry: ConfigEntry | None, change: Change) -> bool:
+    """Whether a resource's own value is as after the change; brokers write values in their own way."""
+    if entry is None or change.value is None:
+        return (entry is None) is (change.operation is Operation.DELETE)
+    if entry.sensitive:
+        return True
+    wanted, found = (_plain(text).split(",") for text in (change.value, entry.value or ""))
+    match change.operation:
+        case Operation.SET:
+            return wanted == found
+        case Operation.APPEND:
+            return set(wanted) <= set(found)
+        case Operation.SUBTRACT:
+            return set(wanted).isdisjoint(found)
+        case Operation.DELETE:
+            return False
+
+
+def _plain(text: str) -> str:
+    return "".join(text.lower().split())
+
+
+def own_source(resource: Resource) -> ConfigSource:
+    """Where a value comes from that was set for this very resource."""
+    if resource == Resource(ResourceType.BROKER, ALL_BROKERS):
+        return ConfigSource.ALL_BROKERS
+    return _OWN_SOURCES[resource.type]
+
+
 async def config_resources(requests: ClusterRequests, kind: ResourceType) -> list[str]:
     """The names of the resources of a kind, sorted. Raises ClusterError.
 
@@ -270,7 +331,7 @@ async def config_resources(requests: ClusterRequests, kind: ResourceType) -> lis
     return sorted(one.resource_name for one in answer.config_resources if one.resource_type == kind)
 
 
-def _pages(resources: Sequence[Resource]) -> list[tuple[int | None, list[Resource]]]:
+def _pages(resources: Sequence[Resource], size: int) -> list[tuple[int | None, list[Resource]]]:
     """Resources of a request, and the broker that has to get it; None for any."""
     any_broker: list[Resource] = []
     pages: list[tuple[int | None, list[Resource]]] = []
@@ -282,8 +343,14 @@ def _pages(resources: Sequence[Resource]) -> list[tuple[int | None, list[Resourc
             pages.append((int(resource.name), [resource]))
         else:
             any_broker.append(resource)
-    starts = range(0, len(any_broker), RESOURCES_A_REQUEST)
-    return [*pages, *((None, any_broker[start : start + RESOURCES_A_REQUEST]) for start in starts)]
+    starts = range(0, len(any_broker), size)
+    return [*pages, *((None, any_broker[start : start + size]) for start in starts)]
+
+
+def _entries(configs: Sequence[Any], without_defaults: bool) -> list[ConfigEntry]:
+    if without_defaults:  # of a large cluster's 300,000 entries a few
+        configs = [one for one in configs if one.config_source != ConfigSource.DEFAULT]
+    return sorted(map(_entry, configs), key=lambda entry: entry.name)
 
 
 def _entry(config: Any) -> ConfigEntry:
