@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from ottla.cli.frame.extras import missing_package_line
 from ottla.cli.frame.terminal import Style, has_colours, is_terminal, printable, styled
 from ottla.config.errors import UsageError, UserError
 
@@ -49,6 +50,12 @@ def exit_code_of(path: Callable[[], str], run: Callable[[], int]) -> int:
         sys.stderr.write(error.trace)
         tell(path(), str(error))
         code = ExitCode.USAGE if isinstance(error, UsageError) else ExitCode.FAILED
+    except ModuleNotFoundError as error:
+        # Some packages are imported when the work that needs them has come.
+        if error.name is None or error.name.partition(".")[0] == "ottla":
+            raise
+        tell(path(), missing_package_line(path(), error.name))
+        code = ExitCode.FAILED
     except KeyboardInterrupt:
         if is_terminal(sys.stderr):
             sys.stderr.write("\n")  # after the `^C` that the terminal shows

@@ -62,7 +62,7 @@ def _run_brokers(options: BrokerOptions, brokers: int) -> int:
         raise StartError(f"{problem.filename}: {problem.strerror}") from problem
 
     async def run() -> int:
-        return await Launcher(launch).run()
+        return await Launcher(launch, options.with_launcher).run()
 
     return _run(run())
 

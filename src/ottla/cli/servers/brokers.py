@@ -43,7 +43,7 @@ from ottla.cli.servers.child_broker import (
     lines_of,
     tell_to_stop,
 )
-from ottla.cli.servers.launched import LEFT_LINE
+from ottla.cli.servers.launched import LEFT_LINE, LauncherPipe
 from ottla.config.errors import ConfigError
 from ottla.config.sources import SET, Given, from_words
 from ottla.core.settings import broker_settings
@@ -200,7 +200,8 @@ def _url(listener: Listener) -> str:
 
 
 def _command(options: LaunchOptions, layout: Layout, settings: dict[str, str]) -> list[str]:
-    words = [sys.executable, "-m", "ottla", "broker", "--with-launcher"]
+    # -P: a file in the working directory that is named as a module of Python's is not for the broker.
+    words = [sys.executable, "-P", "-m", "ottla", "broker", "--with-launcher"]
     words += ["--log-level", options.log_level, "--cluster-id", layout.cluster_id]
     if options.config is not None:
         words += ["--config", str(options.config)]
@@ -233,8 +234,10 @@ class _Node:
 class Launcher:
     """Keeps the nodes running until it is told to stop."""
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: Launch, with_launcher: bool = False) -> None:
+        """`with_launcher`: another process has started this one, and stops it through its stdin."""
         self._launch = launch
+        self._with_launcher = with_launcher
         self._nodes = [_Node(command) for command in launch.nodes]
         self._stopping = asyncio.Event()
         self._said_ready = False
@@ -244,6 +247,8 @@ class Launcher:
     async def run(self) -> int:
         """Run until a stop; 0 after a clean one."""
         self._handle_signals()
+        if self._with_launcher:
+            LauncherPipe(self._stopping.set)
         keepers = [asyncio.create_task(self._keep(node)) for node in self._nodes]
         await self._stopping.wait()
         stop = asyncio.create_task(self._stop())

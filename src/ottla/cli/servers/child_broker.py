@@ -55,11 +55,12 @@ async def lines_of(stream: asyncio.StreamReader) -> AsyncIterator[str]:
 
 
 class ChildBroker:
-    """One broker, which ends with this process, whatever ends it."""
+    """One broker, or several by --brokers, which end with this process, whatever ends it."""
 
     def __init__(self, words: Sequence[str]) -> None:
         """`words` are the options of `ottla broker`."""
-        self._words = [sys.executable, "-m", "ottla", "broker", "--with-launcher", *words]
+        # -P: a file in the working directory that is named as a module of Python's is not for the broker.
+        self._words = [sys.executable, "-P", "-m", "ottla", "broker", "--with-launcher", *words]
         self._ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._problem = ""
         self._life: asyncio.Task[str] | None = None

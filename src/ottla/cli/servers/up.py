@@ -1,6 +1,6 @@
-"""`ottla up`: the platform on this machine, a broker and the services on it, until SIGTERM or Ctrl-C.
+"""`ottla up`: the platform on this machine, brokers and the services on them, until SIGTERM or Ctrl-C.
 
-The broker is a process of its own, so that no service's work delays a produce request; the services share
+A broker is a process of its own, so that no service's work delays a produce request; the services share
 another. A service that can't start or ends leaves the others and the broker alone, and is started again.
 """
 
@@ -35,12 +35,15 @@ from ottla.web.running import Kept, Place, run_together
 from ottla.web.server import HttpAddress
 
 PROG: Final = "ottla up"
+LOCAL_HOST: Final = "127.0.0.1"
+EVERY_ADDRESS: Final = frozenset({"0.0.0.0", "[::]", "::"})
 
 
 class UpOptions(NamedTuple):
     """The values of the options, as the command's help explains them."""
 
     data: Path | None
+    brokers: int | None
     listen: str
     registry: str
     rest: str
@@ -58,6 +61,7 @@ def _address_option(option: str, default: str, clients: str) -> Decorated:
     "up",
     examples=[
         "ottla up --data ./data",
+        "ottla up --data ./cluster --brokers 3",
         "ottla up --listen 127.0.0.1:19092 --registry 127.0.0.1:18081 --rest 127.0.0.1:18082",
     ],
 )
@@ -66,6 +70,13 @@ def _address_option(option: str, default: str, clients: str) -> Decorated:
     type=click.Path(path_type=Path),
     metavar="DIR",
     help="Where the broker keeps its logs. [default: ./ottla-data]",
+)
+@click.option(
+    "--brokers",
+    type=int,
+    metavar="N",
+    help="Run N brokers, each a process with its own directory in DIR; they listen on the port of --listen "
+    "and those that follow.",
 )
 @_address_option("--listen", DEFAULT_BOOTSTRAP, "Kafka clients")
 @_address_option("--registry", registry_settings.DEFAULT_LISTEN, "clients of the Schema Registry")
@@ -117,6 +128,8 @@ def _settings(table: Table, own: Mapping[str, str]) -> Settings:
 
 def _broker_words(options: UpOptions, registry_url: str) -> list[str]:
     words = ["--listen", options.listen, "--log-level", options.log_level]
+    if options.brokers is not None:
+        words += ["--brokers", str(options.brokers)]
     if options.data is not None:
         words += ["--data", str(options.data)]
     # The first of these, so that the user's own win.
@@ -132,8 +145,8 @@ def _broker_words(options: UpOptions, registry_url: str) -> list[str]:
 
 
 def _bootstrap(ready_line: str) -> str:
-    """The address that the broker says it listens on, as a client on this machine says it."""
-    found = re.search(r"listening on (\S+):(\d+),", ready_line)
+    """The addresses that the brokers say they listen on, as a client on this machine says them."""
+    found = re.search(r"listening on (\S+), node", ready_line)
     assert found is not None, ready_line
-    host, port = found.groups()
-    return f"127.0.0.1:{port}" if host in ("0.0.0.0", "[::]", "::") else f"{host}:{port}"
+    addresses = [each.rpartition(":") for each in found[1].split(",")]
+    return ",".join(f"{LOCAL_HOST if host in EVERY_ADDRESS else host}:{port}" for host, _, port in addresses)
