@@ -361,7 +361,7 @@ def decode_records(
         for start, end, timestamp, offset_delta in record_frames(payload, header):
             key, start = _read_nullable(payload, start, end)
             value, start = _read_nullable(payload, start, end)
-            headers = _read_record_headers(payload, start, end)
+            headers = read_record_headers(payload, start, end)
             records.append(
                 Record(
                     base_offset + offset_delta,
@@ -441,7 +441,8 @@ def _read_nullable(payload: bytes, position: int, end: int) -> tuple[bytes | Non
     return payload[position : position + length], position + length
 
 
-def _read_record_headers(payload: bytes, position: int, end: int) -> tuple[tuple[str, bytes | None], ...]:
+def read_record_headers(payload: bytes, position: int, end: int) -> tuple[tuple[str, bytes | None], ...]:
+    """The headers of a record, which must end at `end`. Raises CorruptBatch, MalformedMessage."""
     count, position = read_varint(payload, position)
     if count == 0 and position == end:
         return ()
