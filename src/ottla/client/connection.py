@@ -30,6 +30,8 @@ DEFAULT_CLIENT_ID: Final = "ottla"
 CLOSING_SECONDS: Final = 1.0
 IDLE_SECONDS: Final = 540.0
 """Brokers close a connection that was idle for ten minutes (connections.max.idle.ms)."""
+DRAINED_BYTES: Final = 64 << 10
+DRAIN_POLL_SECONDS: Final = 0.001
 SESSION_PART: Final = 0.9
 """The part of a session's lifetime in which the connection is used."""
 _SIZE_BYTES: Final = 4
@@ -110,6 +112,22 @@ class NodeConnection:
         self._transport.writelines((len(frame).to_bytes(_SIZE_BYTES, "big"), frame))
         self._last_used = self._loop.time()
         return await answer
+
+    def tell(self, key: int, version: int, request: Message) -> None:
+        """Send a request that the node does not answer: Produce with acks=0. Raises ConnectionLost."""
+        if self._transport is None or self._transport.is_closing():
+            raise ConnectionLost(self._frames.reason or "the connection is closed")
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        frame = encode_request(key, version, self._correlation_id, self._client_id, request)
+        self._transport.writelines((len(frame).to_bytes(_SIZE_BYTES, "big"), frame))
+        self._last_used = self._loop.time()
+
+    async def drained(self) -> None:
+        """Return when the node has taken all but a little of what was sent. Raises ConnectionLost."""
+        while self._transport is not None and self._transport.get_write_buffer_size() > DRAINED_BYTES:
+            if self._transport.is_closing():
+                raise ConnectionLost(self._frames.reason or "the connection is closed")
+            await asyncio.sleep(DRAIN_POLL_SECONDS)
 
     def hang_up(self) -> None:
         """Close without waiting; requests that wait for an answer raise ConnectionLost."""
