@@ -255,55 +255,64 @@ class _Reader:
         """Read the values of the records up to the index `stop`."""
         payload, position, size = self.payload, self.position, len(self.payload)
         add = self.values.append
-        for index in range(self.index, stop):
-            start = position
-            byte = payload[position]
-            if byte < 0x80:
-                end = position + 1 + (byte >> 1)
-                at = position + 2
-            else:
-                end = position + 2 + (byte + (payload[position + 1] << 7) - 0x80 >> 1)
-                at = position + 3
-            if payload[at] < 0x80:
-                at += 1
-            elif payload[at + 1] < 0x80:
-                at += 2
-            else:
-                at += 3
-            byte = payload[at]
-            if byte < 0x80:
-                delta = byte
-                at += 1
-            else:
-                more = payload[at + 1]
-                if more < 0x80:
-                    delta = byte + (more << 7) - 0x80
-                    at += 2
-                else:
-                    delta = byte + (more << 7) + (payload[at + 2] << 14) - 0x4080
-                    at += 3
-            byte = payload[at]
-            if byte == 1:
-                at += 1
-            elif byte < 0x80:
-                at += 1 + (byte >> 1)
-            else:
-                delta = -1
-            byte = payload[at]
-            if byte < 0x80:
-                at += 1
-            else:
-                byte += (payload[at + 1] << 7) - 0x80
-                at += 2
-            # Headers, nulls and numbers of more bytes than are read here leave something unequal, or odd.
-            if delta == index << 1 < 1 << 21 and end == at + 1 + (byte >> 1) <= size and not byte & 1:
-                if not payload[end - 1] and byte < 1 << 14 and payload[start + 1] < 0x80:
-                    add(payload[at : end - 1])
-                    position = end
-                    continue
-            self.index, self.position = index, start
-            self._walk(index + 1, values_only=True)
-            position = self.position
+        index = self.index
+        while index < stop:
+            try:
+                for index in range(index, stop):
+                    start = position
+                    byte = payload[position]
+                    if byte < 0x80:
+                        end = position + 1 + (byte >> 1)
+                        at = position + 2
+                    else:
+                        end = position + 2 + (byte + (payload[position + 1] << 7) - 0x80 >> 1)
+                        at = position + 3
+                    if payload[at] < 0x80:
+                        at += 1
+                    elif payload[at + 1] < 0x80:
+                        at += 2
+                    else:
+                        at += 3
+                    byte = payload[at]
+                    if byte < 0x80:
+                        delta = byte
+                        at += 1
+                    else:
+                        more = payload[at + 1]
+                        if more < 0x80:
+                            delta = byte + (more << 7) - 0x80
+                            at += 2
+                        else:
+                            delta = byte + (more << 7) + (payload[at + 2] << 14) - 0x4080
+                            at += 3
+                    byte = payload[at]
+                    if byte == 1:
+                        at += 1
+                    elif byte < 0x80:
+                        at += 1 + (byte >> 1)
+                    else:
+                        delta = -1
+                    byte = payload[at]
+                    if byte < 0x80:
+                        at += 1
+                    else:
+                        byte += (payload[at + 1] << 7) - 0x80
+                        at += 2
+                    # Headers, nulls and numbers of more bytes than are read here leave something unequal, or odd.
+                    if delta == index << 1 < 1 << 21 and end == at + 1 + (byte >> 1) <= size and not byte & 1:
+                        if not payload[end - 1] and byte < 1 << 14 and payload[start + 1] < 0x80:
+                            add(payload[at : end - 1])
+                            position = end
+                            continue
+                    self.index, self.position = index, start
+                    self._walk(index + 1, values_only=True)
+                    position = self.position
+                break
+            except IndexError:  # numbers of other sizes than are read here, at the very end of the payload
+                self.index, self.position = index, start
+                self._walk(index + 1, values_only=True)
+                position = self.position
+                index += 1
         self.index, self.position = stop, position
 
     def _walk_dense(self, stop: int) -> None:
@@ -312,64 +321,73 @@ class _Reader:
         base = self.header.base_timestamp
         add_key, add_value = self.keys.append, self.values.append
         add_timestamp, add_headers = self.timestamps.append, self.headers.append
-        for index in range(self.index, stop):
-            start = position
-            byte = payload[position]
-            if byte < 0x80:
-                end = position + 1 + (byte >> 1)
-                at = position + 2
-            else:
-                end = position + 2 + (byte + (payload[position + 1] << 7) - 0x80 >> 1)
-                at = position + 3
-            timestamp = payload[at]
-            if timestamp < 0x80:
-                at += 1
-            else:
-                timestamp += (payload[at + 1] << 7) - 0x80
-                at += 2
-            delta = payload[at]
-            if delta < 0x80:
-                at += 1
-            else:
-                more = payload[at + 1]
-                if more < 0x80:
-                    delta += (more << 7) - 0x80
-                    at += 2
-                else:
-                    delta += (more << 7) + (payload[at + 2] << 14) - 0x4080
-                    at += 3
-            key_bytes = payload[at]
-            key_at = at + 1
-            at = key_at if key_bytes == 1 else key_at + (key_bytes >> 1)
-            byte = payload[at]
-            if byte < 0x80:
-                at += 1
-            else:
-                byte += (payload[at + 1] << 7) - 0x80
-                at += 2
-            value_end = at + (byte >> 1)
-            if (
-                delta == index << 1 < 1 << 21
-                and timestamp < 1 << 14
-                and key_bytes < 0x80
-                and (key_bytes == 1 or not key_bytes & 1)
-                and byte < 1 << 14
-                and not byte & 1
-                and value_end < end <= size
-                and payload[start + 1] < 0x80
-            ):
-                if value_end + 1 == end and not payload[value_end]:
-                    add_headers(())
-                else:
-                    add_headers(read_record_headers(payload, value_end, end))
-                add_timestamp(base + ((timestamp >> 1) ^ -(timestamp & 1)))
-                add_key(None if key_bytes == 1 else payload[key_at : key_at + (key_bytes >> 1)])
-                add_value(payload[at:value_end])
-                position = end
-                continue
-            self.index, self.position = index, start
-            self._walk(index + 1)
-            position = self.position
+        index = self.index
+        while index < stop:
+            try:
+                for index in range(index, stop):
+                    start = position
+                    byte = payload[position]
+                    if byte < 0x80:
+                        end = position + 1 + (byte >> 1)
+                        at = position + 2
+                    else:
+                        end = position + 2 + (byte + (payload[position + 1] << 7) - 0x80 >> 1)
+                        at = position + 3
+                    timestamp = payload[at]
+                    if timestamp < 0x80:
+                        at += 1
+                    else:
+                        timestamp += (payload[at + 1] << 7) - 0x80
+                        at += 2
+                    delta = payload[at]
+                    if delta < 0x80:
+                        at += 1
+                    else:
+                        more = payload[at + 1]
+                        if more < 0x80:
+                            delta += (more << 7) - 0x80
+                            at += 2
+                        else:
+                            delta += (more << 7) + (payload[at + 2] << 14) - 0x4080
+                            at += 3
+                    key_bytes = payload[at]
+                    key_at = at + 1
+                    at = key_at if key_bytes == 1 else key_at + (key_bytes >> 1)
+                    byte = payload[at]
+                    if byte < 0x80:
+                        at += 1
+                    else:
+                        byte += (payload[at + 1] << 7) - 0x80
+                        at += 2
+                    value_end = at + (byte >> 1)
+                    if (
+                        delta == index << 1 < 1 << 21
+                        and timestamp < 1 << 14
+                        and key_bytes < 0x80
+                        and (key_bytes == 1 or not key_bytes & 1)
+                        and byte < 1 << 14
+                        and not byte & 1
+                        and value_end < end <= size
+                        and payload[start + 1] < 0x80
+                    ):
+                        if value_end + 1 == end and not payload[value_end]:
+                            add_headers(())
+                        else:
+                            add_headers(read_record_headers(payload, value_end, end))
+                        add_timestamp(base + ((timestamp >> 1) ^ -(timestamp & 1)))
+                        add_key(None if key_bytes == 1 else payload[key_at : key_at + (key_bytes >> 1)])
+                        add_value(payload[at:value_end])
+                        position = end
+                        continue
+                    self.index, self.position = index, start
+                    self._walk(index + 1)
+                    position = self.position
+                break
+            except IndexError:  # numbers of other sizes than are read here, at the very end of the payload
+                self.index, self.position = index, start
+                self._walk(index + 1)
+                position = self.position
+                index += 1
         self.index, self.position = stop, position
 
     def _walk(self, stop: int, values_only: bool = False) -> None:
