@@ -21,7 +21,7 @@ from ottla.client.access import Address, ConnectionSettings
 from ottla.client.security import Credentials
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode, ProtocolError
-from ottla.protocol.headers import decode_response, encode_request
+from ottla.protocol.headers import decode_response, encode_request_parts
 from ottla.protocol.schema import Message
 
 MAX_FRAME_BYTES: Final = 512 << 20
@@ -99,7 +99,7 @@ class NodeConnection:
         if self._transport is None or self._transport.is_closing():
             raise ConnectionLost(self._frames.reason or "the connection is closed")
         self._correlation_id = correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        frame = encode_request(key, version, correlation_id, self._client_id, request)
+        parts = encode_request_parts(key, version, correlation_id, self._client_id, request)
         answer: asyncio.Future[Any] = self._loop.create_future()
 
         def read(frame: bytearray) -> Any:
@@ -109,7 +109,7 @@ class NodeConnection:
             return response
 
         self._frames.waiting.append((answer, read))
-        self._transport.writelines((len(frame).to_bytes(_SIZE_BYTES, "big"), frame))
+        self._transport.writelines((sum(map(len, parts)).to_bytes(_SIZE_BYTES, "big"), *parts))
         self._last_used = self._loop.time()
         return await answer
 
@@ -118,8 +118,8 @@ class NodeConnection:
         if self._transport is None or self._transport.is_closing():
             raise ConnectionLost(self._frames.reason or "the connection is closed")
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        frame = encode_request(key, version, self._correlation_id, self._client_id, request)
-        self._transport.writelines((len(frame).to_bytes(_SIZE_BYTES, "big"), frame))
+        parts = encode_request_parts(key, version, self._correlation_id, self._client_id, request)
+        self._transport.writelines((sum(map(len, parts)).to_bytes(_SIZE_BYTES, "big"), *parts))
         self._last_used = self._loop.time()
 
     async def drained(self) -> None:

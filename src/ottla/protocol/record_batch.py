@@ -521,12 +521,11 @@ def _attributes(codec: Codec, timestamp_type: TimestampType, transactional: bool
 def assemble_batch(header: BatchHeader, payload: bytes) -> bytes:
     """Header and payload with `batch_length` and CRC filled in."""
     try:
-        batch = bytearray(_HEADER.pack(*header._replace(batch_length=_MIN_BATCH_LENGTH + len(payload))))
+        start = bytearray(_HEADER.pack(*header._replace(batch_length=_MIN_BATCH_LENGTH + len(payload))))
     except struct.error as problem:
         raise ValueError(f"a field of the batch does not fit: {problem}") from None
-    batch += payload
-    _CRC.pack_into(batch, _CRC_POSITION, crc32c(memoryview(batch)[_CRC_START:]))
-    return bytes(batch)
+    _CRC.pack_into(start, _CRC_POSITION, crc32c(payload, crc32c(memoryview(start)[_CRC_START:])))
+    return b"".join((start, payload))
 
 
 def write_record(payload: bytearray, record: NewRecord, offset_delta: int, base_timestamp: int) -> None:

@@ -58,7 +58,10 @@ class RecordColumns(NamedTuple):
 
     def between(self, start: int, stop: int) -> RecordColumns:
         """The records of these indexes."""
-        return RecordColumns(*(column[start:stop] for column in self))
+        offsets, timestamps, keys, values, headers = self
+        return RecordColumns(
+            offsets[start:stop], timestamps[start:stop], keys[start:stop], values[start:stop], headers[start:stop]
+        )
 
 
 def decode_columns(payload: bytes, header: BatchHeader, *, values_only: bool = False) -> RecordColumns:
@@ -405,7 +408,7 @@ class _Reader:
             delta, at = read_varint(payload, at)
             if not previous < delta <= last_delta or (self.is_dense and delta != previous + 1):
                 raise CorruptBatch(
-                    f"a record has offset delta {delta} after {previous}, the last of the batch is {last_delta}"
+                    f"a record has offset delta {delta} after {previous}, the batch's last is {last_delta}"
                 )
             previous = delta
             key_bytes, at = read_nullable_length(payload, at, end)

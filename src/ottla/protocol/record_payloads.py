@@ -30,7 +30,8 @@ def payload_of(keys: Sequence[bytes | None] | None, values: Sequence[bytes | Non
     try:
         return _without_nulls(keys, values)  # type: ignore[arg-type]
     except TypeError:  # None has no length; looking for it first would cost a tenth of the whole
-        return b"".join(_record(keys and keys[at], values[at], at) for at in range(len(values)))
+        places = range(len(values))
+        return b"".join(_record(None if keys is None else keys[at], values[at], at) for at in places)
 
 
 def _without_nulls(keys: Sequence[bytes] | None, values: Sequence[bytes]) -> bytes:
@@ -50,12 +51,19 @@ def _without_nulls(keys: Sequence[bytes] | None, values: Sequence[bytes]) -> byt
     return b"".join(pieces)
 
 
-def _alike(keys: Sequence[bytes] | None, values: Sequence[bytes], first: int, delta_bytes: int) -> list[bytes]:
+def _alike(
+    keys: Sequence[bytes] | None, values: Sequence[bytes], first: int, delta_bytes: int
+) -> list[bytes]:
     """The parts of records whose offset deltas, from `first` on, take so many bytes."""
     count = len(values)
     deltas = _deltas(first, first + count)
     lengths = list(map(len, values))
     if keys is None:
+        if lengths.count(lengths[0]) == count:
+            parts = [b""] * (2 * count)
+            parts[0::2] = _prefixes(lengths[0], first, count, delta_bytes)
+            parts[1::2] = values
+            return parts
         parts = [b""] * (4 * count)
         heads = _Heads(delta_bytes)
         parts[0::4] = list(map(heads.__getitem__, lengths))
@@ -73,6 +81,16 @@ def _alike(keys: Sequence[bytes] | None, values: Sequence[bytes], first: int, de
     parts[4::6] = list(map(_LENGTH.__getitem__, lengths))
     parts[5::6] = values
     return parts
+
+
+@functools.lru_cache(maxsize=16)
+def _prefixes(length: int, first: int, count: int, delta_bytes: int) -> list[bytes]:
+    """All bytes before the values of records without keys whose values have one length.
+
+    A row of batches of records of fixed size asks for the same ones again and again.
+    """
+    head, after = _Heads(delta_bytes)[length], _AFTER_NULL_KEY[length]
+    return [head + delta + after for delta in _deltas(first, first + count)]
 
 
 def _record(key: bytes | None, value: bytes | None, delta: int) -> bytes:

@@ -82,11 +82,25 @@ Of kcat's, %s (value), %S, %R and %h without braces are read too; --kcat-format 
 @click.option("--regex", "-r", is_flag=True, help="Every TOPIC is a regular expression.")
 @click.option("--from", "from_", metavar="PLACE", help="Where to begin. [default: start]")
 @click.option("--to", metavar="PLACE", help="Where to stop, before this place; then the command ends.")
-@click.option("--offset", "-o", metavar="RANGE", help="PLACE, or PLACE:PLACE from the first to before the second.")
+@click.option(
+    "--offset", "-o", metavar="RANGE", help="PLACE, or PLACE:PLACE from the first to before the second."
+)
 @click.option("--num", "-n", type=click.IntRange(min=1), metavar="N", help="Stop after N records.")
-@click.option("--exit/--follow", "-e/ ", "exit_", default=None, help="End at the present end, or wait for more. [default: wait]")
+@click.option(
+    "--exit/--follow",
+    "-e/ ",
+    "exit_",
+    default=None,
+    help="End at the present end, or wait for more. [default: wait]",
+)
 @click.option("--partitions", "-p", metavar="N,…", help="Only these partitions: 0,3,5-9.")
-@click.option("--group", "-g", metavar="GROUP", shell_complete=complete_groups, help="Join this group, and commit what is written.")
+@click.option(
+    "--group",
+    "-g",
+    metavar="GROUP",
+    shell_complete=complete_groups,
+    help="Join this group, and commit what is written.",
+)
 @click.option(
     "--isolation",
     type=click.Choice(["read_committed", "read_uncommitted"]),
@@ -95,16 +109,42 @@ Of kcat's, %s (value), %S, %R and %h without braces are read too; --kcat-format 
     help="Whether records of open and aborted transactions are left out.",
 )
 @click.option("--control", is_flag=True, help="Show control records too: commits and aborts.")
-@click.option("--format", "-f", "template", metavar="TEMPLATE", help="Write each record so, in rpk's language.")
+@click.option(
+    "--format", "-f", "template", metavar="TEMPLATE", help="Write each record so, in rpk's language."
+)
 @click.option("--kcat-format", metavar="TEMPLATE", help="Write each record so, in kcat's language.")
-@click.option("--null", "null", metavar="TEXT", default="", help="The text for a null in templates. [default: none]")
-@click.option("--key-format", type=click.Choice(_FORMATS), default="bytes", help="Decode keys. [default: bytes]")
-@click.option("--value-format", type=click.Choice(_FORMATS), default="bytes", help="Decode values. [default: bytes]")
-@click.option("--registry", metavar="URL", envvar="OTTLA_REGISTRY", help="The Schema Registry. [or OTTLA_REGISTRY; default: http://127.0.0.1:8081]")
-@click.option("--registry-set", multiple=True, metavar="KEY=VALUE", help="A setting of the registry's client, as basic.auth.user.info=USER:PASSWORD.")
+@click.option(
+    "--null", "null", metavar="TEXT", default="", help="The text for a null in templates. [default: none]"
+)
+@click.option(
+    "--key-format", type=click.Choice(_FORMATS), default="bytes", help="Decode keys. [default: bytes]"
+)
+@click.option(
+    "--value-format", type=click.Choice(_FORMATS), default="bytes", help="Decode values. [default: bytes]"
+)
+@click.option(
+    "--registry",
+    metavar="URL",
+    envvar="OTTLA_REGISTRY",
+    help="The Schema Registry. [or OTTLA_REGISTRY; default: http://127.0.0.1:8081]",
+)
+@click.option(
+    "--registry-set",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting of the registry's client, as basic.auth.user.info=USER:PASSWORD.",
+)
 @click.option("--stats", is_flag=True, help="At the end, tell on stderr what was read.")
-@click.option("--rack", default="", metavar="RACK", help="Read from replicas of this rack, where brokers allow it.")
-@click.option("--max-wait-ms", type=click.IntRange(0, 300_000), default=500, show_default=True, help="How long a broker may wait for records.")
+@click.option(
+    "--rack", default="", metavar="RACK", help="Read from replicas of this rack, where brokers allow it."
+)
+@click.option(
+    "--max-wait-ms",
+    type=click.IntRange(0, 300_000),
+    default=500,
+    show_default=True,
+    help="How long a broker may wait for records.",
+)
 @asks_cluster
 async def consume(
     session: Session,
@@ -139,7 +179,9 @@ async def consume(
     wanted = _range(from_, to, offset, group is not None)
     chosen = None if partitions is None else parse_partitions(partitions)
     if group is not None and (chosen is not None or wanted.stop is not None):
-        raise UsageError("a group deals the partitions out and keeps the place: --partitions, --to and ranges don't go with --group")
+        raise UsageError(
+            "a group deals the partitions out and keeps the place: --partitions, --to and ranges don't go with --group"
+        )
     keys, values = Format(key_format), Format(value_format)
     sink = _sink(session, template, kcat_format, null, keys, values, several=len(topics) > 1 or regex)
     client = _registry(registry, registry_set) if keys.has_schema or values.has_schema else None
@@ -330,9 +372,7 @@ def _sink(
     if sum((template is not None, kcat_format is not None, output.is_json)) > 1:
         raise UsageError("give one of --json, --format and --kcat-format")
     if output.is_json:
-        return JsonSink(
-            decoded_keys=keys is not Format.BYTES, decoded_values=values is not Format.BYTES
-        )
+        return JsonSink(decoded_keys=keys is not Format.BYTES, decoded_values=values is not Format.BYTES)
     if kcat_format is not None:
         return TemplateSink(kcat_template(kcat_format, literal(null)))
     if template is None and is_terminal(sys.stdout) and output.for_people:
@@ -362,5 +402,3 @@ def _tell_stats(consuming: Consuming, seconds: float) -> None:
         for partition, (first, last) in sorted(stats.offsets.items())
     ]
     print("\n".join(lines), file=sys.stderr)
-
-

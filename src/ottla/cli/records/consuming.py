@@ -208,5 +208,3 @@ async def next_or_event(reader: RecordReader, event: asyncio.Event) -> FetchedPa
         for task in (reading, waiting):
             task.cancel()
         await asyncio.gather(reading, waiting, return_exceptions=True)
-
-

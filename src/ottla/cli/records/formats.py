@@ -68,7 +68,10 @@ def registry_client(url: str | None, properties: Mapping[str, str]) -> RegistryC
         raise _missing(missing) from None
     from ottla.client.registry.wire import RegistryAccess
 
-    given = {**properties, "schema.registry.url": url or properties.get("schema.registry.url", DEFAULT_REGISTRY)}
+    given = {
+        **properties,
+        "schema.registry.url": url or properties.get("schema.registry.url", DEFAULT_REGISTRY),
+    }
     return RegistryClient(RegistryAccess.from_properties(given))
 
 

@@ -187,7 +187,9 @@ class _Parser:
             return
         read = _NUMBERS.get(name)
         if read is None:
-            raise UsageError(f"%{verb}{{{name}}}: a number is read as {', '.join(_NUMBERS)}, or is a size like 4")
+            raise UsageError(
+                f"%{verb}{{{name}}}: a number is read as {', '.join(_NUMBERS)}, or is a size like 4"
+            )
         self._steps.append(lambda state: state.numbers.__setitem__(verb, read(state)))
 
     def _text(self, verb: str, braced: bool) -> None:
@@ -373,7 +375,11 @@ def _json_end(state: _State, at: int) -> int:
 
 def _ascii(state: _State) -> int:
     found = _DIGITS.match(state.data, state.at)
-    if not state.final and (found is None or found.end() == len(state.data)) and len(state.data) - state.at < 32:
+    if (
+        not state.final
+        and (found is None or found.end() == len(state.data))
+        and len(state.data) - state.at < 32
+    ):
         raise NeedMore
     if found is None or len(found[0]) > 19:
         raise BadInput(f"{state.data[state.at : state.at + 20]!r} is no number")
@@ -438,5 +444,3 @@ def _from_hex(text: bytes) -> bytes:
 
 
 _DECODERS: Final[dict[str, Callable[[bytes], bytes]]] = {"base64": _from_base64, "hex": _from_hex}
-
-

@@ -54,6 +54,7 @@ class Source:
 
     name: str
     linger_seconds: float
+    read_bytes: int = READ_BYTES
     _descriptor: int = -1
     _thread: BlockingThread = field(default_factory=lambda: BlockingThread("input"))
     is_live: bool = False
@@ -74,7 +75,7 @@ class Source:
         if self.is_live:
             data: bytes = await self._thread.run(self._read_live)
             return data
-        return os.read(self._descriptor, READ_BYTES)
+        return os.read(self._descriptor, self.read_bytes)
 
     def close(self) -> None:
         """Close the file, but not stdin."""
@@ -83,12 +84,12 @@ class Source:
 
     def _read_live(self) -> bytes:
         """What is there, and what comes within the linger."""
-        data = os.read(self._descriptor, READ_BYTES)
+        data = os.read(self._descriptor, self.read_bytes)
         if not data or sys.platform == "win32":
             return data
         parts, size = [data], len(data)
-        while size < READ_BYTES and select.select([self._descriptor], [], [], self.linger_seconds)[0]:
-            data = os.read(self._descriptor, READ_BYTES - size)
+        while size < self.read_bytes and select.select([self._descriptor], [], [], self.linger_seconds)[0]:
+            data = os.read(self._descriptor, self.read_bytes - size)
             if not data:
                 break  # the next read finds the end again
             parts.append(data)
@@ -152,7 +153,7 @@ class JsonLines:
 
     def feed(self, data: bytes, final: bool) -> Chunk:
         chunk = self._lines.feed(data, final)
-        records = []
+        records: list[InputRecord] = []
         for source, line in zip(chunk.sources, chunk.values, strict=True):
             assert line is not None
             if not line or line.isspace():
@@ -222,11 +223,11 @@ class Placed:
 
 
 async def chunks(
-    files: Sequence[str], cutter: Callable[[], Cutter], linger_seconds: float
+    files: Sequence[str], cutter: Callable[[], Cutter], linger_seconds: float, read_bytes: int = READ_BYTES
 ) -> AsyncIterator[Placed]:
     """The chunks of all files, one file after the other; ends after a chunk with a problem. Raises OSError."""
     for name in files:
-        source = Source(name, linger_seconds)
+        source = Source(name, linger_seconds, read_bytes)
         source.open()
         try:
             cut = cutter()

@@ -102,7 +102,7 @@ def parse_line(line: bytes) -> JsonRecord:
     try:
         found = _DECODER.decode(line.decode())
     except UnicodeDecodeError:
-        raise BadLine("the line is not UTF-8; other bytes are written as {\"base64\": …}") from None
+        raise BadLine('the line is not UTF-8; other bytes are written as {"base64": …}') from None
     except BadLine:
         raise
     except RecursionError:

@@ -10,7 +10,7 @@ from typing import Final
 FormatNumber = Callable[[int], bytes]
 
 _MASK: Final = (1 << 64) - 1
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def ascii_number(number: int) -> bytes:
@@ -91,9 +91,9 @@ def go_format(layout: str) -> FormatNumber:
 
 
 _MONTHS: Final = (
-    "January February March April May June July August September October November December".split()
+    ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"]
 )
-_DAYS: Final = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+_DAYS: Final = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 _GO_TOKEN: Final = re.compile(
     r"January|Jan(?![a-z])|Monday|Mon(?![a-z])|MST|2006|__2|002|_2(?!006)|0[1-6]|15|PM|pm"
     r"|Z07:00:00|Z070000|Z07:00|Z0700|Z07|-07:00:00|-070000|-07:00|-0700|-07"

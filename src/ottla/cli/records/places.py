@@ -111,7 +111,9 @@ def _time_range(text: str, now_ms: int) -> Range:
         if not rest:
             return Range(begin, None)
         if "@" not in rest and (rest == "end" or not _NUMBER.fullmatch(rest) or len(rest) >= 10):
-            return Range(begin, END if rest == "end" else Place(Anchor.TIME, time_ms=parse_time(rest, now_ms)))
+            return Range(
+                begin, END if rest == "end" else Place(Anchor.TIME, time_ms=parse_time(rest, now_ms))
+            )
         return Range(begin, parse_place(rest, now_ms))
     first, _, second = rest.partition(":")
     return Range(parse_place(first, now_ms) if first else START, parse_place(second, now_ms))
@@ -138,11 +140,11 @@ def parse_time(text: str, now_ms: int) -> int:
             f"{text!r} is no time: an ISO date or time, milliseconds, or a duration like -1h"
         ) from None
     if found.tzinfo is None:
-        found = found.replace(tzinfo=datetime.timezone.utc)
+        found = found.replace(tzinfo=datetime.UTC)
     return (found - _EPOCH) // datetime.timedelta(milliseconds=1)
 
 
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def _offset(digits: str) -> int:

@@ -20,12 +20,9 @@ from ottla.config.errors import UsageError, UserError
 
 if TYPE_CHECKING:
     from ottla.cli.records.formats import Encode
-    from ottla.cli.records.inputs import Cutter
     from ottla.cli.records.producing import Defaults
-    from ottla.client.errors import ClusterError
     from ottla.client.records.transaction import Transaction
     from ottla.client.records.writer import RecordWriter
-    from ottla.protocol.record_columns import Headers
 
 DEFAULT_BATCH_BYTES: Final = 512 << 10
 CODECS: Final = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -63,37 +60,137 @@ names the record's line, and how many were written. With --transactional-id it i
 @click.argument("topic", metavar="TOPIC", shell_complete=complete_topics)
 @click.argument("files", nargs=-1, metavar="[FILE]…", type=click.Path())
 @click.option("--delimiter", "-D", metavar="TEXT", help=r"Records end so, with \n \t \xNN. [default: \n]")
-@click.option("--key-separator", "-K", metavar="TEXT", help="A record is KEY TEXT VALUE; without TEXT, it is a value.")
+@click.option(
+    "--key-separator", "-K", metavar="TEXT", help="A record is KEY TEXT VALUE; without TEXT, it is a value."
+)
 @click.option("--whole-file", is_flag=True, help="Each file is the value of one record.")
-@click.option("--length-prefixed", is_flag=True, help="Each value comes after its length, 4 bytes big-endian.")
-@click.option("--format", "-f", "template", metavar="TEMPLATE", help="Records have this form, in rpk's language.")
+@click.option(
+    "--length-prefixed", is_flag=True, help="Each value comes after its length, 4 bytes big-endian."
+)
+@click.option(
+    "--format", "-f", "template", metavar="TEMPLATE", help="Records have this form, in rpk's language."
+)
 @click.option("--key", "-k", metavar="TEXT", help="The key of records that have none.")
-@click.option("--header", "-H", "headers", multiple=True, metavar="NAME=VALUE", help="A header of all records; without =, its value is null.")
-@click.option("--partition", "-p", type=click.IntRange(min=0), metavar="N", help="The partition. [default: by the key, as Java does]")
+@click.option(
+    "--header",
+    "-H",
+    "headers",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A header of all records; without =, its value is null.",
+)
+@click.option(
+    "--partition",
+    "-p",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="The partition. [default: by the key, as Java does]",
+)
 @click.option("--timestamp", metavar="TIME", help="The time of all records: ISO, ms, or -1h. [default: now]")
 @click.option("--tombstone", "-Z", is_flag=True, help="An empty key or value is none.")
 @click.option("--null", metavar="TEXT", help="A key or value of this text is none.")
-@click.option("--key-format", type=click.Choice(_FORMATS), default="bytes", help="Encode keys, given as JSON. [default: bytes]")
-@click.option("--value-format", type=click.Choice(_FORMATS), default="bytes", help="Encode values, given as JSON. [default: bytes]")
+@click.option(
+    "--key-format",
+    type=click.Choice(_FORMATS),
+    default="bytes",
+    help="Encode keys, given as JSON. [default: bytes]",
+)
+@click.option(
+    "--value-format",
+    type=click.Choice(_FORMATS),
+    default="bytes",
+    help="Encode values, given as JSON. [default: bytes]",
+)
 @click.option("--schema-id", type=click.IntRange(min=1), help="The schema of values, by its id.")
 @click.option("--key-schema-id", type=click.IntRange(min=1), help="The schema of keys, by its id.")
-@click.option("--schema", type=click.Path(path_type=Path), metavar="FILE", help="The schema of values, registered if it is new.")
-@click.option("--key-schema", type=click.Path(path_type=Path), metavar="FILE", help="The schema of keys, registered if it is new.")
+@click.option(
+    "--schema",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The schema of values, registered if it is new.",
+)
+@click.option(
+    "--key-schema",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The schema of keys, registered if it is new.",
+)
 @click.option("--subject", metavar="NAME", help="The subject of values' schemas. [default: TOPIC-value]")
 @click.option("--key-subject", metavar="NAME", help="The subject of keys' schemas. [default: TOPIC-key]")
-@click.option("--registry", metavar="URL", envvar="OTTLA_REGISTRY", help="The Schema Registry. [or OTTLA_REGISTRY; default: http://127.0.0.1:8081]")
-@click.option("--registry-set", multiple=True, metavar="KEY=VALUE", help="A setting of the registry's client.")
-@click.option("--compression", "-z", type=click.Choice(CODECS), default="none", show_default=True, help="How batches are compressed.")
+@click.option(
+    "--registry",
+    metavar="URL",
+    envvar="OTTLA_REGISTRY",
+    help="The Schema Registry. [or OTTLA_REGISTRY; default: http://127.0.0.1:8081]",
+)
+@click.option(
+    "--registry-set", multiple=True, metavar="KEY=VALUE", help="A setting of the registry's client."
+)
+@click.option(
+    "--compression",
+    "-z",
+    type=click.Choice(CODECS),
+    default="none",
+    show_default=True,
+    help="How batches are compressed.",
+)
 @click.option("--compression-level", type=int, metavar="N", help="The codec's level.")
-@click.option("--acks", type=click.Choice(list(_ACKS)), default="all", show_default=True, help="Who must have a batch before it counts as written.")
-@click.option("--idempotence/--no-idempotence", default=True, help="Write each record once, in order, over retries (with acks=all).")
-@click.option("--transactional-id", metavar="ID", help="Write all of the input as one transaction, or nothing.")
-@click.option("--transaction-timeout-ms", type=click.IntRange(min=1), default=60_000, show_default=True, help="After this time the cluster aborts the transaction.")
-@click.option("--linger-ms", type=click.IntRange(0, 60_000), default=5, show_default=True, help="How long to wait for more input before records are sent.")
-@click.option("--batch-bytes", type=click.IntRange(1, 1 << 30), default=DEFAULT_BATCH_BYTES, show_default=True, help="About how large batches are, uncompressed.")
-@click.option("--buffer-bytes", type=click.IntRange(1, 1 << 40), default=32 << 20, show_default=True, help="How much may wait to be written.")
-@click.option("--delivery-timeout-ms", type=click.IntRange(1), default=120_000, show_default=True, help="How long to try to write a batch.")
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="At most so many records a second.")
+@click.option(
+    "--acks",
+    type=click.Choice(list(_ACKS)),
+    default="all",
+    show_default=True,
+    help="Who must have a batch before it counts as written.",
+)
+@click.option(
+    "--idempotence/--no-idempotence",
+    default=True,
+    help="Write each record once, in order, over retries (with acks=all).",
+)
+@click.option(
+    "--transactional-id", metavar="ID", help="Write all of the input as one transaction, or nothing."
+)
+@click.option(
+    "--transaction-timeout-ms",
+    type=click.IntRange(min=1),
+    default=60_000,
+    show_default=True,
+    help="After this time the cluster aborts the transaction.",
+)
+@click.option(
+    "--linger-ms",
+    type=click.IntRange(0, 60_000),
+    default=5,
+    show_default=True,
+    help="How long to wait for more input before records are sent.",
+)
+@click.option(
+    "--batch-bytes",
+    type=click.IntRange(1, 1 << 30),
+    default=DEFAULT_BATCH_BYTES,
+    show_default=True,
+    help="About how large batches are, uncompressed.",
+)
+@click.option(
+    "--buffer-bytes",
+    type=click.IntRange(1, 1 << 40),
+    default=32 << 20,
+    show_default=True,
+    help="How much may wait to be written.",
+)
+@click.option(
+    "--delivery-timeout-ms",
+    type=click.IntRange(1),
+    default=120_000,
+    show_default=True,
+    help="How long to try to write a batch.",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="N",
+    help="At most so many records a second.",
+)
 @asks_cluster
 async def produce(
     session: Session,
@@ -133,16 +230,14 @@ async def produce(
     rate: float | None,
 ) -> int | None:
     from ottla.cli.records.formats import SchemaChoice, encoder, registry_client
-    from ottla.cli.records.producing import Defaults, Producing
+    from ottla.cli.records.producing import Producing
     from ottla.client.cluster_requests import ClusterRequests
     from ottla.client.records.transaction import Transaction
     from ottla.client.records.writer import RecordWriter, WriteSettings
     from ottla.config.sources import from_words, texts
     from ottla.protocol.compression import Codec
 
-    cutter = _cutter(
-        session.output.is_json, delimiter, key_separator, whole_file, length_prefixed, template
-    )
+    cutter = _cutter(session.output.is_json, delimiter, key_separator, whole_file, length_prefixed, template)
     defaults = _defaults(topic, key, headers, partition, timestamp, tombstone, null)
     if transactional_id is not None and (acks != "all" or not idempotence):
         raise UsageError("a transaction needs --acks all and idempotence")
@@ -166,8 +261,12 @@ async def produce(
         transaction = Transaction(cluster, session.access, transactional_id, transaction_timeout_ms)
     writer = RecordWriter(cluster, session.access, settings, transaction)
     try:
-        encode_key: Encode = await encoder(keys, client, SchemaChoice(key_subject or f"{topic}-key", key_schema_id, key_schema))
-        encode_value = await encoder(values, client, SchemaChoice(subject or f"{topic}-value", schema_id, schema))
+        encode_key: Encode = await encoder(
+            keys, client, SchemaChoice(key_subject or f"{topic}-key", key_schema_id, key_schema)
+        )
+        encode_value = await encoder(
+            values, client, SchemaChoice(subject or f"{topic}-value", schema_id, schema)
+        )
         producing = Producing(
             writer,
             defaults,
@@ -178,7 +277,7 @@ async def produce(
             rate=rate,
         )
         run = _Run(session, writer, producing, transaction, topic)
-        await run.write(list(files) or ["-"], cutter, linger_ms / 1_000, cluster)
+        await run.write(list(files) or ["-"], cutter, linger_ms / 1_000, _read_bytes(batch_bytes), cluster)
     finally:
         await writer.close()
         if transaction is not None:
@@ -193,7 +292,12 @@ class _Run:
     """One run of the command, from the first byte of the input to the report."""
 
     def __init__(
-        self, session: Session, writer: RecordWriter, producing: Any, transaction: Transaction | None, topic: str
+        self,
+        session: Session,
+        writer: RecordWriter,
+        producing: Any,
+        transaction: Transaction | None,
+        topic: str,
     ) -> None:
         self._session = session
         self._writer = writer
@@ -201,7 +305,9 @@ class _Run:
         self._transaction = transaction
         self._topic = topic
 
-    async def write(self, files: Sequence[str], cutter: Any, linger_seconds: float, cluster: Any) -> None:
+    async def write(
+        self, files: Sequence[str], cutter: Any, linger_seconds: float, read_bytes: int, cluster: Any
+    ) -> None:
         """Write all of the input, and report. Raises UserError with how many records were written."""
         from ottla.cli.records.topics import missing_topic
         from ottla.client.errors import NoSuchTopic
@@ -215,7 +321,7 @@ class _Run:
         if files == ["-"] and is_terminal(sys.stdin):
             self._session.output.note("reading records from the terminal; Ctrl-D ends")
         try:
-            await self._all_of(files, cutter, linger_seconds)
+            await self._all_of(files, cutter, linger_seconds, read_bytes)
             if self._transaction is not None:
                 await self._transaction.end(commit=True)
         except (UserError, OSError) as problem:
@@ -225,7 +331,9 @@ class _Run:
             raise
         self._report(time.monotonic() - began)
 
-    async def _all_of(self, files: Sequence[str], cutter: Any, linger_seconds: float) -> None:
+    async def _all_of(
+        self, files: Sequence[str], cutter: Any, linger_seconds: float, read_bytes: int
+    ) -> None:
         from ottla.cli.records.inputs import chunks, input_path
         from ottla.cli.records.producing import InputProblem
         from ottla.client.records.writer import RecordRefused
@@ -233,7 +341,7 @@ class _Run:
         # Sources of records are lines of their file; where there are several files, the error names it.
         name = ""
         try:
-            async for placed in chunks(files, cutter, linger_seconds):
+            async for placed in chunks(files, cutter, linger_seconds, read_bytes):
                 name = f"{input_path(placed.file)} " if len(files) > 1 else ""
                 await self._producing.add(placed.chunk, is_live=placed.is_live)
                 if placed.chunk.problem is not None:
@@ -287,11 +395,26 @@ class _Run:
         if output.is_quiet:
             output.line(str(written))
             return
-        where = f"{len(partitions)} partitions" if len(partitions) != 1 else f"partition {partitions[0]['partition']}"
-        output.done(
-            f"wrote {_records(written)} to {self._topic}" + (f", {where}, in {seconds:.2f} s" if written else ""),
-            {"topic": self._topic, "written": written, "seconds": round(seconds, 3), "partitions": partitions},
+        where = (
+            f"{len(partitions)} partitions"
+            if len(partitions) != 1
+            else f"partition {partitions[0]['partition']}"
         )
+        output.done(
+            f"wrote {_records(written)} to {self._topic}"
+            + (f", {where}, in {seconds:.2f} s" if written else ""),
+            {
+                "topic": self._topic,
+                "written": written,
+                "seconds": round(seconds, 3),
+                "partitions": partitions,
+            },
+        )
+
+
+def _read_bytes(batch_bytes: int) -> int:
+    """How much to read at once: lines of ordinary size are then one batch, without being counted out."""
+    return min(max(batch_bytes * 7 // 8, 64 << 10), 1 << 20)
 
 
 def _records(count: int) -> str:
@@ -385,5 +508,3 @@ def _check_level(compression: str, level: int | None) -> None:
     least, most = ranges[compression]
     if not least <= level <= most:
         raise UsageError(f"{compression} has the levels {least} to {most}")
-
-

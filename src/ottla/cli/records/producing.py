@@ -150,7 +150,8 @@ class Producing:
             elif chunk.keys is not None:
                 # a line without a separator has the fixed key
                 keys = [
-                    defaults.key if given is None else key for given, key in zip(chunk.keys, keys, strict=True)
+                    defaults.key if given is None else key
+                    for given, key in zip(chunk.keys, keys, strict=True)
                 ]
         return keys, values
 
@@ -220,7 +221,10 @@ class Producing:
         if gathering is None:
             gathering = self._gathered[place] = Gathering(place)
         new = NewRecord(
-            key, value, self._now_ms() if timestamp is None else timestamp, (*defaults.headers, *record.headers)
+            key,
+            value,
+            self._now_ms() if timestamp is None else timestamp,
+            (*defaults.headers, *record.headers),
         )
         self.given += 1
         if gathering.add(new, record.source) >= self._batch_bytes:

@@ -252,10 +252,14 @@ class _Rpk:
             raise UsageError(f"%{verb} is nothing of a header: there are %k %K %v %V")
         if verb in _NUMBERS:
             numbers, more = _NUMBERS[verb]
-            self._add(_number(numbers, self._number_form(verb) if braced else ascii_number), verb if more else "")
+            self._add(
+                _number(numbers, self._number_form(verb) if braced else ascii_number), verb if more else ""
+            )
         elif verb in _TEXTS:
             texts, more = _TEXTS[verb]
-            self._add(_text(texts, self._text_form(verb) if braced else None, self._null), verb if more else "")
+            self._add(
+                _text(texts, self._text_form(verb) if braced else None, self._null), verb if more else ""
+            )
         elif verb == "d":
             self._add(_number(_timestamps, self._time_form() if braced else ascii_number), verb)
         elif verb == "a":
@@ -338,7 +342,9 @@ class _Rpk:
             self._add(lambda view: [_codec_name(view.header).encode()] * view.count)
             return
         self._add(
-            _number(_same(lambda view: attribute(view.header)), NUMBER_FORMATS[form] if form else ascii_number)
+            _number(
+                _same(lambda view: attribute(view.header)), NUMBER_FORMATS[form] if form else ascii_number
+            )
         )
 
     def _headers(self) -> Field:
@@ -412,7 +418,7 @@ def _unpacking(pattern: str) -> Callable[[bytes], bytes]:
                     written += b"%%!%%s(have %d bytes, need %d)" % (len(data) - at, size)
                     at = len(data)
                 else:
-                    written += b"%d" % struct.unpack_from(order + code, data, at)
+                    written += b"%d" % struct.unpack_from(order + code, data, at)[0]
                     at += size
             elif mark in "c.":
                 written += data[at : at + 1] or b"%!c(no bytes available)"

@@ -42,7 +42,8 @@ async def partitions_of(
     if patterns:
         everything = {topic.name or "": topic for topic in await cluster.topics() if not topic.error_code}
         fitting = sorted(
-            name for name, topic in everything.items()
+            name
+            for name, topic in everything.items()
             if any(pattern.search(name) for pattern in patterns) and not topic.is_internal
         )
         if not fitting and not plain:
@@ -59,7 +60,9 @@ async def partitions_of(
         indexes = {each.partition_index for each in topic.partitions}
         wanted = indexes if chosen is None else chosen
         if wanted - indexes:
-            raise ClusterError(f"topic {name} has no partition {min(wanted - indexes)}, only {len(indexes)} of them")
+            raise ClusterError(
+                f"topic {name} has no partition {min(wanted - indexes)}, only {len(indexes)} of them"
+            )
         found += [TopicPartition(name, index) for index in sorted(wanted)]
     return found
 

@@ -77,7 +77,8 @@ class OutgoingBatch:
             partition_leader_epoch=NO_LEADER_EPOCH,
             magic=MAGIC,
             crc=0,
-            attributes=int(codec) | (TRANSACTIONAL if producer is not None and producer.is_transactional else 0),
+            attributes=int(codec)
+            | (TRANSACTIONAL if producer is not None and producer.is_transactional else 0),
             last_offset_delta=self.count - 1,
             base_timestamp=self.timestamp_ms,
             max_timestamp=self.max_timestamp_ms,
@@ -135,6 +136,10 @@ def column_batches(
     lengths = _lengths(values)
     if keys is not None:
         lengths = list(map(operator.add, lengths, _lengths(keys)))
+    total = sum(lengths) + RECORD_OVERHEAD_BYTES * len(lengths)
+    if lengths and total <= batch_bytes and len(lengths) <= MOST_RECORDS:
+        yield OutgoingBatch(partition, sources, timestamp_ms, timestamp_ms, keys, values, None, total)
+        return
     ends = list(itertools.accumulate(lengths))
     start = before = 0
     while start < len(ends):

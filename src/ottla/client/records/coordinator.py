@@ -67,7 +67,9 @@ class CoordinatorConnection:
                     connection = await self._connected()
                     sent = True
                     answer = await connection.ask(*self._versioned(connection, request))
-                passing = [code for code in map(ErrorCode, codes(answer)) if code in _MOVED | _LOADING | waits]
+                passing = [
+                    code for code in map(ErrorCode, codes(answer)) if code in _MOVED | _LOADING | waits
+                ]
                 if not passing:
                     return answer
                 problem = refusal(passing[0], None, self._key)
@@ -78,7 +80,9 @@ class CoordinatorConnection:
                 raise ClusterError(f"the broker refuses the user: {refused}", code) from None
             except (ConnectionLost, OSError, ProtocolError, TimeoutError) as lost:
                 self.close()
-                why = "it does not answer in time" if isinstance(lost, TimeoutError) else connect_problem(lost)
+                why = (
+                    "it does not answer in time" if isinstance(lost, TimeoutError) else connect_problem(lost)
+                )
                 problem = ClusterError(f"the coordinator of {self._key} can't be reached: {why}")
                 if sent and once:
                     raise problem from None

@@ -132,7 +132,10 @@ class GroupMember:
         request = OffsetFetchRequest(group_id=self.group_id, topics=topics, require_stable=True)
 
         def codes(response: Any) -> list[int]:
-            return [response.error_code, *(each.error_code for topic in response.topics for each in topic.partitions)]
+            return [
+                response.error_code,
+                *(each.error_code for topic in response.topics for each in topic.partitions),
+            ]
 
         waits = frozenset({ErrorCode.UNSTABLE_OFFSET_COMMIT})
         response = await self._coordinator.ask(request, codes, waits=waits)
@@ -247,7 +250,8 @@ class GroupMember:
         found = []
         for member_id, partitions in range_assignment(members, counts).items():
             topics = [
-                AssignedTopic(topic=name, partitions=indexes) for name, indexes in by_topic(partitions).items()
+                AssignedTopic(topic=name, partitions=indexes)
+                for name, indexes in by_topic(partitions).items()
             ]
             message = ConsumerProtocolAssignment(assigned_partitions=topics, user_data=None)
             data = EMBEDDED_VERSION.to_bytes(2, "big") + message.encode(EMBEDDED_VERSION)
@@ -279,7 +283,9 @@ class GroupMember:
         try:
             found = parse_assignment(bytes(response.assignment))
         except MalformedEmbedded as problem:
-            raise ClusterError(f"group {self.group_id}: the leader's assignment can't be read: {problem}") from None
+            raise ClusterError(
+                f"group {self.group_id}: the leader's assignment can't be read: {problem}"
+            ) from None
         return [
             TopicPartition(topic.topic, partition)
             for topic in found.assigned_partitions

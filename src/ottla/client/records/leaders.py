@@ -40,7 +40,9 @@ class PartitionLeaders:
 
     def available(self, topic: str) -> list[int]:
         """The partitions of the topic that have a leader."""
-        return sorted(index for index, leader in self._partitions.get(topic, {}).items() if leader in self._brokers)
+        return sorted(
+            index for index, leader in self._partitions.get(topic, {}).items() if leader in self._brokers
+        )
 
     def leader(self, partition: TopicPartition) -> Broker | None:
         """The partition's leader, None if it has none for now."""

@@ -40,7 +40,9 @@ def partition_of_key(key: bytes, partition_count: int) -> int:
 class Partitioner:
     """Chooses partitions of one topic."""
 
-    def __init__(self, partition_count: int, available: Sequence[int], dice: random.Random | None = None) -> None:
+    def __init__(
+        self, partition_count: int, available: Sequence[int], dice: random.Random | None = None
+    ) -> None:
         """available: the partitions that have a leader; records without a key go there."""
         self._count = partition_count
         self._available = list(available) or list(range(partition_count))

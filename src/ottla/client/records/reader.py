@@ -282,7 +282,9 @@ class RecordReader:
         except (ConnectionLost, OSError, ProtocolError, TimeoutError):
             await asyncio.sleep(FIRST_PAUSE_SECONDS)
         except NodeRefusesUser as problem:
-            self._fail(ClusterError(f"{name} refuses the user: {problem}", ErrorCode.SASL_AUTHENTICATION_FAILED))
+            self._fail(
+                ClusterError(f"{name} refuses the user: {problem}", ErrorCode.SASL_AUTHENTICATION_FAILED)
+            )
         except ClusterError as problem:
             self._fail(problem)
         except asyncio.CancelledError:
@@ -366,7 +368,9 @@ class RecordReader:
     def _hand_over(self, one: _Reading, data: PartitionData, records: Buffer) -> None:
         batches = [each for each in iterate_headers(records) if each[1].next_offset > one.position]
         if not batches:
-            raise ClusterError(f"{one.partition}: the broker sends less than one batch at offset {one.position}")
+            raise ClusterError(
+                f"{one.partition}: the broker sends less than one batch at offset {one.position}"
+            )
         start = one.position
         one.position = batches[-1][1].next_offset
         one.empty_answers = 0

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from ottla.client.access import Address, ClusterAccess
 from ottla.client.cluster_requests import Broker, ClusterRequests, TopicPartition
-from ottla.client.connection import ConnectionLost, NodeConnection, NodeRefusesUser
+from ottla.client.connection import ConnectionLost, NodeConnection, NodeRefusesUser, connect_problem
 from ottla.client.errors import ClusterError
 from ottla.client.records.batches import OutgoingBatch, ProducerIdentity
 from ottla.client.records.leaders import PartitionLeaders
@@ -104,6 +105,8 @@ class RecordWriter:
         self.settings = settings or WriteSettings()
         self.leaders = PartitionLeaders(cluster)
         self.tallies: dict[TopicPartition, PartitionTally] = {}
+        self.on_written: Callable[[OutgoingBatch], None] | None = None
+        """Told of each batch when it is acknowledged."""
         self._cluster = cluster
         self._access = access
         self._transaction = transaction
@@ -186,6 +189,8 @@ class RecordWriter:
         """Count a batch as written."""
         tally = self.tallies.setdefault(batch.partition, PartitionTally())
         tally.records += batch.count
+        if self.on_written is not None:
+            self.on_written(batch)
         if base_offset >= 0:
             tally.first_offset = base_offset if tally.first_offset is None else tally.first_offset
             tally.last_offset = base_offset + batch.count - 1
@@ -247,7 +252,8 @@ class RecordWriter:
             code = ErrorCode.SASL_AUTHENTICATION_FAILED
             raise ClusterError(f"the leader of {partition} refuses the user: {problem}", code) from None
         except (ConnectionLost, OSError, ProtocolError, TimeoutError) as problem:
-            lost = ClusterError(f"the leader of {partition} can't be reached: {problem or 'no answer in time'}")
+            reason = "no answer in time" if isinstance(problem, TimeoutError) else connect_problem(problem)
+            lost = ClusterError(f"the leader of {partition} can't be reached: {reason}")
             raise _NotNow(lost) from None
         except ClusterError as problem:
             if problem.code is None:  # the cluster is silent
