@@ -36,8 +36,8 @@ __all__ = [
 T = TypeVar("T")
 
 DEFAULT_TIMEOUT_MS: Final = 30_000
-NEWEST: Final = {ApiKey.OFFSET_FETCH: 9}
-"""The newest version to ask in, where later ones have other fields: OffsetFetch 10 names topics by id."""
+NEWEST: Final = {ApiKey.OFFSET_FETCH: 9, ApiKey.OFFSET_COMMIT: 9}
+"""The newest version to ask in, where later ones have other fields: version 10 names topics by id."""
 
 
 class UnsupportedRequest(Exception):
