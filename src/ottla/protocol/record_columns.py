@@ -60,7 +60,11 @@ class RecordColumns(NamedTuple):
         """The records of these indexes."""
         offsets, timestamps, keys, values, headers = self
         return RecordColumns(
-            offsets[start:stop], timestamps[start:stop], keys[start:stop], values[start:stop], headers[start:stop]
+            offsets[start:stop],
+            timestamps[start:stop],
+            keys[start:stop],
+            values[start:stop],
+            headers[start:stop],
         )
 
 
@@ -98,6 +102,8 @@ class _Reader:
         self.position = 0
         self.index = 0
         self.is_dense = header.record_count == header.last_offset_delta + 1
+        # Far from the ends of time no small delta leaves the range.
+        self.is_plain = self.is_dense and abs(header.base_timestamp) < 1 << 62
         self.deltas: list[int] = []
         self.timestamps: list[int] = []
         self.keys: list[bytes | None] = []
@@ -108,10 +114,10 @@ class _Reader:
         header = self.header
         count = header.record_count
         while self.index < count:
-            if self.is_dense and count - self.index >= _SHORTEST_RUN and self._take_run(values_only):
+            if self.is_plain and count - self.index >= _SHORTEST_RUN and self._take_run(values_only):
                 continue
             stop = min(count, self.index + PROBE_RECORDS)
-            if not self.is_dense:
+            if not self.is_plain:
                 self._walk(stop)
             elif values_only:
                 self._walk_values(stop)
@@ -261,7 +267,7 @@ class _Reader:
         index = self.index
         while index < stop:
             try:
-                for index in range(index, stop):
+                for index in range(index, stop):  # noqa: B020
                     start = position
                     byte = payload[position]
                     if byte < 0x80:
@@ -275,7 +281,7 @@ class _Reader:
                     elif payload[at + 1] < 0x80:
                         at += 2
                     else:
-                        at += 3
+                        at += 3 if payload[at + 2] < 0x80 else size
                     byte = payload[at]
                     if byte < 0x80:
                         delta = byte
@@ -291,7 +297,7 @@ class _Reader:
                     byte = payload[at]
                     if byte == 1:
                         at += 1
-                    elif byte < 0x80:
+                    elif byte < 0x80 and not byte & 1:
                         at += 1 + (byte >> 1)
                     else:
                         delta = -1
@@ -301,12 +307,18 @@ class _Reader:
                     else:
                         byte += (payload[at + 1] << 7) - 0x80
                         at += 2
-                    # Headers, nulls and numbers of more bytes than are read here leave something unequal, or odd.
-                    if delta == index << 1 < 1 << 21 and end == at + 1 + (byte >> 1) <= size and not byte & 1:
-                        if not payload[end - 1] and byte < 1 << 14 and payload[start + 1] < 0x80:
-                            add(payload[at : end - 1])
-                            position = end
-                            continue
+                    # Headers, nulls, and numbers of more bytes than are read here, fail one of these.
+                    if (
+                        delta == index << 1 < 1 << 21
+                        and end == at + 1 + (byte >> 1) <= size
+                        and not byte & 1
+                        and byte < 1 << 14
+                        and not payload[end - 1]
+                        and payload[start + 1] < 0x80
+                    ):
+                        add(payload[at : end - 1])
+                        position = end
+                        continue
                     self.index, self.position = index, start
                     self._walk(index + 1, values_only=True)
                     position = self.position
@@ -327,7 +339,7 @@ class _Reader:
         index = self.index
         while index < stop:
             try:
-                for index in range(index, stop):
+                for index in range(index, stop):  # noqa: B020
                     start = position
                     byte = payload[position]
                     if byte < 0x80:
