@@ -1,4 +1,4 @@
-"""Records as columns are the same records, whatever their shapes; and payloads from columns are the same bytes."""
+"""Records as columns are the same records, and payloads from columns the same bytes, of any shapes."""
 
 from __future__ import annotations
 
