@@ -22,7 +22,7 @@ from ottla.client.access import Address, ConnectionSettings
 from ottla.client.security import Credentials
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode, ProtocolError
-from ottla.protocol.headers import decode_response, encode_request
+from ottla.protocol.headers import decode_response, encode_request_parts
 from ottla.protocol.schema import Message
 
 MAX_FRAME_BYTES: Final = 256 << 20
@@ -31,6 +31,8 @@ DEFAULT_CLIENT_ID: Final = "ottla"
 CLOSING_SECONDS: Final = 1.0
 IDLE_SECONDS: Final = 540.0
 """Brokers close a connection that was idle for ten minutes (connections.max.idle.ms)."""
+DRAINED_BYTES: Final = 64 << 10
+DRAIN_POLL_SECONDS: Final = 0.001
 SESSION_PART: Final = 0.9
 """The part of a session's lifetime in which the connection is used."""
 COLLECTOR_PAUSE_BYTES: Final = 1 << 16
@@ -100,7 +102,7 @@ class NodeConnection:
         if self._transport is None or self._transport.is_closing():
             raise ConnectionLost(self._frames.reason or "the connection is closed")
         self._correlation_id = correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        frame = encode_request(key, version, correlation_id, self._client_id, request)
+        parts = encode_request_parts(key, version, correlation_id, self._client_id, request)
         answer: asyncio.Future[Any] = self._loop.create_future()
 
         def read(frame: bytearray) -> Any:
@@ -110,9 +112,25 @@ class NodeConnection:
             return _decoded(key, version, frame)
 
         self._frames.waiting.append((answer, read))
-        self._transport.writelines((len(frame).to_bytes(_SIZE_BYTES, "big"), frame))
+        self._transport.writelines((sum(map(len, parts)).to_bytes(_SIZE_BYTES, "big"), *parts))
         self._last_used = self._loop.time()
         return await answer
+
+    def tell(self, key: int, version: int, request: Message) -> None:
+        """Send a request that the node does not answer: Produce with acks=0. Raises ConnectionLost."""
+        if self._transport is None or self._transport.is_closing():
+            raise ConnectionLost(self._frames.reason or "the connection is closed")
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        parts = encode_request_parts(key, version, self._correlation_id, self._client_id, request)
+        self._transport.writelines((sum(map(len, parts)).to_bytes(_SIZE_BYTES, "big"), *parts))
+        self._last_used = self._loop.time()
+
+    async def drained(self) -> None:
+        """Return when the node has taken all but a little of what was sent. Raises ConnectionLost."""
+        while self._transport is not None and self._transport.get_write_buffer_size() > DRAINED_BYTES:
+            if self._transport.is_closing():
+                raise ConnectionLost(self._frames.reason or "the connection is closed")
+            await asyncio.sleep(DRAIN_POLL_SECONDS)
 
     def hang_up(self) -> None:
         """Close without waiting; requests that wait for an answer raise ConnectionLost."""
