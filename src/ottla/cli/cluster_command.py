@@ -8,60 +8,20 @@ import json
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from ottla.cli.options import add_pairs
 from ottla.client.access import DEFAULT_BOOTSTRAP, ClusterAccess
-from ottla.client.kafka_requests import (
-    NodeConnections,
-    NodeRefusesUser,
-    NodeUnreachable,
-    UnsupportedRequest,
-)
+from ottla.client.cluster_requests import ClusterRequests
 from ottla.config.errors import UserError
 from ottla.config.sources import from_file, from_words, layered, texts
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.schema import Message
-
-T = TypeVar("T", bound=Message)
 
 CLIENT_ID: Final = "ottla-cli"
-CONNECT_SECONDS: Final = 10.0
-"""For a server to take the connection, before the next one is asked."""
 
 
 class CommandError(UserError):
     """The command can't do what the user asked for; one line that says why."""
-
-
-class ClusterClient:
-    """Asks a cluster for the length of a command: the first bootstrap server that answers."""
-
-    def __init__(self, access: ClusterAccess) -> None:
-        """Raises ClientOptionError for settings that can't be, before any server is asked."""
-        access.aiokafka()
-        self._servers = access.addresses()
-        self._connections = NodeConnections(access.with_client_id(CLIENT_ID))
-
-    async def ask(self, request: Message, answer: type[T]) -> T:
-        """The answer, of that type, of the first server that gives one. Raises CommandError."""
-        problems = []
-        for host, port in self._servers:
-            try:
-                await self._connections.reach(host, port, CONNECT_SECONDS)
-                response = await self._connections.ask(host, port, request)
-            except (NodeUnreachable, UnsupportedRequest) as problem:
-                problems.append(str(problem))
-                continue
-            except NodeRefusesUser as problem:
-                raise CommandError(f"{host}:{port} refuses the user: {problem}") from None
-            assert isinstance(response, answer)
-            return response
-        raise CommandError("; ".join(dict.fromkeys(problems)))
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._connections.close()
 
 
 def require_success(error_code: int, message: str | None, subject: str = "") -> None:
@@ -90,13 +50,15 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="write the result as one line of JSON")
 
 
-def run_command(options: argparse.Namespace, command: Callable[[ClusterClient, Any], Awaitable[Any]]) -> int:
+def run_command(
+    options: argparse.Namespace, command: Callable[[ClusterRequests, Any], Awaitable[Any]]
+) -> int:
     """Run a command; its exit code. Raises UserError."""
     # Its lines repeat the errors that the command reports itself.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
     async def run() -> None:
-        client = ClusterClient(_access(options))
+        client = ClusterRequests(_access(options).with_client_id(CLIENT_ID))
         try:
             result = await command(client, options)
         finally:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from ottla.cli.cluster_command import (
-    ClusterClient,
     CommandError,
     add_common_options,
     print_table,
@@ -22,6 +21,7 @@ from ottla.cli.cluster_command import (
     run_command,
 )
 from ottla.cli.reassignment_plan import Assignment, ImpossiblePlan, plan_reassignment, replace_broker
+from ottla.client.cluster_requests import ClusterRequests
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -86,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
 # -- reassign ----------------------------------------------------------------------------------------------
 
 
-async def _reassign(client: ClusterClient, options: argparse.Namespace) -> Any:
+async def _reassign(client: ClusterRequests, options: argparse.Namespace) -> Any:
     if options.cancel:
         ongoing = await _ongoing(client)
         planned: dict[tuple[str, int], list[int] | None] = {
@@ -107,7 +107,7 @@ async def _reassign(client: ClusterClient, options: argparse.Namespace) -> Any:
     return {"version": 1, "partitions": plan}
 
 
-async def _plan(client: ClusterClient, options: argparse.Namespace) -> Assignment:
+async def _plan(client: ClusterRequests, options: argparse.Namespace) -> Assignment:
     """The partitions that change, and how."""
     topics = None if options.topic is None else [MetadataRequestTopic(name=options.topic)]
     answer = await client.ask(
@@ -160,7 +160,7 @@ def _read_plan(path: Path) -> Assignment:
         raise CommandError(f"{path}: not a plan in Kafka's JSON: {problem!r}") from None
 
 
-async def _alter(client: ClusterClient, planned: dict[tuple[str, int], list[int] | None]) -> None:
+async def _alter(client: ClusterRequests, planned: dict[tuple[str, int], list[int] | None]) -> None:
     topics: dict[str, ReassignableTopic] = {}
     for (name, index), replicas in planned.items():
         topic = topics.setdefault(name, ReassignableTopic(name=name, partitions=[]))
@@ -179,14 +179,14 @@ async def _alter(client: ClusterClient, planned: dict[tuple[str, int], list[int]
 # -- list ----------------------------------------------------------------------------------------------------
 
 
-async def _list(client: ClusterClient, options: argparse.Namespace) -> Any:
+async def _list(client: ClusterRequests, options: argparse.Namespace) -> Any:
     rows = await _ongoing(client)
     if not options.json:
         print_table(rows) if rows else print("no replica is being moved")
     return rows
 
 
-async def _ongoing(client: ClusterClient) -> list[dict[str, Any]]:
+async def _ongoing(client: ClusterRequests) -> list[dict[str, Any]]:
     answer = await client.ask(ListPartitionReassignmentsRequest(), ListPartitionReassignmentsResponse)
     require_success(answer.error_code, answer.error_message)
     return [
@@ -205,7 +205,7 @@ async def _ongoing(client: ClusterClient) -> list[dict[str, Any]]:
 # -- elect ---------------------------------------------------------------------------------------------------
 
 
-async def _elect(client: ClusterClient, options: argparse.Namespace) -> Any:
+async def _elect(client: ClusterRequests, options: argparse.Namespace) -> Any:
     asked = None if options.topic is None else [await _partitions(client, options)]
     if asked is None and options.partition:
         raise CommandError("--partition needs --topic")
@@ -231,7 +231,7 @@ async def _elect(client: ClusterClient, options: argparse.Namespace) -> Any:
     return rows
 
 
-async def _partitions(client: ClusterClient, options: argparse.Namespace) -> TopicPartitions:
+async def _partitions(client: ClusterRequests, options: argparse.Namespace) -> TopicPartitions:
     if options.partition:
         return TopicPartitions(topic=options.topic, partitions=options.partition)
     answer = await client.ask(

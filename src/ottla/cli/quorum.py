@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from ottla.cli.cluster_command import (
-    ClusterClient,
     CommandError,
     add_common_options,
     print_table,
@@ -24,6 +23,7 @@ from ottla.cli.cluster_command import (
     run_command,
 )
 from ottla.cli.options import add_config, given_in_file
+from ottla.client.cluster_requests import ClusterRequests
 from ottla.protocol.messages.add_raft_voter_request import AddRaftVoterRequest
 from ottla.protocol.messages.add_raft_voter_request import Listener as VoterListener
 from ottla.protocol.messages.add_raft_voter_response import AddRaftVoterResponse
@@ -82,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-async def _describe(client: ClusterClient) -> tuple[Quorum, dict[int, str]]:
+async def _describe(client: ClusterRequests) -> tuple[Quorum, dict[int, str]]:
     """The quorum, and the controllers' addresses."""
     asked = TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])
     answer = await client.ask(DescribeQuorumRequest(topics=[asked]), DescribeQuorumResponse)
@@ -95,7 +95,7 @@ async def _describe(client: ClusterClient) -> tuple[Quorum, dict[int, str]]:
     return quorum, nodes
 
 
-async def _status(client: ClusterClient, options: argparse.Namespace) -> Any:
+async def _status(client: ClusterRequests, options: argparse.Namespace) -> Any:
     quorum, nodes = await _describe(client)
     rows = [
         _row("leader" if replica.replica_id == quorum.leader_id else role, replica, quorum, nodes)
@@ -128,7 +128,7 @@ def _row(role: str, replica: ReplicaState, quorum: Quorum, nodes: dict[int, str]
     }
 
 
-async def _add(client: ClusterClient, options: argparse.Namespace) -> Any:
+async def _add(client: ClusterRequests, options: argparse.Namespace) -> Any:
     # Only this command reads a node's own configuration; the others load nothing of the broker's.
     from ottla.broker.config import BROKER_TABLE, BrokerConfig
 
@@ -162,7 +162,7 @@ def _meta(directory: Path) -> MetaProperties:
     return meta
 
 
-async def _remove(client: ClusterClient, options: argparse.Namespace) -> Any:
+async def _remove(client: ClusterRequests, options: argparse.Namespace) -> Any:
     directory_id = await _directory_id(client, options)
     request = RemoveRaftVoterRequest(cluster_id=None, voter_id=options.node, voter_directory_id=directory_id)
     answer = await client.ask(request, RemoveRaftVoterResponse)
@@ -170,7 +170,7 @@ async def _remove(client: ClusterClient, options: argparse.Namespace) -> Any:
     return _done(options, {"removed": options.node}, f"node {options.node} is no voter any more")
 
 
-async def _directory_id(client: ClusterClient, options: argparse.Namespace) -> uuid.UUID:
+async def _directory_id(client: ClusterRequests, options: argparse.Namespace) -> uuid.UUID:
     if options.directory_id is not None:
         try:
             return uuid_from_text(options.directory_id)
@@ -186,7 +186,7 @@ async def _directory_id(client: ClusterClient, options: argparse.Namespace) -> u
     raise CommandError(f"node {options.node} is no voter: these are {voters}")
 
 
-async def _unregister(client: ClusterClient, options: argparse.Namespace) -> Any:
+async def _unregister(client: ClusterRequests, options: argparse.Namespace) -> Any:
     if options.controller is not None:
         forget = UnregisterControllerRequest(controller_id=options.controller)
         forgotten = await client.ask(forget, UnregisterControllerResponse)

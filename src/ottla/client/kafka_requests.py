@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from aiokafka.conn import AIOKafkaConnection, create_conn
@@ -41,6 +42,20 @@ class UnsupportedRequest(Exception):
     """The node does not serve the request, or only in versions that ottla.protocol does not have."""
 
 
+@dataclass(frozen=True, slots=True)
+class RequestByVersion:
+    """A request whose fields depend on the version that the node speaks."""
+
+    key: ApiKey
+    at: Callable[[int], Message]
+
+    def __repr__(self) -> str:
+        return self.key.name
+
+
+Request = Message | RequestByVersion
+
+
 class NodeConnections:
     """Connections to nodes, at most one to each address. Requests end within the access's timeout.
 
@@ -58,7 +73,7 @@ class NodeConnections:
         """Connect to a node within `seconds`. Raises NodeUnreachable, NodeRefusesUser."""
         await self._within(host, port, self._connection(host, port), min(seconds, self._timeout_seconds))
 
-    async def ask(self, host: str, port: int, request: Message, seconds: float | None = None) -> Any:
+    async def ask(self, host: str, port: int, request: Request, seconds: float | None = None) -> Any:
         """The node's response, within `seconds` if that is less than the access's timeout.
 
         Raises NodeUnreachable, NodeRefusesUser, UnsupportedRequest.
@@ -74,7 +89,7 @@ class NodeConnections:
                 await asyncio.wait([closed], timeout=1)
         self._connections.clear()
 
-    async def _asked(self, host: str, port: int, request: Message) -> Any:
+    async def _asked(self, host: str, port: int, request: Request) -> Any:
         connection = await self._connection(host, port)
         return await connection.send(_Sendable(request))
 
@@ -123,18 +138,20 @@ class NodeConnections:
 class _Sendable:
     """A message of ottla.protocol with the methods that aiokafka's connection calls on a request."""
 
-    def __init__(self, request: Message) -> None:
+    def __init__(self, request: Request) -> None:
         self._request = request
 
     def prepare(self, versions: dict[int, tuple[int, int]]) -> _Prepared:
         """The request in the newest common version. Raises UnsupportedRequest when there is none."""
-        key = self._request.API_KEY
+        request = self._request
+        key = request.key if isinstance(request, RequestByVersion) else request.API_KEY
         assert key is not None
         least, most = versions.get(key, (0, -1))
         version = min(most, NEWEST.get(ApiKey(key), APIS[ApiKey(key)].latest_stable_version))
         if version < max(least, APIS[ApiKey(key)].min_version):
             raise UnsupportedRequest(f"the node serves no version of {ApiKey(key).name} that this client has")
-        return _Prepared(key, version, self._request)
+        message = request.at(version) if isinstance(request, RequestByVersion) else request
+        return _Prepared(key, version, message)
 
 
 class _Prepared:
@@ -155,7 +172,10 @@ class _Prepared:
 
     def build_request_header(self, correlation_id: int, client_id: str) -> _Header:
         """Encode header and body together; the header that is returned is empty."""
-        self._frame = encode_request(self._key, self._version, correlation_id, client_id, self._request)
+        try:
+            self._frame = encode_request(self._key, self._version, correlation_id, client_id, self._request)
+        except ValueError as problem:
+            raise UnsupportedRequest(f"the request can't be written: {problem}") from None
         return _Header()
 
     def encode(self) -> bytes:
