@@ -1,7 +1,7 @@
 """Decodes the records of Kafka's internal topics, and control records, into names and JSON values.
 
-A topic's name says how its keys and values are framed (`records/framing.py`). A record of a newer writer is shown
-as `unknown`; damaged ones raise MalformedMessage.
+A topic's name says how its keys and values are framed (`records/framing.py`). A record of a newer writer has
+no name; damaged ones raise MalformedMessage.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ _INT16: Final = struct.Struct(">h")
 class DecodedRecord:
     """A record of an internal topic. `name` is its type's, None for one of a newer writer.
 
-    key and value are those of Kafka's JSON; value is None for a tombstone, and for a format without keys, key is.
-    version: the value's, None without a value.
+    key and value are those of Kafka's JSON. value is None for a tombstone, key in formats without keys. version:
+    the value's, None without a value.
     """
 
     name: str | None

@@ -1,7 +1,7 @@
 """Shows a message as JSON, with the fields' names and values as Kafka's own JSON converters have them.
 
-Names are in camel case (`committed_offset` is committedOffset), bytes base64, uuids as Kafka writes them. Left out
-are the fields that a version lacks, the tagged ones that have their default, and record batches.
+Names are in camel case (`committed_offset` is committedOffset), bytes base64, uuids as Kafka writes them.
+Left out are the fields that a version lacks, the tagged ones that have their default, and record batches.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads the binary side files of a segment: offset index, time index, transaction index, producer snapshot.
 
-A size that is not a whole number of entries, and a content that can't be such a file, raise DamagedFile. Zeros at the
-end of an index are space that Apache Kafka has set aside, and no entries.
+A size that is not a whole number of entries, and a content that can't be such a file, raise DamagedFile. Zeros
+at the end of an index are space that Apache Kafka has set aside, and no entries.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ def read_bounded(path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
     with path.open("rb") as file:
         size_bytes = os.fstat(file.fileno()).st_size
         if size_bytes > limit:
-            raise DamagedFile(Problem(path, f"the file has {size_bytes} bytes, more than {limit} are not read"))
+            raise DamagedFile(
+                Problem(path, f"the file has {size_bytes} bytes, more than {limit} are not read")
+            )
         return file.read(limit)
 
 
@@ -104,7 +106,9 @@ def producer_entries(path: Path) -> list[ProducerEntry]:
     if computed != crc:
         raise DamagedFile(Problem(path, f"the CRC is {crc:#010x}, the bytes have {computed:#010x}", 2))
     if _SNAPSHOT_START.size + count * _SNAPSHOT_ENTRY.size != len(content):
-        raise DamagedFile(Problem(path, f"{count} producers do not fit {len(content)} bytes", _SNAPSHOT_CRC_END))
+        raise DamagedFile(
+            Problem(path, f"{count} producers do not fit {len(content)} bytes", _SNAPSHOT_CRC_END)
+        )
     places = range(_SNAPSHOT_START.size, len(content), _SNAPSHOT_ENTRY.size)
     return [ProducerEntry(at, *_SNAPSHOT_ENTRY.unpack_from(content, at)) for at in places]
 

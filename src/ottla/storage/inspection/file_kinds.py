@@ -30,7 +30,9 @@ OFFSET_CHECKPOINTS: Final = (
 
 _PASSING_SUFFIXES: Final = (".deleted", ".cleaned", ".swap")
 _METADATA_SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
-_PARTITION: Final = re.compile(r"^(?P<topic>\S+)-(?P<partition>\d{1,10})(?:\.[0-9a-f]{32}-(?:delete|future|stray))?$")
+_PARTITION: Final = re.compile(
+    r"^(?P<topic>\S+)-(?P<partition>\d{1,10})(?:\.[0-9a-f]{32}-(?:delete|future|stray))?$"
+)
 
 
 class FileKind(enum.Enum):
@@ -104,6 +106,6 @@ def known_file(path: Path) -> KnownFile | None:
 
 
 def partition_of(directory: str) -> tuple[str, int] | None:
-    """Topic and partition of a partition directory's name, a deleted or stray one's too; None for another."""
+    """Topic and partition of a directory's name, a deleted or stray one's too; None if it is no partition's."""
     found = _PARTITION.match(directory)
     return None if found is None else (found["topic"], int(found["partition"]))

@@ -5,13 +5,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from ottla.protocol.errors import CorruptBatch
 from ottla.protocol.record_batch import NO_LEADER_EPOCH, ControlRecordType, control_record_type
 from ottla.storage.inspection.entry_files import AbortedEntry, OffsetEntry, TimeEntry
 from ottla.storage.inspection.problem import DamagedFile, Problem
 from ottla.storage.inspection.segment_batches import StoredBatch
+
+Entry = TypeVar("Entry", OffsetEntry, TimeEntry)
 
 
 class BatchCheck(Protocol):
@@ -22,15 +24,15 @@ class BatchCheck(Protocol):
         ...
 
     def end(self, end_position: int) -> Iterator[Problem]:
-        """The problems that are left when the last batch was seen; `end_position` is the first byte after it."""
+        """The problems that are left after the last batch; `end_position` is the first byte behind it."""
         ...
 
 
 class OffsetIndexCheck:
     """Each entry names the first byte of a batch, and the last offset of that batch or of one soon after it.
 
-    Apache Kafka before 4.0 made one entry for several batches that came together: position of the first, last offset
-    of the last. A reader finds the same with both.
+    Apache Kafka before 4.0 made one entry for several batches that came together: position of the first, last
+    offset of the last. A reader finds the same with both.
     """
 
     def __init__(self, path: Path, entries: Iterator[OffsetEntry]) -> None:
@@ -42,7 +44,9 @@ class OffsetIndexCheck:
     def see(self, batch: StoredBatch) -> Iterator[Problem]:
         """As BatchCheck."""
         while self._next is not None and self._next.position < batch.position:
-            yield self._problem(self._next, f"names byte {self._next.position} of the segment, where no batch begins")
+            yield self._problem(
+                self._next, f"names byte {self._next.position} of the segment, where no batch begins"
+            )
             self._take()
         if self._next is not None and self._next.position == batch.position:
             yield from self._not_found()
@@ -52,7 +56,9 @@ class OffsetIndexCheck:
         if awaited is not None and batch.header.last_offset >= awaited.offset:
             if batch.header.last_offset != awaited.offset:
                 last = batch.header.last_offset
-                yield self._problem(awaited, f"says offset {awaited.offset}, the batch there ends with {last}")
+                yield self._problem(
+                    awaited, f"says offset {awaited.offset}, the batch there ends with {last}"
+                )
             self._awaited = None
 
     def end(self, end_position: int) -> Iterator[Problem]:
@@ -60,7 +66,8 @@ class OffsetIndexCheck:
         yield from self._not_found()
         while self._next is not None:
             yield self._problem(
-                self._next, f"names byte {self._next.position} of the segment, whose batches end at {end_position}"
+                self._next,
+                f"names byte {self._next.position} of the segment, whose batches end at {end_position}",
             )
             self._take()
         yield from self._entries.problems
@@ -70,7 +77,9 @@ class OffsetIndexCheck:
 
     def _not_found(self) -> Iterator[Problem]:
         if self._awaited is not None:
-            yield self._problem(self._awaited, f"says offset {self._awaited.offset}, with which no batch there ends")
+            yield self._problem(
+                self._awaited, f"says offset {self._awaited.offset}, with which no batch there ends"
+            )
             self._awaited = None
 
     def _problem(self, entry: OffsetEntry, reason: str) -> Problem:
@@ -78,7 +87,7 @@ class OffsetIndexCheck:
 
 
 class TimeIndexCheck:
-    """Each entry has the largest timestamp of the batch with its offset, and no batch before it a larger one."""
+    """Each entry has the largest timestamp of the batch with its offset; no batch before has a larger one."""
 
     def __init__(self, path: Path, entries: Iterator[TimeEntry]) -> None:
         self._path = path
@@ -108,7 +117,9 @@ class TimeIndexCheck:
     def end(self, end_position: int) -> Iterator[Problem]:
         """As BatchCheck."""
         while self._next is not None:
-            yield self._problem(self._next, f"says offset {self._next.offset}, which the segment does not have")
+            yield self._problem(
+                self._next, f"says offset {self._next.offset}, which the segment does not have"
+            )
             self._next = next(self._entries, None)
         yield from self._entries.problems
 
@@ -117,7 +128,7 @@ class TimeIndexCheck:
 
 
 class TransactionIndexCheck:
-    """Each entry is of a known version, its offsets grow, and where its marker still is, it aborts that producer."""
+    """Each entry has a known version and growing offsets, and its marker, if still there, aborts its producer."""
 
     def __init__(self, path: Path, base_offset: int, entries: Iterator[AbortedEntry]) -> None:
         self._path = path
@@ -137,6 +148,11 @@ class TransactionIndexCheck:
             reason = f"the entry says that producer {entry.producer_id} aborted at offset {entry.last_offset}, where"
             yield Problem(self._path, f"{reason} the log has no such marker", entry.at, entry.last_offset)
 
+    def alone(self) -> Iterator[Problem]:
+        """The problems that the entries show without the segment."""
+        self._by_marker()
+        yield from self._found
+
     def end(self, end_position: int) -> Iterator[Problem]:
         """As BatchCheck."""
         for entry in self._by_marker().values():
@@ -154,7 +170,9 @@ class TransactionIndexCheck:
                     if entry.version != 0:
                         self._note(entry, f"has version {entry.version}")
                     elif not 0 <= entry.first_offset <= entry.last_offset or entry.last_offset <= previous:
-                        self._note(entry, f"has offsets {entry.first_offset} to {entry.last_offset} after {previous}")
+                        self._note(
+                            entry, f"has offsets {entry.first_offset} to {entry.last_offset} after {previous}"
+                        )
                     else:
                         previous = entry.last_offset
                         self._markers[entry.last_offset] = entry
@@ -192,33 +210,39 @@ class LeaderEpochCheck:
         return iter(())
 
 
-class _Growing:
+def order_problems(path: Path, entries: Iterator[Entry]) -> Iterator[Problem]:
+    """The entries of an offset or time index that do not follow the one before them, without a segment."""
+    growing = _Growing(path, entries)
+    for _ in growing:
+        pass
+    yield from growing.problems
+
+
+class _Growing(Generic[Entry]):
     """The entries of an index that grow in both fields; the others are noted as problems and left out."""
 
-    def __init__(self, path: Path, entries: Iterator[OffsetEntry] | Iterator[TimeEntry]) -> None:
+    def __init__(self, path: Path, entries: Iterator[Entry]) -> None:
         self._path = path
-        self._entries = entries
-        self._last: tuple[int, int] | None = None
+        self._entries: Iterator[Entry] = entries
+        self._last: Entry | None = None
         self.problems: list[Problem] = []
 
-    def __iter__(self) -> _Growing:
+    def __iter__(self) -> Iterator[Entry]:
         return self
 
-    def __next__(self):  # type: ignore[no-untyped-def]
+    def __next__(self) -> Entry:
         while True:
             try:
                 entry = next(self._entries)
             except DamagedFile as damaged:
                 self.problems.append(damaged.problem)
                 raise StopIteration from None
-            first, second = entry[1], entry[2]
             last = self._last
-            if last is not None and (first <= last[0] or second <= last[1]):
-                reason = f"the entry ({first}, {second}) follows ({last[0]}, {last[1]})"
-                self.problems.append(Problem(self._path, reason, entry.at, entry.offset))
-                continue
-            self._last = first, second
-            return entry
+            if last is None or (entry[1] > last[1] and entry[2] > last[2]):
+                self._last = entry
+                return entry
+            reason = f"the entry {entry[1:]} follows {last[1:]}"
+            self.problems.append(Problem(self._path, reason, entry.at, entry.offset))
 
 
 def _commits(batch: StoredBatch) -> bool:

@@ -1,4 +1,4 @@
-"""Walks the record batches of a segment or a metadata snapshot, in bounded memory, to the first invalid byte."""
+"""Walks the batches of a segment or a metadata snapshot, in bounded memory, to the first invalid byte."""
 
 from __future__ import annotations
 
@@ -41,12 +41,14 @@ class StoredBatch:
     def records(self) -> list[Record]:
         """The batch's records. Raises CorruptBatch."""
         if self.data is None:
-            raise CorruptBatch(f"the batch has {self.header.size_bytes} bytes, more than are decoded in one go")
+            raise CorruptBatch(
+                f"the batch has {self.header.size_bytes} bytes, more than are decoded in one go"
+            )
         return decode_records(self.data)
 
 
 class SegmentFile:
-    """An open segment, read from front to end. Its size is that of the opening: what is appended later is not seen."""
+    """An open segment, read from front to end. Its size is that of the opening: later batches are not seen."""
 
     __slots__ = ("_handle", "path", "size_bytes")
 
@@ -70,12 +72,16 @@ class SegmentFile:
                 return
             if position + header.size_bytes > self.size_bytes:
                 missing = position + header.size_bytes - self.size_bytes
-                reason = f"the batch takes {header.size_bytes} bytes, the last {missing} of them are not there"
+                reason = (
+                    f"the batch takes {header.size_bytes} bytes, the last {missing} of them are not there"
+                )
                 yield Problem(self.path, reason, position, header.base_offset)
                 return
             if position + header.size_bytes > start + len(buffer):
                 if header.size_bytes > MAX_BATCH_BYTES:
-                    yield StoredBatch(self.path, position, header, self._large_crc_valid(position, header), None)
+                    yield StoredBatch(
+                        self.path, position, header, self._large_crc_valid(position, header), None
+                    )
                     last_offset = header.last_offset
                     position += header.size_bytes
                     continue
@@ -91,7 +97,7 @@ class SegmentFile:
             position += header.size_bytes
 
     def position_near(self, offset: int, base_offset: int) -> int:
-        """The position of a batch not after the one with `offset`, by the offset index; 0 if that is no help."""
+        """The position of a batch that is not after `offset`, by the offset index; 0 if that is no help."""
         index = self.path.with_name(self.path.name.removesuffix(".log") + ".index")
         try:
             with index.open("rb") as file:

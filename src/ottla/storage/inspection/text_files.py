@@ -1,4 +1,4 @@
-"""Reads the small text files of a data directory into JSON values: checkpoints, identities, the quorum's state.
+"""Reads the text files of a data directory into JSON values: checkpoints, identities, the quorum's state.
 
 Files that are not as Kafka writes them raise DamagedFile; text files may be up to 64 MiB.
 """
@@ -6,7 +6,6 @@ Files that are not as Kafka writes them raise DamagedFile; text files may be up 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +21,7 @@ _QUORUM_NUMBERS: Final = {"leaderId": -1, "leaderEpoch": 0, "votedId": -1}
 
 
 def leader_epochs(path: Path) -> list[tuple[int, int]]:
-    """The epochs and their start offsets, as they stand. Raises DamagedFile for other than growing pairs; OSError."""
+    """The epochs and their start offsets. Raises DamagedFile unless both grow, OSError."""
     read_bounded(path, MAX_TEXT_BYTES)
     try:
         entries = read_leader_epochs(path)
@@ -31,7 +30,7 @@ def leader_epochs(path: Path) -> list[tuple[int, int]]:
     last_epoch, last_start = -1, -1
     for line, (epoch, start_offset) in enumerate(entries, 3):
         if epoch <= last_epoch or start_offset < last_start or start_offset < 0:
-            reason = f"line {line}: epoch {epoch} from offset {start_offset} follows {last_epoch} from {last_start}"
+            reason = f"line {line}: epoch {epoch} from offset {start_offset} follows epoch {last_epoch} from {last_start}"
             raise DamagedFile(Problem(path, reason, offset=start_offset))
         last_epoch, last_start = epoch, start_offset
     return entries
@@ -89,7 +88,7 @@ def quorum_state(path: Path) -> dict[str, Any]:
 
 
 def clean_shutdown(path: Path) -> dict[str, Any]:
-    """The broker's epoch when it stopped; nothing in the empty file of older versions. Raises DamagedFile, OSError."""
+    """The broker's epoch when it stopped; older versions leave the file empty. Raises DamagedFile, OSError."""
     return _json_object(path) if read_bounded(path, MAX_TEXT_BYTES) else {}
 
 
