@@ -1,73 +1,81 @@
-"""The `ottla` command: finds the subcommand and hands it the rest of the line.
+"""The `ottla` command: its subcommands, by the place where each is, imported when it is called.
 
-Each subcommand is a module with `main(argv) -> exit code`, imported only when it is called: `ottla broker`
-must not wait for PySpark. An error that the user has caused is printed here, in one place for all commands.
+`ottla broker` must not wait for PySpark, nor `ottla topic list` for the broker.
 """
 
 from __future__ import annotations
 
-import gc
-import importlib
+import os
 import sys
 from collections.abc import Sequence
+from typing import Final
 
-from ottla import __version__
-from ottla.config.errors import UsageError, UserError
+from ottla.cli.frame.commands import Entry, LazyGroup
+from ottla.cli.frame.running import run_command
 
-#: Name -> (module, what it does)
-COMMANDS: dict[str, tuple[str, str]] = {
-    "broker": ("ottla.cli.broker", "run a broker that any Kafka client can use, or several"),
-    "up": ("ottla.cli.up", "run the platform on this machine: broker, Schema Registry, REST Proxy"),
-    "quorum": ("ottla.cli.quorum", "show and change the controllers of a cluster"),
-    "partition": ("ottla.cli.partition", "move replicas between brokers, elect leaders"),
-    "registry": ("ottla.cli.registry", "run a Schema Registry on any Kafka cluster"),
-    "rest": ("ottla.cli.rest", "run a REST Proxy to any Kafka cluster"),
-    "streams": ("ottla.cli.streams", "run, describe and reset applications of the Streams DSL on Spark"),
-    "demo": ("ottla.cli.demo", "run the sample pipeline: real tweets through a broker and Spark"),
+PROG: Final = "ottla"
+COMPLETE_VARIABLE: Final = "_OTTLA_COMPLETE"
+
+COMMANDS: dict[str, Entry] = {
+    "broker": Entry("ottla.cli.broker:main", "run a broker that any Kafka client can use, or several"),
+    "up": Entry("ottla.cli.up:main", "run the platform on this machine: broker, Schema Registry, REST Proxy"),
+    "demo": Entry("ottla.cli.demo:main", "run the sample pipeline: real tweets through a broker and Spark"),
+    "topic": Entry("ottla.cli.cluster.topic:topic", "create, list, describe, alter, delete and purge topics"),
+    "produce": Entry("ottla.cli.records.produce:produce", "write records from files or stdin"),
+    "consume": Entry("ottla.cli.records.consume:consume", "read records, from any place, in any form"),
+    "group": Entry("ottla.cli.cluster.group:group", "list, describe, reset and delete groups of consumers"),
+    "config": Entry(
+        "ottla.cli.cluster.config:config", "show, explain and change settings of topics, brokers and groups"
+    ),
+    "txn": Entry("ottla.cli.cluster.txn:txn", "list and describe transactions, abort hanging ones"),
+    "quorum": Entry("ottla.cli.quorum:main", "show and change the controllers of a cluster"),
+    "partition": Entry("ottla.cli.partition:main", "move replicas between brokers, elect leaders"),
+    "log": Entry("ottla.cli.log.command:log", "look into the files that a broker keeps, and verify them"),
+    "bench": Entry("ottla.cli.records.bench:bench", "measure producing, consuming and latency"),
+    "registry": Entry("ottla.cli.registry:main", "run a Schema Registry on any Kafka cluster"),
+    "rest": Entry("ottla.cli.rest:main", "run a REST Proxy to any Kafka cluster"),
+    "streams": Entry(
+        "ottla.cli.streams:main", "run, describe and reset applications of the Streams DSL on Spark"
+    ),
+    "profile": Entry("ottla.cli.profile:profile", "name clusters, and choose the one that commands ask"),
+    "completion": Entry("ottla.cli.completion:completion", "complete commands, topics and groups in a shell"),
 }
-
-EXIT_FAILURE = 1
-EXIT_USAGE = 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    if not words or words[0] in ("-h", "--help", "help"):
-        print(_usage())
-        return 0 if words else EXIT_USAGE
-    if words[0] in ("-V", "--version"):
-        print(f"ottla {__version__}")
-        return 0
-    command = COMMANDS.get(words[0])
-    if command is None:
-        print(f"ottla: there is no command {words[0]!r}; `ottla --help` lists them", file=sys.stderr)
-        return EXIT_USAGE
-    # Modules stay: a collector that looks through them as they come costs a broker 12 ms of its start.
-    gc.disable()
-    try:
-        module = importlib.import_module(command[0])
-    except ModuleNotFoundError as missing:
-        if missing.name is None or missing.name.startswith("ottla"):
-            raise
-        print(
-            f"ottla: `ottla {words[0]}` needs the package {missing.name}: pip install 'ottla[all]'",
-            file=sys.stderr,
+    instruction = os.environ.get(COMPLETE_VARIABLE)
+    if instruction:
+        from click.shell_completion import shell_complete
+
+        return shell_complete(ottla(), {}, PROG, COMPLETE_VARIABLE, instruction)
+    return run_command(ottla(), ["--help", *words[1:]] if words[:1] == ["help"] else words, PROG)
+
+
+def ottla() -> LazyGroup:
+    """The command with all its subcommands."""
+    import click
+
+    from ottla import __version__
+
+    group = LazyGroup(PROG, entries=COMMANDS, help="Apache Kafka's platform in Python.")
+    group.params.append(
+        click.Option(
+            ["-V", "--version"],
+            is_flag=True,
+            expose_value=False,
+            is_eager=True,
+            help="Show the version.",
+            callback=lambda ctx, _, given: _tell_version(ctx, f"{PROG} {__version__}") if given else None,
         )
-        return EXIT_FAILURE
-    finally:
-        gc.enable()
-    try:
-        code: int = module.main(words[1:])
-    except UserError as error:
-        sys.stderr.write(error.trace)
-        print(f"ottla {words[0]}: {error}", file=sys.stderr)
-        return EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILURE
-    return code
+    )
+    return group
 
 
-def _usage() -> str:
-    lines = ["usage: ottla COMMAND [OPTION]...", "", "commands:"]
-    lines += [f"  {name:10} {summary}" for name, (_, summary) in COMMANDS.items()]
-    lines += ["", "`ottla COMMAND --help` tells a command's options; `ottla --version` the version."]
-    return "\n".join(lines)
+def _tell_version(ctx: object, line: str) -> None:
+    import click
+
+    print(line)
+    assert isinstance(ctx, click.Context)
+    ctx.exit()
