@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 IDLE_MS: Final = 540_000
 DEFAULT_TIMEOUT_MS: Final = 30_000
-NEWEST: Final = {ApiKey.OFFSET_FETCH: 9}
-"""The newest version to ask in, where later ones have other fields: OffsetFetch 10 names topics by id."""
+NEWEST: Final = {ApiKey.OFFSET_FETCH: 9, ApiKey.OFFSET_COMMIT: 9}
+"""The newest version to ask in, where later ones have other fields: version 10 names topics by id."""
 
 
 class NodeUnreachable(Exception):

@@ -77,8 +77,8 @@ _INT16: Final = struct.Struct(">h")
 class DecodedRecord:
     """A record of an internal topic. `name` is its type's, None for one of a newer writer.
 
-    key and value are those of Kafka's JSON. value is None for a tombstone, key in formats without keys. version:
-    the value's, None without a value.
+    key and value are those of Kafka's JSON. value is None for a tombstone, key in formats without keys.
+    version: the value's, None without a value.
     """
 
     name: str | None
@@ -93,7 +93,7 @@ def format_of(topic: str) -> RecordFormat:
 
 
 def decode_internal(record_format: RecordFormat, record: Record) -> DecodedRecord:
-    """The key and value of a record in an internal topic. Raises MalformedMessage for damaged bytes.
+    """The key and value of a record in an internal topic. Raises MalformedMessage for damage.
 
     RecordFormat.BYTES has nothing to decode: ValueError.
     """

@@ -1,7 +1,7 @@
 """Reads the binary side files of a segment: offset index, time index, transaction index, producer snapshot.
 
-A size that is not a whole number of entries, and a content that can't be such a file, raise DamagedFile. Zeros
-at the end of an index are space that Apache Kafka has set aside, and no entries.
+A size that is not a whole number of entries, and a content that can't be such a file, raise DamagedFile.
+Zeros at the end of an index are space that Apache Kafka has set aside, and no entries.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class KnownFile:
     """A file whose name says what it holds.
 
     base_offset: of a segment and its indexes, or that a snapshot is the state before; None for other kinds.
-    epoch: of a metadata snapshot. passing: the file is being made or deleted (`.cleaned`, `.swap`, `.deleted`).
+    epoch: of a metadata snapshot. passing: the file is being made or deleted (`.swap`, `.deleted`).
     """
 
     path: Path
@@ -106,6 +106,6 @@ def known_file(path: Path) -> KnownFile | None:
 
 
 def partition_of(directory: str) -> tuple[str, int] | None:
-    """Topic and partition of a directory's name, a deleted or stray one's too; None if it is no partition's."""
+    """Topic and partition by a directory's name, a stray one's too; None if it is no partition's."""
     found = _PARTITION.match(directory)
     return None if found is None else (found["topic"], int(found["partition"]))

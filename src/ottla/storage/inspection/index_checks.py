@@ -128,7 +128,7 @@ class TimeIndexCheck:
 
 
 class TransactionIndexCheck:
-    """Each entry has a known version and growing offsets, and its marker, if still there, aborts its producer."""
+    """Each entry has version 0 and a larger offset than the last; its marker, if still there, is an abort."""
 
     def __init__(self, path: Path, base_offset: int, entries: Iterator[AbortedEntry]) -> None:
         self._path = path
@@ -145,8 +145,8 @@ class TransactionIndexCheck:
         if entry is not None and (
             not batch.header.is_control or batch.header.producer_id != entry.producer_id or _commits(batch)
         ):
-            reason = f"the entry says that producer {entry.producer_id} aborted at offset {entry.last_offset}, where"
-            yield Problem(self._path, f"{reason} the log has no such marker", entry.at, entry.last_offset)
+            reason = f"the entry has producer {entry.producer_id} abort at offset {entry.last_offset}"
+            yield Problem(self._path, f"{reason}, the log does not", entry.at, entry.last_offset)
 
     def alone(self) -> Iterator[Problem]:
         """The problems that the entries show without the segment."""

@@ -48,7 +48,7 @@ class StoredBatch:
 
 
 class SegmentFile:
-    """An open segment, read from front to end. Its size is that of the opening: later batches are not seen."""
+    """An open segment, read from front to end, up to the size that it has when it is opened."""
 
     __slots__ = ("_handle", "path", "size_bytes")
 

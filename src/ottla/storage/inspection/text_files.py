@@ -30,7 +30,7 @@ def leader_epochs(path: Path) -> list[tuple[int, int]]:
     last_epoch, last_start = -1, -1
     for line, (epoch, start_offset) in enumerate(entries, 3):
         if epoch <= last_epoch or start_offset < last_start or start_offset < 0:
-            reason = f"line {line}: epoch {epoch} from offset {start_offset} follows epoch {last_epoch} from {last_start}"
+            reason = f"line {line}: {epoch} {start_offset} follows {last_epoch} {last_start}"
             raise DamagedFile(Problem(path, reason, offset=start_offset))
         last_epoch, last_start = epoch, start_offset
     return entries
@@ -88,7 +88,7 @@ def quorum_state(path: Path) -> dict[str, Any]:
 
 
 def clean_shutdown(path: Path) -> dict[str, Any]:
-    """The broker's epoch when it stopped; older versions leave the file empty. Raises DamagedFile, OSError."""
+    """The broker's epoch when it stopped; older versions leave it out. Raises DamagedFile, OSError."""
     return _json_object(path) if read_bounded(path, MAX_TEXT_BYTES) else {}
 
 

@@ -1,10 +1,10 @@
 """Checks every file of a data directory or a part of it, and names each place that is wrong.
 
-Theory of operation. A segment's batches go by once; its indexes, the leader epochs and the records of internal
-topics are held against them on the way. A broker may write meanwhile, so a problem counts only if none of the
-files it is about has changed while they were read; otherwise they are read again. Indexes are read before their
-segment, so they never speak of batches that were appended later. A file that is gone meanwhile was deleted,
-which is no problem.
+Theory of operation. A segment's batches go by once; its indexes, the leader epochs and the records of
+internal topics are held against them on the way. A broker may write meanwhile, so a problem counts only if
+none of the files it is about has changed while they were read; otherwise they are read again. Indexes are
+read before their segment, so they never speak of batches that were appended later. A file that is gone
+meanwhile was deleted, which is no problem.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Verification:
         self._log_ends: dict[tuple[str, int], int] = {}
 
     def path(self, path: Path) -> Iterator[Problem]:
-        """The problems of a file, a partition's directory, or a data directory. Raises OSError if it is missing."""
+        """The problems of a file, a partition's directory or a data directory. Raises OSError."""
         path.stat()
         if not path.is_dir():
             yield from self._file(path)
