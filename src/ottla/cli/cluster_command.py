@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
@@ -54,8 +53,6 @@ def run_command(
     options: argparse.Namespace, command: Callable[[ClusterRequests, Any], Awaitable[Any]]
 ) -> int:
     """Run a command; its exit code. Raises UserError."""
-    # Its lines repeat the errors that the command reports itself.
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
     async def run() -> None:
         client = ClusterRequests(_access(options).with_client_id(CLIENT_ID))

@@ -126,7 +126,7 @@ class ClusterRequests:
 
     def __init__(self, access: ClusterAccess, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> None:
         """Raises ClientOptionError for settings that can't be, before any server is asked."""
-        access.aiokafka()
+        access.connection()
         self.timeout_seconds = timeout_seconds
         self._bootstrap = access.addresses()
         self._first: Address | None = None
