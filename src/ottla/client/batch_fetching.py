@@ -25,7 +25,7 @@ FINAL_EPOCH: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class FetchedPartition:
-    """Bytes of a partition: batches, the last of which may be cut. Empty at its end, or if the answer was full."""
+    """Batches of a partition, the last of which may be cut; none at its end, or if the answer was full."""
 
     records: bytes
     log_start_offset: int

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final
 
+from ottla.client.admin.partition_offsets import EARLIEST, list_offsets
 from ottla.client.batch_fetching import FetchedPartition, fetch_batches
 from ottla.client.cluster_requests import ClusterRequests, TopicPartition
 from ottla.client.errors import ClusterError
-from ottla.client.partition_offsets import starts
 from ottla.protocol.errors import CorruptBatch, ErrorCode
 from ottla.protocol.record_batch import NO_TIMESTAMP, decode_records, iterate_headers
 
@@ -33,7 +33,7 @@ Place = tuple[TopicPartition, int]
 async def first_record_times(
     client: ClusterRequests, places: Iterable[Place], seconds: float | None = None
 ) -> dict[Place, int | None]:
-    """The timestamp in ms of the first record at or after each place; None where there is none, or none to tell.
+    """The timestamp in ms of the first record at or after each place; None where there is none.
 
     Control records do not count: consumers do not see them. A place below the log's start means the start.
     The timestamps are those of the producers, or of the broker where the topic says so.
@@ -112,7 +112,10 @@ class _Search:
     async def _move_to_starts(self, client: ClusterRequests, seconds: float | None) -> None:
         """Go on from the log's start where an offset is not in the log."""
         moved = [one for one in self._below_start if self._left[one]]
-        for partition, start in (await starts(client, moved, seconds)).items() if moved else ():
+        if not moved:
+            return
+        found = await list_offsets(client, dict.fromkeys(moved, EARLIEST), seconds=seconds)
+        for partition, start in found.items():
             if isinstance(start, ClusterError) or start.offset <= self._next[partition]:
                 self._give_up(partition)
             else:

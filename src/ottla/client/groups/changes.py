@@ -142,7 +142,7 @@ async def delete_offsets(
 async def delete_share_offsets(
     client: ClusterRequests, group_id: str, topics: Iterable[str]
 ) -> dict[str, ClusterError | None]:
-    """Forget a share group's state of topics; the error of each, None where it was done. Raises ClusterError."""
+    """Forget a share group's state of topics; the error of each, None for success. Raises ClusterError."""
     request = DeleteShareGroupOffsetsRequest(
         group_id=group_id, topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=topic) for topic in topics]
     )

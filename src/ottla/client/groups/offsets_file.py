@@ -1,4 +1,4 @@
-"""Offsets in the CSV of kafka-consumer-groups.sh: `topic,partition,offset`, or `group,topic,partition,offset`.
+"""Offsets in the CSV of kafka-consumer-groups.sh: topic,partition,offset or group,topic,partition,offset.
 
 The first form is one group's. Either tool reads the other's files; names are quoted where they have commas
 or quotes.

@@ -1,4 +1,4 @@
-"""Decides a group's new offsets from what is known of its partitions: plain arithmetic, nothing is asked or changed.
+"""Decides a group's new offsets from the offsets of its partitions: plain arithmetic, without a cluster.
 
 The rules are those of kafka-consumer-groups.sh: an offset outside of the log is moved to its nearest end;
 to the current offset means the end where nothing is committed; a time after the last record means the end.
@@ -28,9 +28,12 @@ class ResetKind(enum.Enum):
     FILE = "file"
 
 
+_BOUNDED: Final = frozenset({ResetKind.OFFSET, ResetKind.SHIFT, ResetKind.FILE})
+
+
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """A way to choose offsets. value: the offset, the shift, or the time in ms. offsets: a file's, for FILE."""
+    """A way to choose offsets. value: the offset, the shift, or the time in ms. offsets: those of a file."""
 
     kind: ResetKind
     value: int = 0
@@ -39,7 +42,7 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class LogOffsets:
-    """The partition's first offset and its end; at_time: the first offset at a reset's time, None for none."""
+    """The partition's first offset and its end; at_time: the first offset at a time, None for none."""
 
     start: int
     end: int
@@ -48,7 +51,7 @@ class LogOffsets:
 
 @dataclass(frozen=True, slots=True)
 class PlannedOffset:
-    """A partition's new offset. before: the present one. note: why it is not the one that was asked for, or empty."""
+    """A partition's new offset. before: the present one. note: why it is not the one asked for, or empty."""
 
     topic: str
     partition: int
@@ -77,7 +80,9 @@ def plan_reset(
     for partition in sorted(set(partitions)):
         log = logs[partition]
         wanted, note = _wanted(reset, partition, committed.get(partition), log)
-        offset = min(max(wanted, log.start), log.end)
+        offset = wanted
+        if reset.kind in _BOUNDED:
+            offset = min(max(wanted, log.start), log.end)
         if offset != wanted:
             side = "the log begins there" if offset > wanted else "the log ends there"
             note = f"{side}, {wanted} is outside"
