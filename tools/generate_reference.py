@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ottla.broker.config import BROKER_TABLE
-from ottla.cli.broker import DEFAULT_LISTEN
+from ottla.cli.servers.broker_options import DEFAULT_LISTEN
 from ottla.client.java_names import unsupported_properties
 from ottla.config.setting import Setting, Table, UpdateMode
 from ottla.core.decisions.config_changes import group_setting_bounds

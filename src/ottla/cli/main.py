@@ -8,34 +8,46 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ottla.cli.frame.commands import Entry, LazyGroup
-from ottla.cli.frame.running import run_command
+from ottla.cli.frame.entries import Entry, load_module
+
+if TYPE_CHECKING:
+    import click
+
+    from ottla.cli.servers.broker_options import BrokerOptions
 
 PROG: Final = "ottla"
-COMPLETE_VARIABLE: Final = "_OTTLA_COMPLETE"
 
 COMMANDS: dict[str, Entry] = {
-    "broker": Entry("ottla.cli.broker:main", "run a broker that any Kafka client can use, or several"),
-    "up": Entry("ottla.cli.up:main", "run the platform on this machine: broker, Schema Registry, REST Proxy"),
-    "demo": Entry("ottla.cli.demo:main", "run the sample pipeline: real tweets through a broker and Spark"),
+    "broker": Entry(
+        "ottla.cli.servers.broker_command:broker", "run a broker that any Kafka client can use, or several"
+    ),
+    "up": Entry(
+        "ottla.cli.servers.up:up", "run the platform on this machine: broker, Schema Registry, REST Proxy"
+    ),
     "topic": Entry("ottla.cli.cluster.topic:topic", "create, list, describe, alter, delete and purge topics"),
-    "produce": Entry("ottla.cli.records.produce:produce", "write records from files or stdin"),
+    "produce": Entry("ottla.cli.records.produce:produce", "write records from stdin or files"),
     "consume": Entry("ottla.cli.records.consume:consume", "read records, from any place, in any form"),
     "group": Entry("ottla.cli.cluster.group:group", "list, describe, reset and delete groups of consumers"),
     "config": Entry(
         "ottla.cli.cluster.config:config", "show, explain and change settings of topics, brokers and groups"
     ),
     "txn": Entry("ottla.cli.cluster.txn:txn", "list and describe transactions, abort hanging ones"),
-    "quorum": Entry("ottla.cli.quorum:main", "show and change the controllers of a cluster"),
-    "partition": Entry("ottla.cli.partition:main", "move replicas between brokers, elect leaders"),
+    "quorum": Entry("ottla.cli.cluster.quorum:quorum", "show and change the controllers of a cluster"),
+    "partition": Entry(
+        "ottla.cli.cluster.partition:partition", "move replicas between brokers, elect leaders"
+    ),
     "log": Entry("ottla.cli.log.command:log", "look into the files that a broker keeps, and verify them"),
     "bench": Entry("ottla.cli.records.bench:bench", "measure producing, consuming and latency"),
-    "registry": Entry("ottla.cli.registry:main", "run a Schema Registry on any Kafka cluster"),
-    "rest": Entry("ottla.cli.rest:main", "run a REST Proxy to any Kafka cluster"),
+    "registry": Entry("ottla.cli.servers.registry:registry", "run a Schema Registry on any Kafka cluster"),
+    "rest": Entry("ottla.cli.servers.rest:rest", "run a REST Proxy to any Kafka cluster"),
     "streams": Entry(
-        "ottla.cli.streams:main", "run, describe and reset applications of the Streams DSL on Spark"
+        "ottla.cli.servers.streams:streams",
+        "run, describe and reset applications of the Streams DSL on Spark",
+    ),
+    "demo": Entry(
+        "ottla.cli.servers.demo:demo", "run the sample pipeline: real tweets through a broker and Spark"
     ),
     "profile": Entry("ottla.cli.profile:profile", "name clusters, and choose the one that commands ask"),
     "completion": Entry("ottla.cli.completion:completion", "complete commands, topics and groups in a shell"),
@@ -45,37 +57,47 @@ COMMANDS: dict[str, Entry] = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["broker"]:
+        from ottla.cli.servers.broker_options import plain_options
+
+        plain = plain_options(words[1:])
+        if plain is not None:
+            return _run_broker(plain)
+    return _run(words)
+
+
+def _run_broker(options: BrokerOptions) -> int:
+    """Run a broker without click, whose import is 8 ms of a start's processor time."""
+    from ottla.cli.frame.errors import exit_code_of
+
+    def run() -> int:
+        code: int = load_module("ottla.cli.servers.broker", "ottla broker").run_broker(options)
+        return code
+
+    return exit_code_of(lambda: "ottla broker", run)
+
+
+def _run(words: list[str]) -> int:
+    from ottla.cli.frame.completing import COMPLETE_VARIABLE
+    from ottla.cli.frame.running import run_command
+
     instruction = os.environ.get(COMPLETE_VARIABLE)
     if instruction:
         from click.shell_completion import shell_complete
 
         return shell_complete(ottla(), {}, PROG, COMPLETE_VARIABLE, instruction)
-    return run_command(ottla(), ["--help", *words[1:]] if words[:1] == ["help"] else words, PROG)
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
+    return run_command(ottla(), words, PROG)
 
 
-def ottla() -> LazyGroup:
+def ottla() -> click.Group:
     """The command with all its subcommands."""
     import click
 
     from ottla import __version__
+    from ottla.cli.frame.commands import LazyGroup
 
     group = LazyGroup(PROG, entries=COMMANDS, help="Apache Kafka's platform in Python.")
-    group.params.append(
-        click.Option(
-            ["-V", "--version"],
-            is_flag=True,
-            expose_value=False,
-            is_eager=True,
-            help="Show the version.",
-            callback=lambda ctx, _, given: _tell_version(ctx, f"{PROG} {__version__}") if given else None,
-        )
-    )
-    return group
-
-
-def _tell_version(ctx: object, line: str) -> None:
-    import click
-
-    print(line)
-    assert isinstance(ctx, click.Context)
-    ctx.exit()
+    line = f"{PROG} {__version__}"
+    return click.version_option(__version__, "-V", "--version", prog_name=PROG, message=line)(group)

@@ -42,4 +42,4 @@ def test_commands_get_into_a_secured_cluster_with_the_right_password(tmp_path: P
         refused = ottla(kafka, tmp_path, "partition", "list", "--set", "sasl.password=guessed")
         assert (refused.returncode, refused.stdout) == (1, "")
         (line,) = refused.stderr.splitlines()
-        assert line.startswith(f"ottla partition: {kafka.bootstrap} refuses the user: ")
+        assert line.startswith(f"ottla partition list: {kafka.bootstrap} refuses the user: ")

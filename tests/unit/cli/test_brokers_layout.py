@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.controller.metadata_snapshots import snapshots
-from ottla.cli.brokers_layout import (
+from ottla.cli.servers.brokers_layout import (
     LAYOUT_FILE,
     LAYOUT_VERSION,
     LayoutError,
@@ -88,7 +88,7 @@ def test_a_restart_finds_what_the_first_start_made(tmp_path: Path) -> None:
 def test_a_format_that_was_cut_off_is_done_again_with_the_same_ids(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ottla.cli import brokers_layout
+    from ottla.cli.servers import brokers_layout
 
     real = brokers_layout.format_directory
 

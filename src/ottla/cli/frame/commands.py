@@ -6,26 +6,31 @@ the command line: help and completion of the group import none of them.
 
 from __future__ import annotations
 
-import gc
-import importlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import click
-from click.shell_completion import CompletionItem
 
-from ottla.config.errors import UserError
+from ottla.cli.frame.entries import Entry, load_module
 
-PATH_KEY: Final = "ottla.command_path"
-"""In `meta`, which all contexts of a command line share: the words of the command that was reached."""
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 CONTEXT_SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-class Entry(NamedTuple):
-    """Where a command is, `module:attribute` (a click command), and one line that says what it does."""
+class Reached:
+    """The words of the command that the parser has reached, for errors; it is the contexts' `obj`."""
 
-    target: str
-    summary: str
+    __slots__ = ("path",)
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+
+def _reach(ctx: click.Context) -> None:
+    if isinstance(ctx.obj, Reached):
+        ctx.obj.path = ctx.command_path
 
 
 class Command(click.Command):
@@ -41,7 +46,7 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the words; errors from now on are this command's."""
-        ctx.meta[PATH_KEY] = ctx.command_path
+        _reach(ctx)
         return super().parse_args(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -63,7 +68,7 @@ class Group(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the words before a command's; errors from now on are this group's."""
-        ctx.meta[PATH_KEY] = ctx.command_path
+        _reach(ctx)
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -109,6 +114,8 @@ class LazyGroup(Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The names that begin so, without importing the commands; after `-`, the options."""
+        from click.shell_completion import CompletionItem
+
         found = [
             CompletionItem(name, help=entry.summary)
             for name, entry in self.entries.items()
@@ -118,33 +125,10 @@ class LazyGroup(Group):
 
 
 def load(entry: Entry, path: str) -> click.Command:
-    """Import a command. path: its words, for errors. Raises UserError if a package or it is missing."""
+    """Import a command. path: its words, for errors. Raises UserError, see `load_module`."""
     module_name, _, attribute = entry.target.partition(":")
-    # Modules stay: a collector that looks through them as they come costs a broker 12 ms of its start.
-    gc.disable()
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as missing:
-        name = missing.name or ""
-        if name and f"{module_name}.".startswith(f"{name}."):
-            raise UserError(f"this version of ottla does not have `{path}`") from None
-        if not name or name.partition(".")[0] == "ottla":
-            raise
-        raise UserError(f"`{path}` needs the package {name}: pip install 'ottla[all]'") from None
-    finally:
-        gc.enable()
-    if attribute == "main":  # not on the frame yet
-        return _adapted(module.main)
-    command: click.Command = getattr(module, attribute)
+    command: click.Command = getattr(load_module(module_name, path), attribute)
     return command
-
-
-def _adapted(main: Callable[[list[str]], int]) -> click.Command:
-    settings = {"ignore_unknown_options": True, "help_option_names": [], "allow_interspersed_args": False}
-    words = click.Argument(["words"], nargs=-1, type=click.UNPROCESSED)
-    return click.Command(
-        None, context_settings=settings, params=[words], callback=lambda words: main(list(words))
-    )
 
 
 def write_examples(examples: Sequence[str], formatter: click.HelpFormatter) -> None:

@@ -6,14 +6,17 @@ A cluster that does not answer at once gives no names, and no error: the user is
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
-    from ottla.client.access import ClusterAccess
+    from ottla.client.cluster_requests import ClusterRequests
 
+PROG: Final = "ottla"
+COMPLETE_VARIABLE: Final = "_OTTLA_COMPLETE"
+"""The variable by which a shell's script asks for completions; its value says the shell."""
 TIMEOUT_SECONDS: Final = 1.5
 MAX_NAMES: Final = 2_000
 
@@ -45,7 +48,7 @@ def _items(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(name) for name in fitting[:MAX_NAMES]]
 
 
-def _asked(ctx: click.Context, asking: Callable[[ClusterAccess], Awaitable[list[str]]]) -> list[str]:
+def _asked(ctx: click.Context, asking: Callable[[ClusterRequests], Awaitable[list[str]]]) -> list[str]:
     """The names that the cluster of the command line gives in time."""
     import asyncio
     import logging
@@ -54,51 +57,40 @@ def _asked(ctx: click.Context, asking: Callable[[ClusterAccess], Awaitable[list[
 
     logging.disable(logging.CRITICAL)
 
-    async def in_time(access: ClusterAccess) -> list[str]:
-        async with asyncio.timeout(TIMEOUT_SECONDS):
-            return await asking(access)
+    async def in_time() -> list[str]:
+        from ottla.client.cluster_requests import ClusterRequests
+
+        requests = ClusterRequests(access_of(ctx.params), TIMEOUT_SECONDS)
+        try:
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                return await asking(requests)
+        finally:
+            await requests.close()
 
     try:
-        access = access_of(ctx.params).with_request_timeout_ms(int(TIMEOUT_SECONDS * 1_000))
-        return asyncio.run(in_time(access))
+        return asyncio.run(in_time())
     except Exception:  # whatever it is, a line of it would break the line that the user types
         return []
 
 
-async def _topics(access: ClusterAccess) -> list[str]:
+async def _topics(requests: ClusterRequests) -> list[str]:
     from ottla.protocol.messages.metadata_request import MetadataRequest
     from ottla.protocol.messages.metadata_response import MetadataResponse
 
-    answer = await _first_answer(access, MetadataRequest(topics=None, allow_auto_topic_creation=False))
-    assert isinstance(answer, MetadataResponse)
+    # Not `requests.topics()`: that would first ask for the brokers, whose addresses need not be reachable.
+    request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+    answer = await requests.ask(request, MetadataResponse)
     return [topic.name for topic in answer.topics if topic.name]
 
 
-async def _groups(access: ClusterAccess) -> list[str]:
-    from ottla.client.kafka_requests import NodeConnections
+async def _groups(requests: ClusterRequests) -> list[str]:
     from ottla.protocol.messages.list_groups_request import ListGroupsRequest
-    from ottla.protocol.messages.metadata_request import MetadataRequest
+    from ottla.protocol.messages.list_groups_response import ListGroupsResponse
 
-    brokers = (await _first_answer(access, MetadataRequest(topics=[]))).brokers
-    nodes = NodeConnections(access)
-    try:
-        answers = [await nodes.ask(each.host, each.port, ListGroupsRequest()) for each in brokers]
-    finally:
-        await nodes.close()
-    return [group.group_id for answer in answers for group in answer.groups]
-
-
-async def _first_answer(access: ClusterAccess, request: Any) -> Any:
-    """The answer of the first bootstrap server that gives one. Raises OSError if none does."""
-    from ottla.client.kafka_requests import NodeConnections, NodeUnreachable
-
-    nodes = NodeConnections(access)
-    try:
-        for address in access.addresses():
-            try:
-                return await nodes.ask(address.host, address.port, request)
-            except NodeUnreachable:
-                continue
-    finally:
-        await nodes.close()
-    raise OSError("no server answers")
+    answers = await requests.ask_all(ListGroupsRequest(), ListGroupsResponse)
+    return [
+        group.group_id
+        for answer in answers.values()
+        if isinstance(answer, ListGroupsResponse)
+        for group in answer.groups
+    ]

@@ -1,10 +1,15 @@
-"""How a command fails: its exit codes, and words for errors."""
+"""How a command fails: its exit codes, and the one line that tells an error. Needs nothing of click."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+import os
+import sys
+from collections.abc import Callable, Iterable
 from typing import Final
+
+from ottla.cli.frame.terminal import Style, has_colours, is_terminal, printable, styled
+from ottla.config.errors import UsageError, UserError
 
 MAX_SUGGESTIONS: Final = 3
 
@@ -27,3 +32,58 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
     similar = get_close_matches(name, list(known), n=MAX_SUGGESTIONS, cutoff=0.7)
     return f"; did you mean {' or '.join(similar)}?" if similar else ""
+
+
+def exit_code_of(path: Callable[[], str], run: Callable[[], int]) -> int:
+    """Run a command; its exit code. An error that is not ottla's own fault is told in one line on stderr.
+
+    path: the words of the command that was reached, `ottla topic list`. Other errors are raised: their
+    traceback is for us.
+    """
+    try:
+        try:
+            code = run()
+        finally:
+            sys.stdout.flush()
+    except UserError as error:
+        sys.stderr.write(error.trace)
+        tell(path(), str(error))
+        code = ExitCode.USAGE if isinstance(error, UsageError) else ExitCode.FAILED
+    except KeyboardInterrupt:
+        if is_terminal(sys.stderr):
+            sys.stderr.write("\n")  # after the `^C` that the terminal shows
+        code = ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        _discard_output()
+        code = ExitCode.BROKEN_PIPE
+    except OSError as error:
+        tell(path(), os_error_line(error))
+        _discard_output()
+        code = ExitCode.FAILED
+    return int(code)
+
+
+def tell(path: str, problem: str) -> None:
+    """Write one line on stderr: the command and its problem."""
+    line = " ".join(printable(each.strip()) for each in problem.splitlines() if each.strip())
+    prefix = styled(f"{path}:", Style.RED) if has_colours(sys.stderr) else f"{path}:"
+    try:
+        sys.stderr.write(f"{prefix} {line}\n")
+    except OSError:
+        return
+
+
+def os_error_line(error: OSError) -> str:
+    """The file that could not be used, and why."""
+    why = error.strerror or str(error) or type(error).__name__
+    return why if error.filename is None else f"{error.filename}: {why}"
+
+
+def _discard_output() -> None:
+    """Let the interpreter's last flush of stdout go nowhere: it would fail, and be told."""
+    try:
+        sink = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(sink, sys.stdout.fileno())
+        os.close(sink)
+    except (OSError, ValueError):
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115

@@ -7,20 +7,19 @@ elect      preferred leaders, or any replica as the last resort (ElectLeaders)
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from ottla.cli.cluster_command import (
-    CommandError,
-    add_common_options,
-    print_table,
-    require_success,
-    run_command,
-)
-from ottla.cli.reassignment_plan import Assignment, ImpossiblePlan, plan_reassignment, replace_broker
+import click
+
+from ottla.cli.cluster.any_broker import CommandError, cluster_client, require_success
+from ottla.cli.cluster.reassignment_plan import Assignment, ImpossiblePlan, plan_reassignment, replace_broker
+from ottla.cli.frame.cluster import Session, asks_cluster
+from ottla.cli.frame.commands import group
+from ottla.cli.frame.completing import complete_topics
+from ottla.cli.frame.options import require_one
 from ottla.client.cluster_requests import ClusterRequests
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_partition_reassignments_request import (
@@ -42,72 +41,101 @@ MAX_PLAN_BYTES: Final = 64 << 20
 ELECTION_TYPES: Final = {"preferred": 0, "unclean": 1}
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run one of the subcommands; its exit code."""
-    options = _parser().parse_args(list(argv))
-    return run_command(options, options.command)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="ottla partition", description="Replicas and leaders of partitions."
-    )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    reassign = commands.add_parser("reassign", help="move replicas to other brokers")
-    choice = reassign.add_mutually_exclusive_group(required=True)
-    choice.add_argument("--topic", metavar="NAME", help="spread a topic's replicas over --brokers")
-    choice.add_argument(
-        "--from", dest="source", type=int, metavar="ID", help="move all replicas off a broker"
-    )
-    choice.add_argument("--file", type=Path, metavar="PLAN", help="a plan in the JSON of Kafka's own tool")
-    choice.add_argument(
-        "--cancel", action="store_true", help="end all moves that are under way, as they were"
-    )
-    reassign.add_argument(
-        "--brokers", metavar="ID,…", help="the brokers to use (default: all that are there)"
-    )
-    reassign.add_argument(
-        "--replication-factor", type=int, metavar="N", help="with --topic: replicas of each"
-    )
-    reassign.add_argument("--dry-run", action="store_true", help="write the plan, move nothing")
-    reassign.set_defaults(command=_reassign)
-    moves = commands.add_parser("list", help="the moves that are under way")
-    moves.set_defaults(command=_list)
-    elect = commands.add_parser("elect", help="elect leaders")
-    elect.add_argument("type", choices=tuple(ELECTION_TYPES))
-    elect.add_argument("--topic", metavar="NAME", help="(default: all topics)")
-    elect.add_argument("--partition", type=int, action="append", metavar="N", help="may be repeated")
-    elect.set_defaults(command=_elect)
-    for each in (reassign, moves, elect):
-        add_common_options(each)
-    return parser
+@group("partition")
+def partition() -> None:
+    """Move replicas between brokers, and elect leaders."""
 
 
 # -- reassign ----------------------------------------------------------------------------------------------
 
 
-async def _reassign(client: ClusterRequests, options: argparse.Namespace) -> Any:
-    if options.cancel:
-        ongoing = await _ongoing(client)
-        planned: dict[tuple[str, int], list[int] | None] = {
-            (row["topic"], row["partition"]): None for row in ongoing
+class ReassignOptions(NamedTuple):
+    """The values of the options of `reassign`, as its help explains them."""
+
+    topic: str | None
+    source: int | None
+    file: Path | None
+    cancel: bool
+    brokers: str | None
+    replication_factor: int | None
+    dry_run: bool
+
+
+@partition.command(
+    "reassign",
+    examples=[
+        "ottla partition reassign --topic orders --brokers 1,2,3 --replication-factor 3 --dry-run",
+        "ottla partition reassign --from 4",
+        "ottla partition reassign --file plan.json",
+    ],
+)
+@click.option(
+    "--topic",
+    metavar="NAME",
+    shell_complete=complete_topics,
+    help="Spread a topic's replicas over --brokers.",
+)
+@click.option("--from", "source", type=int, metavar="ID", help="Move all replicas off a broker.")
+@click.option(
+    "--file",
+    type=click.Path(path_type=Path),
+    metavar="PLAN",
+    help="A plan in the JSON of Kafka's own tool.",
+)
+@click.option("--cancel", is_flag=True, help="End all moves that are under way, as they were.")
+@click.option("--brokers", metavar="ID,…", help="The brokers to use. [default: all that are there]")
+@click.option("--replication-factor", type=int, metavar="N", help="With --topic: replicas of each.")
+@click.option("--dry-run", is_flag=True, help="Write the plan, move nothing.")
+@asks_cluster
+async def reassign(session: Session, /, **given: Any) -> None:
+    """Move replicas to other brokers: by --topic, --from or --file; or --cancel the moves under way."""
+    options = ReassignOptions(**given)
+    require_one(
+        {
+            "--topic": options.topic,
+            "--from": options.source,
+            "--file": options.file,
+            "--cancel": options.cancel,
         }
-    elif options.file is not None:
-        planned = dict(_read_plan(options.file))
+    )
+    async with cluster_client(session.access) as client:
+        planned = await _planned(client, options)
+        plan = [
+            {"topic": topic, "partition": index, "replicas": replicas}
+            for (topic, index), replicas in sorted(planned.items())
+        ]
+        if not options.dry_run and plan:
+            await _alter(client, planned)
+    if session.output.is_json:
+        session.output.json({"version": 1, "partitions": plan})
     else:
-        planned = dict(await _plan(client, options))
-    plan = [
-        {"topic": topic, "partition": index, "replicas": replicas}
-        for (topic, index), replicas in sorted(planned.items())
-    ]
-    if not options.dry_run and plan:
-        await _alter(client, planned)
-    if not options.json:
-        print_table(plan) if plan else print("nothing has to move")
-    return {"version": 1, "partitions": plan}
+        _list_rows(session, plan, "nothing has to move")
 
 
-async def _plan(client: ClusterRequests, options: argparse.Namespace) -> Assignment:
+async def _planned(
+    client: ClusterRequests, options: ReassignOptions
+) -> dict[tuple[str, int], list[int] | None]:
+    """The replicas that partitions are to have; None ends a move."""
+    if options.cancel:
+        return {(row["topic"], row["partition"]): None for row in await _ongoing(client)}
+    if options.file is not None:
+        return dict(_read_plan(options.file))
+    return dict(await _plan(client, options))
+
+
+def _list_rows(session: Session, rows: list[dict[str, Any]], none: str) -> None:
+    """Write a table of partitions, or with --quiet their names, `orders-3`."""
+    output = session.output
+    if output.is_quiet:
+        for row in rows:
+            output.line(f"{row['topic']}-{row['partition']}")
+    elif rows:
+        output.listing(rows)
+    else:
+        output.say(none)
+
+
+async def _plan(client: ClusterRequests, options: ReassignOptions) -> Assignment:
     """The partitions that change, and how."""
     topics = None if options.topic is None else [MetadataRequestTopic(name=options.topic)]
     answer = await client.ask(
@@ -179,11 +207,16 @@ async def _alter(client: ClusterRequests, planned: dict[tuple[str, int], list[in
 # -- list ----------------------------------------------------------------------------------------------------
 
 
-async def _list(client: ClusterRequests, options: argparse.Namespace) -> Any:
-    rows = await _ongoing(client)
-    if not options.json:
-        print_table(rows) if rows else print("no replica is being moved")
-    return rows
+@partition.command("list", examples=["ottla partition list", "ottla partition list --json"])
+@asks_cluster
+async def list_(session: Session) -> None:
+    """List the moves that are under way."""
+    async with cluster_client(session.access) as client:
+        rows = await _ongoing(client)
+    if session.output.is_json:
+        session.output.json(rows)
+    else:
+        _list_rows(session, rows, "no replica is being moved")
 
 
 async def _ongoing(client: ClusterRequests) -> list[dict[str, Any]]:
@@ -205,41 +238,53 @@ async def _ongoing(client: ClusterRequests) -> list[dict[str, Any]]:
 # -- elect ---------------------------------------------------------------------------------------------------
 
 
-async def _elect(client: ClusterRequests, options: argparse.Namespace) -> Any:
-    asked = None if options.topic is None else [await _partitions(client, options)]
-    if asked is None and options.partition:
+@partition.command(
+    "elect",
+    examples=[
+        "ottla partition elect preferred",
+        "ottla partition elect unclean --topic orders --partition 3",
+    ],
+)
+@click.argument("type", type=click.Choice(tuple(ELECTION_TYPES)))
+@click.option("--topic", metavar="NAME", shell_complete=complete_topics, help="[default: all topics]")
+@click.option("--partition", "partitions", type=int, multiple=True, metavar="N", help="May be repeated.")
+@asks_cluster
+async def elect(session: Session, type: str, topic: str | None, partitions: tuple[int, ...]) -> None:
+    """Elect leaders: the preferred ones, or, as the last resort, any replica that is there (unclean)."""
+    if topic is None and partitions:
         raise CommandError("--partition needs --topic")
-    answer = await client.ask(
-        ElectLeadersRequest(election_type=ELECTION_TYPES[options.type], topic_partitions=asked),
-        ElectLeadersResponse,
-    )
+    async with cluster_client(session.access) as client:
+        asked = None if topic is None else [await _partitions(client, topic, partitions)]
+        answer = await client.ask(
+            ElectLeadersRequest(election_type=ELECTION_TYPES[type], topic_partitions=asked),
+            ElectLeadersResponse,
+        )
     require_success(answer.error_code, None)
     rows = [
         {
             "topic": result.topic,
-            "partition": partition.partition_id,
-            "error": None if partition.error_code == 0 else ErrorCode(partition.error_code).name,
+            "partition": each.partition_id,
+            "error": None if each.error_code == 0 else ErrorCode(each.error_code).name,
         }
         for result in answer.replica_election_results
-        for partition in result.partition_result
+        for each in result.partition_result
     ]
-    if not options.json:
-        print_table(rows) if rows else print("every partition has the leader that it should have")
+    if not session.output.is_json:
+        _list_rows(session, rows, "every partition has the leader that it should have")
     failed = [row for row in rows if row["error"] not in (None, ErrorCode.ELECTION_NOT_NEEDED.name)]
     if failed:
         raise CommandError(f"{failed[0]['topic']}-{failed[0]['partition']}: {failed[0]['error']}")
-    return rows
+    if session.output.is_json:
+        session.output.json(rows)
 
 
-async def _partitions(client: ClusterRequests, options: argparse.Namespace) -> TopicPartitions:
-    if options.partition:
-        return TopicPartitions(topic=options.topic, partitions=options.partition)
+async def _partitions(client: ClusterRequests, topic: str, partitions: tuple[int, ...]) -> TopicPartitions:
+    if partitions:
+        return TopicPartitions(topic=topic, partitions=list(partitions))
     answer = await client.ask(
-        MetadataRequest(topics=[MetadataRequestTopic(name=options.topic)], allow_auto_topic_creation=False),
+        MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False),
         MetadataResponse,
     )
-    (topic,) = answer.topics
-    require_success(topic.error_code, None, options.topic)
-    return TopicPartitions(
-        topic=options.topic, partitions=[partition.partition_index for partition in topic.partitions]
-    )
+    (described,) = answer.topics
+    require_success(described.error_code, None, topic)
+    return TopicPartitions(topic=topic, partitions=[each.partition_index for each in described.partitions])

@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.listeners import Listener
-from ottla.cli.brokers_layout import (
+from ottla.cli.servers.brokers_layout import (
     LOCAL_HOST,
     MAX_BROKERS,
     Layout,
@@ -35,7 +35,7 @@ from ottla.cli.brokers_layout import (
     lay_out,
     node_directory,
 )
-from ottla.cli.child_broker import (
+from ottla.cli.servers.child_broker import (
     PROBLEM_PREFIX,
     READY_PREFIX,
     STOP_SECONDS,
@@ -43,7 +43,7 @@ from ottla.cli.child_broker import (
     lines_of,
     tell_to_stop,
 )
-from ottla.cli.launched import LEFT_LINE
+from ottla.cli.servers.launched import LEFT_LINE
 from ottla.config.errors import ConfigError
 from ottla.config.sources import SET, Given, from_words
 from ottla.core.settings import broker_settings

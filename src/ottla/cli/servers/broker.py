@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import re
 import signal
-from collections.abc import Callable, Coroutine, Sequence
-from pathlib import Path
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ottla.broker.broker import Broker, StartError
 from ottla.broker.config import BROKER_TABLE, BrokerConfig
 from ottla.broker.network.connection_limits import raise_descriptor_limit
-from ottla.cli.event_loop import loop_factory
-from ottla.cli.options import add_log_level, add_settings, given_from, log_to_stderr
+from ottla.cli.frame.event_loop import loop_factory
+from ottla.cli.servers.broker_options import DEFAULT_LISTEN, BrokerOptions
+from ottla.cli.servers.given_settings import given_from
+from ottla.cli.servers.log_lines import log_to_stderr
 from ottla.config.errors import ConfigError
 from ottla.config.sources import Given, Layer, Origin, layered
 
-DEFAULT_LISTEN = "127.0.0.1:9092"
 CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 SEVERAL_BROKERS_FILE = "brokers.json"
 """A directory with this file is one of --brokers, see brokers_layout.py."""
 
 
-def main(argv: Sequence[str]) -> int:
-    """Parse the options and run the broker; 0 after a clean stop, 1 after a failure. Raises UserError."""
-    options = _parser().parse_args(list(argv))
+def run_broker(options: BrokerOptions) -> int:
+    """Run the broker, or several; 0 after a clean stop, 1 after a failure. Raises UserError."""
     log_to_stderr(options.log_level)
     _require_cluster_id(options.cluster_id)
     if options.brokers is not None:
-        return _run_brokers(options)
+        return _run_brokers(options, options.brokers)
     return _run(_serve(_config(options), options))
 
 
@@ -43,17 +41,17 @@ def _require_cluster_id(cluster_id: str | None) -> None:
         )
 
 
-def _run_brokers(options: argparse.Namespace) -> int:
-    from ottla.cli.brokers import Launcher, LaunchOptions, prepare
+def _run_brokers(options: BrokerOptions, brokers: int) -> int:
+    from ottla.cli.servers.brokers import Launcher, LaunchOptions, prepare
     from ottla.storage.errors import StorageError
 
     try:
         launch = prepare(
             LaunchOptions(
-                brokers=options.brokers,
+                brokers=brokers,
                 given=_given(options),
                 config=options.config,
-                overrides=options.set,
+                overrides=options.set_words,
                 log_level=options.log_level,
                 cluster_id=options.cluster_id,
             )
@@ -69,51 +67,17 @@ def _run_brokers(options: argparse.Namespace) -> int:
     return _run(run())
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="ottla broker", description="Run a broker that any Kafka client can use."
-    )
-    parser.add_argument(
-        "--data",
-        type=Path,
-        metavar="DIR",
-        help="where the logs are kept (default: log.dirs of --config, else ./ottla-data)",
-    )
-    parser.add_argument(
-        "--listen",
-        metavar="HOST:PORT",
-        help=f"where clients connect (default: listeners of --config, else {DEFAULT_LISTEN}); port 0: any",
-    )
-    parser.add_argument(
-        "--brokers",
-        type=int,
-        metavar="N",
-        help="run N brokers on this machine, each a process with its own directory in DIR; they listen on "
-        "PORT and the ports that follow",
-    )
-    add_settings(parser, BROKER_TABLE, "server.properties")
-    parser.add_argument(
-        "--cluster-id",
-        metavar="ID",
-        help="the cluster that an empty directory becomes one of, and any other must belong to",
-    )
-    add_log_level(parser)
-    # Given by --brokers to the brokers that it starts: see launched.py.
-    parser.add_argument("--with-launcher", action="store_true", help=argparse.SUPPRESS)
-    return parser
-
-
-def _given(options: argparse.Namespace) -> dict[str, Given]:
+def _given(options: BrokerOptions) -> dict[str, Given]:
     """The settings of all layers; --data and --listen are settings too."""
     own = {"listeners": Given(f"PLAINTEXT://{DEFAULT_LISTEN}")}
     if options.data is not None:
         own["log.dirs"] = Given(str(options.data), Origin(Layer.COMMAND, "--data"))
     if options.listen is not None:
         own["listeners"] = Given(f"PLAINTEXT://{options.listen}", Origin(Layer.COMMAND, "--listen"))
-    return layered(given_from(options, BROKER_TABLE), own)
+    return layered(given_from(options.config, options.set_words, BROKER_TABLE), own)
 
 
-def _config(options: argparse.Namespace) -> BrokerConfig:
+def _config(options: BrokerOptions) -> BrokerConfig:
     config = BrokerConfig(_given(options))
     if (config.log_directory / SEVERAL_BROKERS_FILE).exists():
         raise ConfigError(
@@ -128,7 +92,7 @@ def _run(main_coroutine: Coroutine[Any, Any, int]) -> int:
         return runner.run(main_coroutine)
 
 
-async def _serve(config: BrokerConfig, options: argparse.Namespace) -> int:
+async def _serve(config: BrokerConfig, options: BrokerOptions) -> int:
     stop = asyncio.Event()
     failures: list[bool] = []
 
@@ -145,7 +109,7 @@ async def _serve(config: BrokerConfig, options: argparse.Namespace) -> int:
             signal.signal(getattr(signal, name), lambda *_: loop.call_soon_threadsafe(stop.set))
     launcher = None
     if options.with_launcher:
-        from ottla.cli.launched import LauncherPipe
+        from ottla.cli.servers.launched import LauncherPipe
 
         launcher = LauncherPipe(stop.set)
     broker = await _start(config, options.cluster_id, fail, stop)

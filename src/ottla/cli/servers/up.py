@@ -6,20 +6,23 @@ another. A service that can't start or ends leaves the others and the broker alo
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
+
+import click
 
 from ottla.broker.config import BROKER_TABLE
-from ottla.cli.child_broker import ChildBroker
-from ottla.cli.event_loop import loop_factory
-from ottla.cli.options import add_log_level, add_settings
-from ottla.cli.service_command import log_service_to_stderr, told_ready
+from ottla.cli.frame.commands import command
+from ottla.cli.frame.event_loop import loop_factory
+from ottla.cli.frame.options import Decorated
+from ottla.cli.servers.child_broker import ChildBroker
+from ottla.cli.servers.options import log_level_option, settings_options
+from ottla.cli.servers.service_command import log_service_to_stderr, told_ready
 from ottla.client.access import DEFAULT_BOOTSTRAP
 from ottla.config.setting import Table
 from ottla.config.settings import Settings
@@ -34,15 +37,50 @@ from ottla.web.server import HttpAddress
 PROG: Final = "ottla up"
 
 
-def main(argv: Sequence[str]) -> int:
-    """Parse the options and run all; 0 after a clean stop, 1 after a failure. Raises UserError."""
-    options = _parser().parse_args(list(argv))
-    log_service_to_stderr(options.log_level)
+class UpOptions(NamedTuple):
+    """The values of the options, as the command's help explains them."""
+
+    data: Path | None
+    listen: str
+    registry: str
+    rest: str
+    config: Path | None
+    set_words: tuple[str, ...]
+    log_level: str
+
+
+def _address_option(option: str, default: str, clients: str) -> Decorated:
+    help = f"Where {clients} connect."
+    return click.option(option, metavar="HOST:PORT", default=default, show_default=True, help=help)
+
+
+@command(
+    "up",
+    examples=[
+        "ottla up --data ./data",
+        "ottla up --listen 127.0.0.1:19092 --registry 127.0.0.1:18081 --rest 127.0.0.1:18082",
+    ],
+)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where the broker keeps its logs. [default: ./ottla-data]",
+)
+@_address_option("--listen", DEFAULT_BOOTSTRAP, "Kafka clients")
+@_address_option("--registry", registry_settings.DEFAULT_LISTEN, "clients of the Schema Registry")
+@_address_option("--rest", rest_settings.DEFAULT_LISTEN, "clients of the REST Proxy")
+@settings_options(BROKER_TABLE, "server.properties")
+@log_level_option
+def up(**options: Any) -> int:
+    """Run a broker, a Schema Registry and a REST Proxy on this machine, until SIGTERM or Ctrl-C."""
+    given = UpOptions(**options)
+    log_service_to_stderr(given.log_level)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_run(options))
+        return runner.run(_run(given))
 
 
-async def _run(options: argparse.Namespace) -> int:
+async def _run(options: UpOptions) -> int:
     # An address that is taken is a mistake to be told of before anything runs.
     with contextlib.ExitStack() as stack:
         registry = Place.take("registry", [HttpAddress.parse(options.registry)])
@@ -77,7 +115,7 @@ def _settings(table: Table, own: Mapping[str, str]) -> Settings:
     return Settings(table, layered(given, from_mapping(own, Layer.COMMAND, PROG)))
 
 
-def _broker_words(options: argparse.Namespace, registry_url: str) -> list[str]:
+def _broker_words(options: UpOptions, registry_url: str) -> list[str]:
     words = ["--listen", options.listen, "--log-level", options.log_level]
     if options.data is not None:
         words += ["--data", str(options.data)]
@@ -88,7 +126,7 @@ def _broker_words(options: argparse.Namespace, registry_url: str) -> list[str]:
     else:
         # A group's first member is served at once: on one machine nobody starts a hundred of them.
         words += [SET, "group.initial.rebalance.delay.ms=0"]
-    for override in options.set:
+    for override in options.set_words:
         words += [SET, override]
     return words
 
@@ -99,23 +137,3 @@ def _bootstrap(ready_line: str) -> str:
     assert found is not None, ready_line
     host, port = found.groups()
     return f"127.0.0.1:{port}" if host in ("0.0.0.0", "[::]", "::") else f"{host}:{port}"
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=PROG, description="Run a broker, a Schema Registry and a REST Proxy on this machine."
-    )
-    parser.add_argument(
-        "--data", type=Path, metavar="DIR", help="where the broker keeps its logs (default: ./ottla-data)"
-    )
-    for name, default, what in (
-        ("listen", DEFAULT_BOOTSTRAP, "Kafka clients"),
-        ("registry", registry_settings.DEFAULT_LISTEN, "clients of the Schema Registry"),
-        ("rest", rest_settings.DEFAULT_LISTEN, "clients of the REST Proxy"),
-    ):
-        parser.add_argument(
-            f"--{name}", metavar="HOST:PORT", default=default, help=f"where {what} connect (%(default)s)"
-        )
-    add_settings(parser, BROKER_TABLE, "server.properties")
-    add_log_level(parser)
-    return parser

@@ -12,7 +12,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
-from ottla.cli.launched import STOP
+from ottla.cli.servers.launched import STOP
 from ottla.config.errors import UserError
 
 READY_PREFIX: Final = "ottla broker ready:"
