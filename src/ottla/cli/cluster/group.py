@@ -93,8 +93,8 @@ async def list_(session: Session, states: Sequence[str], types: Sequence[str], r
 async def describe(session: Session, groups: Sequence[str], **choice: bool) -> Any:
     """Describe GROUPS: names, or patterns as a shell has them.
 
-    LAG counts records between the group's offset and the end; BEHIND is the age of the first record that is not
-    committed yet. With --json each line is a whole group: members, partitions with their lag, topology.
+    LAG counts records between the group's offset and the end; BEHIND is the age of the first record that is
+    not committed yet. With --json each line is a whole group: members, partitions with their lag, topology.
     """
     from ottla.cli.cluster.group_describing import describe_groups
 

@@ -1,0 +1,152 @@
+"""`ottla group delete`, `delete-offsets` and `remove-member`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ottla.cli.cluster.asking import Outcomes, cluster_of, no_such_topic
+from ottla.cli.cluster.group_describing import chosen_types, no_such_group
+from ottla.cli.cluster.group_words import chosen_partitions, topic_choice
+from ottla.cli.frame.cluster import Session
+from ottla.cli.frame.confirming import confirm
+from ottla.client.admin.topics import delete_topics
+from ottla.client.cluster_requests import ClusterRequests
+from ottla.client.errors import ClusterError
+from ottla.client.groups import changes
+from ottla.client.groups.describing import describe_groups
+from ottla.client.groups.listing import list_groups
+from ottla.client.groups.model import GroupDescription, GroupType
+from ottla.config.errors import UsageError
+
+
+async def delete_groups(
+    session: Session, groups: Sequence[str], *, everything: bool, internal_topics: bool, yes: bool
+) -> int:
+    """Delete groups without members; the exit code. Raises UserError."""
+    outcomes = Outcomes(session.output)
+    async with cluster_of(session) as client:
+        types = await chosen_types(client, groups, everything, outcomes)
+        described = await describe_groups(client, types)
+        free = []
+        for group_id, found in described.items():
+            if isinstance(found, ClusterError):
+                outcomes.failed(found)
+            elif not found.is_active:
+                free.append(group_id)
+            elif not everything:
+                outcomes.failed(
+                    f"group {group_id} has {len(found.members)} members ({found.state}): it can be deleted when they "
+                    "have stopped, or after `ottla group remove-member`"
+                )
+        if not free:
+            return outcomes.exit_code
+        confirm(f"delete {_counted(free)} and {'its' if len(free) == 1 else 'their'} offsets", yes)
+        topics = _internal_topics([described[group_id] for group_id in free]) if internal_topics else []
+        for group_id, error in (await changes.delete_groups(client, free)).items():
+            if error is None:
+                outcomes.done(f"deleted group {group_id}", {"group": group_id, "deleted": True})
+            else:
+                outcomes.failed(error)
+        if topics:
+            for topic, failure in (await delete_topics(client, topics)).items():
+                if failure is None:
+                    outcomes.done(f"deleted topic {topic}", {"topic": topic, "deleted": True})
+                else:
+                    outcomes.failed(failure)
+    return outcomes.exit_code
+
+
+def _counted(groups: Sequence[str]) -> str:
+    return f"group {groups[0]}" if len(groups) == 1 else f"{len(groups)} groups"
+
+
+def _internal_topics(groups: Sequence[GroupDescription | ClusterError]) -> list[str]:
+    """The repartition and changelog topics of streams groups."""
+    found = []
+    for group in groups:
+        topology = group.topology if isinstance(group, GroupDescription) else None
+        for one in (topology or {}).get("subtopologies") or ():
+            for kind in ("repartitionSourceTopics", "stateChangelogTopics"):
+                found += [topic["name"] for topic in one[kind]]
+    return list(dict.fromkeys(found))
+
+
+async def delete_offsets(session: Session, group_id: str, words: Sequence[str]) -> int:
+    """Forget a group's offsets of topics; the exit code. Raises UserError."""
+    choice = topic_choice(words)
+    outcomes = Outcomes(session.output)
+    async with cluster_of(session) as client:
+        group_type = await _type_of(client, group_id)
+        if group_type is GroupType.SHARE:
+            if any(partitions is not None for partitions in choice.values()):
+                raise UsageError(f"{group_id} is a share group, which has offsets of whole topics")
+            for topic, error in (await changes.delete_share_offsets(client, group_id, choice)).items():
+                _told(outcomes, group_id, topic, None, error)
+            return outcomes.exit_code
+        counts = await _partition_counts(client, choice)
+        partitions = chosen_partitions(choice, counts)
+        for place, error in (await changes.delete_offsets(client, group_id, partitions)).items():
+            _told(outcomes, group_id, place.topic, place.partition, error)
+    return outcomes.exit_code
+
+
+async def _partition_counts(client: ClusterRequests, choice: Mapping[str, object]) -> dict[str, int]:
+    counts = {}
+    for topic in await client.topics(choice):
+        if topic.error_code:
+            raise no_such_topic(topic.name or "", [one.name or "" for one in await client.topics()])
+        counts[topic.name or ""] = len(topic.partitions)
+    return counts
+
+
+def _told(
+    outcomes: Outcomes, group_id: str, topic: str, partition: int | None, error: ClusterError | None
+) -> None:
+    place = topic if partition is None else f"{topic}-{partition}"
+    if error is not None:
+        outcomes.failed(f"{place}: {error}")
+        return
+    result = {"group": group_id, "topic": topic, "partition": partition, "deleted": True}
+    outcomes.done(f"group {group_id} has no offset of {place} any more", result)
+
+
+async def remove_members(
+    session: Session, group_id: str, words: Sequence[str], *, everything: bool, yes: bool
+) -> int:
+    """Take members out of a group; the exit code. Raises UserError."""
+    if bool(words) == everything:
+        raise UsageError(
+            "name members, or give --all" if not words else "name members or give --all, not both"
+        )
+    outcomes = Outcomes(session.output)
+    async with cluster_of(session) as client:
+        group = (await describe_groups(client, {group_id: await _type_of(client, group_id)}))[group_id]
+        if isinstance(group, ClusterError):
+            raise group
+        by_name = {member.member_id: member for member in group.members}
+        by_name |= {one.instance_id: one for one in group.members if one.instance_id is not None}
+        chosen = list(group.members) if everything else []
+        for word in words:
+            if word in by_name:
+                chosen.append(by_name[word])
+            else:
+                outcomes.failed(f"group {group_id} has no member {word}")
+        if chosen:
+            confirm(f"remove {len(chosen)} of {len(group.members)} members from group {group_id}", yes)
+        for member in dict.fromkeys(member.member_id for member in chosen):
+            try:
+                await changes.remove_member(client, group_id, group.type, by_name[member])
+            except ClusterError as problem:
+                outcomes.failed(problem)
+                continue
+            result = {"group": group_id, "member_id": member, "removed": True}
+            outcomes.done(f"member {member} is out of group {group_id}", result)
+    return outcomes.exit_code
+
+
+async def _type_of(client: ClusterRequests, group_id: str) -> GroupType:
+    """The type of a group. Raises ClusterError if there is none of the name."""
+    known = {one.group_id: one.type for one in await list_groups(client)}
+    if group_id not in known:
+        raise no_such_group(group_id, known)
+    return known[group_id]
