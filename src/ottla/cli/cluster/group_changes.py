@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import click
+
 from ottla.cli.cluster.asking import Outcomes, cluster_of, no_such_topic
 from ottla.cli.cluster.group_describing import chosen_types, no_such_group
 from ottla.cli.cluster.group_words import chosen_partitions, topic_choice
-from ottla.cli.frame.cluster import Session
-from ottla.cli.frame.confirming import confirm
+from ottla.cli.frame.cluster import Session, asks_cluster
+from ottla.cli.frame.commands import command
+from ottla.cli.frame.completing import complete_groups, complete_topics
+from ottla.cli.frame.confirming import confirm, yes_option
 from ottla.client.admin.topics import delete_topics
 from ottla.client.cluster_requests import ClusterRequests
 from ottla.client.errors import ClusterError
@@ -19,10 +23,16 @@ from ottla.client.groups.model import GroupDescription, GroupType
 from ottla.config.errors import UsageError
 
 
-async def delete_groups(
-    session: Session, groups: Sequence[str], *, everything: bool, internal_topics: bool, yes: bool
+@command("delete", examples=("ottla group delete orders", "ottla group delete 'test-*' --yes"))
+@click.argument("groups", metavar="[GROUP]...", nargs=-1, shell_complete=complete_groups)
+@click.option("--all", "everything", is_flag=True, help="All groups that have no members.")
+@click.option("--internal-topics", is_flag=True, help="Delete the internal topics of streams groups as well.")
+@yes_option
+@asks_cluster
+async def delete(
+    session: Session, groups: Sequence[str], everything: bool, internal_topics: bool, yes: bool
 ) -> int:
-    """Delete groups without members; the exit code. Raises UserError."""
+    """Delete groups, of any type, and their offsets; they must have no members."""
     outcomes = Outcomes(session.output)
     async with cluster_of(session) as client:
         types = await chosen_types(client, groups, everything, outcomes)
@@ -35,8 +45,8 @@ async def delete_groups(
                 free.append(group_id)
             elif not everything:
                 outcomes.failed(
-                    f"group {group_id} has {len(found.members)} members ({found.state}): it can be deleted when they "
-                    "have stopped, or after `ottla group remove-member`"
+                    f"group {group_id} has {len(found.members)} members ({found.state}): it can be deleted "
+                    "when they have stopped, or after `ottla group remove-member`"
                 )
         if not free:
             return outcomes.exit_code
@@ -71,9 +81,21 @@ def _internal_topics(groups: Sequence[GroupDescription | ClusterError]) -> list[
     return list(dict.fromkeys(found))
 
 
-async def delete_offsets(session: Session, group_id: str, words: Sequence[str]) -> int:
-    """Forget a group's offsets of topics; the exit code. Raises UserError."""
-    choice = topic_choice(words)
+@command("delete-offsets", examples=("ottla group delete-offsets orders --topic payments --topic refunds:0",))
+@click.argument("group_id", metavar="GROUP", shell_complete=complete_groups)
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    required=True,
+    metavar="TOPIC[:0,2,5-7]",
+    shell_complete=complete_topics,
+    help="The topic, or some of its partitions; may be repeated. Of a share group only whole topics.",
+)
+@asks_cluster
+async def delete_offsets(session: Session, group_id: str, topics: Sequence[str]) -> int:
+    """Forget a group's offsets of topics that no member is subscribed to."""
+    choice = topic_choice(topics)
     outcomes = Outcomes(session.output)
     async with cluster_of(session) as client:
         group_type = await _type_of(client, group_id)
@@ -110,10 +132,19 @@ def _told(
     outcomes.done(f"group {group_id} has no offset of {place} any more", result)
 
 
-async def remove_members(
-    session: Session, group_id: str, words: Sequence[str], *, everything: bool, yes: bool
+@command(
+    "remove-member",
+    examples=("ottla group remove-member orders consumer-1-2f0c", "ottla group remove-member orders --all"),
+)
+@click.argument("group_id", metavar="GROUP", shell_complete=complete_groups)
+@click.argument("words", metavar="[MEMBER]...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All members.")
+@yes_option
+@asks_cluster
+async def remove_member(
+    session: Session, group_id: str, words: Sequence[str], everything: bool, yes: bool
 ) -> int:
-    """Take members out of a group; the exit code. Raises UserError."""
+    """Take members out of a group, by their member id or instance id. One that still runs joins again."""
     if bool(words) == everything:
         raise UsageError(
             "name members, or give --all" if not words else "name members or give --all, not both"

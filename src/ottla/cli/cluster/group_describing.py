@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import click
+
 from ottla.cli.cluster.asking import Outcomes, cluster_of
 from ottla.cli.cluster.group_rows import (
     MEMBERS,
@@ -17,7 +19,9 @@ from ottla.cli.cluster.group_rows import (
     topology_lines,
 )
 from ottla.cli.cluster.group_words import shown_lag
-from ottla.cli.frame.cluster import Session
+from ottla.cli.frame.cluster import Session, asks_cluster
+from ottla.cli.frame.commands import command
+from ottla.cli.frame.completing import complete_groups
 from ottla.cli.frame.errors import did_you_mean
 from ottla.client.admin.names import choose
 from ottla.client.cluster_requests import ClusterRequests
@@ -29,7 +33,23 @@ from ottla.client.groups.survey import SurveyedGroup, survey
 from ottla.config.errors import UsageError
 
 
-async def describe_groups(
+@command(
+    "describe",
+    examples=(
+        "ottla group describe orders",
+        "ottla group describe --all --summary",
+        "ottla group describe orders payments --members",
+        "ottla group describe 'orders-*' --json",
+    ),
+)
+@click.argument("groups", metavar="[GROUP]...", nargs=-1, shell_complete=complete_groups)
+@click.option("--all", "everything", is_flag=True, help="All groups of the cluster.")
+@click.option("--summary", is_flag=True, help="One line a group: state, members, lag.")
+@click.option("--members", is_flag=True, help="The members and their assignments in place of the offsets.")
+@click.option("--topology", is_flag=True, help="The topology of a streams group in place of the offsets.")
+@click.option("--no-times", is_flag=True, help="Leave out the lag in time, for which records are read.")
+@asks_cluster
+async def describe(
     session: Session,
     groups: Sequence[str],
     everything: bool,
@@ -38,7 +58,11 @@ async def describe_groups(
     topology: bool,
     no_times: bool,
 ) -> int:
-    """Describe the groups; the exit code. Raises UserError."""
+    """Tell the members, the offsets and the lag of groups.
+
+    LAG counts records between the group's offset and the end, BEHIND is the age of the first record that is
+    not committed. With --json each line is a whole group: members, partitions with their lag, topology.
+    """
     if summary + members + topology > 1:
         raise UsageError("give only one of --summary, --members and --topology")
     outcomes = Outcomes(session.output)

@@ -9,10 +9,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+import click
+
 from ottla.cli.cluster.asking import Outcomes, cluster_of, no_such_topic
 from ottla.cli.cluster.group_describing import chosen_types
 from ottla.cli.cluster.group_words import chosen_partitions, reset_of, topic_choice
-from ottla.cli.frame.cluster import Session
+from ottla.cli.frame.cluster import Session, asks_cluster
+from ottla.cli.frame.commands import command
+from ottla.cli.frame.completing import complete_groups, complete_topics
 from ottla.cli.frame.table import Column
 from ottla.client.admin.partition_offsets import EARLIEST, LATEST, FoundOffset, list_offsets
 from ottla.client.cluster_requests import ClusterRequests, TopicPartition
@@ -38,6 +42,7 @@ from ottla.client.groups.reset_plan import (
     plan_reset,
 )
 from ottla.config.errors import UsageError, UserError
+from ottla.protocol.errors import ErrorCode
 
 PLANNED: Final = (
     Column("group", "GROUP"),
@@ -61,10 +66,57 @@ class _Task:
     execute: bool
 
 
-async def reset_groups(
+@command(
+    "reset",
+    examples=(
+        "ottla group reset orders --to earliest --all-topics",
+        "ottla group reset orders --to @2026-01-31T12:00 --topic payments:0,3 --execute",
+        "ottla group reset orders --to current --all-topics --export orders.csv",
+        "ottla group reset orders --from-file orders.csv --execute",
+    ),
+)
+@click.argument("groups", metavar="[GROUP]...", nargs=-1, shell_complete=complete_groups)
+@click.option("--all", "everything", is_flag=True, help="All groups of the cluster.")
+@click.option(
+    "--to",
+    metavar="PLACE",
+    help="earliest, latest, current, an offset, or a time after @: @2026-01-31T12:00, @-2h.",
+)
+@click.option("--shift-by", type=int, metavar="N", help="Move the offsets by N records, back if negative.")
+@click.option("--by-duration", metavar="PT2H", help="To the first record that is at most so old.")
+@click.option(
+    "--from-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="To the offsets of a CSV file of --export, or of kafka-consumer-groups.sh.",
+)
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:0,2,5-7]",
+    shell_complete=complete_topics,
+    help="Only this topic, or some of its partitions; may be repeated.",
+)
+@click.option("--all-topics", is_flag=True, help="All partitions that the group has an offset for.")
+@click.option(
+    "--type",
+    "new_type",
+    type=click.Choice(("consumer", "share")),
+    default="consumer",
+    help="The type of a group that does not exist yet.",
+)
+@click.option(
+    "--export",
+    type=click.Path(path_type=Path, allow_dash=True),
+    metavar="FILE",
+    help="Write the new offsets as CSV; `-` is stdout.",
+)
+@click.option("--execute", is_flag=True, help="Do it. Without it nothing is changed.")
+@asks_cluster
+async def reset(
     session: Session,
     groups: Sequence[str],
-    *,
     everything: bool,
     to: str | None,
     shift_by: int | None,
@@ -76,11 +128,15 @@ async def reset_groups(
     export: Path | None,
     execute: bool,
 ) -> int:
-    """Plan the new offsets, tell them, and with `execute` set them; the exit code. Raises UserError."""
-    reset = reset_of(to, shift_by, by_duration, datetime.now(UTC))
-    if (reset is None) == (from_file is None):
+    """Move the offsets of groups; without --execute only tell how.
+
+    The groups must have no members: stop their consumers first. With --json each line is a partition:
+    {"group", "topic", "partition", "before", "offset", "note", "executed"}.
+    """
+    chosen = reset_of(to, shift_by, by_duration, datetime.now(UTC))
+    if (chosen is None) == (from_file is None):
         raise UsageError("say where the offsets go: one of --to, --shift-by, --by-duration, --from-file")
-    task = _Task(reset, from_file, topic_choice(topics), all_topics, GroupType(new_type), execute)
+    task = _Task(chosen, from_file, topic_choice(topics), all_topics, GroupType(new_type), execute)
     if from_file is None and bool(task.topics) == all_topics:
         raise UsageError("say which partitions: --topic TOPIC, or --all-topics for those with an offset")
     if from_file is not None and (topics or all_topics):
@@ -134,13 +190,13 @@ async def _without_members(
     free = {}
     for group_id, found in (await describe_groups(client, types)).items():
         if isinstance(found, ClusterError):
-            if found.code is not None and found.code.name != "GROUP_ID_NOT_FOUND":
+            if found.code != ErrorCode.GROUP_ID_NOT_FOUND:
                 outcomes.failed(found)
                 continue
         elif found.is_active:
             outcomes.failed(
-                f"group {group_id} has {len(found.members)} members ({found.state}): its offsets can be moved "
-                "when they have stopped; `ottla group describe --members` tells who they are"
+                f"group {group_id} has {len(found.members)} members ({found.state}): its offsets can be "
+                "moved when they have stopped; `ottla group describe --members` tells who they are"
             )
             continue
         free[group_id] = types[group_id]
@@ -152,7 +208,7 @@ async def _plan(
 ) -> list[PlannedOffset]:
     found = (await group_offsets(client, {group_id: group_type}))[group_id]
     if isinstance(found, ClusterError):
-        if found.code is None or found.code.name != "GROUP_ID_NOT_FOUND":
+        if found.code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise found
         found = {}
     before = {place: one.offset for place, one in found.items() if one.offset is not None}

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
 from ottla.cli.cluster.topic_words import time_ms_of
 from ottla.client.cluster_requests import TopicPartition
-from ottla.client.groups.model import GroupType
 from ottla.client.groups.reset_plan import Reset, ResetKind
 from ottla.config.errors import UsageError
 
@@ -107,11 +106,6 @@ def _duration(text: str) -> timedelta:
         return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
     except OverflowError:
         raise UsageError(f"--by-duration {text}: longer than any clock counts") from None
-
-
-def type_words(words: Sequence[str]) -> list[GroupType]:
-    """The types of `--type` words, which click has checked."""
-    return [GroupType(word.lower()) for word in words]
 
 
 def shown_lag(lag_ms: int | None) -> str:
