@@ -1,4 +1,4 @@
-"""Reads groups with everything that tells how they are: members, offsets, ends, and the age of what is left to read.
+"""Reads groups with all that tells how they are: members, offsets, ends, the age of the records ahead.
 
 All groups are read together: a request for each coordinator and leader, not for each group.
 """
@@ -45,7 +45,7 @@ async def survey(
 ) -> dict[str, SurveyedGroup | ClusterError]:
     """Each group with its members and lag, or its error.
 
-    ages: also the age of the first record that is not committed, for which a batch of each such partition is fetched.
+    ages: also the age of the first record that is not committed, for which a batch of each partition is read.
     """
     described = await describe_groups(client, types)
     there = {
