@@ -142,8 +142,5 @@ async def terminate(session: Session, transactional_id: str, yes: bool) -> None:
         "producer_epoch": producer_epoch,
         "terminated": True,
     }
-    session.output.done(
-        f"{transactional_id} has no transaction any more; its producers are fenced",
-        result,
-        name="transactional_id",
-    )
+    sentence = f"{transactional_id} has no transaction any more; its producers are fenced"
+    session.output.done(sentence, result, name="transactional_id")

@@ -24,11 +24,12 @@ async def partitions_to_search(
             raise no_such_topic(name, [one.name or "" for one in await client.topics()])
         if described.error_code:
             raise topic_error(name, described.error_code)
-        for one in described.partitions:
-            if partition in (None, one.partition_index) and (broker is None or broker in one.replica_nodes):
-                found.append(TopicPartition(name, one.partition_index))
+        found += [
+            TopicPartition(name, one.partition_index)
+            for one in described.partitions
+            if partition in (None, one.partition_index) and (broker is None or broker in one.replica_nodes)
+        ]
     if partition is not None and not found:
-        raise UsageError(
-            f"topic {topic} has no partition {partition}" + (" there" if broker is not None else "")
-        )
+        where = "" if broker is None else f" on broker {broker}"
+        raise UsageError(f"topic {topic} has no partition {partition}{where}")
     return sorted(found)

@@ -69,9 +69,7 @@ def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
         (
             click.option("--topic", shell_complete=complete_topics, help="Only this topic."),
             click.option("--partition", type=click.IntRange(0), help="Only this partition of the topic."),
-            click.option(
-                "--broker", type=int, metavar="ID", help="Ask this broker's replicas, not the leaders."
-            ),
+            click.option("--broker", type=int, metavar="ID", help="Ask this broker, not the leaders."),
             click.option(
                 "--max-timeout",
                 "max_timeout_minutes",
@@ -100,7 +98,7 @@ def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
     "--producer-id", "producer_ids", multiple=True, type=int, help="Only of this producer; may be repeated."
 )
 @click.option(
-    "--longer-than", type=click.IntRange(0, 2**63 - 1), metavar="MS", help="Only running for longer."
+    "--longer-than", type=click.IntRange(0, 2**63 - 1), metavar="MS", help="Only those that run longer."
 )
 @click.option("--regex", metavar="REGEX", help="Only ids that match as a whole.")
 @asks_cluster
