@@ -1,4 +1,4 @@
-"""What `ottla log dump` tells of batches, records and the other files, as JSON objects and as lines for people."""
+"""What `ottla log dump` tells of batches and records, as JSON objects and as lines for people."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def batch_object(position: int | None, header: BatchHeader, crc_valid: bool) -> 
 def record_object(
     header: BatchHeader, record: Record, record_format: RecordFormat, *, payload: bool
 ) -> Shown:
-    """A record: control records and those of internal topics decoded, others with key and value if `payload`."""
+    """A record: decoded if it is of control or of an internal topic, else its key and value if `payload`."""
     sequence = header.base_sequence
     if sequence != NO_SEQUENCE:
         sequence = increment_sequence(sequence, record.offset - header.base_offset)
@@ -83,7 +83,7 @@ def _decoded(decoded: DecodedRecord) -> Shown:
 
 
 def text_or_base64(data: bytes | None) -> str | dict[str, str] | None:
-    """Bytes as the JSON of `ottla consume` has them: text where they are UTF-8, else base64; null for none."""
+    """Bytes as in the JSON of `ottla consume`: text where they are UTF-8, else base64; null for none."""
     if data is None:
         return None
     try:
@@ -107,5 +107,3 @@ def _text(value: Any) -> str:
             return str(value).lower()
         case _:
             return str(value)
-
-

@@ -43,8 +43,8 @@ def verify(
     """Check files, directories of partitions, or whole data directories.
 
     Checked are CRCs, the order of offsets and epochs, records, indexes against their segments, checkpoints
-    against the logs, snapshots. Each bad place is told with its file, byte and offset, and the exit code is 1.
-    With --json each line is {"file", "position", "offset", "problem"}.
+    against the logs, snapshots. Each bad place is told with its file, byte and offset, and the exit code is
+    1. With --json each line is {"file", "position", "offset", "problem"}.
     """
     output = Output(mode_of(json, quiet))
     found = 0

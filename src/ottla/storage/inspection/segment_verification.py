@@ -48,9 +48,13 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class SegmentVerification:
-    """How segments are checked. deep: decode their records; seen: told the bytes that were checked since."""
+    """How segments are checked. deep: decode their records. gaps: tell missing offsets between batches.
+
+    seen: told the bytes that were checked since.
+    """
 
     deep: bool
+    gaps: bool
     seen: Callable[[int], None]
 
     def segment(
@@ -105,6 +109,9 @@ class SegmentVerification:
             if header.base_offset < next_offset:
                 reason = f"the batch begins at offset {header.base_offset}, below {next_offset}"
                 yield Problem(path, reason, batch.position, header.base_offset)
+            elif self.gaps and header.base_offset > next_offset:
+                reason = f"the offsets {next_offset} to {header.base_offset - 1} are missing"
+                yield Problem(path, reason, batch.position, next_offset)
             next_offset = max(next_offset, header.next_offset)
             end_position = batch.position + header.size_bytes
             yield from self._batch(batch, record_format)

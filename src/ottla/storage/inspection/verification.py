@@ -45,10 +45,16 @@ def _unseen(_size_bytes: int) -> None:
 class Verification:
     """One check. Its methods yield problems; `checked` counts what it went through."""
 
-    def __init__(self, *, deep: bool = True, seen: Callable[[int], None] = _unseen) -> None:
-        """deep: decode records too, not only headers and CRCs. seen: told the bytes that have gone by."""
+    def __init__(
+        self, *, deep: bool = True, gaps: bool = False, seen: Callable[[int], None] = _unseen
+    ) -> None:
+        """deep: decode records too, not only headers and CRCs. seen: told the bytes that have gone by.
+
+        gaps: missing offsets are problems, as they are in topics that are not compacted.
+        """
         self.checked = Checked()
-        self._segments = SegmentVerification(deep, seen)
+        self._segments = SegmentVerification(deep, gaps, seen)
+        self._gaps = gaps
         self._log_ends: dict[tuple[str, int], int] = {}
 
     def path(self, path: Path) -> Iterator[Problem]:
@@ -92,6 +98,9 @@ class Verification:
             if base_offset < end_offset:
                 reason = f"the segment begins at {base_offset}, the one before it ends with {end_offset - 1}"
                 yield Problem(segment.path, reason, 0, base_offset)
+            elif self._gaps and -1 < end_offset < base_offset:
+                reason = f"the segment begins at {base_offset}, the one before it ends with {end_offset - 1}"
+                yield Problem(segment.path, reason, 0, end_offset)
             ends: list[int] = []
             yield from self._segment(segment, ends)
             end_offset = max([end_offset, base_offset, *ends])
