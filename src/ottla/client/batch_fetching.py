@@ -37,15 +37,18 @@ async def fetch_batches(
     offsets: Mapping[TopicPartition, int],
     partition_max_bytes: int,
     seconds: float | None = None,
+    topic_ids: dict[str, uuid.UUID] | None = None,
 ) -> dict[TopicPartition, FetchedPartition | ClusterError]:
     """Batches from each partition's offset on, control batches and uncommitted ones too; or its error.
 
     At least one whole batch of the first partition of a leader that has any; other partitions may come back
     empty, and are asked for again by the caller. An offset that is not in the log is OFFSET_OUT_OF_RANGE.
+    topic_ids: those that the caller has; the others are looked up and added.
     """
-    ids: dict[str, uuid.UUID] = {}
+    ids = {} if topic_ids is None else topic_ids
     absent: dict[str, ClusterError] = {}
-    for topic in await client.topics(dict.fromkeys(one.topic for one in offsets)):
+    unknown = dict.fromkeys(one.topic for one in offsets if one.topic not in ids)
+    for topic in await client.topics(unknown) if unknown else ():
         if topic.error_code:
             absent[topic.name or ""] = topic_error(topic.name or "", topic.error_code)
         else:

@@ -5,6 +5,7 @@ A group that is behind is as old as that record: this turns a lag in records int
 
 from __future__ import annotations
 
+import uuid
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -58,6 +59,7 @@ class _Search:
             self._left.setdefault(partition, deque()).append(offset)
         self._next = {partition: offsets[0] for partition, offsets in self._left.items()}
         self._below_start: list[TopicPartition] = []
+        self._topic_ids: dict[str, uuid.UUID] = {}
 
     async def run(self, client: ClusterRequests, seconds: float | None) -> None:
         """Fetch until each place is found, or the partition makes no progress."""
@@ -67,7 +69,8 @@ class _Search:
             progress = False
             for start in range(0, len(self._left), count):
                 some = {one: self._next[one] for one in islice(self._left, start, start + count)}
-                for partition, answer in (await fetch_batches(client, some, size_bytes, seconds)).items():
+                answers = await fetch_batches(client, some, size_bytes, seconds, self._topic_ids)
+                for partition, answer in answers.items():
                     progress = self._read(partition, answer) or progress
             await self._move_to_starts(client, seconds)
             resolved = [one for one, offsets in self._left.items() if not offsets]

@@ -9,10 +9,10 @@ from ottla.protocol.record_batch import BatchHeader, Record
 
 @dataclass(slots=True)
 class Range:
-    """A range of records, and how much is left to tell. None means no bound.
+    """A range of records, and how many are left to tell. None means no bound.
 
-    Offsets are met in the order of the log, times nearly so: the range begins with the first record as late as
-    `from_ms`, leaves out records after `to_ms`, and is over with the first batch that begins after it.
+    Offsets are met in the order of the log, times nearly so: the range begins with the first record as late
+    as `from_ms`, leaves out records after `to_ms`, and is over with the first batch that begins after it.
     """
 
     from_offset: int | None = None
