@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import math
 import os
 import re
@@ -24,15 +25,17 @@ from ottla.protocol.errors import ErrorCode, ProtocolError
 from ottla.protocol.headers import decode_response, encode_request
 from ottla.protocol.schema import Message
 
-MAX_FRAME_BYTES: Final = 512 << 20
-"""Above every answer of a broker; the first bytes of other protocols look like larger frames."""
+MAX_FRAME_BYTES: Final = 256 << 20
+"""Above every answer of a broker. The first bytes of TLS, and of HTTP, look like larger frames."""
 DEFAULT_CLIENT_ID: Final = "ottla"
 CLOSING_SECONDS: Final = 1.0
 IDLE_SECONDS: Final = 540.0
 """Brokers close a connection that was idle for ten minutes (connections.max.idle.ms)."""
 SESSION_PART: Final = 0.9
 """The part of a session's lifetime in which the connection is used."""
+COLLECTOR_PAUSE_BYTES: Final = 1 << 16
 _SIZE_BYTES: Final = 4
+_CORRELATION_BYTES: Final = 4
 _TLS_RECORDS: Final = (20, 21, 22, 23)
 """The types with which records of TLS begin: the answer to a client that does not speak TLS."""
 _ERRNO: Final = re.compile(r"\[Errno (\d+)\] Connect call failed")
@@ -101,10 +104,10 @@ class NodeConnection:
         answer: asyncio.Future[Any] = self._loop.create_future()
 
         def read(frame: bytearray) -> Any:
-            given, response = decode_response(key, version, frame)
+            given = int.from_bytes(frame[:_CORRELATION_BYTES], "big")
             if given != correlation_id:
                 raise ProtocolError(f"the answer to request {given} comes in place of {correlation_id}")
-            return response
+            return _decoded(key, version, frame)
 
         self._frames.waiting.append((answer, read))
         self._transport.writelines((len(frame).to_bytes(_SIZE_BYTES, "big"), frame))
@@ -239,6 +242,22 @@ class _Frames(asyncio.BufferedProtocol):
             answer, _ = self.waiting.popleft()
             if not answer.done():
                 answer.set_exception(ConnectionLost(str(problem)))
+
+
+def _decoded(key: int, version: int, frame: bytearray) -> Any:
+    """The message in a frame.
+
+    A large one is read without the garbage collector, which would look again and again through what has been
+    read: half of the time that the 300,000 settings of 9,000 topics take.
+    """
+    pausing = len(frame) > COLLECTOR_PAUSE_BYTES and gc.isenabled()
+    if pausing:
+        gc.disable()
+    try:
+        return decode_response(key, version, frame)[1]
+    finally:
+        if pausing:
+            gc.enable()
 
 
 def _not_kafka(start: bytearray) -> str:

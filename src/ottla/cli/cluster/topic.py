@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.cli.frame.commands import Entry, LazyGroup
+from ottla.cli.frame.commands import LazyGroup
+from ottla.cli.frame.entries import Entry
 
 _LISTING: Final = "ottla.cli.cluster.topic_listing"
 _CHANGES: Final = "ottla.cli.cluster.topic_changes"

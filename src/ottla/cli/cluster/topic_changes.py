@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster.asking import Outcomes, cluster_of
+from ottla.cli.cluster.any_broker import cluster_client
+from ottla.cli.cluster.outcomes import Outcomes
 from ottla.cli.cluster.topic_choice import (
     chosen_topics,
     confirm_pattern,
@@ -102,7 +103,7 @@ async def create(
         for name in dict.fromkeys(names)
     ]
     outcomes = Outcomes(session.output)
-    async with cluster_of(session) as requests:
+    async with cluster_client(session.access) as requests:
         for page in pages(new):
             created = await admin.create_topics(requests, page, validate_only=validate_only)
             if not validate_only:
@@ -198,7 +199,7 @@ async def alter(
     if partitions is None and not changes:
         raise UsageError("nothing to alter: give --partitions, --config or --delete-config")
     outcomes = Outcomes(session.output)
-    async with cluster_of(session) as requests:
+    async with cluster_client(session.access) as requests:
         topics = await chosen_topics(requests, names, regex, outcomes, internal=False, if_exists=if_exists)
         problems: dict[str, ClusterError] = {}
         if changes:
@@ -268,7 +269,7 @@ async def delete(
     With --json an object a topic: name, deleted.
     """
     outcomes = Outcomes(session.output)
-    async with cluster_of(session) as requests:
+    async with cluster_client(session.access) as requests:
         topics = await chosen_topics(requests, names, regex, outcomes, internal=False, if_exists=if_exists)
         confirm_pattern("delete", topics, names, regex, yes)
         with session.output.progress("deleting topics", len(topics), "topics") as bar:
@@ -332,7 +333,7 @@ async def purge(
     """
     place = None if before is None else place_of("--before", before, datetime.now(UTC))
     outcomes = Outcomes(session.output)
-    async with cluster_of(session) as requests:
+    async with cluster_client(session.access) as requests:
         topics = await chosen_topics(requests, names, regex, outcomes, internal=False, if_exists=if_exists)
         keys = []
         for one in topics:

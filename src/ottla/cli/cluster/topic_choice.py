@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from ottla.cli.cluster.asking import Outcomes, no_such_topic
+from ottla.cli.cluster.outcomes import Outcomes, no_such_topic
 from ottla.cli.frame.completing import complete_topics
 from ottla.cli.frame.confirming import confirm
 from ottla.client.admin.configs import Resource, ResourceType, describe_configs

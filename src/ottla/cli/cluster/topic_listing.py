@@ -9,7 +9,8 @@ from typing import Any, Final
 import click
 
 from ottla.cli.cluster import topic_rows
-from ottla.cli.cluster.asking import Outcomes, cluster_of
+from ottla.cli.cluster.any_broker import cluster_client
+from ottla.cli.cluster.outcomes import Outcomes
 from ottla.cli.cluster.topic_choice import (
     MIN_ISR,
     chosen_topics,
@@ -91,7 +92,7 @@ async def list_topics(
     With --json an object a topic: name, topic_id, internal, partitions, replication_factor, under_replicated
     and unavailable (numbers of partitions), and with --sizes size_bytes (of the leaders' logs).
     """
-    async with cluster_of(session) as requests:
+    async with cluster_client(session.access) as requests:
         found = await chosen_topics(requests, names, regex, internal=not options["exclude_internal"])
         troubles = _troubles(options)
         if troubles:
@@ -115,11 +116,11 @@ async def _with_overrides(
     requests: ClusterRequests, topics: Sequence[MetadataResponseTopic]
 ) -> list[MetadataResponseTopic]:
     resources = [Resource(ResourceType.TOPIC, one.name or "") for one in topics]
-    configs = await describe_configs(requests, resources)
+    configs = await describe_configs(requests, resources, without_defaults=True)
     having = {
         resource.name
         for resource, entries in configs.items()
-        if not isinstance(entries, ClusterError) and any(not entry.is_default for entry in entries)
+        if not isinstance(entries, ClusterError) and any(one.is_override for one in entries)
     }
     return [one for one in topics if one.name in having]
 
@@ -177,7 +178,7 @@ async def describe(
     isr, offline, elr, last_known_elr, size_bytes, and with --offsets start_offset and end_offset.
     """
     outcomes = Outcomes(session.output)
-    async with cluster_of(session) as requests:
+    async with cluster_client(session.access) as requests:
         listed = await chosen_topics(
             requests, names, regex, outcomes, internal=not options["exclude_internal"], if_exists=if_exists
         )
@@ -192,6 +193,8 @@ async def describe(
         troubles = _troubles(options)
         if troubles:
             await _tell_troubles(session, requests, topics, troubles, offsets)
+        elif session.output.is_quiet:
+            session.output.listing({"name": one.name} for one in topics)
         else:
             await _tell_topics(session, requests, topics, offsets)
     return outcomes.exit_code
@@ -205,7 +208,7 @@ async def _tell_topics(
     _warn_of_sizes(session, sizes)
     starts, ends = await _offsets(requests, topics, offsets)
     resources = {one.name or "": Resource(ResourceType.TOPIC, one.name or "") for one in topics}
-    configs = await describe_configs(requests, resources.values())
+    configs = await describe_configs(requests, resources.values(), without_defaults=True)
     for number, one in enumerate(topics):
         name = one.name or ""
         rows = [

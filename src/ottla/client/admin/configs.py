@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,11 @@ from ottla.protocol.messages.incremental_alter_configs_response import Increment
 from ottla.protocol.messages.list_config_resources_request import ListConfigResourcesRequest
 from ottla.protocol.messages.list_config_resources_response import ListConfigResourcesResponse
 
-RESOURCES_A_REQUEST: Final = 100
+RESOURCES_A_REQUEST: Final = 200
+RESOURCES_OF_FEW_SETTINGS: Final = 2_000
+"""Of a request that asks for one setting or a few of each."""
+PAGES_AT_A_TIME: Final = 2
+"""The broker makes an answer while the one before is read."""
 ALL_BROKERS: Final = ""
 """The name of the resource of type BROKER whose values hold for all brokers."""
 
@@ -184,13 +189,17 @@ async def describe_configs(
     *,
     names: Sequence[str] | None = None,
     explain: bool = False,
+    without_defaults: bool = False,
 ) -> dict[Resource, list[ConfigEntry] | ClusterError]:
     """The settings of each resource, sorted by name. Raises ClusterError where no broker answers.
 
-    names: only these settings; None for all. explain: with synonyms and documentation.
+    names: only these settings; None for all. explain: with synonyms and documentation. without_defaults:
+    only settings that are not at their default.
     """
     found: dict[Resource, list[ConfigEntry] | ClusterError] = {}
-    for node_id, page in _pages(list(dict.fromkeys(resources))):
+    turns = asyncio.Semaphore(PAGES_AT_A_TIME)
+
+    async def describe(node_id: int | None, page: Sequence[Resource]) -> None:
         request = DescribeConfigsRequest(
             resources=[
                 DescribeConfigsResource(
@@ -200,20 +209,25 @@ async def describe_configs(
                 )
                 for one in page
             ],
-            include_synonyms=True,
+            include_synonyms=explain,
             include_documentation=explain,
         )
-        if node_id is None:
-            answer = await requests.ask(request, DescribeConfigsResponse)
-        else:
-            answer = await requests.ask_node(node_id, request, DescribeConfigsResponse)
-        for result in answer.results:
-            resource = Resource(ResourceType(result.resource_type), result.resource_name)
-            if result.error_code:
-                found[resource] = refusal(result.error_code, result.error_message, str(resource))
+        async with turns:
+            if node_id is None:
+                answer = await requests.ask(request, DescribeConfigsResponse)
             else:
-                found[resource] = sorted(map(_entry, result.configs), key=lambda entry: entry.name)
-    return found
+                answer = await requests.ask_node(node_id, request, DescribeConfigsResponse)
+            for result in answer.results:
+                resource = Resource(ResourceType(result.resource_type), result.resource_name)
+                if result.error_code:
+                    found[resource] = refusal(result.error_code, result.error_message, str(resource))
+                else:
+                    found[resource] = _entries(result.configs, without_defaults)
+
+    wanted = list(dict.fromkeys(resources))
+    pages = _pages(wanted, RESOURCES_A_REQUEST if names is None else RESOURCES_OF_FEW_SETTINGS)
+    await asyncio.gather(*(describe(node_id, page) for node_id, page in pages))
+    return {one: found[one] for one in wanted if one in found}
 
 
 async def alter_configs(
@@ -227,7 +241,7 @@ async def alter_configs(
     Raises ClusterError where no broker answers.
     """
     done: dict[Resource, ClusterError | None] = {}
-    for node_id, page in _pages(list(changes)):
+    for node_id, page in _pages(list(changes), RESOURCES_A_REQUEST):
         request = IncrementalAlterConfigsRequest(
             resources=[
                 AlterConfigsResource(
@@ -270,7 +284,7 @@ async def config_resources(requests: ClusterRequests, kind: ResourceType) -> lis
     return sorted(one.resource_name for one in answer.config_resources if one.resource_type == kind)
 
 
-def _pages(resources: Sequence[Resource]) -> list[tuple[int | None, list[Resource]]]:
+def _pages(resources: Sequence[Resource], size: int) -> list[tuple[int | None, list[Resource]]]:
     """Resources of a request, and the broker that has to get it; None for any."""
     any_broker: list[Resource] = []
     pages: list[tuple[int | None, list[Resource]]] = []
@@ -282,8 +296,14 @@ def _pages(resources: Sequence[Resource]) -> list[tuple[int | None, list[Resourc
             pages.append((int(resource.name), [resource]))
         else:
             any_broker.append(resource)
-    starts = range(0, len(any_broker), RESOURCES_A_REQUEST)
-    return [*pages, *((None, any_broker[start : start + RESOURCES_A_REQUEST]) for start in starts)]
+    starts = range(0, len(any_broker), size)
+    return [*pages, *((None, any_broker[start : start + size]) for start in starts)]
+
+
+def _entries(configs: Sequence[Any], without_defaults: bool) -> list[ConfigEntry]:
+    if without_defaults:  # of a large cluster's 300,000 entries a few
+        configs = [one for one in configs if one.config_source != ConfigSource.DEFAULT]
+    return sorted(map(_entry, configs), key=lambda entry: entry.name)
 
 
 def _entry(config: Any) -> ConfigEntry:

@@ -18,8 +18,9 @@ ListConfigResources: v0 was ListClientMetricsResources and knows those only, v1 
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ottla.broker import loggers
@@ -106,6 +107,10 @@ million.
 """
 TOO_MANY_SETTINGS = InvalidRequest("The request asks for too many settings: ask for fewer resources at once.")
 
+Describe = Callable[[], list[ConfigEntry]]
+Alike = dict[tuple[Hashable, frozenset[str]], list[DescribeConfigsResourceResult]]
+"""The settings in an answer by what they depend on: most topics of a cluster have the same."""
+
 TOO_MANY_CHANGES = "Excessively large number of changes per request."
 
 RESOURCE_TYPES = (
@@ -126,11 +131,12 @@ async def describe_configs(
     """Every resource of the request, each with its own error; at most MAX_SETTINGS settings in all."""
     results: list[DescribeConfigsResult] = []
     settings = 0
+    alike: Alike = {}
     async for resource in in_turns(request.resources):
         if settings >= MAX_SETTINGS:
             results.append(_undescribed(resource, TOO_MANY_SETTINGS))
             continue
-        results.append(_described(node, resource, request))
+        results.append(_described(node, resource, request, alike))
         settings += len(results[-1].configs)
     return DescribeConfigsResponse(results=results)
 
@@ -145,47 +151,54 @@ def _undescribed(resource: DescribeConfigsResource, error: KafkaError) -> Descri
 
 
 def _described(
-    node: Node, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+    node: Node, resource: DescribeConfigsResource, request: DescribeConfigsRequest, alike: Alike
 ) -> DescribeConfigsResult:
+    wanted = frozenset(resource.configuration_keys or ())  # none means all
     try:
-        entries = _entries(node, resource.resource_type, resource.resource_name)
+        describe, likeness = _description(node, resource.resource_type, resource.resource_name)
+        configs = None if likeness is None else alike.get((likeness, wanted))
+        if configs is None:
+            configs = [_config(one, request) for one in describe() if not wanted or one.name in wanted]
+            if likeness is not None:
+                alike[likeness, wanted] = configs
     except KafkaError as error:
         return _undescribed(resource, error)
-    wanted = set(resource.configuration_keys or ())  # none means all
     return DescribeConfigsResult(
         error_code=ErrorCode.NONE,
         error_message="",
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
-        configs=[_config(entry, request) for entry in entries if not wanted or entry.name in wanted],
+        configs=configs,
     )
 
 
-def _entries(node: Node, resource_type: int, name: str) -> list[ConfigEntry]:
+def _description(node: Node, resource_type: int, name: str) -> tuple[Describe, Hashable]:
+    """What describes a resource, and the key that it shares with resources described alike; None for none."""
     image, layers = node.image, node.config.layers
     own = image.configs.get((resource_type, name), {})
+    likeness = resource_type, layers, frozenset(own.items())
     match resource_type:
         case 2:
             validate_topic_name(name)
             if name not in image.topics:
                 raise UnknownTopicOrPartition()
-            return describe_topic(layers, own)
+            return functools.partial(describe_topic, layers, own), likeness
         case 4:
             if not name:
-                return describe_cluster_default(layers)
+                return functools.partial(describe_cluster_default, layers), None
             _require_own_id(node, name, "Broker", " or empty string,")
-            return describe_broker(layers)
+            return functools.partial(describe_broker, layers), None
         case 8:
             _require_own_id(node, name, "Broker", "")
-            return [_logger(*each) for each in loggers.logger_levels().items()]
+            return lambda: [_logger(*each) for each in loggers.logger_levels().items()], None
         case 16:
             if not name:
                 raise InvalidRequest("Client metrics subscription name must not be empty")
-            return describe_client_metrics(own)
+            return functools.partial(describe_client_metrics, own), likeness
         case 32:
             if not name:
                 raise InvalidRequest("Group name must not be empty")
-            return describe_group(layers, own)
+            return functools.partial(describe_group, layers, own), likeness
         case _:
             raise InvalidRequest(f"Unsupported resource type: {resource_type}")
 

@@ -1,30 +1,17 @@
-"""A command's requests to its cluster, and what it tells of several things of which some may fail."""
+"""What a command tells of several things that it acts on, of which some may fail."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import click
 
-from ottla.cli.frame.cluster import CLIENT_ID, Session
 from ottla.cli.frame.errors import ExitCode, did_you_mean
 from ottla.cli.frame.output import Output
 from ottla.cli.frame.running import tell
-from ottla.client.cluster_requests import ClusterRequests
 from ottla.client.errors import NoSuchTopic
 from ottla.config.errors import UserError
-
-
-@asynccontextmanager
-async def cluster_of(session: Session) -> AsyncIterator[ClusterRequests]:
-    """Requests to the cluster that the command's options name. Raises UserError."""
-    requests = ClusterRequests(session.access.with_client_id(CLIENT_ID))
-    try:
-        yield requests
-    finally:
-        await requests.close()
 
 
 def no_such_topic(name: str, names: Iterable[str]) -> NoSuchTopic:
