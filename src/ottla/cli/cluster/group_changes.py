@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from ottla.cli.cluster.asking import Outcomes, cluster_of, no_such_topic
+from ottla.cli.cluster.any_broker import cluster_client
 from ottla.cli.cluster.group_describing import chosen_types, no_such_group
 from ottla.cli.cluster.group_words import chosen_partitions, topic_choice
+from ottla.cli.cluster.outcomes import Outcomes, no_such_topic
 from ottla.cli.frame.cluster import Session, asks_cluster
 from ottla.cli.frame.commands import command
 from ottla.cli.frame.completing import complete_groups, complete_topics
@@ -34,7 +35,7 @@ async def delete(
 ) -> int:
     """Delete groups, of any type, and their offsets; they must have no members."""
     outcomes = Outcomes(session.output)
-    async with cluster_of(session) as client:
+    async with cluster_client(session.access) as client:
         types = await chosen_types(client, groups, everything, outcomes)
         described = await describe_groups(client, types)
         free = []
@@ -45,7 +46,7 @@ async def delete(
                 free.append(group_id)
             elif not everything:
                 outcomes.failed(
-                    f"group {group_id} has {len(found.members)} members ({found.state}): it can be deleted "
+                    f"group {group_id} has members ({found.state}): it can be deleted "
                     "when they have stopped, or after `ottla group remove-member`"
                 )
         if not free:
@@ -97,7 +98,7 @@ async def delete_offsets(session: Session, group_id: str, topics: Sequence[str])
     """Forget a group's offsets of topics that no member is subscribed to."""
     choice = topic_choice(topics)
     outcomes = Outcomes(session.output)
-    async with cluster_of(session) as client:
+    async with cluster_client(session.access) as client:
         group_type = await _type_of(client, group_id)
         if group_type is GroupType.SHARE:
             if any(partitions is not None for partitions in choice.values()):
@@ -150,7 +151,7 @@ async def remove_member(
             "name members, or give --all" if not words else "name members or give --all, not both"
         )
     outcomes = Outcomes(session.output)
-    async with cluster_of(session) as client:
+    async with cluster_client(session.access) as client:
         group = (await describe_groups(client, {group_id: await _type_of(client, group_id)}))[group_id]
         if isinstance(group, ClusterError):
             raise group

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster.asking import Outcomes, cluster_of
+from ottla.cli.cluster.any_broker import cluster_client
 from ottla.cli.cluster.group_rows import (
     MEMBERS,
     OFFSETS,
@@ -19,6 +19,7 @@ from ottla.cli.cluster.group_rows import (
     topology_lines,
 )
 from ottla.cli.cluster.group_words import shown_lag
+from ottla.cli.cluster.outcomes import Outcomes
 from ottla.cli.frame.cluster import Session, asks_cluster
 from ottla.cli.frame.commands import command
 from ottla.cli.frame.completing import complete_groups
@@ -66,7 +67,7 @@ async def describe(
     if summary + members + topology > 1:
         raise UsageError("give only one of --summary, --members and --topology")
     outcomes = Outcomes(session.output)
-    async with cluster_of(session) as client:
+    async with cluster_client(session.access) as client:
         types = await chosen_types(client, groups, everything, outcomes)
         surveyed = await survey(client, types, ages=not (no_times or members or topology))
     found = list(_found(surveyed, outcomes))

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from ottla.cli.cluster.asking import cluster_of
+from ottla.cli.cluster.any_broker import cluster_client
 from ottla.cli.cluster.group_rows import LISTED, listed_row
 from ottla.cli.frame.cluster import Session, asks_cluster
 from ottla.cli.frame.commands import command
@@ -52,7 +52,7 @@ async def list_(
 
     With --json each line is {"group", "type", "protocol", "state", "coordinator"}.
     """
-    async with cluster_of(session) as client:
+    async with cluster_client(session.access) as client:
         groups = await list_groups(client, states, [GroupType(one) for one in types])
     chosen = set(choose(names, (one.group_id for one in groups), regex).found)
     rows = [listed_row(one) for one in groups if one.group_id in chosen]

@@ -11,9 +11,10 @@ from typing import Any, Final
 
 import click
 
-from ottla.cli.cluster.asking import Outcomes, cluster_of, no_such_topic
+from ottla.cli.cluster.any_broker import cluster_client
 from ottla.cli.cluster.group_describing import chosen_types
 from ottla.cli.cluster.group_words import chosen_partitions, reset_of, topic_choice
+from ottla.cli.cluster.outcomes import Outcomes, no_such_topic
 from ottla.cli.frame.cluster import Session, asks_cluster
 from ottla.cli.frame.commands import command
 from ottla.cli.frame.completing import complete_groups, complete_topics
@@ -143,7 +144,7 @@ async def reset(
         raise UsageError("--from-file names the partitions itself; leave out --topic and --all-topics")
     outcomes = Outcomes(session.output)
     plans: dict[str, list[PlannedOffset]] = {}
-    async with cluster_of(session) as client:
+    async with cluster_client(session.access) as client:
         types = await _types(client, groups, everything, task, outcomes)
         file = None if from_file is None else _offsets_of_file(from_file, list(types))
         free = await _without_members(client, types, outcomes)
@@ -195,7 +196,7 @@ async def _without_members(
                 continue
         elif found.is_active:
             outcomes.failed(
-                f"group {group_id} has {len(found.members)} members ({found.state}): its offsets can be "
+                f"group {group_id} has members ({found.state}): its offsets can be "
                 "moved when they have stopped; `ottla group describe --members` tells who they are"
             )
             continue

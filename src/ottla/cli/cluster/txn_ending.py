@@ -6,7 +6,8 @@ import time
 
 import click
 
-from ottla.cli.cluster.asking import Outcomes, cluster_of
+from ottla.cli.cluster.any_broker import cluster_client
+from ottla.cli.cluster.outcomes import Outcomes
 from ottla.cli.cluster.txn_partitions import partitions_to_search
 from ottla.cli.cluster.txn_reading import search_options
 from ottla.cli.frame.cluster import Session, asks_cluster
@@ -64,7 +65,7 @@ async def abort(
     if not hanging and (topic is None or partition is None):
         raise UsageError("say where: --topic and --partition")
     outcomes = Outcomes(session.output)
-    async with cluster_of(session) as client:
+    async with cluster_client(session.access) as client:
         places = await partitions_to_search(client, topic, partition, broker)
         if hanging:
             now_ms = time.time_ns() // 1_000_000
@@ -129,7 +130,7 @@ async def _abort(client: ClusterRequests, one: ActiveProducer, outcomes: Outcome
 @asks_cluster
 async def terminate(session: Session, transactional_id: str, yes: bool) -> None:
     """Abort the transaction of a transactional id, a prepared one too, and fence its producer."""
-    async with cluster_of(session) as client:
+    async with cluster_client(session.access) as client:
         # to fence an id that nobody has would make it
         found = (await describe_transactions(client, [transactional_id]))[transactional_id]
         if isinstance(found, ClusterError):

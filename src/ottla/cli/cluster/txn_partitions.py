@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.cli.cluster.asking import no_such_topic
+from ottla.cli.cluster.outcomes import no_such_topic
 from ottla.client.cluster_requests import ClusterRequests, TopicPartition, topic_error
 from ottla.config.errors import UsageError
 from ottla.protocol.errors import ErrorCode

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import click
 
-from ottla.cli.cluster.asking import Outcomes, cluster_of
+from ottla.cli.cluster.any_broker import cluster_client
+from ottla.cli.cluster.outcomes import Outcomes
 from ottla.cli.cluster.txn_partitions import partitions_to_search
 from ottla.cli.frame.cluster import Session, asks_cluster
 from ottla.cli.frame.commands import command
@@ -113,7 +114,7 @@ async def list_(
 
     With --json each line is {"transactional_id", "coordinator", "producer_id", "state"}.
     """
-    async with cluster_of(session) as client:
+    async with cluster_client(session.access) as client:
         found = await list_transactions(
             client, [_camel(state) for state in states], producer_ids, longer_than, regex
         )
@@ -146,7 +147,7 @@ async def describe(session: Session, transactional_ids: Sequence[str]) -> int:
     With --json each line is a transactional id; "partitions" is a list of {"topic", "partition"}.
     """
     outcomes = Outcomes(session.output)
-    async with cluster_of(session) as client:
+    async with cluster_client(session.access) as client:
         described = await describe_transactions(client, transactional_ids)
     now_ms = time.time_ns() // 1_000_000
     rows = []
@@ -184,7 +185,7 @@ def _described_row(one: Transaction, now_ms: int, *, for_people: bool) -> dict[s
 @asks_cluster
 async def producers(session: Session, topic: str, partition: int, broker: int | None) -> None:
     """Tell the producers that a partition knows, idempotent ones and those of transactions."""
-    async with cluster_of(session) as client:
+    async with cluster_client(session.access) as client:
         (place,) = await partitions_to_search(client, topic, partition, None)
         found = (await describe_producers(client, [place], broker))[place]
     if isinstance(found, ClusterError):
@@ -226,7 +227,7 @@ async def find_hanging_(
     """
     outcomes = Outcomes(session.output)
     now_ms = time.time_ns() // 1_000_000
-    async with cluster_of(session) as client:
+    async with cluster_client(session.access) as client:
         places = await partitions_to_search(client, topic, partition, broker)
         found, errors = await find_hanging(client, places, now_ms, max_timeout_minutes * 60_000, broker)
     for error in errors:

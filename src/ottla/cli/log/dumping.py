@@ -143,14 +143,14 @@ def _dump_files(path: Path, wanted: Range, depth: Depth, teller: _Teller) -> Non
 async def _dump_live(
     session: Session, topic: str, partition: int, wanted: Range, depth: Depth, teller: _Teller
 ) -> None:
-    from ottla.cli.cluster.asking import cluster_of
+    from ottla.cli.cluster.any_broker import cluster_client
     from ottla.cli.log.live_partition import live_batches
     from ottla.client.cluster_requests import TopicPartition
 
     place = TopicPartition(topic, partition)
     record_format = depth.record_format or format_of(topic)
     teller.file(str(place))
-    async with cluster_of(session) as client:
+    async with cluster_client(session.access) as client:
         async for batch in live_batches(client, place, wanted):
             if isinstance(batch, Problem):
                 teller.part(batch)
