@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -16,6 +17,8 @@ from ottla.client.cluster_requests import TopicPartition
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 MAX_PARTITION: Final = 2**31 - 1
 MAX_OFFSET: Final = 2**63 - 1
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 GroupedOffsets = dict[str, dict[TopicPartition, int]]
 """Offsets by group."""
@@ -27,13 +30,19 @@ class OffsetsFileError(Exception):
 
 def write_offsets(offsets: Mapping[str, Mapping[TopicPartition, int]]) -> str:
     """The lines of a file; with the group's name only where there are several groups."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    lines = []
     for group, of_group in offsets.items():
-        first = [group] if len(offsets) > 1 else []
+        first = f"{_quoted(group)}," if len(offsets) > 1 else ""
         for partition, offset in sorted(of_group.items()):
-            writer.writerow([*first, partition.topic, partition.partition, offset])
-    return text.getvalue()
+            lines.append(f"{first}{_quoted(partition.topic)},{partition.partition},{offset}\n")  # noqa: PERF401
+    return "".join(lines)
+
+
+def _quoted(name: str) -> str:
+    """A name in quotes, unless it is as plain as most are."""
+    if _PLAIN.fullmatch(name):
+        return name
+    return '"' + name.replace('"', '""') + '"'
 
 
 def read_offsets(text: str, groups: list[str]) -> GroupedOffsets:
