@@ -34,7 +34,7 @@ def write_offsets(offsets: Mapping[str, Mapping[TopicPartition, int]]) -> str:
     for group, of_group in offsets.items():
         first = f"{_quoted(group)}," if len(offsets) > 1 else ""
         for partition, offset in sorted(of_group.items()):
-            lines.append(f"{first}{_quoted(partition.topic)},{partition.partition},{offset}\n")  # noqa: PERF401
+            lines.append(f"{first}{_quoted(partition.topic)},{partition.partition},{offset}\n")
     return "".join(lines)
 
 
