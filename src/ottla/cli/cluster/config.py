@@ -25,7 +25,7 @@ from ottla.cli.cluster.outcomes import Outcomes
 from ottla.cli.frame.cluster import Session, asks_cluster
 from ottla.cli.frame.commands import group
 from ottla.cli.frame.completing import complete_groups, complete_topics
-from ottla.cli.frame.errors import did_you_mean
+from ottla.cli.frame.errors import ExitCode, did_you_mean
 from ottla.cli.frame.table import Column
 from ottla.client.admin.configs import (
     ALL_BROKERS,
@@ -121,7 +121,7 @@ async def describe(
                 outcomes.failed(f"{resource} has no setting {key}")
         shown += [(resource, one) for one in entries if everything or keys or is_own(resource, one)]
     _tell(session, shown, explain, several=len(found) > 1)
-    if not shown and found and not everything and not keys:
+    if not shown and found and outcomes.exit_code is ExitCode.DONE and not everything:
         session.output.note("no settings of its own; --all shows all")
     return outcomes.exit_code
 

@@ -24,7 +24,7 @@ from ottla.cli.cluster.topic_choice import (
 from ottla.cli.frame.cluster import Session, asks_cluster
 from ottla.cli.frame.commands import command
 from ottla.cli.frame.table import Column
-from ottla.client.admin.configs import Resource, ResourceType, describe_configs
+from ottla.client.admin.configs import ConfigSource, Resource, ResourceType, describe_configs
 from ottla.client.admin.descriptions import DescribedTopic, describe_topics, moving_replicas
 from ottla.client.admin.log_sizes import LogSizes, log_sizes
 from ottla.client.admin.partition_offsets import EARLIEST, LATEST, list_offsets
@@ -120,7 +120,7 @@ async def _with_overrides(
     having = {
         resource.name
         for resource, entries in configs.items()
-        if not isinstance(entries, ClusterError) and any(one.is_override for one in entries)
+        if not isinstance(entries, ClusterError) and any(one.source is ConfigSource.TOPIC for one in entries)
     }
     return [one for one in topics if one.name in having]
 

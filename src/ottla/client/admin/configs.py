@@ -76,18 +76,6 @@ _SOURCE_WORDS: Final = {
     ConfigSource.GROUP: "group",
 }
 
-OVERRIDES: Final = frozenset(
-    {
-        ConfigSource.TOPIC,
-        ConfigSource.BROKER,
-        ConfigSource.ALL_BROKERS,
-        ConfigSource.BROKER_LOGGER,
-        ConfigSource.CLIENT_METRICS,
-        ConfigSource.GROUP,
-    }
-)
-"""The sources of values that were set in the cluster, and can be unset."""
-
 
 class ValueType(enum.IntEnum):
     """A setting's type."""
@@ -161,11 +149,6 @@ class ConfigEntry:
     def is_default(self) -> bool:
         """Whether nobody has set it, neither in the cluster nor in a broker's server.properties."""
         return self.source is ConfigSource.DEFAULT
-
-    @property
-    def is_override(self) -> bool:
-        """Whether it was set in the cluster."""
-        return self.source in OVERRIDES
 
     @property
     def default(self) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -40,11 +41,18 @@ def choose(words: Sequence[str], names: Iterable[str], regex: str | None = None)
     if not words and regex is None:
         return ChosenNames(tuple(known))
     plain = dict.fromkeys(word for word in words if not is_pattern(word))
-    patterns = [re.compile(fnmatch.translate(word)) for word in words if is_pattern(word)]
-    if regex is not None:
-        try:
-            patterns.append(re.compile(f"(?:{regex})\\Z"))
-        except (re.error, RecursionError, OverflowError) as problem:
-            raise BadPattern(f"--regex {regex}: not a regular expression: {problem}") from None
+    patterns = _compiled([word for word in words if is_pattern(word)], regex)
     found = [name for name in known if name in plain or any(one.match(name) for one in patterns)]
     return ChosenNames(tuple(found), tuple(word for word in plain if word not in set(known)))
+
+
+def _compiled(words: Sequence[str], regex: str | None) -> list[re.Pattern[str]]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of sets in sets, which a later Python may read in another way
+        patterns = [re.compile(fnmatch.translate(word)) for word in words]
+        if regex is not None:
+            try:
+                patterns.append(re.compile(f"(?:{regex})\\Z"))
+            except (re.error, RecursionError, OverflowError) as problem:
+                raise BadPattern(f"--regex {regex}: not a regular expression: {problem}") from None
+    return patterns
