@@ -165,6 +165,18 @@ def _address(server: str) -> tuple[str, Address]:
     """The security protocol in front of a server's address, in capitals or empty, and the address."""
     found = _SERVER.fullmatch(server)
     port = DEFAULT_PORT if found is None or found["port"] is None else int(found["port"])
-    if found is None or port > 65_535:
+    if found is None or port > 65_535 or not _can_be_looked_up(found["host"]):
         raise ClientOptionError(f"the bootstrap server {server!r} is not HOST:PORT")
     return (found["scheme"] or "").upper(), Address(found["host"].strip("[]"), port)
+
+
+def _can_be_looked_up(host: str) -> bool:
+    """Whether the resolver takes the name: for labels that are empty or too long it raises a UnicodeError."""
+    if host.isascii():
+        labels = host.removesuffix(".").split(".")
+        return host.startswith("[") or all(0 < len(label) < 64 for label in labels)
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True

@@ -145,27 +145,26 @@ def mode_of(json: bool, quiet: bool) -> OutputMode:
 
 def access_of(asked: Mapping[str, Any]) -> ClusterAccess:
     """How to reach the cluster that options and environment name. Raises UserError."""
+    from ottla.cli.frame.profiles import Profiles
+
     file: Path | None = asked.get("command_config")
     own = layered({} if file is None else from_file(file), from_words(asked.get("set_words") or ()))
-    given = layered(_place(asked, own), own)
-    bootstrap = given.pop(BOOTSTRAP_SERVERS, None)
-    access = ClusterAccess(DEFAULT_BOOTSTRAP if bootstrap is None else bootstrap.text, texts(given))
+    bootstrap, profile = _first_place(asked, own)
+    given = texts(layered({} if profile is None else Profiles().read(profile), own))
+    servers = given.pop(BOOTSTRAP_SERVERS, DEFAULT_BOOTSTRAP)
+    access = ClusterAccess(bootstrap or servers, given)
     access.require_common_properties()
     return access
 
 
-def _place(asked: Mapping[str, Any], own: Mapping[str, Given]) -> dict[str, Given]:
-    """The settings that the first place gives that names a cluster."""
+def _first_place(asked: Mapping[str, Any], own: Mapping[str, Given]) -> tuple[str | None, str | None]:
+    """The servers and the profile of the first place that names a cluster."""
     from ottla.cli.frame.profiles import Profiles
 
-    def named(bootstrap: str | None, profile: str | None) -> dict[str, Given]:
-        found = Profiles().read(profile) if profile else {}
-        return found | ({BOOTSTRAP_SERVERS: Given(bootstrap)} if bootstrap else {})
-
-    bootstrap, profile = asked.get("bootstrap"), asked.get("profile")
+    bootstrap, profile = asked.get("bootstrap") or None, asked.get("profile") or None
     if bootstrap or profile or BOOTSTRAP_SERVERS in own:
-        return named(bootstrap, profile)
+        return bootstrap, profile
     bootstrap, profile = os.environ.get(BOOTSTRAP_VARIABLE), os.environ.get(PROFILE_VARIABLE)
     if bootstrap or profile:
-        return named(bootstrap, profile)
-    return named(None, Profiles().current())
+        return bootstrap or None, profile or None
+    return None, Profiles().current()
