@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: install install-dev run test lint types contracts reference commands conformance drills simulate bench clean
+.PHONY: install install-dev run test lint types contracts reference conformance drills simulate bench clean
 
 install: .venv/.runtime
 install-dev: .venv/.dev
@@ -51,6 +51,7 @@ contracts: install-dev
 reference: install-dev
 	$(BIN)/python tools/generate_reference.py
 
+.PHONY: commands
 # docs/commands.md and the manual pages in docs/man, from the commands; the shown lines run on a real broker
 commands: install-dev
 	$(BIN)/python tools/generate_commands.py

@@ -144,7 +144,7 @@ def test_a_question_is_answered_on_the_terminal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("columns", [40, 80])
-def test_help_and_tables_fit_the_terminal(columns: int, cluster: Cluster, tmp_path: Path) -> None:
+def test_tables_fit_the_terminal(columns: int, cluster: Cluster, tmp_path: Path) -> None:
 
     with terminal(tmp_path, SHELLS["bash"], columns, 60, {"OTTLA_BOOTSTRAP": cluster.bootstrap}) as window:
         window.wait_for(PROMPT.strip())

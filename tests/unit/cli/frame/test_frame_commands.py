@@ -111,6 +111,24 @@ def test_every_command_has_help_and_an_example(path: str, each: click.Command) -
     assert max(map(len, described.splitlines())) <= 110, shown
 
 
+@pytest.mark.parametrize("columns", [36, 40, 60, 80])
+def test_help_fits_the_terminal(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for words in (["--help"], ["quorum", "--help"], ["quorum", "status", "--help"], ["profile", "--help"]):
+        assert main(words) == 0
+        shown = capsys.readouterr().out
+        lines = shown[: shown.find("Examples:")].splitlines() if "Examples:" in shown else shown.splitlines()
+        assert [line for line in lines if len(line) > columns and " " in line.strip()] == []
+
+
+def test_a_groups_help_has_the_first_sentences_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["quorum", "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "status Show the leader, the voters and the observers, and how far each has come add Turn" in shown
+
+
 def test_a_command_whose_module_is_missing_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     lazy = LazyGroup(
         "ottla", entries={"later": Entry("ottla.cli.of_another_version.later:later", "Comes later")}
