@@ -36,6 +36,8 @@ BROKERS_CHOICE: Final = -1
 SETTLE_SECONDS: Final = 5.0
 SETTLE_PAUSE_SECONDS: Final = 0.02
 
+_NOT_YET: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
+
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
@@ -174,7 +176,9 @@ async def settled(requests: ClusterRequests, partitions: Mapping[str, int]) -> N
 
 
 def _knows(topic: MetadataResponseTopic, partitions: int) -> bool:
-    """Whether a broker knows a topic as it now is, with leaders; one that is gone leaves out its name."""
+    """Whether a broker knows a topic as it now is, with leaders, or does not tell this user."""
+    if topic.error_code not in (ErrorCode.NONE, *_NOT_YET):
+        return True
     if partitions == 0:
         return topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return len(topic.partitions) >= partitions and all(one.leader_id >= 0 for one in topic.partitions)
