@@ -205,6 +205,7 @@ def test_a_paused_broker_answers_nothing_and_goes_on_afterwards(broker: RunningB
     assert [each.text for each in broker.consume(topic)][-1] == "b"
 
 
+@pytest.mark.long
 def test_a_paused_broker_can_be_killed_and_stopped(broker: RunningBroker) -> None:
     broker.pause()
     broker.kill()
@@ -347,6 +348,7 @@ def test_asynchronous_code_may_start_one_without_holding_its_loop() -> None:
     assert turns > 10
 
 
+@pytest.mark.long
 def test_an_exception_in_an_asynchronous_block_ends_the_broker() -> None:
     seen: list[RunningBroker] = []
 
