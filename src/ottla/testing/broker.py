@@ -37,6 +37,7 @@ class RunningBroker(Kafka):
         self._ports = ports
         self._server = server
         self._proxy = proxy
+        self._reachable = True
         proxy.start()
 
     @property
@@ -73,7 +74,8 @@ class RunningBroker(Kafka):
     def wait_until_ready(self) -> None:
         """Let clients connect once the broker serves: the last step of `start`. Raises ServerError."""
         self._server.wait_until_ready()
-        self._proxy.listen()
+        if self._reachable:
+            self._proxy.listen()
 
     def stop(self) -> None:
         """Stop the broker cleanly, as SIGTERM does; clients are refused then. Raises ServerError."""
@@ -131,12 +133,17 @@ class RunningBroker(Kafka):
 
     @contextmanager
     def unreachable(self) -> Iterator[None]:
-        """Reset all connections of clients and refuse new ones for the length of the block."""
+        """Reset all connections of clients and refuse new ones for the length of the block.
+
+        A broker that is started meanwhile stays unreachable.
+        """
+        self._reachable = False
         self._proxy.refuse()
         self._proxy.drop_connections()
         try:
             yield
         finally:
+            self._reachable = True
             if self.running:
                 self._proxy.listen()
 
