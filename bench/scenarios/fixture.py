@@ -10,7 +10,7 @@ from typing import NamedTuple
 from bench import processes
 from bench.figures import Bound, Measure, Target
 from bench.scenarios.scenario import BYTES_PER_MEBIBYTE, Scenario, Turn
-from bench.servers import System, prepare, run
+from bench.servers import System, compile_ottla, prepare, run
 from ottla.testing import Kafka, running_broker
 
 SETTLE_SECONDS = 2.0
@@ -49,6 +49,7 @@ def _started(turn: Turn) -> Iterator[Started]:
 
 
 def _fixture(turn: Turn) -> dict[str, float]:
+    compile_ottla()
     begun = time.perf_counter()
     with _started(turn) as started:
         ready = time.perf_counter()

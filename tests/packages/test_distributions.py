@@ -93,7 +93,7 @@ def test_the_wheels_metadata_name_commands_plugin_extras_and_pythons(built: Buil
         entries = configparser.ConfigParser()
         entries.read_string(wheel.read(f"{info}/entry_points.txt").decode())
     assert dict(entries["console_scripts"]) == {"ottla": "ottla.cli.main:main"}
-    assert dict(entries["pytest11"]) == {"ottla": "ottla.pytest"}
+    assert dict(entries["pytest11"]) == {"ottla.pytest": "ottla.pytest"}
     assert metadata["Requires-Python"] == ">=3.11"
     assert sorted(metadata.get_all("Provides-Extra", [])) == ["all", "pipeline", "services"]
     base = {normalized(each) for each in metadata.get_all("Requires-Dist", []) if "extra ==" not in each}
@@ -138,6 +138,43 @@ def test_a_bare_environment_runs_a_broker_and_its_commands(built: Built, tmp_pat
     assert rest.returncode == 1
     assert "`ottla rest` needs the package " in rest.stderr
     assert "pip install 'ottla[services]'" in rest.stderr
+
+
+@pytest.mark.parametrize("words", [(), ("-p", "ottla.pytest")])
+def test_an_installed_wheel_brings_the_fixtures(built: Built, words: tuple[str, ...], tmp_path: Path) -> None:
+    # given the wheel on the path, before the source tree that this environment has
+    with zipfile.ZipFile(built.wheel) as wheel:
+        wheel.extractall(tmp_path / "installed")
+    (tmp_path / "test_it.py").write_text(
+        "import ottla\n"
+        "def test_it(kafka):\n"
+        f"    assert ottla.__file__.startswith({str(tmp_path / 'installed')!r})\n"
+        "    kafka.produce(kafka.topic(), 'a')\n"
+    )
+    # then
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir=.",
+        *words,
+        "test_it.py",
+    ]
+    told = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**environment, "PYTHONPATH": str(tmp_path / "installed")},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert told.returncode == 0, told.stdout
+    assert "1 passed" in told.stdout
 
 
 def run(*words: Path | str, cwd: Path) -> subprocess.CompletedProcess[str]:

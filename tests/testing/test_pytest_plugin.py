@@ -13,6 +13,7 @@ from textwrap import dedent
 import pytest
 
 from ottla.testing import running_broker
+from support.servers.apache_kafka import ApacheKafka
 from support.servers.processes import descendants, wait_until_gone
 
 TIMEOUT_S = 120
@@ -209,6 +210,7 @@ def test_another_cluster_takes_the_place_of_the_sessions_broker(tmp_path: Path) 
         assert other.consume("made-there") == []
 
 
+@pytest.mark.long
 def test_a_killed_run_leaves_no_server_behind(tmp_path: Path) -> None:
     write(
         tmp_path,
@@ -237,6 +239,7 @@ def test_a_killed_run_leaves_no_server_behind(tmp_path: Path) -> None:
     assert not wait_until_gone(children)
 
 
+@pytest.mark.long
 def test_the_helpers_need_no_client_library(tmp_path: Path) -> None:
     run = run_pytest(
         tmp_path,
@@ -252,3 +255,35 @@ def test_the_helpers_need_no_client_library(tmp_path: Path) -> None:
         """,
     )
     assert run.returncode == 0, run.stdout
+
+
+@pytest.mark.long
+@pytest.mark.java
+def test_the_helpers_and_the_registry_work_on_apache_kafka(tmp_path: Path) -> None:
+    with ApacheKafka.start(tmp_path / "kafka") as kafka:
+        run = run_pytest(
+            tmp_path / "project",
+            f"--kafka-bootstrap={kafka.bootstrap}",
+            test_it="""
+                import pytest
+                from ottla.testing import KafkaTestError
+
+                def test_records(kafka):
+                    topic = kafka.topic("t", partitions=3, config={"retention.ms": 100000})
+                    written = [
+                        kafka.produce(topic, f"{n}", key=f"k{n}", headers={"h": "v"}) for n in range(9)
+                    ]
+                    found = kafka.consume(topic, 9)
+                    assert {(r.partition, r.offset) for r in found} == {
+                        (p.partition, p.offset) for (p,) in written
+                    }
+                    assert sorted(r.text for r in found) == [f"{n}" for n in range(9)]
+                    with pytest.raises(KafkaTestError, match="TOPIC_ALREADY_EXISTS"):
+                        kafka.create_topic(topic)
+
+                def test_a_registry(schema_registry):
+                    assert schema_registry.running
+            """,
+        )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "2 passed" in run.stdout

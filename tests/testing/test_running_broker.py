@@ -7,6 +7,7 @@ import random
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -205,6 +206,7 @@ def test_a_paused_broker_answers_nothing_and_goes_on_afterwards(broker: RunningB
     assert [each.text for each in broker.consume(topic)][-1] == "b"
 
 
+@pytest.mark.long
 def test_a_paused_broker_can_be_killed_and_stopped(broker: RunningBroker) -> None:
     broker.pause()
     broker.kill()
@@ -240,6 +242,22 @@ def test_a_client_meets_each_way_in_which_a_connection_breaks(broker: RunningBro
         assert error is not None and error.code() == KafkaError._MSG_TIMED_OUT
     assert KafkaError._TRANSPORT in failures or KafkaError._ALL_BROKERS_DOWN in failures
     assert [each.text for each in broker.consume(topic, 2)] == ["first", "second"]
+
+
+def test_a_broker_that_restarts_while_it_is_unreachable_stays_so(broker: RunningBroker) -> None:
+    with broker.unreachable():
+        broker.restart()
+        with pytest.raises(ConnectionRefusedError):
+            connect(broker)
+    connect(broker).close()
+
+
+def test_several_threads_may_use_the_helpers(broker: RunningBroker) -> None:
+    topic = broker.topic(partitions=2)
+    with ThreadPoolExecutor(4) as threads:
+        reading = threads.submit(broker.consume, topic, 30, timeout_seconds=TIMEOUT_S)
+        list(threads.map(lambda number: broker.produce(topic, f"{number}"), range(30)))
+        assert sorted(int(str(each.text)) for each in reading.result()) == list(range(30))
 
 
 def test_a_delay_is_felt_by_clients_both_ways(broker: RunningBroker) -> None:
@@ -347,6 +365,7 @@ def test_asynchronous_code_may_start_one_without_holding_its_loop() -> None:
     assert turns > 10
 
 
+@pytest.mark.long
 def test_an_exception_in_an_asynchronous_block_ends_the_broker() -> None:
     seen: list[RunningBroker] = []
 

@@ -18,6 +18,7 @@ def three() -> Iterator[RunningCluster]:
         yield running
 
 
+@pytest.mark.long
 def test_a_topic_has_three_replicas_and_survives_the_death_of_its_leader(three: RunningCluster) -> None:
     # given
     topic = three.topic(config={"min.insync.replicas": 2})

@@ -14,11 +14,12 @@
 
 from __future__ import annotations
 
-from ottla.testing.broker import RunningBroker, running_broker, running_broker_async
-from ottla.testing.cluster import RunningCluster, running_cluster
+from ottla.testing.broker import RunningBroker
+from ottla.testing.cluster import RunningCluster
 from ottla.testing.errors import KafkaTestError, ServerError
 from ottla.testing.kafka import ConsumedRecord, Kafka, ProducedRecord
 from ottla.testing.registry import RunningRegistry, running_registry
+from ottla.testing.running import running_broker, running_broker_async, running_cluster
 
 __all__ = [
     "ConsumedRecord",

@@ -1,16 +1,14 @@
-"""One broker in a process of its own, for the length of a block, and all that can be done to it meanwhile."""
+"""One broker in a process of its own, and all that can be done to it."""
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from ottla.protocol.apis import ApiKey
-from ottla.testing.directories import kept_or_temporary
 from ottla.testing.kafka import Kafka
 from ottla.testing.ports import ReservedPort
 from ottla.testing.proxy import Proxy
@@ -39,6 +37,7 @@ class RunningBroker(Kafka):
         self._ports = ports
         self._server = server
         self._proxy = proxy
+        self._reachable = True
         proxy.start()
 
     @property
@@ -75,7 +74,8 @@ class RunningBroker(Kafka):
     def wait_until_ready(self) -> None:
         """Let clients connect once the broker serves: the last step of `start`. Raises ServerError."""
         self._server.wait_until_ready()
-        self._proxy.listen()
+        if self._reachable:
+            self._proxy.listen()
 
     def stop(self) -> None:
         """Stop the broker cleanly, as SIGTERM does; clients are refused then. Raises ServerError."""
@@ -133,12 +133,17 @@ class RunningBroker(Kafka):
 
     @contextmanager
     def unreachable(self) -> Iterator[None]:
-        """Reset all connections of clients and refuse new ones for the length of the block."""
+        """Reset all connections of clients and refuse new ones for the length of the block.
+
+        A broker that is started meanwhile stays unreachable.
+        """
+        self._reachable = False
         self._proxy.refuse()
         self._proxy.drop_connections()
         try:
             yield
         finally:
+            self._reachable = True
             if self.running:
                 self._proxy.listen()
 
@@ -201,58 +206,6 @@ class RunningBroker(Kafka):
         self._proxy.close()
         for port in self._ports:
             port.release()
-
-
-@contextmanager
-def running_broker(
-    config: Mapping[str, object] | None = None,
-    *,
-    data: Path | None = None,
-    port: int = 0,
-    log_level: str = "info",
-) -> Iterator[RunningBroker]:
-    """A broker on 127.0.0.1 for the length of the block.
-
-    config: settings by Kafka's names, over those that make one small node quick. data: its directory, which
-    stays and may hold an earlier broker's logs; without it an empty one that is removed afterwards. port: 0
-    for any. The broker ends with this process, whatever ends it. An exception that leaves the block gets the
-    end of the broker's log as a note. Raises ServerError if it does not start.
-    """
-    from ottla.testing.nodes import single_node
-
-    with kept_or_temporary(data) as directory:
-        broker = single_node(config or {}, directory, port, log_level)
-        try:
-            broker.start()
-            with noting_log([broker]):
-                yield broker
-            if data is not None and broker.running:
-                broker.stop()
-        finally:
-            broker.close()
-
-
-@asynccontextmanager
-async def running_broker_async(
-    config: Mapping[str, object] | None = None,
-    *,
-    data: Path | None = None,
-    port: int = 0,
-    log_level: str = "info",
-) -> AsyncIterator[RunningBroker]:
-    """`running_broker` that does not hold the event loop while the broker starts and ends.
-
-    The broker's own methods block: `await asyncio.to_thread(broker.stop)` where other tasks have to go on.
-    """
-    running = running_broker(config, data=data, port=port, log_level=log_level)
-    broker = await asyncio.to_thread(running.__enter__)
-    try:
-        yield broker
-    except BaseException as problem:
-        if not await asyncio.to_thread(running.__exit__, type(problem), problem, problem.__traceback__):
-            raise
-    else:
-        await asyncio.to_thread(running.__exit__, None, None, None)
 
 
 @contextmanager

@@ -1,14 +1,11 @@
-"""Several brokers, each a process, that are one cluster for the length of a block."""
+"""Several brokers, each a process, that are one cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ottla.testing.broker import RunningBroker, noting_log
-from ottla.testing.directories import kept_or_temporary
+from ottla.testing.broker import RunningBroker
 from ottla.testing.errors import KafkaTestError
 from ottla.testing.kafka import Kafka
 from ottla.testing.server_process import stop_together
@@ -111,31 +108,3 @@ class RunningCluster(Kafka):
         super().close()
         for broker in self.brokers:
             broker.close()
-
-
-@contextmanager
-def running_cluster(
-    brokers: int = 3,
-    config: Mapping[str, object] | None = None,
-    *,
-    data: Path | None = None,
-    log_level: str = "info",
-) -> Iterator[RunningCluster]:
-    """So many brokers on 127.0.0.1 for the length of the block, ready when all of them serve.
-
-    config, data and the end are those of `running_broker`. Topics have three replicas unless they are made
-    with other ones. Raises ServerError if a broker does not start.
-    """
-    from ottla.testing.nodes import cluster_nodes
-
-    with kept_or_temporary(data) as directory:
-        cluster = RunningCluster(cluster_nodes(brokers, config or {}, directory, log_level))
-        try:
-            cluster.start()
-            cluster.heal()
-            with noting_log(cluster.brokers):
-                yield cluster
-            if data is not None:
-                cluster.stop()
-        finally:
-            cluster.close()

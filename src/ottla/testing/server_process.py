@@ -208,7 +208,7 @@ class ServerProcess:
     def _dismiss_guard(self) -> None:
         guard, self._guard = self._guard, None
         if guard is not None:
-            with contextlib.suppress(OSError):  # someone has killed it
+            with contextlib.suppress(OSError):  # the guard has been killed
                 guard.communicate(b"\n")
 
     # -- the log ----------------------------------------------------------------------------------------

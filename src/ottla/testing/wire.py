@@ -1,7 +1,7 @@
 """A blocking client of Kafka's protocol: one connection a broker, requests tried again for a bounded time.
 
-Requests go out in versions that Apache Kafka 3.0 and later have, so that the helpers work on any cluster. A
-client is for one thread.
+Requests go out in versions that Apache Kafka 3.0 and later have, so that the helpers work on any cluster. Any
+thread may ask: one request is on its way at a time.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import socket
 import struct
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
@@ -77,6 +78,7 @@ class Wire:
         self._bootstrap = [_address(each) for each in bootstrap.split(",")]
         self._connections: dict[tuple[str, int], socket.socket] = {}
         self._correlation_ids = itertools.count(1)
+        self._one_at_a_time = threading.Lock()
 
     def close(self) -> None:
         """Close all connections."""
@@ -103,6 +105,8 @@ class Wire:
 
     def ask(self, address: tuple[str, int], request: Message, deadline: Deadline) -> Any:
         """The response of the broker at an address. Raises NotYet."""
+        if not self._one_at_a_time.acquire(timeout=deadline.left_seconds()):
+            raise NotYet("another thread's request has not been answered yet")
         try:
             return self._ask(address, request, deadline)
         except (OSError, ProtocolError) as problem:
@@ -110,6 +114,8 @@ class Wire:
             host, port = address
             told = "no answer in time" if isinstance(problem, TimeoutError) else problem
             raise NotYet(f"{host}:{port}: {told}") from problem
+        finally:
+            self._one_at_a_time.release()
 
     def _ask(self, address: tuple[str, int], request: Message, deadline: Deadline) -> Any:
         assert request.API_KEY is not None

@@ -193,7 +193,7 @@ def test_a_server_that_is_not_there_resets_the_client(port: ReservedPort) -> Non
     proxy = Proxy(port, nobody.number)
     proxy.start()
     proxy.listen()
-    with client(port) as connection, pytest.raises(ConnectionResetError):
+    with pytest.raises(ConnectionResetError), client(port) as connection:
         connection.recv(1)
     proxy.close()
     nobody.release()

@@ -7,7 +7,6 @@ import importlib
 from types import ModuleType
 from typing import NamedTuple
 
-from ottla.cli.frame.extras import missing_package_line
 from ottla.config.errors import UserError
 
 
@@ -33,6 +32,8 @@ def load_module(name: str, path: str) -> ModuleType:
             raise UserError(f"this version of ottla does not have `{path}`") from None
         if not missing or missing.partition(".")[0] == "ottla":
             raise
+        from ottla.cli.frame.extras import missing_package_line
+
         raise UserError(missing_package_line(path, missing)) from None
     finally:
         gc.enable()

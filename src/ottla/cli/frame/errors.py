@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from ottla.cli.frame.extras import missing_package_line
 from ottla.cli.frame.terminal import Style, has_colours, is_terminal, printable, styled
 from ottla.config.errors import UsageError, UserError
 
@@ -54,6 +53,8 @@ def exit_code_of(path: Callable[[], str], run: Callable[[], int]) -> int:
         # Some packages are imported when the work that needs them has come.
         if error.name is None or error.name.partition(".")[0] == "ottla":
             raise
+        from ottla.cli.frame.extras import missing_package_line
+
         tell(path(), missing_package_line(path(), error.name))
         code = ExitCode.FAILED
     except KeyboardInterrupt:
