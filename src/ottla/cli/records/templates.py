@@ -378,7 +378,8 @@ class _Rpk:
 
 KNOWN: Final = (
     "%t topic, %k key, %v or %s value, %h{…} headers, %p partition, %o offset, %d timestamp, "
-    "%T %K %V %H lengths, %e leader epoch, %a{…} attributes, %x producer id, %y its epoch, %i count, %[ %| %] the log's offsets"
+    "%T %K %V %H lengths, %e leader epoch, %a{…} attributes, %x producer id, %y its epoch, %i count, "
+    "%[ %| %] the log's offsets"
 )
 _NO_HEADER: Final = BatchHeader(0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
