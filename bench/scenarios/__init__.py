@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from bench.scenarios import (
     beside,
     catch_up,
+    commands,
     connections,
     consuming,
     latency,
@@ -34,6 +35,7 @@ _FAMILIES = (
     catch_up,
     beside,
     services,
+    commands,
     pipeline,
 )
 
