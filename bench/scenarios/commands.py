@@ -23,7 +23,8 @@ SOURCES = Path(__file__).resolve().parents[2] / "src"
 RECORDS = 3_000_000
 ROUNDS = 5
 COMMAND_TIMEOUT_SECONDS = 300
-FOUR_FIFTHS_OF_KCAT = Target(Bound.VALUE_AT_LEAST, 0.8)
+FOUR_FIFTHS_OF_KCAT = Target(Bound.VALUE_AT_MOST, 1.25)
+"""Of its rate: five quarters of its time."""
 
 
 def _consume(turn: Turn) -> dict[str, float]:
@@ -40,8 +41,8 @@ def _consume(turn: Turn) -> dict[str, float]:
         first = [_run(_ottla(server, "consume", clients.TOPIC, "-n", "1"), None) for _ in range(ROUNDS)]
     return {
         **figures,
-        "beside_kcat_template": figures["ottla_records_per_second"]
-        / figures["kcat_template_records_per_second"],
+        "time_over_kcat_template": figures["kcat_template_records_per_second"]
+        / figures["ottla_records_per_second"],
         "first_record_seconds": statistics.median(first),
     }
 
@@ -73,7 +74,7 @@ def _in_turns(turn: Turn, commands: Mapping[str, list[str]], expected: Path | No
     pairs = zip(seconds["kcat"], seconds["ottla"], strict=True)
     return {
         **{f"{name}_records_per_second": rate for name, rate in rates.items()},
-        "beside_kcat": statistics.median(kcat / ottla for kcat, ottla in pairs),
+        "time_over_kcat": statistics.median(ottla / kcat for kcat, ottla in pairs),
     }
 
 
@@ -129,8 +130,8 @@ SCENARIOS: tuple[Scenario, ...] = (
             Measure("ottla_records_per_second", "ottla consume", "records/s"),
             Measure("kcat_records_per_second", "kcat -C", "records/s"),
             Measure("kcat_template_records_per_second", "kcat -C -f", "records/s"),
-            Measure("beside_kcat", "over kcat -C", "x", FOUR_FIFTHS_OF_KCAT),
-            Measure("beside_kcat_template", "over kcat -C -f", "x", FOUR_FIFTHS_OF_KCAT),
+            Measure("time_over_kcat", "its time over that of kcat -C", "x", FOUR_FIFTHS_OF_KCAT),
+            Measure("time_over_kcat_template", "... of kcat -C -f", "x", FOUR_FIFTHS_OF_KCAT),
             Measure("first_record_seconds", "ottla consume -n 1", "s"),
         ),
         _consume,
@@ -142,7 +143,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         (
             Measure("ottla_records_per_second", "ottla produce", "records/s"),
             Measure("kcat_records_per_second", "kcat -P -l", "records/s"),
-            Measure("beside_kcat", "over kcat -P -l", "x", FOUR_FIFTHS_OF_KCAT),
+            Measure("time_over_kcat", "its time over that of kcat -P -l", "x", FOUR_FIFTHS_OF_KCAT),
         ),
         _produce,
     ),
