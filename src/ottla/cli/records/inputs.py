@@ -245,6 +245,15 @@ async def chunks(
             source.close()
 
 
+def check_files(files: Sequence[str]) -> None:
+    """Raises the OSError of a file that can't be read, before the first record of another is written."""
+    for name in files:
+        if name != STDIN and stat.S_ISREG(os.stat(name).st_mode):
+            os.close(os.open(name, os.O_RDONLY))
+        elif name != STDIN and Path(name).is_dir():
+            raise IsADirectoryError(21, "is a directory", name)
+
+
 def slices(chunk: Chunk, most: int) -> Iterator[Chunk]:
     """The chunk in parts of at most so many records; the last one has the problem."""
     count = max(len(chunk.values), len(chunk.records))

@@ -310,9 +310,11 @@ class _Run:
         self, files: Sequence[str], cutter: Any, linger_seconds: float, read_bytes: int, cluster: Any
     ) -> None:
         """Write all of the input, and report. Raises UserError with how many records were written."""
+        from ottla.cli.records.inputs import check_files
         from ottla.cli.records.topics import missing_topic
         from ottla.client.errors import NoSuchTopic
 
+        check_files(files)
         try:
             await self._producing.prepare()
         except NoSuchTopic as missing:
@@ -328,7 +330,8 @@ class _Run:
         except (UserError, OSError) as problem:
             raise await self._failed(problem) from None
         except asyncio.CancelledError:
-            await self._give_up()
+            told = await self._give_up() or f"at least {_records(self._writer.written)} were written"
+            self._session.output.warn(f"interrupted; {told}")
             raise
         self._report(time.monotonic() - began)
 

@@ -17,7 +17,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from ottla.client.access import Address, ClusterAccess
 from ottla.client.cluster_requests import Broker, ClusterRequests, TopicPartition
@@ -166,7 +166,7 @@ class RecordWriter:
 
     async def close(self) -> None:
         """Stop, and close the connections; what is not acknowledged is given up."""
-        tasks = [writer.task for writer in self._partitions.values()]
+        tasks = [task for writer in self._partitions.values() for task in writer.tasks]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -286,6 +286,11 @@ class _PartitionWriter:
     def is_running(self) -> bool:
         """Whether a batch may still come to be acknowledged."""
         return not self.task.done() and self.is_busy and not (self._writer.failed and not self._under_way)
+
+    @property
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """The partition's task, and those that wait for answers."""
+        return [self.task, *(sending for _, sending in self._under_way)]
 
     def add(self, batch: OutgoingBatch) -> None:
         """Queue a batch."""
