@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 import signal
 import subprocess
 import threading
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -446,3 +449,53 @@ def test_bench_speaks_as_kafkas_own_tools_do(cluster: Cluster, unique_name: str)
     told = json.loads(run(cluster.bootstrap, "bench", "latency", topic, "-n", "20", "--json").out)
     assert told["records"] == 20
     assert 0 < told["latency_p50_ms"] <= told["latency_max_ms"]
+
+
+def test_the_end_is_exact_in_a_compacted_log(
+    start_own: Callable[..., AbstractContextManager[Cluster]], unique_name: str
+) -> None:
+    """Holes are passed over, and the records that are left keep their offsets."""
+    settings = {"log.cleaner.backoff.ms": "50", "log.cleaner.min.cleanable.ratio": "0"}
+    with start_own(settings=settings) as own:
+        config = {"cleanup.policy": "compact", "segment.ms": "200", "min.cleanable.dirty.ratio": "0"}
+        topic = create_topic(own.bootstrap, unique_name, config=config)
+        lines = b"".join(b"k%d:%d\n" % (number % 10, number) for number in range(300))
+        produced(own.bootstrap, topic, "-K", ":", input=lines)
+
+        def numbers() -> list[int]:
+            produced(own.bootstrap, topic, "-K", ":", input=b"last:1000\n")
+            return [int(line) for line in consumed(own.bootstrap, topic).split()]
+
+        eventually(lambda: numbers()[:11] == [*range(290, 300), 1000], "the log is compacted")
+        offsets = [int(line) for line in consumed(own.bootstrap, topic, "-f", "%o\\n").split()]
+        assert offsets[:10] == list(range(290, 300))
+        assert consumed(own.bootstrap, topic, "-o", "5:292") == b"290\n291\n"
+
+
+def test_an_interrupted_command_tells_what_it_has_written(cluster: Cluster, unique_name: str) -> None:
+    topic = create_topic(cluster.bootstrap, unique_name)
+    for there, words, told in (
+        (2, (), "warning: interrupted; at least 2 records were written\n"),
+        (
+            4,
+            ("--transactional-id", unique_name),
+            "warning: interrupted; nothing was written, the transaction is aborted\n",
+        ),
+    ):
+        writing = started(cluster.bootstrap, "produce", topic, *words, stdin=subprocess.PIPE)
+        try:
+            assert writing.stdin is not None
+            writing.stdin.write(b"a\nb\n")
+            writing.stdin.flush()
+            uncommitted = ("--isolation", "read_uncommitted")
+            read = functools.partial(consumed, cluster.bootstrap, topic, *uncommitted)
+            eventually(lambda read=read, there=there: len(read().split()) == there, "both are written")
+            writing.send_signal(signal.SIGINT)
+            _, err = writing.communicate(timeout=30)
+            assert (writing.returncode, err.decode()) == (130, told)
+        finally:
+            writing.kill()
+            writing.wait()
+    assert consumed(cluster.bootstrap, topic) == b"a\nb\n"
+    missing = run(cluster.bootstrap, "produce", topic, "/dev/null", "no-such-file")
+    assert (missing.code, missing.err) == (1, "ottla produce: no-such-file: No such file or directory\n")

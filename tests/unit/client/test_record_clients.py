@@ -1,4 +1,4 @@
-"""The pure parts of reading and writing records: partitions of keys, range assignment, batches, visibility."""
+"""Parts of reading and writing records without I/O: partitions of keys, assignment, batches, visibility."""
 
 from __future__ import annotations
 
