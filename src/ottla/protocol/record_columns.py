@@ -314,6 +314,7 @@ class _Reader:
                         and not byte & 1
                         and byte < 1 << 14
                         and not payload[end - 1]
+                        and not payload[start] & 1
                         and payload[start + 1] < 0x80
                     ):
                         add(payload[at : end - 1])
@@ -383,6 +384,7 @@ class _Reader:
                         and byte < 1 << 14
                         and not byte & 1
                         and value_end < end <= size
+                        and not payload[start] & 1
                         and payload[start + 1] < 0x80
                     ):
                         if value_end + 1 == end and not payload[value_end]:
