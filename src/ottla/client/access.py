@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.client.errors import ClientOptionError
 from ottla.client.java_names import librdkafka_properties
 from ottla.client.java_options import JAVA_COUNTERPARTS, java_client_options
 from ottla.client.security import Credentials, credentials_of, security_protocol_of
-from ottla.client.tls_context import tls_context
+
+if TYPE_CHECKING:
+    import ssl
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 DEFAULT_PORT: Final = 9092
@@ -120,9 +121,12 @@ class ClusterAccess:
         credentials = credentials_of(given) if protocol.startswith("SASL_") else None
         if protocol.startswith("SASL_") and credentials is None:
             raise ClientOptionError(f"security.protocol={protocol} needs sasl.username and sasl.password")
-        return ConnectionSettings(
-            client_id, tls_context(given) if protocol.endswith("SSL") else None, credentials
-        )
+        tls = None
+        if protocol.endswith("SSL"):
+            from ottla.client.tls_context import tls_context  # a command in the clear starts without it
+
+            tls = tls_context(given)
+        return ConnectionSettings(client_id, tls, credentials)
 
     def aiokafka(self) -> dict[str, Any]:
         """The keyword arguments of aiokafka's clients. Raises ClientOptionError for unusable settings."""
@@ -165,6 +169,18 @@ def _address(server: str) -> tuple[str, Address]:
     """The security protocol in front of a server's address, in capitals or empty, and the address."""
     found = _SERVER.fullmatch(server)
     port = DEFAULT_PORT if found is None or found["port"] is None else int(found["port"])
-    if found is None or port > 65_535:
+    if found is None or port > 65_535 or not _can_be_looked_up(found["host"]):
         raise ClientOptionError(f"the bootstrap server {server!r} is not HOST:PORT")
     return (found["scheme"] or "").upper(), Address(found["host"].strip("[]"), port)
+
+
+def _can_be_looked_up(host: str) -> bool:
+    """Whether the resolver takes the name: for labels that are empty or too long it raises a UnicodeError."""
+    if host.isascii():
+        labels = host.removesuffix(".").split(".")
+        return host.startswith("[") or all(0 < len(label) < 64 for label in labels)
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True

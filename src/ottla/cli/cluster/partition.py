@@ -19,7 +19,7 @@ from ottla.cli.cluster.reassignment_plan import Assignment, ImpossiblePlan, plan
 from ottla.cli.frame.cluster import Session, asks_cluster
 from ottla.cli.frame.commands import group
 from ottla.cli.frame.completing import complete_topics
-from ottla.cli.frame.options import require_one
+from ottla.cli.frame.options import COUNT, INT32, require_one
 from ottla.client.cluster_requests import ClusterRequests
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_partition_reassignments_request import (
@@ -75,7 +75,7 @@ class ReassignOptions(NamedTuple):
     shell_complete=complete_topics,
     help="Spread a topic's replicas over --brokers.",
 )
-@click.option("--from", "source", type=int, metavar="ID", help="Move all replicas off a broker.")
+@click.option("--from", "source", type=INT32, metavar="ID", help="Move all replicas off a broker.")
 @click.option(
     "--file",
     type=click.Path(path_type=Path),
@@ -84,7 +84,7 @@ class ReassignOptions(NamedTuple):
 )
 @click.option("--cancel", is_flag=True, help="End all moves that are under way, as they were.")
 @click.option("--brokers", metavar="ID,…", help="The brokers to use. [default: all that are there]")
-@click.option("--replication-factor", type=int, metavar="N", help="With --topic: replicas of each.")
+@click.option("--replication-factor", type=COUNT, metavar="N", help="With --topic: replicas of each.")
 @click.option("--dry-run", is_flag=True, help="Write the plan, move nothing.")
 @asks_cluster
 async def reassign(session: Session, /, **given: Any) -> None:
@@ -247,7 +247,7 @@ async def _ongoing(client: ClusterRequests) -> list[dict[str, Any]]:
 )
 @click.argument("type", type=click.Choice(tuple(ELECTION_TYPES)))
 @click.option("--topic", metavar="NAME", shell_complete=complete_topics, help="[default: all topics]")
-@click.option("--partition", "partitions", type=int, multiple=True, metavar="N", help="May be repeated.")
+@click.option("--partition", "partitions", type=INT32, multiple=True, metavar="N", help="May be repeated.")
 @asks_cluster
 async def elect(session: Session, type: str, topic: str | None, partitions: tuple[int, ...]) -> None:
     """Elect leaders: the preferred ones, or, as the last resort, any replica that is there (unclean)."""

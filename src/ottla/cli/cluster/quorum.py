@@ -18,7 +18,7 @@ import click
 from ottla.cli.cluster.any_broker import CommandError, cluster_client, require_success
 from ottla.cli.frame.cluster import Session, asks_cluster, asks_cluster_without_config
 from ottla.cli.frame.commands import group
-from ottla.cli.frame.options import require_one
+from ottla.cli.frame.options import INT32, require_one
 from ottla.cli.servers.given_settings import given_in_file
 from ottla.cli.servers.options import config_option
 from ottla.client.cluster_requests import ClusterRequests
@@ -153,7 +153,7 @@ def _meta(directory: Path) -> MetaProperties:
 
 
 @quorum.command("remove", examples=["ottla quorum remove --node 3"])
-@click.option("--node", type=int, required=True, metavar="ID", help="The voter.")
+@click.option("--node", type=INT32, required=True, metavar="ID", help="The voter.")
 @click.option(
     "--directory-id", metavar="UUID", help="The voter's directory.id. [default: as the quorum says]"
 )
@@ -189,8 +189,8 @@ async def _directory_id(client: ClusterRequests, node: int, given: str | None) -
 @quorum.command(
     "unregister", examples=["ottla quorum unregister --broker 4", "ottla quorum unregister --controller 5"]
 )
-@click.option("--broker", type=int, metavar="ID", help="A broker that has no replicas any more.")
-@click.option("--controller", type=int, metavar="ID", help="A controller that is no voter any more.")
+@click.option("--broker", type=INT32, metavar="ID", help="A broker that has no replicas any more.")
+@click.option("--controller", type=INT32, metavar="ID", help="A controller that is no voter any more.")
 @asks_cluster
 async def unregister(session: Session, broker: int | None, controller: int | None) -> None:
     """Forget a broker or a controller that is gone for good."""

@@ -1,37 +1,22 @@
-"""Which cluster a command asks, and the options that every command has that asks one.
-
-The first of three places that names a cluster gives it, whole:
-
-1. the command line: --bootstrap, --profile, or bootstrap.servers in --set or --command-config;
-2. the environment: OTTLA_BOOTSTRAP, OTTLA_PROFILE;
-3. the current profile, `ottla profile use`;
-
-else it is 127.0.0.1:9092. In one place servers and a profile may both be named: the profile's settings are
-for those servers then. A profile of a lower place is left alone, so that no password is sent to a server that
-it is not for. --set wins over --command-config, and both over a profile's settings.
-"""
+"""The options of every command that asks a cluster, and what it is given: a session."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec
 
 import click
 
+from ottla.cli.frame.cluster_choice import BOOTSTRAP_VARIABLE, PROFILE_VARIABLE, access_of
 from ottla.cli.frame.output import Output, OutputMode
 from ottla.client.access import DEFAULT_BOOTSTRAP, ClusterAccess
 from ottla.config.errors import UsageError
-from ottla.config.sources import Given, from_file, from_words, layered, texts
 
 P = ParamSpec("P")
 
-BOOTSTRAP_VARIABLE: Final = "OTTLA_BOOTSTRAP"
-PROFILE_VARIABLE: Final = "OTTLA_PROFILE"
-BOOTSTRAP_SERVERS: Final = "bootstrap.servers"
 CLIENT_ID: Final = "ottla-cli"
 
 
@@ -141,31 +126,3 @@ def mode_of(json: bool, quiet: bool) -> OutputMode:
     if json and quiet:
         raise UsageError("give --json or --quiet, not both")
     return OutputMode.JSON if json else OutputMode.QUIET if quiet else OutputMode.PEOPLE
-
-
-def access_of(asked: Mapping[str, Any]) -> ClusterAccess:
-    """How to reach the cluster that options and environment name. Raises UserError."""
-    file: Path | None = asked.get("command_config")
-    own = layered({} if file is None else from_file(file), from_words(asked.get("set_words") or ()))
-    given = layered(_place(asked, own), own)
-    bootstrap = given.pop(BOOTSTRAP_SERVERS, None)
-    access = ClusterAccess(DEFAULT_BOOTSTRAP if bootstrap is None else bootstrap.text, texts(given))
-    access.require_common_properties()
-    return access
-
-
-def _place(asked: Mapping[str, Any], own: Mapping[str, Given]) -> dict[str, Given]:
-    """The settings that the first place gives that names a cluster."""
-    from ottla.cli.frame.profiles import Profiles
-
-    def named(bootstrap: str | None, profile: str | None) -> dict[str, Given]:
-        found = Profiles().read(profile) if profile else {}
-        return found | ({BOOTSTRAP_SERVERS: Given(bootstrap)} if bootstrap else {})
-
-    bootstrap, profile = asked.get("bootstrap"), asked.get("profile")
-    if bootstrap or profile or BOOTSTRAP_SERVERS in own:
-        return named(bootstrap, profile)
-    bootstrap, profile = os.environ.get(BOOTSTRAP_VARIABLE), os.environ.get(PROFILE_VARIABLE)
-    if bootstrap or profile:
-        return named(bootstrap, profile)
-    return named(None, Profiles().current())

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from ottla.config.errors import UsageError
 from ottla.config.sources import from_words, texts
 
+INT32: Final = click.IntRange(-(2**31), 2**31 - 1)
+"""Of ids and numbers that requests carry in 32 bits."""
+COUNT: Final = click.IntRange(1, 2**31 - 1)
+"""Of numbers of partitions, replicas and the like."""
 Decorated = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
