@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from bench.scenarios import (
     beside,
     catch_up,
+    commands,
     connections,
     consuming,
     fixture,
@@ -38,6 +39,7 @@ _FAMILIES = (
     beside,
     listing,
     services,
+    commands,
     pipeline,
 )
 

@@ -6,8 +6,8 @@ For readers that write millions of records out: a loop over Python objects would
 Records have one shape when all their lengths are the same, and so are the sizes of their variable-length
 numbers. They then lie at a constant distance, so every byte of their frames is checked for the whole run at
 once by a strided slice of the payload, and `struct` cuts the values out. Records of fixed size are such runs
-but for a few breaks, where an offset delta takes one more byte. The loop reads whatever is no run; it looks for
-the next run every PROBE_RECORDS.
+but for a few breaks, where an offset delta takes one more byte. The loop reads whatever is no run; it looks
+for the next run every PROBE_RECORDS.
 
 Raises CorruptBatch where `decode_records` does, and keeps its rules: all bytes are used, deltas ascend.
 """
@@ -314,6 +314,7 @@ class _Reader:
                         and not byte & 1
                         and byte < 1 << 14
                         and not payload[end - 1]
+                        and not payload[start] & 1
                         and payload[start + 1] < 0x80
                     ):
                         add(payload[at : end - 1])
@@ -383,6 +384,7 @@ class _Reader:
                         and byte < 1 << 14
                         and not byte & 1
                         and value_end < end <= size
+                        and not payload[start] & 1
                         and payload[start + 1] < 0x80
                     ):
                         if value_end + 1 == end and not payload[value_end]:

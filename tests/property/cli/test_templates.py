@@ -94,8 +94,9 @@ def test_what_a_template_with_encoded_texts_writes_is_read_by_the_same(
 
 LAYOUTS = st.text(max_size=30) | st.lists(
     st.sampled_from(
-        ["%", "%k", "%v", "%h{", "}", "{", "%d{", "strftime[", "go#", "unpack{", "]", "#", "%a{", "compression",
-         ";", "hex8", "big32", "%T", "%H", "%p", "%o", "%[", "%|", "%]", "%i", "\\n", "\\x4", "\\", "re(", "json",
+        ["%", "%k", "%v", "%h{", "}", "{", "%d{", "strftime[", "go#", "unpack{", "]", "#", "%a{",
+         "compression", ";", "hex8", "big32", "%T", "%H", "%p", "%o", "%[", "%|", "%]", "%i", "\\n",
+         "\\x4", "\\", "re(", "json",
          "4", "0", " ", "%%", "%s", "%S", "%R", "é", "\udcff"]
     ),
     max_size=8,

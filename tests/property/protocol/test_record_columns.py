@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -144,3 +145,36 @@ def test_payloads_of_many_records_have_offset_deltas_of_each_size() -> None:
     batch = encode_batch([NewRecord(None, value, NOW) for value in values])
     header = parse_batch_header(batch)
     assert list(decode_columns(records_payload(batch, 0, header), header).values) == values
+
+
+@pytest.mark.parametrize("varied", [False, True])
+@pytest.mark.parametrize("key", [None, b"key"])
+def test_every_damage_to_a_records_frame_is_read_alike_or_refused(key: bytes | None, varied: bool) -> None:
+    """All values of all bytes around the key and value of one record, in a run and in no run."""
+    records = [NewRecord(key, b"v" * (20 + (index % 3 if varied else 0)), NOW) for index in range(12)]
+    batch = encode_batch(records)
+    header = parse_batch_header(batch)
+    payload = records_payload(batch, 0, header)
+    size = len(payload) // 12
+    keys = None if key is None else [key]
+    start = sum(len(payload_of(keys, [record.value])) for record in records[:7])
+    frame = [*range(6 + len(key or b"")), *range(size - 1, size + 2)]
+    for at in frame:
+        for byte in range(256):
+            damaged = bytearray(payload)
+            damaged[start + at] = byte
+            whole = assemble_batch(header, bytes(damaged))
+            try:
+                expected = decode_records(whole)
+            except CorruptBatch:
+                expected = None
+            for values_only in (False, True):
+                try:
+                    columns = decode_columns(bytes(damaged), header, values_only=values_only)
+                except CorruptBatch:
+                    assert expected is None, (at, byte)
+                    continue
+                assert expected is not None, (at, byte, values_only)
+                assert list(columns.values) == [record.value for record in expected]
+                if not values_only:
+                    assert list(zip(*columns, strict=True)) == [tuple(record) for record in expected]

@@ -1,4 +1,6 @@
-"""`ottla bench`: how fast a cluster takes records and gives them, in the words of Kafka's performance tools."""
+"""`ottla bench`: how fast a cluster takes records and gives them, in the words of Kafka's performance
+tools.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Figures of `ottla bench`, in the lines of Kafka's own tools: latencies by their shares, rates, sizes. No I/O."""
+"""Figures of `ottla bench`, in the lines of Kafka's own tools: latencies by their shares, rates, sizes. No
+I/O.
+"""
 
 from __future__ import annotations
 
@@ -49,12 +51,13 @@ class Latencies:
         found = []
         for share in shares:
             seen = 0
-            at = 0.0
-            for at, records in ordered:
+            reached = 0.0
+            for latency_ms, records in ordered:
+                reached = latency_ms
                 seen += records
                 if seen > share * total:
                     break
-            found.append(at)
+            found.append(reached)
         return found
 
 
@@ -111,8 +114,8 @@ def consumer_line(
     fetch_rate, fetch_megabytes = _rates(records, size_bytes, fetching)
     return (
         f"{_moment(began_ms)}, {_moment(began_ms + round(seconds * 1_000))}, {size_bytes / MEBIBYTE:.4f}, "
-        f"{megabytes:.4f}, {records}, {rate:.4f}, {round(rebalance_seconds * 1_000)}, {round(fetching * 1_000)}, "
-        f"{fetch_megabytes:.4f}, {fetch_rate:.4f}"
+        f"{megabytes:.4f}, {records}, {rate:.4f}, {round(rebalance_seconds * 1_000)}, "
+        f"{round(fetching * 1_000)}, {fetch_megabytes:.4f}, {fetch_rate:.4f}"
     )
 
 

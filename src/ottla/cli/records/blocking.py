@@ -11,7 +11,9 @@ from typing import Any
 
 
 class BlockingThread:
-    """Runs one call at a time. A daemon thread: asyncio's own would keep the process until the call returns."""
+    """Runs one call at a time. A daemon thread: asyncio's own would keep the process until the call
+    returns.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name

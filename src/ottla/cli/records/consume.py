@@ -180,7 +180,8 @@ async def consume(
     chosen = None if partitions is None else parse_partitions(partitions)
     if group is not None and (chosen is not None or wanted.stop is not None):
         raise UsageError(
-            "a group deals the partitions out and keeps the place: --partitions, --to and ranges don't go with --group"
+            "a group deals the partitions out and keeps the place: --partitions, --to and ranges don't go "
+            "with --group"
         )
     keys, values = Format(key_format), Format(value_format)
     sink = _sink(session, template, kcat_format, null, keys, values, several=len(topics) > 1 or regex)
@@ -303,8 +304,8 @@ class _Run:
                 stop = bounds.end if stop is None else min(stop, bounds.end)
             if self.wanted.begin.anchor is Anchor.ZERO and self.wanted.begin.distance < bounds.start:
                 self.session.output.warn(
-                    f"{partition}: offset {self.wanted.begin.distance} is not there any more; reading begins at "
-                    f"{bounds.start}"
+                    f"{partition}: offset {self.wanted.begin.distance} is not there any more; reading begins "
+                    f"at {bounds.start}"
                 )
             found[partition] = Span(start, stop)
         return found

@@ -166,8 +166,8 @@ class Consuming:
                     self._texts.append(self._sink.render(view))
                     self._count(part.partition, before, problem.index)
                 raise UserError(
-                    f"{part.partition} offset {columns.offsets[problem.index]}: the {name} can't be decoded as "
-                    f"{decoder.format}: {problem}"
+                    f"{part.partition} offset {columns.offsets[problem.index]}: the {name} can't be decoded "
+                    f"as {decoder.format}: {problem}"
                 ) from None
             if name == "key":
                 keys = decoded

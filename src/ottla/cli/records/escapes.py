@@ -14,7 +14,9 @@ _KCAT_NUMBER: Final = re.compile(r"[0-9]+")
 
 
 def escape_at(text: str, position: int) -> tuple[bytes, int]:
-    """The byte of the escape whose backslash is at `position`, and the position after it. Raises UsageError."""
+    """The byte of the escape whose backslash is at `position`, and the position after it. Raises
+    UsageError.
+    """
     mark = text[position + 1 : position + 2]
     if mark in _SIMPLE and mark:
         return _SIMPLE[mark], position + 2

@@ -14,8 +14,8 @@ class BadInput(Exception):
 class InputRecord(NamedTuple):
     """What the input says of a record. topic, partition, timestamp_ms: None where it says nothing.
 
-    key, value: bytes, or values of JSON for a format that encodes them. source: the number of the line on which
-    the record begins, from 1.
+    key, value: bytes, or values of JSON for a format that encodes them. source: the number of the line on
+    which the record begins, from 1.
     """
 
     key: Any

@@ -1,10 +1,11 @@
-r"""Templates for input: `ottla produce -f '%k %v\n'`, the language of rpk's produce (franz-go's RecordReader).
+r"""Templates for input: `ottla produce -f '%k %v\n'`, the language of rpk's produce (franz-go's
+RecordReader).
 
 A template is a row of steps, each of which takes bytes off the input: literal text, a text up to the next
 literal, a text of a size that was read before, a number, a match of a regular expression, a JSON value. When
-all steps are done there is a record, and the template begins anew. Two things are kinder than in rpk: the last
-literal may be missing at the end of the input, as the last line's end often is; and an empty key is an empty
-key, not none.
+all steps are done there is a record, and the template begins anew. Two things are kinder than in rpk: the
+last literal may be missing at the end of the input, as the last line's end often is; and an empty key is an
+empty key, not none.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Input of `ottla produce`: bytes of files and of stdin, and how they are cut into records.
 
-A reader yields chunks: records in columns where they are plain lines, else one by one. What can't be read ends
-the chunk with its problem, so that everything before it is written first. Memory is bounded by READ_BYTES and
-the largest record.
+A reader yields chunks: records in columns where they are plain lines, else one by one. What can't be read
+ends the chunk with its problem, so that everything before it is written first. Memory is bounded by
+READ_BYTES and the largest record.
 """
 
 from __future__ import annotations
@@ -225,7 +225,9 @@ class Placed:
 async def chunks(
     files: Sequence[str], cutter: Callable[[], Cutter], linger_seconds: float, read_bytes: int = READ_BYTES
 ) -> AsyncIterator[Placed]:
-    """The chunks of all files, one file after the other; ends after a chunk with a problem. Raises OSError."""
+    """The chunks of all files, one file after the other; ends after a chunk with a problem. Raises
+    OSError.
+    """
     for name in files:
         source = Source(name, linger_seconds, read_bytes)
         source.open()
@@ -241,6 +243,15 @@ async def chunks(
                     break
         finally:
             source.close()
+
+
+def check_files(files: Sequence[str]) -> None:
+    """Raises the OSError of a file that can't be read, before the first record of another is written."""
+    for name in files:
+        if name != STDIN and stat.S_ISREG(os.stat(name).st_mode):
+            os.close(os.open(name, os.O_RDONLY))
+        elif name != STDIN and Path(name).is_dir():
+            raise IsADirectoryError(21, "is a directory", name)
 
 
 def slices(chunk: Chunk, most: int) -> Iterator[Chunk]:

@@ -1,8 +1,8 @@
 """Records as JSON, one object a line: what `ottla consume --json` writes, `ottla produce --json` reads.
 
 Bytes that are UTF-8 are a string, others {"base64": "…"}, and no key or value is null. Headers are an object;
-a list of [name, value] where a name is there twice, or is not UTF-8. Nothing is lost on the way and back: every
-record has one such line, and its line gives the same bytes again.
+a list of [name, value] where a name is there twice, or is not UTF-8. Nothing is lost on the way and back:
+every record has one such line, and its line gives the same bytes again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ class BadLine(Exception):
 
 
 class JsonRecord(NamedTuple):
-    """The record of a line. key, value: as JSON gives them. timestamp, partition: None if the line has none."""
+    """The record of a line. key, value: as JSON gives them. timestamp, partition: None if the line has
+    none.
+    """
 
     key: Any
     value: Any
@@ -72,7 +74,9 @@ def json_lines(
     values: Iterable[str],
     control: bool = False,
 ) -> bytes:
-    """The lines of a batch's records. keys, values: as JSON (`bytes_json`). control: they are control records."""
+    """The lines of a batch's records. keys, values: as JSON (`bytes_json`). control: they are control
+    records.
+    """
     start = f'{{"topic": {quoted(topic)}, "partition": {partition}, "offset": '
     end = ', "control": true}' if control else "}"
     lines = [

@@ -90,9 +90,20 @@ def go_format(layout: str) -> FormatNumber:
     return formatted
 
 
-_MONTHS: Final = (
-    ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"]
-)
+_MONTHS: Final = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
 _DAYS: Final = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 _GO_TOKEN: Final = re.compile(
     r"January|Jan(?![a-z])|Monday|Mon(?![a-z])|MST|2006|__2|002|_2(?!006)|0[1-6]|15|PM|pm"

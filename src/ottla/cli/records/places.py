@@ -1,4 +1,5 @@
-"""Places in a topic in words, for --from, --to and --offset: `start`, `end`, `17`, `+3`, `-10`, `@TIME`, ranges.
+"""Places in a topic in words, for --from, --to and --offset: `start`, `end`, `17`, `+3`, `-10`, `@TIME`,
+ranges.
 
 A time is ISO 8601 (a date, or date and time; UTC unless it has an offset), ten digits of seconds or more of
 milliseconds since 1970, or a duration relative to now: `@-1h`, `@-1d12h`, `@-90m`; kcat's `s@` and `e@` with
@@ -39,7 +40,9 @@ class Anchor(enum.Enum):
 
 
 class Place(NamedTuple):
-    """A place in every partition: `distance` offsets after the anchor, or the first record of a time in ms."""
+    """A place in every partition: `distance` offsets after the anchor, or the first record of a time in
+    ms.
+    """
 
     anchor: Anchor
     distance: int = 0
@@ -78,7 +81,9 @@ def parse_place(text: str, now_ms: int) -> Place:
 
 
 def parse_range(text: str, now_ms: int) -> Range:
-    """A place or `PLACE:PLACE`, of which each side may be missing; times may have colons. Raises UsageError."""
+    """A place or `PLACE:PLACE`, of which each side may be missing; times may have colons. Raises
+    UsageError.
+    """
     if "@" in text:
         return _time_range(text, now_ms)
     first, colon, second = text.partition(":")

@@ -45,8 +45,8 @@ _ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
     help="""Write records to a topic, from FILEs or stdin: a line is a value, unless told otherwise.
 
 With --json a line is a JSON object: {"key": "k", "value": "v", "headers": {"a": "b"}, "partition": 0,
-"timestamp": 1772366400000}, all of which may be missing. Bytes that are not UTF-8 are {"base64": "…"}; headers
-with one name are a list of [name, value]. It is what `ottla consume --json` writes.
+"timestamp": 1772366400000}, all of which may be missing. Bytes that are not UTF-8 are {"base64": "…"};
+headers with one name are a list of [name, value]. It is what `ottla consume --json` writes.
 
 \b
 Templates (-f) are rpk's:
@@ -54,8 +54,9 @@ Templates (-f) are rpk's:
   %K %V %T their lengths, before them; %H%h{%k=%v } headers after their number
   {hex} {base64} {json} {re[…]} after texts; {big32} {byte} {4} … after numbers
 
-Everything is acknowledged when the command ends with 0. A record that can't be written ends it with 1: one line
-names the record's line, and how many were written. With --transactional-id it is all of the input or nothing.""",
+Everything is acknowledged when the command ends with 0. A record that can't be written ends it with 1: one
+line names the record's line, and how many were written. With --transactional-id it is all of the input or
+nothing.""",
 )
 @click.argument("topic", metavar="TOPIC", shell_complete=complete_topics)
 @click.argument("files", nargs=-1, metavar="[FILE]…", type=click.Path())
@@ -309,9 +310,11 @@ class _Run:
         self, files: Sequence[str], cutter: Any, linger_seconds: float, read_bytes: int, cluster: Any
     ) -> None:
         """Write all of the input, and report. Raises UserError with how many records were written."""
+        from ottla.cli.records.inputs import check_files
         from ottla.cli.records.topics import missing_topic
         from ottla.client.errors import NoSuchTopic
 
+        check_files(files)
         try:
             await self._producing.prepare()
         except NoSuchTopic as missing:
@@ -327,7 +330,8 @@ class _Run:
         except (UserError, OSError) as problem:
             raise await self._failed(problem) from None
         except asyncio.CancelledError:
-            await self._give_up()
+            told = await self._give_up() or f"at least {_records(self._writer.written)} were written"
+            self._session.output.warn(f"interrupted; {told}")
             raise
         self._report(time.monotonic() - began)
 
@@ -437,7 +441,8 @@ def _cutter(
     lines = delimiter is not None or key_separator is not None
     if sum((is_json, whole_file, length_prefixed, template is not None, lines)) > 1:
         raise UsageError(
-            "give one of --json, --format, --whole-file, --length-prefixed, and --delimiter with --key-separator"
+            "give one of --json, --format, --whole-file, --length-prefixed, and --delimiter with "
+            "--key-separator"
         )
     if is_json:
         return JsonLines

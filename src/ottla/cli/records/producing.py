@@ -269,5 +269,6 @@ class Producing:
         index = self._defaults.partition
         if index is not None and index >= partitioner.partition_count:
             raise ClusterError(
-                f"topic {self._defaults.topic} has no partition {index}, only {partitioner.partition_count} of them"
+                f"topic {self._defaults.topic} has no partition {index}, only "
+                f"{partitioner.partition_count} of them"
             )

@@ -1,12 +1,13 @@
 r"""Templates for output: rpk's `%`-formats (`-f`), and kcat's (`--kcat-format`), applied to whole batches.
 
-Both are compiled into the same pieces: literal bytes, and fields that turn the columns of a batch into a column
-of bytes. A batch is rendered by joining columns, without a call for each record where the field is plain.
+Both are compiled into the same pieces: literal bytes, and fields that turn the columns of a batch into a
+column of bytes. A batch is rendered by joining columns, without a call for each record where the field is
+plain.
 
-rpk's language (franz-go's RecordFormatter) is the default: %t %T %k %K %v %V %h{…} %H %p %o %e %d %a{…} %x %y %i
-%[ %| %] with modifiers in braces. Those of kcat's tokens that it leaves free mean there what they mean in kcat:
-%s, %S, %R and %h without a brace. The three that differ, %T (kcat: the timestamp) and %K and the null length
-(kcat: -1), follow rpk unless --kcat-format is given.
+rpk's language (franz-go's RecordFormatter) is the default: %t %T %k %K %v %V %h{…} %H %p %o %e %d %a{…} %x
+%y %i %[ %| %] with modifiers in braces. Those of kcat's tokens that it leaves free mean there what they mean
+in kcat: %s, %S, %R and %h without a brace. The three that differ, %T (kcat: the timestamp) and %K and the
+null length (kcat: -1), follow rpk unless --kcat-format is given.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ Field = Callable[[BatchView], Sequence[bytes]]
 class Template:
     """A compiled template.
 
-    values_only: whether it shows of each record the value alone, beside what is the same for the whole batch or
-    follows from the offset.
+    values_only: whether it shows of each record the value alone, beside what is the same for the whole batch
+    or follows from the offset.
     """
 
     def __init__(self, pieces: Sequence[bytes | Field], needs: frozenset[str]) -> None:
@@ -376,8 +377,9 @@ class _Rpk:
 
 
 KNOWN: Final = (
-    "%t topic, %k key, %v or %s value, %h{…} headers, %p partition, %o offset, %d timestamp, %T %K %V %H lengths, "
-    "%e leader epoch, %a{…} attributes, %x producer id, %y its epoch, %i count, %[ %| %] the log's offsets"
+    "%t topic, %k key, %v or %s value, %h{…} headers, %p partition, %o offset, %d timestamp, "
+    "%T %K %V %H lengths, %e leader epoch, %a{…} attributes, %x producer id, %y its epoch, %i count, "
+    "%[ %| %] the log's offsets"
 )
 _NO_HEADER: Final = BatchHeader(0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 

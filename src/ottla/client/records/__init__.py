@@ -1,1 +1,3 @@
-"""Records read from and written to a cluster by our own protocol: batches in bulk, without a library between."""
+"""Records read from and written to a cluster by our own protocol: batches in bulk, without a library
+between.
+"""

@@ -51,7 +51,8 @@ class CoordinatorConnection:
         seconds: float | None = None,
         once: bool = False,
     ) -> Any:
-        """The answer; asked again while the coordinator moves or loads, or answers one of the codes in `waits`.
+        """The answer; asked again while the coordinator moves or loads, or answers one of the codes in
+        `waits`.
 
         codes: the error codes of an answer, of which other ones are the caller's to read. seconds: for all
         tries together (the cluster's timeout). once: don't send again what the coordinator may have carried

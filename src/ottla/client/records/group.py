@@ -60,7 +60,8 @@ def range_assignment(
 ) -> dict[str, list[TopicPartition]]:
     """Kafka's range assignor: each topic's partitions in ranges, the first members take one more.
 
-    members: the topics of each member by its id. partition_counts: of each topic; one that is missing has none.
+    members: the topics of each member by its id. partition_counts: of each topic; one that is missing has
+    none.
     """
     assigned: dict[str, list[TopicPartition]] = {member: [] for member in members}
     for topic in sorted({topic for topics in members.values() for topic in topics}):
@@ -182,7 +183,7 @@ class GroupMember:
             self._forget_membership()
             return False
         if ErrorCode.REBALANCE_IN_PROGRESS in found:
-            # The offsets are taken up to the end of the rebalance; this answer means the next generation began.
+            # Offsets are taken until all have joined; by this answer the next generation has begun.
             self.rebalancing.set()
             return False
         for code in found:

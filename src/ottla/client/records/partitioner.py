@@ -1,4 +1,5 @@
-"""The partition of a record, as Java's producer chooses it: murmur2 of the key, or a sticky one without a key.
+"""The partition of a record, as Java's producer chooses it: murmur2 of the key, or a sticky one without a
+key.
 
 Keys land where Java's producer and librdkafka's `murmur2_random` put them (KIP-480 for records without a key:
 one partition for a batch, then another).

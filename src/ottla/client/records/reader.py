@@ -1,4 +1,5 @@
-"""Reads partitions: fetches from each leader over a connection of its own, as batches, in each partition's order.
+"""Reads partitions: fetches from each leader over a connection of its own, as batches, in each partition's
+order.
 
 Theory of operation. Every leader has one task, which asks for all of its partitions that are not done, hands
 the batches over and asks again, while the caller works on the last answer. What waits for the caller is
@@ -93,7 +94,9 @@ class ReadSettings:
     waiting_bytes: int = 32 << 20
     rack_id: str = ""
     on_skip: Callable[[TopicPartition, int, int], None] = field(default=lambda *_: None)
-    """Told of a partition whose log does not have the position: the offset that was to be read, and the next."""
+    """Told of a partition whose log does not have the position: the offset that was to be read, and the
+    next.
+    """
 
 
 class _Reading:
@@ -201,9 +204,9 @@ class RecordReader:
         while True:
             self._unplaced = [one for one in self._unplaced if not one.is_done]
             self._of_node = {node: mine for node, mine in self._of_node.items() if mine}
-            if not self._unplaced and not self._of_node:
-                if all(one.is_done for one in self._reading.values()):
-                    break
+            idle = not self._unplaced and not self._of_node
+            if idle and all(one.is_done for one in self._reading.values()):
+                break
             if not self._unplaced:
                 without_leader_since, pause = None, FIRST_PAUSE_SECONDS
                 await self._wake_supervisor.wait()

@@ -1,7 +1,7 @@
 """The producer's side of a transaction: its id, the partitions that take part, commit and abort (KIP-98).
 
-The requests of transactions before version 2 (KIP-890) are used, which every broker serves: AddPartitionsToTxn
-up to version 3, as later ones are for brokers, and EndTxn up to version 4.
+The requests of transactions before version 2 (KIP-890) are used, which every broker serves:
+AddPartitionsToTxn up to version 3, as later ones are for brokers, and EndTxn up to version 4.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ async def idempotent_identity(cluster: ClusterRequests) -> ProducerIdentity:
 
 
 class Transaction:
-    """One transaction of a transactional id. Calls end within the cluster's timeout; they raise ClusterError."""
+    """One transaction of a transactional id. Calls end within the cluster's timeout; they raise
+    ClusterError.
+    """
 
     def __init__(
         self,

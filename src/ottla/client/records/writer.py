@@ -1,12 +1,12 @@
 """Writes batches to the leaders of their partitions: in order, each exactly once, and bounded in memory.
 
 Theory of operation. Every partition has one task, its batches a queue. The task sends up to MAX_IN_FLIGHT
-batches before it waits for the answer to the oldest. Sequence numbers are given when a batch is first sent and
-never changed, so a broker that has a batch already says so, and one that lacks an earlier batch refuses the
-later ones (KIP-98). After a failure that may pass (the leader has moved, the connection broke) the task waits
-for all answers that are under way, and sends what was not acknowledged again, one batch at a time and in order;
-then it goes on as before. A batch that is refused for good ends the writer: nothing is sent any more, and
-`flush` raises the refusal, which names the record where the broker does.
+batches before it waits for the answer to the oldest. Sequence numbers are given when a batch is first sent
+and never changed, so a broker that has a batch already says so, and one that lacks an earlier batch refuses
+the later ones (KIP-98). After a failure that may pass (the leader has moved, the connection broke) the task
+waits for all answers that are under way, and sends what was not acknowledged again, one batch at a time and
+in order; then it goes on as before. A batch that is refused for good ends the writer: nothing is sent any
+more, and `flush` raises the refusal, which names the record where the broker does.
 
 What waits or is under way is bounded in bytes: `add` returns when there is room.
 """
@@ -17,7 +17,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from ottla.client.access import Address, ClusterAccess
 from ottla.client.cluster_requests import Broker, ClusterRequests, TopicPartition
@@ -57,7 +57,9 @@ class RecordRefused(ClusterError):
 
 @dataclass(frozen=True, slots=True)
 class WriteSettings:
-    """How to write. acks: -1 (all in-sync replicas), 1 or 0. delivery_timeout_ms: for one batch, all tries."""
+    """How to write. acks: -1 (all in-sync replicas), 1 or 0. delivery_timeout_ms: for one batch, all
+    tries.
+    """
 
     acks: int = -1
     codec: Codec = Codec.NONE
@@ -164,7 +166,7 @@ class RecordWriter:
 
     async def close(self) -> None:
         """Stop, and close the connections; what is not acknowledged is given up."""
-        tasks = [writer.task for writer in self._partitions.values()]
+        tasks = [task for writer in self._partitions.values() for task in writer.tasks]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -285,6 +287,11 @@ class _PartitionWriter:
         """Whether a batch may still come to be acknowledged."""
         return not self.task.done() and self.is_busy and not (self._writer.failed and not self._under_way)
 
+    @property
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """The partition's task, and those that wait for answers."""
+        return [self.task, *(sending for _, sending in self._under_way)]
+
     def add(self, batch: OutgoingBatch) -> None:
         """Queue a batch."""
         self._queue.append(batch)
@@ -321,7 +328,7 @@ class _PartitionWriter:
             writer.fail(ClusterError(f"writing to {self._partition} failed: {problem!r}"))
             raise
 
-    # -- the ordinary way --------------------------------------------------------------------------------------
+    # -- the ordinary way --------------------------------------------------------------------------------
 
     async def _begin(self, batch: OutgoingBatch) -> None:
         """Send the first batch of the queue, and don't wait for its answer."""
@@ -361,17 +368,19 @@ class _PartitionWriter:
             try:
                 base_offset = await sending
             except (_NotNow, ClusterError):
-                # Behind a batch that is missing the broker refuses for that reason alone, so all are tried again.
+                # Behind a batch that is missing the broker refuses for that reason alone: all are sent again.
                 self._again.append(batch)
             else:
                 self._writer.acknowledged(batch, base_offset)
             self._under_way.popleft()
         self._learn_anew = True
 
-    # -- after a failure -----------------------------------------------------------------------------------------
+    # -- after a failure ---------------------------------------------------------------------------------
 
     async def _send_again(self) -> None:
-        """Send the first batch that was not acknowledged, until it is; then the task goes on with the next."""
+        """Send the first batch that was not acknowledged, until it is; then the task goes on with the
+        next.
+        """
         batch = self._again[0]
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._writer.settings.delivery_timeout_ms / 1_000
@@ -392,8 +401,8 @@ class _PartitionWriter:
                 self._learn_anew = True
                 if loop.time() + pause > deadline:
                     raise ClusterError(
-                        f"{self._partition}: not written within {self._writer.settings.delivery_timeout_ms} ms: "
-                        f"{passing}",
+                        f"{self._partition}: not written within "
+                        f"{self._writer.settings.delivery_timeout_ms} ms: {passing}",
                         passing.problem.code,
                     ) from None
                 await asyncio.sleep(pause)
@@ -412,7 +421,7 @@ class _PartitionWriter:
             except (_NotNow, ClusterError):
                 self._writer.release(batch)
 
-    # -- one batch -----------------------------------------------------------------------------------------------
+    # -- one batch ---------------------------------------------------------------------------------------
 
     def _give_sequence(self, batch: OutgoingBatch) -> None:
         if self._writer.identity is not None and batch.base_sequence == NO_SEQUENCE:
@@ -427,7 +436,9 @@ class _PartitionWriter:
         return await asyncio.to_thread(batch.compressed, codec, level)
 
     async def _sent(self, connection: NodeConnection, batch: OutgoingBatch, payload: bytes) -> int:
-        """Send a batch; its first offset, -1 if the broker does not say. Raises _NotNow, _TooLarge, ClusterError."""
+        """Send a batch; its first offset, -1 if the broker does not say. Raises _NotNow, _TooLarge,
+        ClusterError.
+        """
         writer = self._writer
         settings = writer.settings
         records = batch.encoded(payload, settings.codec, writer.identity)
