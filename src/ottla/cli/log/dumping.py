@@ -64,7 +64,7 @@ async def dump(
 ) -> int:
     """Tell the content of files, of all files in directories, or of a live partition.
 
-    With --json each line is an object with "kind" (batch, record, entry, aborted, producer, epoch, offset,
+    With a range or a limit, directories mean their segments. With --json each line is an object with "kind" (batch, record, entry, aborted, producer, epoch, offset,
     content) and "file". A damaged place is told on stderr, and the exit code is 1.
     """
     if (topic is None) == (not paths):
@@ -127,7 +127,7 @@ class _Teller:
 
 def _dump_files(path: Path, wanted: Range, depth: Depth, teller: _Teller) -> None:
     try:
-        for known in files_below(path):
+        for known in files_below(path, batches_only=wanted.is_bounded):
             if wanted.limit == 0:
                 return
             teller.file(str(known.path))
