@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import struct
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from ottla.protocol.record_batch import parse_batch_header
 from ottla.storage.inspection.problem import Problem
 from ottla.storage.inspection.segment_batches import SegmentFile, StoredBatch
 from ottla.storage.inspection.verification import Verification
+from ottla.storage.log import LogConfig
 from support.storage.logs import NOW_MS, append, fill, open_log
 from support.storage.written_directories import write_data_directory, write_partition
 
@@ -304,6 +307,33 @@ def test_a_file_that_is_deleted_meanwhile_is_no_problem(tmp_path: Path) -> None:
     verification = Verification(seen=delete)
     assert list(verification.path(tmp_path / "t-0")) == []
     assert first.exists() and not second.exists()
+
+
+def test_a_log_that_is_written_and_shortened_meanwhile_has_no_bad_place(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(segment_bytes=4_000, index_interval_bytes=200))
+    fill(log, 10)
+    ended = threading.Event()
+
+    def write() -> None:
+        draw = random.Random(1)
+        for number in range(400):
+            fill(log, 3, size=draw.randrange(300))
+            if number % 40 == 39:
+                log.truncate_to(log.log_end_offset - 2)
+            if number % 50 == 49:
+                log.advance_log_start_offset(log.log_end_offset - 20)
+                log.enforce_retention(NOW_MS, log.log_end_offset)
+                log.remove_deleted_files(NOW_MS + 10**9)
+        ended.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    checks = 0
+    while not ended.is_set() or checks == 0:
+        assert problems(tmp_path / "t-0") == []
+        checks += 1
+    writer.join()
+    log.close()
 
 
 def test_many_problems_of_a_file_are_not_all_told(data: Path) -> None:

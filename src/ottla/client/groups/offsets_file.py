@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ottla.client.cluster_requests import TopicPartition
+from ottla.config.errors import UserError
 
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 MAX_PARTITION: Final = 2**31 - 1
@@ -24,7 +25,7 @@ GroupedOffsets = dict[str, dict[TopicPartition, int]]
 """Offsets by group."""
 
 
-class OffsetsFileError(Exception):
+class OffsetsFileError(UserError):
     """Text that is no such CSV; the message names the line."""
 
 

@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -130,24 +131,21 @@ class Verification:
         yield from self._settled([*side_files(segment), segment.path], lambda checked: look(checked, ends))
 
     def _settled(self, paths: list[Path], look: Callable[[Checked], Iterator[Problem]]) -> Iterator[Problem]:
-        """The problems that `look` finds while none of the files changes; it looks again after a change."""
+        """The problems that `look` finds while none of the files changes; it looks again after a change.
+
+        In files that never rest, those that it finds each time.
+        """
+        lasting: set[Problem] | None = None
         for attempt in range(TRIES):
+            if attempt:
+                time.sleep(PAUSE_SECONDS)
             before = [_identity(path) for path in paths]
             checked = Checked()
-            problems: list[Problem] = []
-            try:
-                for problem in look(checked):
-                    problems.append(problem)
-                    if len(problems) == PROBLEMS_OF_A_FILE:
-                        break
-            except FileNotFoundError:
-                problems = []
-            except OSError as error:
-                problems.append(Problem(paths[-1], f"the file can't be read: {error.strerror}"))
-            unchanged = before == [_identity(path) for path in paths]
-            if not problems or unchanged or attempt == TRIES - 1:
+            problems = _first_problems(look(checked), paths[-1])
+            if not problems or before == [_identity(path) for path in paths]:
                 break
-            time.sleep(PAUSE_SECONDS)
+            lasting = set(problems) if lasting is None else lasting.intersection(problems)
+            problems = [problem for problem in problems if problem in lasting]
         self.checked.add(checked)
         yield from problems
 
@@ -178,6 +176,18 @@ class Verification:
             if end_offset is not None and offset > end_offset:
                 reason = f"{topic}-{partition} is said to reach offset {offset}, its log ends at {end_offset}"
                 yield Problem(path, reason, offset=offset)
+
+
+def _first_problems(found: Iterator[Problem], path: Path) -> list[Problem]:
+    """The problems, at most PROBLEMS_OF_A_FILE; none of a file that is gone."""
+    problems: list[Problem] = []
+    try:
+        problems.extend(islice(found, PROBLEMS_OF_A_FILE))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        problems.append(Problem(path, f"the file can't be read: {error.strerror}"))
+    return problems
 
 
 def _small_file(known: KnownFile) -> Iterator[Problem]:
