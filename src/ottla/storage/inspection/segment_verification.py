@@ -125,7 +125,7 @@ class SegmentVerification:
                 told = end_position
         self.seen(file.size_bytes - told)
         checked.size_bytes += file.size_bytes
-        ends.append(next_offset)
+        ends[:] = [next_offset]
         for check in checks:
             yield from check.end(end_position)
 
