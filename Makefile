@@ -51,6 +51,11 @@ contracts: install-dev
 reference: install-dev
 	$(BIN)/python tools/generate_reference.py
 
+.PHONY: commands
+# docs/commands.md and the manual pages in docs/man, from the commands; the shown lines run on a real broker
+commands: install-dev
+	$(BIN)/python tools/generate_commands.py
+
 # ottla's tests on both brokers, then other projects' suites (only these: .venv/bin/python -m conformance).
 conformance: install-dev
 	$(BIN)/python -m pytest tests/conformance --oracle

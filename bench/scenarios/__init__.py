@@ -11,6 +11,7 @@ from bench.scenarios import (
     consuming,
     latency,
     life,
+    listing,
     pipeline,
     producing,
     replicated,
@@ -33,6 +34,7 @@ _FAMILIES = (
     connections,
     catch_up,
     beside,
+    listing,
     services,
     pipeline,
 )

@@ -8,13 +8,8 @@ from typing import Any
 
 import click
 
-from ottla.cli.frame.cluster import (
-    BOOTSTRAP_SERVERS,
-    BOOTSTRAP_VARIABLE,
-    PROFILE_VARIABLE,
-    mode_of,
-    output_options,
-)
+from ottla.cli.frame.cluster import mode_of, output_options
+from ottla.cli.frame.cluster_choice import BOOTSTRAP_SERVERS, BOOTSTRAP_VARIABLE, PROFILE_VARIABLE
 from ottla.cli.frame.commands import group
 from ottla.cli.frame.completing import complete_profiles
 from ottla.cli.frame.confirming import confirm, yes_option

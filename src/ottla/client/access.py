@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.client.errors import ClientOptionError
 from ottla.client.java_names import librdkafka_properties
 from ottla.client.java_options import JAVA_COUNTERPARTS, java_client_options
 from ottla.client.security import Credentials, credentials_of, security_protocol_of
-from ottla.client.tls_context import tls_context
+
+if TYPE_CHECKING:
+    import ssl
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 DEFAULT_PORT: Final = 9092
@@ -120,9 +121,12 @@ class ClusterAccess:
         credentials = credentials_of(given) if protocol.startswith("SASL_") else None
         if protocol.startswith("SASL_") and credentials is None:
             raise ClientOptionError(f"security.protocol={protocol} needs sasl.username and sasl.password")
-        return ConnectionSettings(
-            client_id, tls_context(given) if protocol.endswith("SSL") else None, credentials
-        )
+        tls = None
+        if protocol.endswith("SSL"):
+            from ottla.client.tls_context import tls_context  # a command in the clear starts without it
+
+            tls = tls_context(given)
+        return ConnectionSettings(client_id, tls, credentials)
 
     def aiokafka(self) -> dict[str, Any]:
         """The keyword arguments of aiokafka's clients. Raises ClientOptionError for unusable settings."""

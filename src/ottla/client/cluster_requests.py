@@ -266,16 +266,29 @@ class ClusterRequests:
     async def _find_coordinators(
         self, kind: CoordinatorType, keys: Sequence[str]
     ) -> dict[str, Broker | ClusterError]:
-        def request(version: int) -> FindCoordinatorRequest:
-            if version >= 4:
-                return FindCoordinatorRequest(key_type=kind, coordinator_keys=list(keys))
-            return FindCoordinatorRequest(key=keys[0], key_type=kind)
+        """The answer about each key; by one request a key where the node speaks a version below 4."""
+        one_a_request = False
 
-        answer = await self.ask(RequestByVersion(ApiKey.FIND_COORDINATOR, request), FindCoordinatorResponse)
-        if not answer.coordinators:  # below version 4: one key a request
-            found = {keys[0]: _coordinator(keys[0], answer)}
-            return found | await self._find_coordinators(kind, keys[1:]) if len(keys) > 1 else found
-        return {one.key: _coordinator(one.key, one) for one in answer.coordinators}
+        def request(version: int) -> FindCoordinatorRequest:
+            nonlocal one_a_request
+            one_a_request = version < 4
+            if one_a_request:
+                return FindCoordinatorRequest(key=left[0], key_type=kind)
+            return FindCoordinatorRequest(key_type=kind, coordinator_keys=left)
+
+        found: dict[str, Broker | ClusterError] = {}
+        left = list(keys)
+        while left:
+            by_version = RequestByVersion(ApiKey.FIND_COORDINATOR, request)
+            answer = await self.ask(by_version, FindCoordinatorResponse)
+            if one_a_request:
+                found[left[0]] = _coordinator(left[0], answer)
+                del left[0]
+                continue
+            found |= {one.key: _coordinator(one.key, one) for one in answer.coordinators}
+            unsaid = ClusterError("the answer about coordinators says nothing about it")
+            return {key: found.get(key, unsaid) for key in keys}
+        return found
 
     def _forget(self, kind: CoordinatorType, keys: Iterable[str]) -> None:
         for key in keys:

@@ -125,7 +125,8 @@ def test_a_question_is_answered_on_the_terminal(tmp_path: Path) -> None:
     with terminal(tmp_path, SHELLS["bash"]) as window:
         window.wait_for(PROMPT.strip())
         window.type(
-            "for p in a b; do ottla profile add $p --bootstrap x:1; done; ottla profile remove a; echo code=$?"
+            "for p in a b; do ottla profile add $p --bootstrap x:1; done; "
+            "ottla profile remove a; echo code=$?"
         )
         window.press("Enter")
         window.wait_for("remove profile a? [y/N]")
@@ -143,7 +144,7 @@ def test_a_question_is_answered_on_the_terminal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("columns", [40, 80])
-def test_help_and_tables_fit_the_terminal(columns: int, cluster: Cluster, tmp_path: Path) -> None:
+def test_tables_fit_the_terminal(columns: int, cluster: Cluster, tmp_path: Path) -> None:
 
     with terminal(tmp_path, SHELLS["bash"], columns, 60, {"OTTLA_BOOTSTRAP": cluster.bootstrap}) as window:
         window.wait_for(PROMPT.strip())

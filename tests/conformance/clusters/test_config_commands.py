@@ -29,7 +29,7 @@ SOURCES = {
     "default": "DEFAULT_CONFIG",
     "logger": "DYNAMIC_BROKER_LOGGER_CONFIG",
     "client metrics": "DYNAMIC_CLIENT_METRICS_CONFIG",
-    "group": "GROUP_CONFIG",
+    "group": "DYNAMIC_GROUP_CONFIG",
 }
 CHANGES = {
     "topic": {

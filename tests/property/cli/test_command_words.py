@@ -30,7 +30,9 @@ def commands_below(
 ) -> list[tuple[tuple[str, ...], click.Command]]:
     if not isinstance(found, click.Group):
         return [(words, found)]
-    return [each for name, sub in found.commands.items() for each in commands_below(sub, (*words, name))]
+    with click.Context(found, info_name=" ".join(words)) as context:
+        below = [(name, found.get_command(context, name)) for name in found.list_commands(context)]
+    return [each for name, sub in below if sub for each in commands_below(sub, (*words, name))]
 
 
 def registered() -> list[tuple[tuple[str, ...], click.Command]]:

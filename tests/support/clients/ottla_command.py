@@ -27,16 +27,19 @@ class CommandRun:
 
 
 def ottla(bootstrap: str, *words: str) -> CommandRun:
-    """Run a command that asks the cluster at `bootstrap`, whatever its exit code."""
+    """Run a command of a group, `topic list` say, that asks the cluster at `bootstrap`; any exit code.
+
+    The cluster is named before the words that may be `--`: behind it, it would be one more name.
+    """
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main([*words, "--bootstrap", bootstrap])
+        code = main([*words[:2], "--bootstrap", bootstrap, *words[2:]])
     return CommandRun(words, code, out.getvalue(), err.getvalue())
 
 
 def done(bootstrap: str, *words: str) -> list[Any]:
     """The JSON objects that a command writes, which must succeed."""
-    run = ottla(bootstrap, *words, "--json")
+    run = ottla(bootstrap, *words[:2], "--json", *words[2:])
     assert (run.code, run.err) == (0, ""), run
     return run.rows
 

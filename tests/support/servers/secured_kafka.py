@@ -14,6 +14,7 @@ from support.servers.cluster import free_port
 USER = "app"
 PASSWORD = 'with "quotes", a \\ and spaces'
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +43,11 @@ def secured_kafka(directory: Path) -> Iterator[SecuredKafka]:
         "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller}",
         "listener.security.protocol.map": "SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "SASL_SSL",
-        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
         "listener.name.sasl_ssl.plain.sasl.jaas.config": jaas.replace("\\", "\\\\"),
+        "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config": f"{SCRAM} required;",
+        "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": f"{SCRAM} required;",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(directory / "server.pem"),
         "ssl.truststore.type": "PEM",

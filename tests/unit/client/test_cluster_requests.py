@@ -249,6 +249,32 @@ def test_groups_are_asked_about_at_their_coordinators_whatever_the_version(newes
     run(story, FIND_COORDINATOR=(0, newest))
 
 
+@pytest.mark.parametrize("newest", [3, 6])
+def test_thousands_of_groups_find_their_coordinators(newest: int) -> None:
+    places = {f"group-{number}": 1 for number in range(1_500)}
+
+    async def story(cluster: ScriptedCluster, requests: ClusterRequests) -> None:
+        Coordinators(cluster, places)
+        found = await requests.coordinators(CoordinatorType.GROUP, list(places))
+        assert list(found) == list(places)
+        assert cluster.count(ApiKey.FIND_COORDINATOR) == (1_500 if newest == 3 else 2)
+
+    run(story, FIND_COORDINATOR=(0, newest))
+
+
+def test_a_key_that_the_answer_leaves_out_is_an_error_of_its_own() -> None:
+    async def story(cluster: ScriptedCluster, requests: ClusterRequests) -> None:
+        found_a = Coordinator(key="a", node_id=1, host="127.0.0.1", port=cluster.ports[1])
+        cluster.handlers[ApiKey.FIND_COORDINATOR] = lambda node, body: FindCoordinatorResponse(
+            coordinators=[found_a]
+        )
+        found = await requests.coordinators(CoordinatorType.GROUP, ["a", "b"])
+        assert not isinstance(found["a"], ClusterError)
+        assert isinstance(found["b"], ClusterError)
+
+    run(story)
+
+
 def test_groups_that_move_are_asked_about_again_and_no_others() -> None:
     places = {f"group-{number}": random.choice((1, 2, 3)) for number in range(30)}
 
@@ -281,6 +307,21 @@ def test_one_coordinator_that_is_gone_fails_its_groups_alone() -> None:
         assert isinstance(found["b"], ClusterError)
 
     run(story, timeout_seconds=0.5)
+
+
+def test_a_change_at_a_coordinator_that_may_have_been_made_is_not_sent_again() -> None:
+    async def story(cluster: ScriptedCluster, requests: ClusterRequests) -> None:
+        Coordinators(cluster, {"a": 1, "b": 2})
+        kind = CoordinatorType.GROUP
+        cluster.handlers[ApiKey.DESCRIBE_GROUPS] = lambda node, body: None
+        with pytest.raises(ClusterError, match="closed the connection before it answered"):
+            await requests.ask_coordinator(kind, "a", describe(["a"]), DescribeGroupsResponse)
+        assert cluster.brokers_asked(ApiKey.DESCRIBE_GROUPS) == [1]
+        found = await requests.ask_coordinators(kind, ["a", "b"], describe, DescribeGroupsResponse, described)
+        assert all(isinstance(each, ClusterError) for each in found.values())
+        assert sorted(cluster.brokers_asked(ApiKey.DESCRIBE_GROUPS)) == [1, 1, 2]
+
+    run(story)
 
 
 def test_a_refused_key_is_not_waited_for() -> None:

@@ -37,6 +37,7 @@ from ottla.client.admin.configs import (
     alter_configs,
     config_resources,
     describe_configs,
+    settled,
 )
 from ottla.client.admin.names import choose, is_pattern
 from ottla.client.cluster_requests import ClusterRequests
@@ -79,6 +80,7 @@ _validate_only = click.option(
 
 @config.command(
     "describe",
+    short_help="Show and explain settings of one thing, or of all of a TYPE.",
     examples=(
         "ottla config describe topic orders",
         "ottla config describe topic orders --key retention.ms --explain",
@@ -150,7 +152,12 @@ def _tell(
 
 
 @config.command(
-    "get", examples=("ottla config get topic orders retention.ms", "ottla config get broker 1 log.dirs -q")
+    "get",
+    short_help="Print values that hold.",
+    examples=(
+        "ottla config get topic orders retention.ms",
+        "ottla config get broker 1 log.dirs num.io.threads",
+    ),
 )
 @_kind
 @_name
@@ -229,6 +236,7 @@ async def _similar(requests: ClusterRequests, resource: Resource, key: str) -> s
 
 @config.command(
     "set",
+    short_help="Set values; other settings stay as they are.",
     examples=(
         "ottla config set topic orders retention.ms=86400000 cleanup.policy=compact,delete",
         "ottla config set topic orders cleanup.policy+=compact",
@@ -261,6 +269,7 @@ async def set_values(
 
 @config.command(
     "unset",
+    short_help="Give up values, so that the default holds again.",
     examples=(
         "ottla config unset topic orders retention.ms",
         "ottla config unset broker default log.cleaner.threads",
@@ -301,6 +310,8 @@ async def _change(
     """Raises ClusterError, which names similar settings for one that does not exist."""
     problem = (await alter_configs(requests, {resource: changes}, validate_only=validate_only))[resource]
     if problem is None:
+        if not validate_only and resource.type is not ResourceType.BROKER_LOGGER:
+            await settled(requests, {resource: changes})
         return
     if problem.code in _UNKNOWN_NAME:
         entries = (await describe_configs(requests, [resource]))[resource]

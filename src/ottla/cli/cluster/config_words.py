@@ -10,11 +10,11 @@ from ottla.client.admin.configs import (
     ALL_BROKERS,
     Change,
     ConfigEntry,
-    ConfigSource,
     Operation,
     Resource,
     ResourceType,
     ValueType,
+    own_source,
 )
 from ottla.config.errors import UsageError
 
@@ -33,13 +33,6 @@ DEFAULT: Final = "default"
 SENSITIVE: Final = "(sensitive)"
 _CHANGE: Final = re.compile(r"(?P<name>[^=]*?)(?P<sign>[+-]?)=(?P<value>.*)", re.DOTALL)
 _OPERATIONS: Final = {"": Operation.SET, "+": Operation.APPEND, "-": Operation.SUBTRACT}
-_OWN: Final = {
-    ResourceType.TOPIC: ConfigSource.TOPIC,
-    ResourceType.BROKER: ConfigSource.BROKER,
-    ResourceType.BROKER_LOGGER: ConfigSource.BROKER_LOGGER,
-    ResourceType.GROUP: ConfigSource.GROUP,
-    ResourceType.CLIENT_METRICS: ConfigSource.CLIENT_METRICS,
-}
 
 
 def resource_of(kind: str, name: str) -> Resource:
@@ -66,9 +59,7 @@ def kind_of(resource: Resource) -> str:
 
 def is_own(resource: Resource, entry: ConfigEntry) -> bool:
     """Whether the value was set for this very resource."""
-    if resource == Resource(ResourceType.BROKER, ALL_BROKERS):
-        return entry.source is ConfigSource.ALL_BROKERS
-    return entry.source is _OWN[resource.type]
+    return entry.source is own_source(resource)
 
 
 def changes_of(words: Sequence[str]) -> list[Change]:

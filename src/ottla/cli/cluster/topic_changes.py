@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -26,7 +26,7 @@ from ottla.cli.frame.cluster import Session, asks_cluster, asks_cluster_without_
 from ottla.cli.frame.commands import command
 from ottla.cli.frame.confirming import yes_option
 from ottla.client.admin import topics as admin
-from ottla.client.admin.configs import Change, Operation, Resource, ResourceType, alter_configs
+from ottla.client.admin.configs import Change, Operation, Resource, ResourceType, alter_configs, settled
 from ottla.client.admin.partition_offsets import (
     ALL_RECORDS,
     EARLIEST,
@@ -40,6 +40,9 @@ from ottla.client.cluster_requests import ClusterRequests, TopicPartition
 from ottla.client.errors import ClusterError
 from ottla.config.errors import UsageError
 from ottla.protocol.errors import ErrorCode
+
+START_SECONDS: Final = 5.0
+"""How long a purge waits for the first offset of a partition whose leader moves; it only counts with it."""
 
 _configs = click.option(
     "--config", "configs", multiple=True, metavar="KEY=VALUE", help="A setting of the topic; may be repeated."
@@ -222,6 +225,9 @@ async def _alter_configs(
 ) -> dict[str, ClusterError]:
     resources = [Resource(ResourceType.TOPIC, one.name or "") for one in topics]
     done = await alter_configs(requests, dict.fromkeys(resources, changes), validate_only=validate_only)
+    if not validate_only:
+        made = [resource for resource, problem in done.items() if problem is None]
+        await settled(requests, dict.fromkeys(made, changes))
     return {resource.name: problem for resource, problem in done.items() if problem is not None}
 
 
@@ -350,7 +356,7 @@ async def purge(
 async def _purge(
     requests: ClusterRequests, outcomes: Outcomes, keys: Sequence[TopicPartition], place: Place | None
 ) -> None:
-    starts = await list_offsets(requests, dict.fromkeys(keys, EARLIEST))
+    starts = await list_offsets(requests, dict.fromkeys(keys, EARLIEST), seconds=START_SECONDS)
     before, problems = await _ends(requests, keys, place)
     purged = await delete_records(requests, before)
     for key in keys:

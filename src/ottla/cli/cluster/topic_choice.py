@@ -129,16 +129,20 @@ def confirm_pattern(
 
 
 def pages(items: Sequence[Any]) -> list[Sequence[Any]]:
+    """The items in parts of at most TOPICS_A_REQUEST."""
     return [items[start : start + TOPICS_A_REQUEST] for start in range(0, len(items), TOPICS_A_REQUEST)]
 
 
 def partitions_of(topic: TopicState) -> list[PartitionState]:
+    """The partitions in the order of their numbers."""
     return sorted(topic.partitions, key=lambda partition: partition.partition_index)
 
 
 def key_of(topic: TopicState, partition: PartitionState) -> TopicPartition:
+    """The partition's topic and number."""
     return TopicPartition(topic.name or "", partition.partition_index)
 
 
 def counted(count: int, noun: str) -> str:
+    """`1 topic`, `2,000 topics`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

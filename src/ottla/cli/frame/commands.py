@@ -6,7 +6,7 @@ the command line: help and completion of the group import none of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 CONTEXT_SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+NARROW_COLUMNS: Final = 60
 
 
 class Reached:
@@ -33,11 +36,28 @@ def _reach(ctx: click.Context) -> None:
         ctx.obj.path = ctx.command_path
 
 
+class HelpFormatter(click.HelpFormatter):
+    """Click's, with narrower columns of names where the terminal is narrow."""
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """Write names and their texts in two columns; a long name has a line of its own."""
+        names = col_max if self.width >= NARROW_COLUMNS else max(6, self.width // 5)
+        super().write_dl(rows, names, col_spacing)
+
+
+class Context(click.Context):
+    """Click's, with our formatter of help."""
+
+    formatter_class = HelpFormatter
+
+
 class Command(click.Command):
     """A command whose help ends with examples.
 
     examples: lines for a shell, as a user types them; a line that begins with `#` is a remark.
     """
+
+    context_class = Context
 
     def __init__(self, *words: Any, examples: Sequence[str] = (), **settings: Any) -> None:
         settings.setdefault("context_settings", CONTEXT_SETTINGS)
@@ -60,6 +80,7 @@ class Group(click.Group):
 
     command_class = Command
     group_class = type
+    context_class = Context
 
     def __init__(self, *words: Any, examples: Sequence[str] = (), **settings: Any) -> None:
         settings.setdefault("context_settings", CONTEXT_SETTINGS)
@@ -74,6 +95,12 @@ class Group(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of the commands, in the order of their declarations."""
         return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the names of the commands and the first sentences of their help, whole: click cuts them."""
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary_of(each)) for name, each in found if each and not each.hidden])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples, then the epilog."""
@@ -129,6 +156,12 @@ def load(entry: Entry, path: str) -> click.Command:
     module_name, _, attribute = entry.target.partition(":")
     command: click.Command = getattr(load_module(module_name, path), attribute)
     return command
+
+
+def summary_of(command: click.Command) -> str:
+    """The first sentence of a command's help, as the entries of the top level are written."""
+    sentence = command.get_short_help_str(limit=1_000).removesuffix(".")
+    return sentence[:1].upper() + sentence[1:]
 
 
 def write_examples(examples: Sequence[str], formatter: click.HelpFormatter) -> None:

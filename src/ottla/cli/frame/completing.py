@@ -53,7 +53,7 @@ def _asked(ctx: click.Context, asking: Callable[[ClusterRequests], Awaitable[lis
     import asyncio
     import logging
 
-    from ottla.cli.frame.cluster import access_of
+    from ottla.cli.frame.cluster_choice import access_of
 
     logging.disable(logging.CRITICAL)
 

@@ -11,6 +11,7 @@ import click
 from ottla.cli.frame.commands import Reached
 from ottla.cli.frame.errors import ExitCode, did_you_mean, exit_code_of
 from ottla.cli.frame.errors import tell as tell
+from ottla.cli.frame.terminal import narrow_terminal
 from ottla.config.errors import UserError
 
 
@@ -22,7 +23,9 @@ def run_command(command: click.Command, words: Sequence[str], prog_name: str = "
 
 def _run(command: click.Command, words: Sequence[str], reached: Reached) -> int:
     try:
-        with command.make_context(reached.path, list(words), obj=reached) as context:
+        with command.make_context(
+            reached.path, list(words), obj=reached, terminal_width=narrow_terminal()
+        ) as context:
             result = command.invoke(context)
     except click.exceptions.Exit as ended:
         return ended.exit_code

@@ -33,8 +33,8 @@ class Column:
 
     @property
     def head(self) -> str:
-        """The title."""
-        return self.title or self.key
+        """The title, in lower case: the tables of all commands look alike."""
+        return (self.title or self.key).lower()
 
     def text(self, row: Mapping[str, Any]) -> str:
         """The text of the row's value."""

@@ -9,6 +9,9 @@ import unicodedata
 from typing import Final, TextIO
 
 DEFAULT_COLUMNS: Final = 80
+CLICKS_LEAST_COLUMNS: Final = 52
+"""Help of click is 50 columns wide on narrower terminals too."""
+LEAST_HELP_COLUMNS: Final = 24
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -41,6 +44,12 @@ def columns_of(stream: TextIO) -> int | None:
     if not is_terminal(stream):
         return None
     return max(10, shutil.get_terminal_size((DEFAULT_COLUMNS, 24)).columns)
+
+
+def narrow_terminal() -> int | None:
+    """The width of help on a terminal that is narrower than click's help; None leaves the width to click."""
+    columns = shutil.get_terminal_size((DEFAULT_COLUMNS, 24)).columns
+    return max(LEAST_HELP_COLUMNS, columns - 1) if columns < CLICKS_LEAST_COLUMNS else None
 
 
 def styled(text: str, style: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from ottla.protocol.messages.list_config_resources_response import ListConfigRes
 RESOURCES_A_REQUEST: Final = 200
 RESOURCES_OF_FEW_SETTINGS: Final = 2_000
 """Of a request that asks for one setting or a few of each."""
+SETTLE_SECONDS: Final = 1.0
+SETTLE_PAUSE_SECONDS: Final = 0.02
 PAGES_AT_A_TIME: Final = 2
 """The broker makes an answer while the one before is read."""
 ALL_BROKERS: Final = ""
@@ -74,6 +77,15 @@ _SOURCE_WORDS: Final = {
     ConfigSource.BROKER_LOGGER: "logger",
     ConfigSource.CLIENT_METRICS: "client metrics",
     ConfigSource.GROUP: "group",
+}
+
+
+_OWN_SOURCES: Final = {
+    ResourceType.TOPIC: ConfigSource.TOPIC,
+    ResourceType.BROKER: ConfigSource.BROKER,
+    ResourceType.BROKER_LOGGER: ConfigSource.BROKER_LOGGER,
+    ResourceType.GROUP: ConfigSource.GROUP,
+    ResourceType.CLIENT_METRICS: ConfigSource.CLIENT_METRICS,
 }
 
 
@@ -248,6 +260,58 @@ async def alter_configs(
             code = result.error_code
             done[resource] = refusal(code, result.error_message, str(resource)) if code else None
     return done
+
+
+async def settled(requests: ClusterRequests, changes: Mapping[Resource, Sequence[Change]]) -> None:
+    """Wait a second at most until a broker shows changed values, the broker itself for its own.
+
+    The changes are made already, at the controller; waiting lets the next command see them.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + SETTLE_SECONDS
+    names = sorted({one.name for each in changes.values() for one in each})
+    with contextlib.suppress(ClusterError):
+        while loop.time() < end:
+            found = await describe_configs(requests, changes, names=names)
+            if all(_shows(found.get(resource, []), resource, each) for resource, each in changes.items()):
+                return
+            await asyncio.sleep(SETTLE_PAUSE_SECONDS)
+
+
+def _shows(entries: list[ConfigEntry] | ClusterError, resource: Resource, changes: Sequence[Change]) -> bool:
+    if isinstance(entries, ClusterError):
+        return False
+    own = {one.name: one for one in entries if one.source is own_source(resource)}
+    return all(_is_made(own.get(change.name), change) for change in changes)
+
+
+def _is_made(entry: ConfigEntry | None, change: Change) -> bool:
+    """Whether a resource's own value is as after the change; brokers write values in their own way."""
+    if entry is None or change.value is None:
+        return (entry is None) is (change.operation is Operation.DELETE)
+    if entry.sensitive:
+        return True
+    wanted, found = (_plain(text).split(",") for text in (change.value, entry.value or ""))
+    match change.operation:
+        case Operation.SET:
+            return wanted == found
+        case Operation.APPEND:
+            return set(wanted) <= set(found)
+        case Operation.SUBTRACT:
+            return set(wanted).isdisjoint(found)
+        case Operation.DELETE:
+            return False
+
+
+def _plain(text: str) -> str:
+    return "".join(text.lower().split())
+
+
+def own_source(resource: Resource) -> ConfigSource:
+    """Where a value comes from that was set for this very resource."""
+    if resource == Resource(ResourceType.BROKER, ALL_BROKERS):
+        return ConfigSource.ALL_BROKERS
+    return _OWN_SOURCES[resource.type]
 
 
 async def config_resources(requests: ClusterRequests, kind: ResourceType) -> list[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ottla.client.cluster_requests import ClusterRequests, refusal, topic_error
 from ottla.client.errors import ClusterError
@@ -29,10 +29,14 @@ from ottla.protocol.messages.delete_topics_response import DeleteTopicsResponse
 from ottla.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.metadata_response import MetadataResponse, MetadataResponseTopic
 
+V = TypeVar("V")
+
 BROKERS_CHOICE: Final = -1
 """As a number of partitions or replicas: num.partitions, default.replication.factor."""
 SETTLE_SECONDS: Final = 5.0
 SETTLE_PAUSE_SECONDS: Final = 0.02
+
+_NOT_YET: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +84,13 @@ async def create_topics(
         validate_only=validate_only,
     )
     answer = await requests.ask_controller(request, CreateTopicsResponse)
-    return {
+    found: dict[str, CreatedTopic | ClusterError] = {
         one.name: refusal(one.error_code, one.error_message, f"topic {one.name}")
         if one.error_code
         else CreatedTopic(one.name, one.topic_id, one.num_partitions, one.replication_factor)
         for one in answer.topics
     }
+    return _in_order([topic.name for topic in topics], found)
 
 
 async def grow_topics(
@@ -113,10 +118,11 @@ async def grow_topics(
         validate_only=validate_only,
     )
     answer = await requests.ask_controller(request, CreatePartitionsResponse)
-    return {
+    found = {
         one.name: refusal(one.error_code, one.error_message, f"topic {one.name}") if one.error_code else None
         for one in answer.results
     }
+    return _in_order(partitions, found)
 
 
 async def delete_topics(requests: ClusterRequests, names: Sequence[str]) -> dict[str, ClusterError | None]:
@@ -127,9 +133,18 @@ async def delete_topics(requests: ClusterRequests, names: Sequence[str]) -> dict
         timeout_ms=requests.timeout_ms,
     )
     answer = await requests.ask_controller(request, DeleteTopicsResponse)
-    return {
+    found = {
         one.name or "": _deletion_error(one.name or "", one.error_code, one.error_message)
         for one in answer.responses
+    }
+    return _in_order(names, found)
+
+
+def _in_order(names: Iterable[str], found: Mapping[str, V | ClusterError]) -> dict[str, V | ClusterError]:
+    """The outcomes in the order of the request: Apache Kafka answers in another."""
+    return {
+        name: found.get(name, ClusterError(f"topic {name}: the answer says nothing about it"))
+        for name in names
     }
 
 
@@ -161,7 +176,9 @@ async def settled(requests: ClusterRequests, partitions: Mapping[str, int]) -> N
 
 
 def _knows(topic: MetadataResponseTopic, partitions: int) -> bool:
-    """Whether a broker knows a topic as it now is, with leaders; one that is gone leaves out its name."""
+    """Whether a broker knows a topic as it now is, with leaders, or does not tell this user."""
+    if topic.error_code not in (ErrorCode.NONE, *_NOT_YET):
+        return True
     if partitions == 0:
         return topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return len(topic.partitions) >= partitions and all(one.leader_id >= 0 for one in topic.partitions)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import uuid
 from collections.abc import Awaitable, Iterator
 from types import SimpleNamespace
@@ -37,6 +38,7 @@ from ottla.protocol.messages.list_partition_reassignments_request import ListPar
 from ottla.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.metadata_response import MetadataResponse, MetadataResponsePartition
 from ottla.protocol.records.broker_registration_change_record import BrokerRegistrationChangeRecord
+from ottla.protocol.records.config_record import ConfigRecord
 from ottla.protocol.records.partition_change_record import PartitionChangeRecord
 from support.core.metadata import apply, create, directory_of, image_with_brokers, running_broker, topic
 
@@ -224,3 +226,45 @@ def test_levels_that_are_refused_change_nothing(broker: Broker, logger: logging.
     assert set_level(broker, "root", 1, None) == ErrorCode.INVALID_REQUEST
     assert set_level(broker, logger.name, 0, "ERROR", validate_only=True) == ErrorCode.NONE
     assert logger.level == logging.NOTSET
+
+
+# -- DescribeConfigs of many resources -----------------------------------------------------------------
+
+
+def test_resources_described_together_are_described_as_each_alone(
+    broker: Broker, image: MetadataImage
+) -> None:
+    """Those with the same overrides are described once, and shared."""
+    drawn = [
+        {},
+        {"retention.ms": "5"},
+        {"retention.ms": "6"},
+        {"retention.ms": "5", "cleanup.policy": "compact"},
+        {"consumer.session.timeout.ms": "46000"},
+    ]
+    resources = []
+    for number in range(30):
+        name = f"topic-{number}"
+        create(image, topic(name, assignments={0: [1]}))
+        kind = random.choice((2, 2, 2, 16, 32))
+        for key, value in random.choice(drawn).items():
+            apply(image, [ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value)])
+        keys = random.choice((None, None, ["retention.ms"], ["cleanup.policy", "interval.ms"]))
+        resources.append(
+            DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
+        )
+    resources += [
+        DescribeConfigsResource(resource_type=2, resource_name="nope", configuration_keys=None),
+        DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None),
+        DescribeConfigsResource(resource_type=4, resource_name="", configuration_keys=None),
+    ]
+    random.shuffle(resources)
+    for detailed in (False, True):
+
+        def describe(asked: list[DescribeConfigsResource], detailed: bool = detailed) -> list[Any]:
+            request = DescribeConfigsRequest(
+                resources=asked, include_synonyms=detailed, include_documentation=detailed
+            )
+            return answer(describe_configs(broker, context(4), request)).results
+
+        assert describe(resources) == [one for each in resources for one in describe([each])]

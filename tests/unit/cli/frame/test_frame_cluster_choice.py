@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ottla.cli.frame.cluster import access_of
+from ottla.cli.frame.cluster_choice import access_of
 from ottla.cli.frame.profiles import Profiles
 from ottla.cli.main import main
 from ottla.client.access import ClusterAccess

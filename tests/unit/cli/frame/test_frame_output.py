@@ -28,7 +28,7 @@ class Terminal(io.StringIO):
 
 def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     columns = [
-        Column("name", "topic"),
+        Column("name", "TOPIC"),
         Column("partitions", right=True),
         Column("replicas"),
         Column("leader"),

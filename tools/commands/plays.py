@@ -1,0 +1,107 @@
+"""The lines that docs/commands.md shows with their output: a story on one broker, in this order.
+
+A line that begins with `- ` is run and not shown. The lines of a command that this version does not have are
+left out.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Play(NamedTuple):
+    """Lines for a shell, shown with the command of this name.
+
+    exit_code: that the last line ends with. needs: commands of earlier plays; without
+    them it is left out.
+    """
+
+    command: str
+    lines: tuple[str, ...]
+    exit_code: int = 0
+    needs: tuple[str, ...] = ()
+
+
+TOPIC: Final = ("topic create",)
+RECORDS: Final = ("topic create", "produce", "consume")
+
+
+def play(command: str, *lines: str, exit_code: int = 0, needs: tuple[str, ...] = ()) -> Play:
+    """A play of a command's lines."""
+    return Play(command, lines, exit_code, needs)
+
+
+PLAYS: Final = (
+    play("profile add", "ottla profile add local --bootstrap 127.0.0.1:9092"),
+    play(
+        "profile add", "- ottla profile add production --bootstrap kafka-1:9093 --set security.protocol=SSL"
+    ),
+    play("profile set", "ottla profile set production --set client.id=nightly"),
+    play("profile use", "ottla profile use local"),
+    play("profile list", "ottla profile list", "ottla profile list --json"),
+    play("profile show", "ottla profile show production"),
+    play("profile remove", "ottla profile remove production --yes"),
+    play("quorum status", "ottla quorum status", "ottla quorum status --json"),
+    play("topic create", "ottla topic create orders --partitions 3 --config retention.ms=86400000"),
+    play("topic create", "- ottla topic create payments order-items"),
+    play("topic list", "ottla topic list", "ottla topic list --json", "ottla topic list -q"),
+    play("produce", "seq 5 | ottla produce orders --key customer", needs=TOPIC),
+    play(
+        "produce",
+        """echo '{"key": "k", "value": "v", "headers": {"a": "b"}}' | ottla produce payments --json""",
+        needs=TOPIC,
+    ),
+    play("consume", "ottla consume orders --exit", "ottla consume payments --json --exit", needs=RECORDS),
+    play("consume", "ottla consume orders -n 2 -f '%p %o %k=%v\\n'", needs=RECORDS),
+    play("topic describe", "ottla topic describe orders", "ottla topic describe ordrs", exit_code=1),
+    play("topic alter", "ottla topic alter orders --partitions 4"),
+    play("topic purge", "ottla topic purge orders --yes"),
+    play("config set", "ottla config set topic orders cleanup.policy=compact", needs=TOPIC),
+    play("config get", "ottla config get topic orders retention.ms", needs=TOPIC),
+    play(
+        "config describe",
+        "ottla config describe topic orders",
+        "ottla config describe topic orders --key retention.ms --explain",
+        needs=TOPIC,
+    ),
+    play("config unset", "ottla config unset topic orders retention.ms", needs=TOPIC),
+    play("partition list", "ottla partition list"),
+    play("partition elect", "ottla partition elect preferred --topic orders", needs=TOPIC),
+    play("partition reassign", "ottla partition reassign --topic orders --brokers 1 --dry-run", needs=TOPIC),
+    play(
+        "group list",
+        "- seq 9 | ottla produce order-items",
+        "- ottla consume order-items -g packers -n 5 -q",
+        needs=RECORDS,
+    ),
+    play("group list", "ottla group list", "ottla group list --json", needs=RECORDS),
+    play("group describe", "ottla group describe packers --no-times", needs=RECORDS),
+    play("group reset", "ottla group reset packers --to earliest --all-topics", needs=RECORDS),
+    play("group delete-offsets", "ottla group delete-offsets packers --topic order-items", needs=RECORDS),
+    play("group delete", "ottla group delete packers --yes", needs=RECORDS),
+    play("txn list", "- echo 1 | ottla produce payments --transactional-id nightly", needs=RECORDS),
+    play("txn list", "ottla txn list", needs=RECORDS),
+    play("txn describe", "ottla txn describe nightly", needs=RECORDS),
+    play(
+        "txn describe-producers", "ottla txn describe-producers --topic payments --partition 0", needs=RECORDS
+    ),
+    play("txn find-hanging", "ottla txn find-hanging", needs=RECORDS),
+    play("log dump", "ottla log dump data/payments-0", needs=RECORDS),
+    play("log verify", "ottla log verify data", needs=RECORDS),
+    play("bench produce", "- ottla topic create perf", needs=TOPIC),
+    play("bench produce", "ottla bench produce perf --num-records 200000 --record-size 100", needs=TOPIC),
+    play("bench consume", "ottla bench consume perf --messages 200000", needs=TOPIC),
+    play("bench latency", "ottla bench latency perf --messages 1000", needs=TOPIC),
+    play("topic delete", "ottla topic delete order-items --yes"),
+)
+
+#: Commands without output of their own to show: servers, applications, scripts, and what needs several nodes.
+NOT_PLAYED: Final = frozenset(
+    {
+        *("broker", "up", "demo", "registry", "rest"),
+        *("streams run", "streams describe", "streams reset"),
+        *("completion bash", "completion zsh", "completion fish"),
+        *("quorum add", "quorum remove", "quorum unregister"),
+        *("group remove-member", "txn abort", "txn force-terminate"),
+    }
+)
