@@ -94,12 +94,13 @@ class _Search:
             return True
         while left and left[-1] >= answer.high_watermark:
             self.found[partition, left.pop()] = None
-        next_offset = self._next[partition]
+        # a batch may begin before the offset that was asked for, with records that were deleted
+        first_offset = next_offset = self._next[partition]
         try:
             for position, header in iterate_headers(answer.records):
                 if left and left[0] < header.next_offset and not header.is_control:
                     for record in decode_records(answer.records, position):
-                        while left and left[0] <= record.offset:
+                        while left and first_offset <= record.offset >= left[0]:
                             timestamp = None if record.timestamp == NO_TIMESTAMP else record.timestamp
                             self.found[partition, left.popleft()] = timestamp
                 next_offset = max(next_offset, header.next_offset)
