@@ -79,7 +79,7 @@ def _run_broker(options: BrokerOptions) -> int:
 
 
 def _run(words: list[str]) -> int:
-    from ottla.cli.frame.completing import COMPLETE_VARIABLE
+    from ottla.cli.frame.completing import COMPLETE_VARIABLE, complete
     from ottla.cli.frame.running import run_command
 
     # A name may have characters that the terminal's encoding lacks, or bytes that are no text.
@@ -87,9 +87,7 @@ def _run(words: list[str]) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     instruction = os.environ.get(COMPLETE_VARIABLE)
     if instruction:
-        from click.shell_completion import shell_complete
-
-        return shell_complete(ottla(), {}, PROG, COMPLETE_VARIABLE, instruction)
+        return complete(ottla(), instruction)
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
     return run_command(ottla(), words, PROG)
