@@ -464,17 +464,17 @@ def test_any_name_of_a_group_is_handled(cluster: Cluster, unique_name: str) -> N
     }
     for group in groups:
         # librdkafka leaves out spaces around a group's name
-        done(at, "group", "reset", "--to", "0", "--topic", unique_name, "--execute", group)
+        done(at, "group", "reset", "--to", "0", "--topic", unique_name, "--execute", "--", group)
     listed = {row["group"] for row in done(at, "group", "list")}
     assert groups <= listed
     for group in sorted(groups):
-        (found,) = done(at, "group", "describe", group)
+        (found,) = done(at, "group", "describe", "--", group)
         assert found["group"] == group
         for words in (["describe"], ["describe", "--members"], ["describe", "--summary"]):
-            run = ottla(at, "group", *words, group)
+            run = ottla(at, "group", *words, "--", group)
             assert run.code == 0 and "\x1b" not in run.out and "\x07" not in run.out
-        done(at, "group", "reset", "--to", "0", "--all-topics", "--execute", group)
-        done(at, "group", "delete-offsets", "--topic", unique_name, group)
+        done(at, "group", "reset", "--to", "0", "--all-topics", "--execute", "--", group)
+        done(at, "group", "delete-offsets", "--topic", unique_name, "--", group)
     remaining = sorted(groups & {row["group"] for row in done(at, "group", "list")})
     if remaining:
-        done(at, "group", "delete", "--yes", *remaining)
+        done(at, "group", "delete", "--yes", "--", *remaining)

@@ -1,4 +1,4 @@
-"""Checks one segment, or one metadata snapshot: its batches, their records, and what is held against them."""
+"""Checks one segment with the files beside it, or one metadata snapshot: batches, records, indexes."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def _unseen(_size_bytes: int) -> None:
 
 
 class Verification:
-    """One check. Its methods yield problems; `checked` counts what it went through."""
+    """One check. Its methods yield problems; `checked` counts the files, batches and records."""
 
     def __init__(
         self, *, deep: bool = True, gaps: bool = False, seen: Callable[[int], None] = _unseen
