@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
@@ -441,12 +440,6 @@ class ClusterRequests:
         response = await self.ask(request, MetadataResponse)
         self._keep(response)
         return response.topics
-
-    async def topics_by_id(self, topic_ids: Iterable[uuid.UUID]) -> list[MetadataResponseTopic]:
-        """The topics of these ids, as Metadata describes them; each may have an error code."""
-        wanted = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topic_ids]
-        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-        return (await self.ask(request, MetadataResponse)).topics
 
     def _keep(self, response: MetadataResponse) -> None:
         self._cluster = Cluster(

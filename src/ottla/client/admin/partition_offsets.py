@@ -25,8 +25,6 @@ LATEST: Final = -1
 """The end: the high watermark, or the last stable offset for a reader of committed records."""
 EARLIEST: Final = -2
 """The start: the first offset that can be read."""
-MAX_TIMESTAMP: Final = -3
-"""The record with the highest timestamp (KIP-734)."""
 ALL_RECORDS: Final = -1
 """For `delete_records`: up to the high watermark."""
 NO_OFFSET: Final = -1
@@ -50,7 +48,7 @@ async def list_offsets(
     committed: bool = False,
     seconds: float | None = None,
 ) -> dict[TopicPartition, FoundOffset | ClusterError]:
-    """The offset of each partition for LATEST, EARLIEST, MAX_TIMESTAMP, or a time in ms since the epoch.
+    """The offset of each partition for LATEST, EARLIEST, or a time in ms since the epoch.
 
     For a time it is the first offset whose timestamp is as late. committed: LATEST is the last stable offset.
     seconds: how long a partition without a leader is waited for. Raises ClusterError where none can be asked.
