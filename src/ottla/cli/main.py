@@ -55,6 +55,14 @@ COMMANDS: dict[str, Entry] = {
 }
 
 
+EXAMPLES: Final = (
+    "ottla broker --data ./data",
+    "ottla topic create orders --partitions 3",
+    "echo hello | ottla produce orders",
+    "ottla consume orders --exit",
+)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
@@ -100,6 +108,6 @@ def ottla() -> click.Group:
     from ottla import __version__
     from ottla.cli.frame.commands import LazyGroup
 
-    group = LazyGroup(PROG, entries=COMMANDS, help="Apache Kafka's platform in Python.")
+    group = LazyGroup(PROG, entries=COMMANDS, help="Apache Kafka's platform in Python.", examples=EXAMPLES)
     line = f"{PROG} {__version__}"
     return click.version_option(__version__, "-V", "--version", prog_name=PROG, message=line)(group)

@@ -40,7 +40,7 @@ PORT: Final = click.IntRange(0, 65_535)
 POSITIVE: Final = click.IntRange(min=1)
 
 
-@group("streams")
+@group("streams", examples=["ottla streams run app.py", "ottla streams describe app.py"])
 def streams() -> None:
     """Run, describe and reset applications of the Streams DSL on Spark."""
 
