@@ -351,8 +351,12 @@ def test_streams_groups_are_as_their_tool_says(
         refusal = refused(at, "group", "delete", group, "--yes")
         assert "has members" in refusal
         done(at, "group", "remove-member", group, "--all", "--yes")
-    words = ("group", "reset", group, "--to", "1", "--topic", topic)
-    assert {row["offset"] for row in done(at, *words, "--execute")} == {1}
+    words = ("group", "reset", group, "--to", "1", "--topic", topic, "--internal-topics")
+    assert {row["offset"] for row in done(at, *words)} == {1}
+    deleted, *moved = done(at, *words, "--execute")
+    assert deleted == {"topic": changelog, "deleted": True}
+    assert {row["offset"] for row in moved} == {1}
+    create_topic(at, changelog, situation.topics[topic])
     # of a group without members their tool tells only where a reset would go
     plan = ("--reset-offsets", "--to-current", "--input-topic", topic, "--dry-run", "--export")
     said = tool(cluster, STREAMS_TOOL, *plan, "--group", group)
