@@ -18,14 +18,15 @@ from ottla.client.errors import ClusterError
 from ottla.protocol.errors import CorruptBatch, ErrorCode
 from ottla.protocol.record_batch import NO_TIMESTAMP, decode_records, iterate_headers
 
-FIRST_BYTES: Final = 16 * 1024
-"""Of each partition in the first round, in which most batches are whole."""
-WHOLE_BATCH_BYTES: Final = 1024 * 1024
-PARTITIONS_A_ROUND: Final = 400
-LARGE_PARTITIONS_A_ROUND: Final = 8
-"""When batches are large, so that an answer holds one of each."""
+STEPS: Final = ((16 * 1024, 400), (128 * 1024, 64), (1024 * 1024, 8), (1024 * 1024, 1))
+"""Bytes of each partition, and partitions a request: first for small batches, then for larger ones.
+
+An answer has at least one whole batch of its first partition, and of the others only those that fit.
+"""
+MAX_BYTES: Final = 512 * 1024 * 1024
+"""After as many the search ends, and the times that are left are not known."""
 ROUNDS: Final = 64
-"""Through batches without records for consumers, before a partition is given up."""
+"""Through batches without records for consumers, before a search that finds nothing is given up."""
 
 Place = tuple[TopicPartition, int]
 """A partition and an offset."""
@@ -62,26 +63,25 @@ class _Search:
         self._topic_ids: dict[str, uuid.UUID] = {}
 
     async def run(self, client: ClusterRequests, seconds: float | None) -> None:
-        """Fetch until each place is found, or the partition makes no progress."""
-        size_bytes, count = FIRST_BYTES, PARTITIONS_A_ROUND
-        fruitless = 0
-        while self._left and fruitless < ROUNDS:
-            progress = False
-            for start in range(0, len(self._left), count):
+        """Fetch until each place is found, or a bound is reached."""
+        step, fruitless, fetched_bytes = 0, 0, 0
+        while self._left and fruitless < ROUNDS and fetched_bytes < MAX_BYTES:
+            size_bytes, count = STEPS[step]
+            asked, progress = len(self._left), False
+            for start in range(0, asked, count):
                 some = {one: self._next[one] for one in islice(self._left, start, start + count)}
                 answers = await fetch_batches(client, some, size_bytes, seconds, self._topic_ids)
                 for partition, answer in answers.items():
                     progress = self._read(partition, answer) or progress
+                    fetched_bytes += 0 if isinstance(answer, ClusterError) else len(answer.records)
             await self._move_to_starts(client, seconds)
-            resolved = [one for one, offsets in self._left.items() if not offsets]
-            for partition in resolved:
-                del self._left[partition]
-            fruitless = 0 if resolved else fruitless + 1
-            if not progress:
-                if count == 1:
+            self._left = {one: offsets for one, offsets in self._left.items() if offsets}
+            fruitless = 0 if len(self._left) < asked else fruitless + 1
+            if step == len(STEPS) - 1:
+                if not progress:
                     break
-                count = LARGE_PARTITIONS_A_ROUND if count > LARGE_PARTITIONS_A_ROUND else 1
-                size_bytes = WHOLE_BATCH_BYTES
+            elif 2 * len(self._left) > asked:
+                step += 1  # most batches did not fit
 
     def _read(self, partition: TopicPartition, answer: FetchedPartition | ClusterError) -> bool:
         """Note the timestamps that the answer has; whether it brought the search further."""
@@ -94,12 +94,13 @@ class _Search:
             return True
         while left and left[-1] >= answer.high_watermark:
             self.found[partition, left.pop()] = None
-        next_offset = self._next[partition]
+        # a batch may begin before the offset that was asked for, with records that were deleted
+        first_offset = next_offset = self._next[partition]
         try:
             for position, header in iterate_headers(answer.records):
                 if left and left[0] < header.next_offset and not header.is_control:
                     for record in decode_records(answer.records, position):
-                        while left and left[0] <= record.offset:
+                        while left and first_offset <= record.offset >= left[0]:
                             timestamp = None if record.timestamp == NO_TIMESTAMP else record.timestamp
                             self.found[partition, left.popleft()] = timestamp
                 next_offset = max(next_offset, header.next_offset)

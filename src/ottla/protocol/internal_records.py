@@ -21,6 +21,8 @@ from ottla.protocol.record_batch import (
     control_record_type,
     end_transaction_coordinator_epoch,
 )
+from ottla.protocol.records.consumer_protocol_assignment import ConsumerProtocolAssignment
+from ottla.protocol.records.consumer_protocol_subscription import ConsumerProtocolSubscription
 from ottla.protocol.records.framing import (
     METADATA_FRAME_VERSION,
     Coordinator,
@@ -28,6 +30,7 @@ from ottla.protocol.records.framing import (
     decode_coordinator_value,
     metadata_record_class,
 )
+from ottla.protocol.records.group_metadata_value import GroupMetadataValue
 from ottla.protocol.schema import Message
 from ottla.protocol.wire import read_unsigned_varint
 
@@ -69,6 +72,11 @@ _CONTROL_VALUES: Final = {
     ControlRecordType.SNAPSHOT_FOOTER: "SnapshotFooterRecord",
     ControlRecordType.KRAFT_VERSION: "KRaftVersionRecord",
     ControlRecordType.KRAFT_VOTERS: "VotersRecord",
+}
+CONSUMER_PROTOCOL: Final = "consumer"
+_EMBEDDED: Final[dict[str, type[Message]]] = {
+    "subscription": ConsumerProtocolSubscription,
+    "assignment": ConsumerProtocolAssignment,
 }
 _INT16: Final = struct.Struct(">h")
 
@@ -136,7 +144,22 @@ def _of_coordinator(coordinator: Coordinator, record: Record) -> DecodedRecord:
         return DecodedRecord(name, shown, None, None)
     version = _version(record.value)
     value = decode_coordinator_value(coordinator, key, record.value)
-    return DecodedRecord(name, shown, message_json(value, version), version)
+    content = message_json(value, version)
+    if isinstance(value, GroupMetadataValue) and value.protocol_type == CONSUMER_PROTOCOL:
+        for member, member_shown in zip(value.members, content["members"], strict=True):
+            for field, embedded in _EMBEDDED.items():
+                _decode_embedded(member_shown, field, getattr(member, field), embedded)
+    return DecodedRecord(name, shown, content, version)
+
+
+def _decode_embedded(shown: dict[str, Any], field: str, data: bytes, embedded: type[Message]) -> None:
+    """Show a member's own bytes decoded, if they are in the protocol of consumers; else leave them."""
+    try:
+        version = min(_version(data), embedded.MAX_VERSION)
+        message, _ = embedded.decode_prefix(data, version, _INT16.size)
+    except ProtocolError:
+        return
+    shown[field] = message_json(message, version)
 
 
 def _framed(record_format: RecordFormat, record: Record) -> DecodedRecord:

@@ -35,6 +35,8 @@ def message_json(message: Struct, version: int) -> dict[str, Any]:
 @functools.cache
 def camel_case(name: str) -> str:
     """A field's name as in Kafka's JSON: committed_leader_epoch is committedLeaderEpoch."""
+    if name.startswith("kraft_"):
+        name = "k_" + name[1:]  # kRaftVersion
     first, *others = name.strip("_").split("_")
     return first + "".join(other[:1].upper() + other[1:] for other in others)
 

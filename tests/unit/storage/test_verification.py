@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import struct
 from pathlib import Path
 
 import pytest
 
 from ottla.protocol.record_batch import parse_batch_header
+from ottla.storage.inspection import segment_batches, segment_verification, verification
 from ottla.storage.inspection.problem import Problem
 from ottla.storage.inspection.segment_batches import SegmentFile, StoredBatch
 from ottla.storage.inspection.verification import Verification
+from ottla.storage.log import LogConfig
 from support.storage.logs import NOW_MS, append, fill, open_log
 from support.storage.written_directories import write_data_directory, write_partition
 
@@ -283,15 +286,16 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(tmp_path: Path) -> N
     segment = segments(tmp_path / "t-0")[-1]
     whole = segment.read_bytes()
     segment.write_bytes(whole[:-10])
-    written: list[int] = []
+    read = 0
 
     def write_on(_: int) -> None:
-        if not written and segment.stat().st_size < len(whole):
-            written.append(segment.stat().st_size)
+        nonlocal read
+        read += 1
+        if read == len(segments(tmp_path / "t-0")):  # the last one has just been read
             segment.write_bytes(whole)
 
     assert list(Verification(seen=write_on).path(tmp_path / "t-0")) == []
-    assert written
+    assert read > len(segments(tmp_path / "t-0"))
 
 
 def test_a_file_that_is_deleted_meanwhile_is_no_problem(tmp_path: Path) -> None:
@@ -304,6 +308,45 @@ def test_a_file_that_is_deleted_meanwhile_is_no_problem(tmp_path: Path) -> None:
     verification = Verification(seen=delete)
     assert list(verification.path(tmp_path / "t-0")) == []
     assert first.exists() and not second.exists()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_log_that_is_written_and_shortened_meanwhile_has_no_bad_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    # each batch is read by itself, and anything may happen before the next one
+    monkeypatch.setattr(segment_batches, "_CHUNK_BYTES", 61)
+    monkeypatch.setattr(segment_verification, "_SEEN_EVERY_BYTES", 1)
+    monkeypatch.setattr(verification, "PAUSE_SECONDS", 0)
+    draw = random.Random(seed)
+    log = open_log(tmp_path, LogConfig(segment_bytes=4_000, index_interval_bytes=200))
+    fill(log, 60, size=80)
+    changes = 0
+
+    def happen(_: int) -> None:
+        nonlocal changes
+        if draw.random() < 0.9 or changes == 100:
+            return
+        changes += 1
+        match draw.randrange(4):
+            case 0:
+                log.truncate_to(max(log.log_start_offset, log.log_end_offset - draw.randrange(20)))
+                append(log, b"other" * draw.randrange(30), timestamp=NOW_MS + draw.randrange(10**6))
+            case 1:
+                log.advance_log_start_offset(
+                    min(log.log_end_offset, log.log_start_offset + draw.randrange(10))
+                )
+                log.enforce_retention(NOW_MS, log.log_end_offset)
+                log.remove_deleted_files(NOW_MS + 10**9)
+            case 2:
+                log.flush()
+            case _:
+                fill(log, draw.randrange(8), size=draw.randrange(200), first_timestamp=NOW_MS + changes)
+
+    found = [list(Verification(seen=happen).path(tmp_path / "t-0")) for _ in range(10)]
+    assert changes > 10
+    assert found == [[]] * 10
+    log.close()
 
 
 def test_many_problems_of_a_file_are_not_all_told(data: Path) -> None:

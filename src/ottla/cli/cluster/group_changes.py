@@ -52,18 +52,13 @@ async def delete(
         if not free:
             return outcomes.exit_code
         confirm(f"delete {_counted(free)} and {'its' if len(free) == 1 else 'their'} offsets", yes)
-        topics = _internal_topics([described[group_id] for group_id in free]) if internal_topics else []
         for group_id, error in (await changes.delete_groups(client, free)).items():
-            if error is None:
-                outcomes.done(f"deleted group {group_id}", {"group": group_id, "deleted": True})
-            else:
+            if error is not None:
                 outcomes.failed(error)
-        if topics:
-            for topic, failure in (await delete_topics(client, topics)).items():
-                if failure is None:
-                    outcomes.done(f"deleted topic {topic}", {"topic": topic, "deleted": True})
-                else:
-                    outcomes.failed(failure)
+                continue
+            outcomes.done(f"deleted group {group_id}", {"group": group_id, "deleted": True})
+            if internal_topics:
+                await delete_internal_topics(client, internal_topics_of(described[group_id]), outcomes)
     return outcomes.exit_code
 
 
@@ -71,15 +66,26 @@ def _counted(groups: Sequence[str]) -> str:
     return f"group {groups[0]}" if len(groups) == 1 else f"{len(groups)} groups"
 
 
-def _internal_topics(groups: Sequence[GroupDescription | ClusterError]) -> list[str]:
-    """The repartition and changelog topics of streams groups."""
-    found = []
-    for group in groups:
-        topology = group.topology if isinstance(group, GroupDescription) else None
-        for one in (topology or {}).get("subtopologies") or ():
-            for kind in ("repartitionSourceTopics", "stateChangelogTopics"):
-                found += [topic["name"] for topic in one[kind]]
-    return list(dict.fromkeys(found))
+def internal_topics_of(group: GroupDescription | ClusterError) -> list[str]:
+    """The repartition and changelog topics of a streams group; none of other groups."""
+    topology = group.topology if isinstance(group, GroupDescription) else None
+    return list(
+        dict.fromkeys(
+            topic["name"]
+            for one in (topology or {}).get("subtopologies") or ()
+            for kind in ("repartitionSourceTopics", "stateChangelogTopics")
+            for topic in one[kind]
+        )
+    )
+
+
+async def delete_internal_topics(client: ClusterRequests, topics: Sequence[str], outcomes: Outcomes) -> None:
+    """Delete topics of a streams group, and tell so."""
+    for topic, failure in (await delete_topics(client, topics)).items() if topics else ():
+        if failure is None:
+            outcomes.done(f"deleted topic {topic}", {"topic": topic, "deleted": True})
+        else:
+            outcomes.failed(failure)
 
 
 @command("delete-offsets", examples=("ottla group delete-offsets orders --topic payments --topic refunds:0",))

@@ -12,6 +12,7 @@ from typing import Any, Final
 import click
 
 from ottla.cli.cluster.any_broker import cluster_client
+from ottla.cli.cluster.group_changes import delete_internal_topics, internal_topics_of
 from ottla.cli.cluster.group_describing import chosen_types
 from ottla.cli.cluster.group_words import chosen_partitions, reset_of, topic_choice
 from ottla.cli.cluster.outcomes import Outcomes, no_such_topic
@@ -64,7 +65,6 @@ class _Task:
     topics: Mapping[str, tuple[int, ...] | None]
     all_topics: bool
     new_type: GroupType
-    execute: bool
 
 
 @command(
@@ -113,6 +113,11 @@ class _Task:
     metavar="FILE",
     help="Write the new offsets as CSV; `-` is stdout.",
 )
+@click.option(
+    "--internal-topics",
+    is_flag=True,
+    help="Delete the internal topics of streams groups as well, which have the state of what was read.",
+)
 @click.option("--execute", is_flag=True, help="Do it. Without it nothing is changed.")
 @asks_cluster
 async def reset(
@@ -127,6 +132,7 @@ async def reset(
     all_topics: bool,
     new_type: str,
     export: Path | None,
+    internal_topics: bool,
     execute: bool,
 ) -> int:
     """Move the offsets of groups; without --execute only tell how.
@@ -137,17 +143,18 @@ async def reset(
     chosen = reset_of(to, shift_by, by_duration, datetime.now(UTC))
     if (chosen is None) == (from_file is None):
         raise UsageError("say where the offsets go: one of --to, --shift-by, --by-duration, --from-file")
-    task = _Task(chosen, from_file, topic_choice(topics), all_topics, GroupType(new_type), execute)
+    task = _Task(chosen, from_file, topic_choice(topics), all_topics, GroupType(new_type))
     if from_file is None and bool(task.topics) == all_topics:
         raise UsageError("say which partitions: --topic TOPIC, or --all-topics for those with an offset")
     if from_file is not None and (topics or all_topics):
         raise UsageError("--from-file names the partitions itself; leave out --topic and --all-topics")
     outcomes = Outcomes(session.output)
     plans: dict[str, list[PlannedOffset]] = {}
+    topics_of: dict[str, list[str]] = {}
     async with cluster_client(session.access) as client:
         types = await _types(client, groups, everything, task, outcomes)
         file = None if from_file is None else _offsets_of_file(from_file, list(types))
-        free = await _without_members(client, types, outcomes)
+        free = await _without_members(client, types, topics_of, outcomes)
         for group_id, group_type in free.items():
             try:
                 plans[group_id] = await _plan(client, group_id, group_type, task, file)
@@ -156,7 +163,9 @@ async def reset(
         if execute:
             for group_id in list(plans):
                 await _execute(client, group_id, free[group_id], plans, outcomes)
-    _tell(session, plans, export, execute)
+                if internal_topics and plans[group_id]:
+                    await delete_internal_topics(client, topics_of.get(group_id, ()), outcomes)
+    _tell(session, plans, export, execute, with_groups=len(types) != 1)
     return outcomes.exit_code
 
 
@@ -185,9 +194,15 @@ def _offsets_of_file(file: Path, groups: list[str]) -> GroupedOffsets:
 
 
 async def _without_members(
-    client: ClusterRequests, types: Mapping[str, GroupType], outcomes: Outcomes
+    client: ClusterRequests,
+    types: Mapping[str, GroupType],
+    topics_of: dict[str, list[str]],
+    outcomes: Outcomes,
 ) -> dict[str, GroupType]:
-    """The groups that have no members, or do not exist yet; the others are told."""
+    """The groups that have no members, or do not exist yet; the others are told.
+
+    topics_of: gets the internal topics of streams groups.
+    """
     free = {}
     for group_id, found in (await describe_groups(client, types)).items():
         if isinstance(found, ClusterError):
@@ -200,6 +215,8 @@ async def _without_members(
                 "moved when they have stopped; `ottla group describe --members` tells who they are"
             )
             continue
+        else:
+            topics_of[group_id] = internal_topics_of(found)
         free[group_id] = types[group_id]
     return free
 
@@ -283,12 +300,18 @@ async def _execute(
 
 
 def _tell(
-    session: Session, plans: Mapping[str, list[PlannedOffset]], export: Path | None, execute: bool
+    session: Session,
+    plans: Mapping[str, list[PlannedOffset]],
+    export: Path | None,
+    execute: bool,
+    *,
+    with_groups: bool,
 ) -> None:
     output = session.output
     if export is not None:
         text = write_offsets(
-            {group: {one.place: one.offset for one in plan} for group, plan in plans.items()}
+            {group: {one.place: one.offset for one in plan} for group, plan in plans.items()},
+            with_groups=with_groups,
         )
         if str(export) == "-":
             sys.stdout.write(text)

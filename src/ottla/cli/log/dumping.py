@@ -64,8 +64,9 @@ async def dump(
 ) -> int:
     """Tell the content of files, of all files in directories, or of a live partition.
 
-    With --json each line is an object with "kind" (batch, record, entry, aborted, producer, epoch, offset,
-    content) and "file". A damaged place is told on stderr, and the exit code is 1.
+    With a range or a limit, directories mean their segments. With --json each line is an object with "kind"
+    (batch, record, entry, aborted, producer, epoch, offset, content) and "file". A damaged place is told on
+    stderr, and the exit code is 1.
     """
     if (topic is None) == (not paths):
         raise UsageError("name files or directories, or a --topic" + ("" if topic is None else ", not both"))
@@ -127,7 +128,7 @@ class _Teller:
 
 def _dump_files(path: Path, wanted: Range, depth: Depth, teller: _Teller) -> None:
     try:
-        for known in files_below(path):
+        for known in files_below(path, batches_only=wanted.is_bounded):
             if wanted.limit == 0:
                 return
             teller.file(str(known.path))

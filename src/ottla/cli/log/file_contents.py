@@ -26,6 +26,9 @@ Part = tuple[str, Shown]
 """A word for the kind of a part, and the part."""
 
 
+_OF_BATCHES: Final = frozenset({FileKind.SEGMENT, FileKind.METADATA_SNAPSHOT})
+
+
 @dataclass(frozen=True, slots=True)
 class Depth:
     """How deep batches are told. record_format: None takes that of the topic in the directory's name."""
@@ -42,9 +45,10 @@ class Depth:
         return RecordFormat.BYTES if named is None else format_of(named[0])
 
 
-def files_below(path: Path) -> Iterator[KnownFile]:
+def files_below(path: Path, *, batches_only: bool) -> Iterator[KnownFile]:
     """The known files of a directory and of the partitions in it; or the file itself.
 
+    batches_only: of directories only the files that consist of batches.
     Raises OSError, and DamagedFile for a file with another name than Kafka's have.
     """
     path.stat()
@@ -57,8 +61,8 @@ def files_below(path: Path) -> Iterator[KnownFile]:
     for each in sorted(path.iterdir()):
         if each.is_dir():
             if partition_of(each.name) is not None:
-                yield from files_below(each)
-        elif (known := known_file(each)) is not None:
+                yield from files_below(each, batches_only=batches_only)
+        elif (known := known_file(each)) is not None and (known.kind in _OF_BATCHES or not batches_only):
             yield known
 
 

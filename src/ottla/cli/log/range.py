@@ -23,6 +23,12 @@ class Range:
     _met_batch: bool = False
     _met_record: bool = False
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether anything is left out."""
+        bounds = (self.from_offset, self.from_ms, self.to_offset, self.to_ms, self.limit)
+        return any(bound is not None for bound in bounds)
+
     def has_begun(self, header: BatchHeader) -> bool:
         """Whether the range begins in this batch, or has begun before it."""
         if self.from_offset is not None and header.last_offset < self.from_offset:

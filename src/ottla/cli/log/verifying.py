@@ -60,7 +60,8 @@ def verify(
     checked = verification.checked
     if output.for_people:
         counts = f"{checked.files} files, {checked.batches} batches, {checked.records} records"
-        output.note(f"checked {counts}, {checked.size_bytes} bytes: {found or 'no'} problems")
+        problems = "1 problem" if found == 1 else f"{found or 'no'} problems"
+        output.note(f"checked {counts}, {checked.size_bytes} bytes: {problems}")
     return ExitCode.FAILED if found else ExitCode.DONE
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ottla.client.cluster_requests import TopicPartition
+from ottla.config.errors import UserError
 
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 MAX_PARTITION: Final = 2**31 - 1
@@ -24,15 +25,15 @@ GroupedOffsets = dict[str, dict[TopicPartition, int]]
 """Offsets by group."""
 
 
-class OffsetsFileError(Exception):
+class OffsetsFileError(UserError):
     """Text that is no such CSV; the message names the line."""
 
 
-def write_offsets(offsets: Mapping[str, Mapping[TopicPartition, int]]) -> str:
-    """The lines of a file; with the group's name only where there are several groups."""
+def write_offsets(offsets: Mapping[str, Mapping[TopicPartition, int]], *, with_groups: bool) -> str:
+    """The lines of a file, with the names of the groups where several were asked for."""
     lines = []
     for group, of_group in offsets.items():
-        first = f"{_quoted(group)}," if len(offsets) > 1 else ""
+        first = f"{_quoted(group)}," if with_groups else ""
         for partition, offset in sorted(of_group.items()):
             lines.append(f"{first}{_quoted(partition.topic)},{partition.partition},{offset}\n")
     return "".join(lines)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.client.cluster_requests import TopicPartition
+from ottla.config.errors import UserError
 
 _MAX_OFFSET: Final = 2**63 - 1
 
@@ -65,7 +66,7 @@ class PlannedOffset:
         return TopicPartition(self.topic, self.partition)
 
 
-class ResetImpossible(Exception):
+class ResetImpossible(UserError):
     """A partition that can't be reset so; the message is a sentence."""
 
 

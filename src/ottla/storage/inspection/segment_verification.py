@@ -1,4 +1,4 @@
-"""Checks one segment, or one metadata snapshot: its batches, their records, and what is held against them."""
+"""Checks one segment with the files beside it, or one metadata snapshot: batches, records, indexes."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class SegmentVerification:
                 told = end_position
         self.seen(file.size_bytes - told)
         checked.size_bytes += file.size_bytes
-        ends.append(next_offset)
+        ends[:] = [next_offset]
         for check in checks:
             yield from check.end(end_position)
 

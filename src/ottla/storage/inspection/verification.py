@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +29,7 @@ from ottla.storage.inspection.entry_files import (
 from ottla.storage.inspection.file_kinds import FileKind, KnownFile, known_file, partition_of
 from ottla.storage.inspection.index_checks import TransactionIndexCheck, order_problems
 from ottla.storage.inspection.problem import DamagedFile, Problem
+from ottla.storage.inspection.segment_batches import SegmentFile, StoredBatch
 from ottla.storage.inspection.segment_verification import Checked, SegmentVerification, side_files
 from ottla.storage.log_directory import META_PROPERTIES
 
@@ -43,7 +45,7 @@ def _unseen(_size_bytes: int) -> None:
 
 
 class Verification:
-    """One check. Its methods yield problems; `checked` counts what it went through."""
+    """One check. Its methods yield problems; `checked` counts the files, batches and records."""
 
     def __init__(
         self, *, deep: bool = True, gaps: bool = False, seen: Callable[[int], None] = _unseen
@@ -55,7 +57,7 @@ class Verification:
         self.checked = Checked()
         self._segments = SegmentVerification(deep, gaps, seen)
         self._gaps = gaps
-        self._log_ends: dict[tuple[str, int], int] = {}
+        self._logs: dict[tuple[str, int], tuple[Path, int]] = {}  # directory, and the end when it was checked
 
     def path(self, path: Path) -> Iterator[Problem]:
         """The problems of a file, a partition's directory or a data directory. Raises OSError."""
@@ -92,21 +94,27 @@ class Verification:
                 continue  # held against its segment
             if not _is_segment(one):
                 yield from self._settled([one.path], partial(self._alone, one))
+        before: KnownFile | None = None
         end_offset = -1
         for segment in segments.values():
             base_offset = segment.base_offset or 0
-            if base_offset < end_offset:
-                reason = f"the segment begins at {base_offset}, the one before it ends with {end_offset - 1}"
-                yield Problem(segment.path, reason, 0, base_offset)
-            elif self._gaps and -1 < end_offset < base_offset:
-                reason = f"the segment begins at {base_offset}, the one before it ends with {end_offset - 1}"
-                yield Problem(segment.path, reason, 0, end_offset)
+            if before is not None and (base_offset < end_offset or (self._gaps and base_offset > end_offset)):
+                look = partial(self._between, before, segment)
+                yield from self._settled([before.path, segment.path], look)
             ends: list[int] = []
             yield from self._segment(segment, ends)
-            end_offset = max([end_offset, base_offset, *ends])
+            before, end_offset = segment, max([base_offset, *ends])
         named = partition_of(directory.name)
         if named is not None and segments:
-            self._log_ends[named] = end_offset
+            self._logs[named] = directory, end_offset
+
+    def _between(self, before: KnownFile, segment: KnownFile, _: Checked) -> Iterator[Problem]:
+        """A segment that does not begin where the one before it ends. Raises OSError."""
+        base_offset, end_offset = segment.base_offset or 0, _end_offset(before)
+        segment.path.stat()
+        if base_offset < end_offset or (self._gaps and base_offset > end_offset):
+            reason = f"the segment begins at {base_offset}, the one before it ends with {end_offset - 1}"
+            yield Problem(segment.path, reason, 0, base_offset)
 
     def _file(self, path: Path) -> Iterator[Problem]:
         known = known_file(path)
@@ -130,24 +138,21 @@ class Verification:
         yield from self._settled([*side_files(segment), segment.path], lambda checked: look(checked, ends))
 
     def _settled(self, paths: list[Path], look: Callable[[Checked], Iterator[Problem]]) -> Iterator[Problem]:
-        """The problems that `look` finds while none of the files changes; it looks again after a change."""
+        """The problems that `look` finds while none of the files changes; it looks again after a change.
+
+        In files that never rest, those that it finds each time.
+        """
+        lasting: set[Problem] | None = None
         for attempt in range(TRIES):
+            if attempt:
+                time.sleep(PAUSE_SECONDS)
             before = [_identity(path) for path in paths]
             checked = Checked()
-            problems: list[Problem] = []
-            try:
-                for problem in look(checked):
-                    problems.append(problem)
-                    if len(problems) == PROBLEMS_OF_A_FILE:
-                        break
-            except FileNotFoundError:
-                problems = []
-            except OSError as error:
-                problems.append(Problem(paths[-1], f"the file can't be read: {error.strerror}"))
-            unchanged = before == [_identity(path) for path in paths]
-            if not problems or unchanged or attempt == TRIES - 1:
+            problems = _first_problems(look(checked), paths[-1])
+            if not problems or before == [_identity(path) for path in paths]:
                 break
-            time.sleep(PAUSE_SECONDS)
+            lasting = set(problems) if lasting is None else lasting.intersection(problems)
+            problems = [problem for problem in problems if problem in lasting]
         self.checked.add(checked)
         yield from problems
 
@@ -174,10 +179,41 @@ class Verification:
     def _beyond_ends(self, path: Path) -> Iterator[Problem]:
         """The offsets of a checkpoint that are beyond the ends of the logs that were checked."""
         for (topic, partition), offset in text_files.offset_checkpoint(path).items():
-            end_offset = self._log_ends.get((topic, partition))
-            if end_offset is not None and offset > end_offset:
+            directory, end_offset = self._logs.get((topic, partition), (None, offset))
+            if directory is not None and offset > end_offset:
+                end_offset = _log_end_offset(directory)  # it may have grown since it was checked
+            if offset > end_offset:
                 reason = f"{topic}-{partition} is said to reach offset {offset}, its log ends at {end_offset}"
                 yield Problem(path, reason, offset=offset)
+
+
+def _end_offset(segment: KnownFile) -> int:
+    """The offset after a segment's last whole batch. Raises OSError."""
+    end_offset = segment.base_offset or 0
+    for batch in SegmentFile(segment.path).batches():
+        if isinstance(batch, StoredBatch):
+            end_offset = max(end_offset, batch.header.next_offset)
+    return end_offset
+
+
+def _log_end_offset(directory: Path) -> int:
+    """The offset after a log's last whole batch. Raises OSError."""
+    found = [
+        one for path in directory.iterdir() if (one := known_file(path)) is not None and _is_segment(one)
+    ]
+    return max((_end_offset(one) for one in sorted(found, key=lambda one: one.path.name)[-1:]), default=0)
+
+
+def _first_problems(found: Iterator[Problem], path: Path) -> list[Problem]:
+    """The problems, at most PROBLEMS_OF_A_FILE; none of a file that is gone."""
+    problems: list[Problem] = []
+    try:
+        problems.extend(islice(found, PROBLEMS_OF_A_FILE))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        problems.append(Problem(path, f"the file can't be read: {error.strerror}"))
+    return problems
 
 
 def _small_file(known: KnownFile) -> Iterator[Problem]:
