@@ -165,8 +165,8 @@ def test_javas_console_tools_and_ottla_read_each_others_records(cluster: Cluster
     assert sent.returncode == 0, sent.stderr
     read = run_java(
         f"{tools}.consumer.ConsoleConsumer", "--bootstrap-server", cluster.bootstrap, "--topic", topic,
-        "--from-beginning", "--max-messages", "3", "--property", "print.key=true", "--property",
-        "print.headers=true", "--property", "print.offset=true",
+        "--from-beginning", "--max-messages", "3", "--formatter-property", "print.key=true", "--formatter-property",
+        "print.headers=true", "--formatter-property", "print.offset=true",
     )  # fmt: skip
     assert read.stdout.splitlines() == [
         "Offset:0\th:1\tk1\tv1",
