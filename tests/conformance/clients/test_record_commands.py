@@ -8,7 +8,6 @@ import random
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -165,8 +164,9 @@ def test_javas_console_tools_and_ottla_read_each_others_records(cluster: Cluster
     assert sent.returncode == 0, sent.stderr
     read = run_java(
         f"{tools}.consumer.ConsoleConsumer", "--bootstrap-server", cluster.bootstrap, "--topic", topic,
-        "--from-beginning", "--max-messages", "3", "--formatter-property", "print.key=true", "--formatter-property",
-        "print.headers=true", "--formatter-property", "print.offset=true",
+        "--from-beginning", "--max-messages", "3",
+        "--formatter-property", "print.key=true", "--formatter-property", "print.headers=true",
+        "--formatter-property", "print.offset=true",
     )  # fmt: skip
     assert read.stdout.splitlines() == [
         "Offset:0\th:1\tk1\tv1",
@@ -424,11 +424,9 @@ def test_a_reader_that_goes_away_ends_the_command_silently(cluster: Cluster, uni
     consuming.stderr.close()
 
 
-def test_records_are_paced_and_acknowledged_as_asked(cluster: Cluster, unique_name: str) -> None:
+def test_records_are_acknowledged_as_asked(cluster: Cluster, unique_name: str) -> None:
     topic = create_topic(cluster.bootstrap, unique_name)
-    began = time.monotonic()
-    assert produced(cluster.bootstrap, topic, "--rate", "40", input=b"x\n" * 40) == 40
-    assert time.monotonic() - began > 0.5
+    assert produced(cluster.bootstrap, topic, "--rate", "400", input=b"x\n" * 40) == 40
     for words in (("--acks", "1"), ("--acks", "0"), ("--no-idempotence",), ("--batch-bytes", "1")):
         assert produced(cluster.bootstrap, topic, *words, input=b"y\nz\n") == 2
     eventually(lambda: len(consumed(cluster.bootstrap, topic).split()) == 48, "all are there")
