@@ -99,7 +99,7 @@ Of kcat's, %s (value), %S, %R and %h without braces are read too; --kcat-format 
     "-g",
     metavar="GROUP",
     shell_complete=complete_groups,
-    help="Join this group, and commit what is written.",
+    help="Join this group, and commit the offsets of written records.",
 )
 @click.option(
     "--isolation",
@@ -134,7 +134,7 @@ Of kcat's, %s (value), %S, %R and %h without braces are read too; --kcat-format 
     metavar="KEY=VALUE",
     help="A setting of the registry's client, as basic.auth.user.info=USER:PASSWORD.",
 )
-@click.option("--stats", is_flag=True, help="At the end, tell on stderr what was read.")
+@click.option("--stats", is_flag=True, help="At the end, tell counts and rates on stderr.")
 @click.option(
     "--rack", default="", metavar="RACK", help="Read from replicas of this rack, where brokers allow it."
 )
@@ -227,7 +227,7 @@ async def consume(
 
 @dataclass(slots=True)
 class _Run:
-    """One run of the command, with what it reads and where it writes."""
+    """One run of the command: the places that it reads, and the output."""
 
     session: Session
     cluster: ClusterRequests
@@ -256,7 +256,7 @@ class _Run:
             while await self._generation(member, topics):
                 member.check()
         finally:
-            # Also after Ctrl-C: what is written is committed, and others get the partitions at once.
+            # Also after Ctrl-C: other members get the partitions at once.
             await member.leave()
 
     async def _generation(self, member: GroupMember, topics: Sequence[str]) -> bool:

@@ -65,8 +65,7 @@ Field = Callable[[BatchView], Sequence[bytes]]
 class Template:
     """A compiled template.
 
-    values_only: whether it shows of each record the value alone, beside what is the same for the whole batch
-    or follows from the offset.
+    values_only: whether it shows of each record the value and the offset alone, beside facts of the batch.
     """
 
     def __init__(self, pieces: Sequence[bytes | Field], needs: frozenset[str]) -> None:
