@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import NewPartitions
 
-from support.clients.confluent import create_topic, eventually, read_all
+from support.clients.confluent import admin_client, create_topic, eventually, read_all
 from support.clients.record_commands import (
     consumed,
     produced,
@@ -497,3 +498,26 @@ def test_an_interrupted_command_tells_what_it_has_written(cluster: Cluster, uniq
     assert consumed(cluster.bootstrap, topic) == b"a\nb\n"
     missing = run(cluster.bootstrap, "produce", topic, "/dev/null", "no-such-file")
     assert (missing.code, missing.err) == (1, "ottla produce: no-such-file: No such file or directory\n")
+
+
+def test_a_reader_that_follows_finds_new_topics_and_partitions(cluster: Cluster, unique_name: str) -> None:
+    first = create_topic(cluster.bootstrap, f"{unique_name}-1")
+    following = started(
+        cluster.bootstrap, "consume", f"^{unique_name}-", "--metadata-max-age-ms", "100", "-f", "%t %p %v\\n"
+    )
+    try:
+        assert following.stdout is not None
+        produced(cluster.bootstrap, first, input=b"a\n")
+        assert following.stdout.readline() == f"{first} 0 a\n".encode()
+        second = create_topic(cluster.bootstrap, f"{unique_name}-2")
+        produced(cluster.bootstrap, second, input=b"b\n")
+        assert following.stdout.readline() == f"{second} 0 b\n".encode()
+        admin_client(cluster.bootstrap).create_partitions([NewPartitions(first, 2)])[first].result(20)
+        eventually(
+            lambda: run(cluster.bootstrap, "produce", first, "-p", "1", input=b"c\n").code == 0,
+            "the new partition is there",
+        )
+        assert following.stdout.readline() == f"{first} 1 c\n".encode()
+    finally:
+        following.kill()
+        following.communicate()
