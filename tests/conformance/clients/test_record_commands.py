@@ -154,6 +154,7 @@ def test_kcat_and_ottla_read_and_write_each_others_lines(cluster: Cluster, uniqu
 
 
 @pytest.mark.java
+@pytest.mark.long
 def test_javas_console_tools_and_ottla_read_each_others_records(cluster: Cluster, unique_name: str) -> None:
     topic = create_topic(cluster.bootstrap, unique_name)
     assert produced(cluster.bootstrap, topic, "-K", "\\t", "-H", "h=1", input=b"k1\tv1\nk2\tv2\n") == 2
@@ -177,6 +178,7 @@ def test_javas_console_tools_and_ottla_read_each_others_records(cluster: Cluster
     assert consumed(cluster.bootstrap, topic, "-f", "%o %k=%v\\n") == b"0 k1=v1\n1 k2=v2\n2 k3=v3\n"
 
 
+@pytest.mark.long
 def test_keys_land_where_other_clients_put_them(cluster: Cluster, unique_name: str) -> None:
     ours = create_topic(cluster.bootstrap, f"{unique_name}-a", partitions=7)
     theirs = create_topic(cluster.bootstrap, f"{unique_name}-b", partitions=7)
@@ -225,6 +227,7 @@ def test_places_ranges_and_counts(cluster: Cluster, unique_name: str) -> None:
         waiting.wait()
 
 
+@pytest.mark.long
 def test_a_reader_that_follows_gets_records_as_they_come(cluster: Cluster, unique_name: str) -> None:
     topic = create_topic(cluster.bootstrap, unique_name)
     following = started(cluster.bootstrap, "consume", topic, "-f", "%v\\n")
@@ -363,6 +366,7 @@ def test_a_group_goes_on_where_it_stopped(cluster: Cluster, unique_name: str) ->
     consumer.close()
 
 
+@pytest.mark.long
 def test_a_group_is_shared_with_members_of_other_clients(cluster: Cluster, unique_name: str) -> None:
     """Every record is read by one of both, and ottla's share passes to the other when it ends."""
     topic = create_topic(cluster.bootstrap, unique_name, partitions=4)
@@ -425,6 +429,7 @@ def test_a_reader_that_goes_away_ends_the_command_silently(cluster: Cluster, uni
     consuming.stderr.close()
 
 
+@pytest.mark.long
 def test_records_are_acknowledged_as_asked(cluster: Cluster, unique_name: str) -> None:
     topic = create_topic(cluster.bootstrap, unique_name)
     assert produced(cluster.bootstrap, topic, "--rate", "400", input=b"x\n" * 40) == 40
@@ -433,6 +438,7 @@ def test_records_are_acknowledged_as_asked(cluster: Cluster, unique_name: str) -
     eventually(lambda: len(consumed(cluster.bootstrap, topic).split()) == 48, "all are there")
 
 
+@pytest.mark.long
 def test_bench_speaks_as_kafkas_own_tools_do(cluster: Cluster, unique_name: str) -> None:
     topic = create_topic(cluster.bootstrap, unique_name, partitions=2)
     words = ("bench", "produce", topic, "-n", "5000", "-s", "50")
@@ -450,6 +456,7 @@ def test_bench_speaks_as_kafkas_own_tools_do(cluster: Cluster, unique_name: str)
     assert 0 < told["latency_p50_ms"] <= told["latency_max_ms"]
 
 
+@pytest.mark.long
 def test_the_end_is_exact_in_a_compacted_log(
     start_own: Callable[..., AbstractContextManager[Cluster]], unique_name: str
 ) -> None:
@@ -471,6 +478,7 @@ def test_the_end_is_exact_in_a_compacted_log(
         assert consumed(own.bootstrap, topic, "-o", "5:292") == b"290\n291\n"
 
 
+@pytest.mark.long
 def test_an_interrupted_command_tells_what_it_has_written(cluster: Cluster, unique_name: str) -> None:
     topic = create_topic(cluster.bootstrap, unique_name)
     for there, words, told in (
@@ -500,6 +508,7 @@ def test_an_interrupted_command_tells_what_it_has_written(cluster: Cluster, uniq
     assert (missing.code, missing.err) == (1, "ottla produce: no-such-file: No such file or directory\n")
 
 
+@pytest.mark.long
 def test_a_reader_that_follows_finds_new_topics_and_partitions(cluster: Cluster, unique_name: str) -> None:
     first = create_topic(cluster.bootstrap, f"{unique_name}-1")
     following = started(
