@@ -85,6 +85,7 @@ def test_values_of_each_format_come_back(
     assert read_all(broker.bootstrap, topic, 5)[4].value() == raw
 
 
+@pytest.mark.long
 def test_confluents_avro_serializers_and_ottla_read_each_other(
     broker: OttlaBroker, registry: ServiceProcess, unique_name: str
 ) -> None:
@@ -128,6 +129,7 @@ def test_values_that_do_not_fit_are_named_by_their_line(
     assert consume(broker, registry, topic, "--value-format", "auto")[2] == "plain"
 
 
+@pytest.mark.long
 def test_keys_have_formats_too(
     broker: OttlaBroker, registry: ServiceProcess, unique_name: str, tmp_path: Path
 ) -> None:

@@ -8,15 +8,15 @@ import random
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import NewPartitions
 
-from support.clients.confluent import create_topic, eventually, read_all
+from support.clients.confluent import admin_client, create_topic, eventually, read_all
 from support.clients.record_commands import (
     consumed,
     produced,
@@ -154,6 +154,7 @@ def test_kcat_and_ottla_read_and_write_each_others_lines(cluster: Cluster, uniqu
 
 
 @pytest.mark.java
+@pytest.mark.long
 def test_javas_console_tools_and_ottla_read_each_others_records(cluster: Cluster, unique_name: str) -> None:
     topic = create_topic(cluster.bootstrap, unique_name)
     assert produced(cluster.bootstrap, topic, "-K", "\\t", "-H", "h=1", input=b"k1\tv1\nk2\tv2\n") == 2
@@ -165,8 +166,9 @@ def test_javas_console_tools_and_ottla_read_each_others_records(cluster: Cluster
     assert sent.returncode == 0, sent.stderr
     read = run_java(
         f"{tools}.consumer.ConsoleConsumer", "--bootstrap-server", cluster.bootstrap, "--topic", topic,
-        "--from-beginning", "--max-messages", "3", "--property", "print.key=true", "--property",
-        "print.headers=true", "--property", "print.offset=true",
+        "--from-beginning", "--max-messages", "3",
+        "--formatter-property", "print.key=true", "--formatter-property", "print.headers=true",
+        "--formatter-property", "print.offset=true",
     )  # fmt: skip
     assert read.stdout.splitlines() == [
         "Offset:0\th:1\tk1\tv1",
@@ -176,6 +178,7 @@ def test_javas_console_tools_and_ottla_read_each_others_records(cluster: Cluster
     assert consumed(cluster.bootstrap, topic, "-f", "%o %k=%v\\n") == b"0 k1=v1\n1 k2=v2\n2 k3=v3\n"
 
 
+@pytest.mark.long
 def test_keys_land_where_other_clients_put_them(cluster: Cluster, unique_name: str) -> None:
     ours = create_topic(cluster.bootstrap, f"{unique_name}-a", partitions=7)
     theirs = create_topic(cluster.bootstrap, f"{unique_name}-b", partitions=7)
@@ -224,6 +227,7 @@ def test_places_ranges_and_counts(cluster: Cluster, unique_name: str) -> None:
         waiting.wait()
 
 
+@pytest.mark.long
 def test_a_reader_that_follows_gets_records_as_they_come(cluster: Cluster, unique_name: str) -> None:
     topic = create_topic(cluster.bootstrap, unique_name)
     following = started(cluster.bootstrap, "consume", topic, "-f", "%v\\n")
@@ -362,6 +366,7 @@ def test_a_group_goes_on_where_it_stopped(cluster: Cluster, unique_name: str) ->
     consumer.close()
 
 
+@pytest.mark.long
 def test_a_group_is_shared_with_members_of_other_clients(cluster: Cluster, unique_name: str) -> None:
     """Every record is read by one of both, and ottla's share passes to the other when it ends."""
     topic = create_topic(cluster.bootstrap, unique_name, partitions=4)
@@ -424,16 +429,16 @@ def test_a_reader_that_goes_away_ends_the_command_silently(cluster: Cluster, uni
     consuming.stderr.close()
 
 
-def test_records_are_paced_and_acknowledged_as_asked(cluster: Cluster, unique_name: str) -> None:
+@pytest.mark.long
+def test_records_are_acknowledged_as_asked(cluster: Cluster, unique_name: str) -> None:
     topic = create_topic(cluster.bootstrap, unique_name)
-    began = time.monotonic()
-    assert produced(cluster.bootstrap, topic, "--rate", "40", input=b"x\n" * 40) == 40
-    assert time.monotonic() - began > 0.5
+    assert produced(cluster.bootstrap, topic, "--rate", "400", input=b"x\n" * 40) == 40
     for words in (("--acks", "1"), ("--acks", "0"), ("--no-idempotence",), ("--batch-bytes", "1")):
         assert produced(cluster.bootstrap, topic, *words, input=b"y\nz\n") == 2
     eventually(lambda: len(consumed(cluster.bootstrap, topic).split()) == 48, "all are there")
 
 
+@pytest.mark.long
 def test_bench_speaks_as_kafkas_own_tools_do(cluster: Cluster, unique_name: str) -> None:
     topic = create_topic(cluster.bootstrap, unique_name, partitions=2)
     words = ("bench", "produce", topic, "-n", "5000", "-s", "50")
@@ -451,6 +456,7 @@ def test_bench_speaks_as_kafkas_own_tools_do(cluster: Cluster, unique_name: str)
     assert 0 < told["latency_p50_ms"] <= told["latency_max_ms"]
 
 
+@pytest.mark.long
 def test_the_end_is_exact_in_a_compacted_log(
     start_own: Callable[..., AbstractContextManager[Cluster]], unique_name: str
 ) -> None:
@@ -472,6 +478,7 @@ def test_the_end_is_exact_in_a_compacted_log(
         assert consumed(own.bootstrap, topic, "-o", "5:292") == b"290\n291\n"
 
 
+@pytest.mark.long
 def test_an_interrupted_command_tells_what_it_has_written(cluster: Cluster, unique_name: str) -> None:
     topic = create_topic(cluster.bootstrap, unique_name)
     for there, words, told in (
@@ -499,3 +506,27 @@ def test_an_interrupted_command_tells_what_it_has_written(cluster: Cluster, uniq
     assert consumed(cluster.bootstrap, topic) == b"a\nb\n"
     missing = run(cluster.bootstrap, "produce", topic, "/dev/null", "no-such-file")
     assert (missing.code, missing.err) == (1, "ottla produce: no-such-file: No such file or directory\n")
+
+
+@pytest.mark.long
+def test_a_reader_that_follows_finds_new_topics_and_partitions(cluster: Cluster, unique_name: str) -> None:
+    first = create_topic(cluster.bootstrap, f"{unique_name}-1")
+    following = started(
+        cluster.bootstrap, "consume", f"^{unique_name}-", "--metadata-max-age-ms", "100", "-f", "%t %p %v\\n"
+    )
+    try:
+        assert following.stdout is not None
+        produced(cluster.bootstrap, first, input=b"a\n")
+        assert following.stdout.readline() == f"{first} 0 a\n".encode()
+        second = create_topic(cluster.bootstrap, f"{unique_name}-2")
+        produced(cluster.bootstrap, second, input=b"b\n")
+        assert following.stdout.readline() == f"{second} 0 b\n".encode()
+        admin_client(cluster.bootstrap).create_partitions([NewPartitions(first, 2)])[first].result(20)
+        eventually(
+            lambda: run(cluster.bootstrap, "produce", first, "-p", "1", input=b"c\n").code == 0,
+            "the new partition is there",
+        )
+        assert following.stdout.readline() == f"{first} 1 c\n".encode()
+    finally:
+        following.kill()
+        following.communicate()

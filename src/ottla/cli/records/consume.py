@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from ottla.cli.records.sinks import Sink
     from ottla.client.cluster_requests import ClusterRequests, TopicPartition
     from ottla.client.records.group import GroupMember
-    from ottla.client.records.reader import ReadSettings, Span
+    from ottla.client.records.reader import ReadSettings, RecordReader, Span
 
 COMMIT_SECONDS: Final = 1.0
 SMALL_READ_RECORDS: Final = 1_000
@@ -99,7 +100,7 @@ Of kcat's, %s (value), %S, %R and %h without braces are read too; --kcat-format 
     "-g",
     metavar="GROUP",
     shell_complete=complete_groups,
-    help="Join this group, and commit what is written.",
+    help="Join this group, and commit the offsets of written records.",
 )
 @click.option(
     "--isolation",
@@ -134,7 +135,7 @@ Of kcat's, %s (value), %S, %R and %h without braces are read too; --kcat-format 
     metavar="KEY=VALUE",
     help="A setting of the registry's client, as basic.auth.user.info=USER:PASSWORD.",
 )
-@click.option("--stats", is_flag=True, help="At the end, tell on stderr what was read.")
+@click.option("--stats", is_flag=True, help="At the end, tell counts and rates on stderr.")
 @click.option(
     "--rack", default="", metavar="RACK", help="Read from replicas of this rack, where brokers allow it."
 )
@@ -144,6 +145,13 @@ Of kcat's, %s (value), %S, %R and %h without braces are read too; --kcat-format 
     default=500,
     show_default=True,
     help="How long a broker may wait for records.",
+)
+@click.option(
+    "--metadata-max-age-ms",
+    type=click.IntRange(min=1),
+    default=10_000,
+    show_default=True,
+    help="How often to look for new topics and partitions, when more is waited for.",
 )
 @asks_cluster
 async def consume(
@@ -169,6 +177,7 @@ async def consume(
     stats: bool,
     rack: str,
     max_wait_ms: int,
+    metadata_max_age_ms: int,
 ) -> int | None:
     from ottla.cli.records.consuming import Consuming
     from ottla.cli.records.topics import parse_partitions, partitions_of
@@ -210,10 +219,14 @@ async def consume(
     cluster = ClusterRequests(session.access)
     began = time.monotonic()
     run = _Run(session, cluster, consuming, settings, wanted, bool(exit_))
+
+    async def find() -> list[TopicPartition]:
+        return await partitions_of(cluster, topics, is_pattern=regex, chosen=chosen)
+
     try:
-        assigned = await partitions_of(cluster, topics, is_pattern=regex, chosen=chosen)
+        assigned = await find()
         if group is None:
-            await run.assigned(assigned)
+            await run.assigned(assigned, find, metadata_max_age_ms / 1_000)
         else:
             await run.as_member(group, sorted({each.topic for each in assigned}))
     finally:
@@ -227,7 +240,7 @@ async def consume(
 
 @dataclass(slots=True)
 class _Run:
-    """One run of the command, with what it reads and where it writes."""
+    """One run of the command: the places that it reads, and the output."""
 
     session: Session
     cluster: ClusterRequests
@@ -236,16 +249,47 @@ class _Run:
     wanted: Range
     ends: bool
 
-    async def assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        """Read these partitions, outside of any group."""
+    async def assigned(
+        self,
+        partitions: Sequence[TopicPartition],
+        find: Callable[[], Awaitable[list[TopicPartition]]],
+        find_seconds: float,
+    ) -> None:
+        """Read these partitions, outside of any group. find: tells those that there are by now."""
         from ottla.client.records.reader import RecordReader
 
         spans = await self._spans(partitions, {})
         reader = RecordReader(self.cluster, self.session.access, spans, self.settings)
+        finding = None
+        if not self.ends and self.wanted.stop is None:
+            finding = asyncio.get_running_loop().create_task(self._find_new(reader, find, find_seconds))
         try:
             await self.consuming.all_of(reader)
         finally:
+            if finding is not None:
+                finding.cancel()
             await reader.close()
+        if finding is not None:
+            (ended,) = await asyncio.gather(finding, return_exceptions=True)
+            if isinstance(ended, Exception):  # a fault of ours; it was cancelled otherwise
+                raise ended
+
+    async def _find_new(
+        self, reader: RecordReader, find: Callable[[], Awaitable[list[TopicPartition]]], seconds: float
+    ) -> None:
+        """Read partitions that come while the command waits, from their first record on."""
+        from ottla.client.errors import ClusterError
+        from ottla.client.records.reader import Span
+
+        known = set(reader.positions())
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                new = set(await find()) - known
+            except ClusterError:
+                continue  # the reader itself tells of a cluster or a topic that stays away
+            reader.add({partition: Span(0) for partition in new})
+            known |= new
 
     async def as_member(self, group_id: str, topics: Sequence[str]) -> None:
         """Read as a member of a group, one generation after the other."""
@@ -256,7 +300,7 @@ class _Run:
             while await self._generation(member, topics):
                 member.check()
         finally:
-            # Also after Ctrl-C: what is written is committed, and others get the partitions at once.
+            # Also after Ctrl-C: other members get the partitions at once.
             await member.leave()
 
     async def _generation(self, member: GroupMember, topics: Sequence[str]) -> bool:

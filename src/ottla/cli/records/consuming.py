@@ -1,7 +1,7 @@
-"""Reads topics and writes their records out: what `ottla consume` does, without its options.
+"""Reads topics and writes their records out: the work of `ottla consume`, without its options.
 
-The records of a part are written before the next is taken, so memory is bounded by what the reader holds; a
-group's offsets are committed only of what the system has taken.
+The records of a part are written before the next is taken, so memory is bounded by the reader's own bound. A
+position counts as reached when the operating system has taken the bytes before it.
 """
 
 from __future__ import annotations

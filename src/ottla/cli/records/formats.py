@@ -1,7 +1,7 @@
 """Formats of keys and values: as they are, as JSON, or with a schema of a Schema Registry.
 
 Encoding takes JSON (a text, or a value out of a JSON line) and gives the bytes of a key or a value; decoding
-gives JSON again. What a schema does is what ottla's REST Proxy does with it.
+gives JSON again. The encoders and decoders of schemas are those of ottla's REST Proxy.
 """
 
 from __future__ import annotations

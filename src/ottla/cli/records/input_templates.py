@@ -18,12 +18,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from ottla.cli.records import braces
 from ottla.cli.records.escapes import escape_at, literal
 from ottla.cli.records.input_records import BadInput, InputRecord
 from ottla.config.errors import UsageError
 
 MAX_HEADERS: Final = 100_000
-_CLOSING: Final = {"{": "}", "[": "]", "(": ")"}
 _DIGITS: Final = re.compile(rb"[0-9]+")
 _JSON_SPACE: Final = re.compile(rb"[ \t\r\n]*")
 _JSON_MARK: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]|"', re.DOTALL)
@@ -171,11 +171,8 @@ class _Parser:
             self._text(verb, braced)
 
     def _modifier(self, verb: str) -> str:
-        end = self._layout.find("}", self._at)
-        if end < 0:
-            raise UsageError(f"the brace after %{verb} is not closed")
-        found = self._layout[self._at + 1 : end]
-        self._at = end + 1
+        """The text in the braces that begin here; they hold none."""
+        found, self._at = braces.simple(self._layout, self._at, verb)
         return found
 
     def _number(self, verb: str, braced: bool) -> None:
@@ -222,35 +219,17 @@ class _Parser:
             self._open, self._decode = verb, decode
 
     def _enclosed(self, name: str, verb: str) -> str:
-        layout = self._layout
-        start = self._at + 1 + len(name)
-        if start >= len(layout):
-            raise UsageError(f"%{verb}{{{name}: the text in brackets is missing")
-        mark, count = layout[start], 1
-        while layout[start + count : start + count + 1] == mark:
-            count += 1
-        closing = _CLOSING.get(mark, mark) * count
-        end = layout.find(closing, start + count)
-        if end < 0 or layout[end + count : end + count + 1] != "}":
-            raise UsageError(f"%{verb}{{{name}{mark}: {closing}}} is missing")
-        self._at = end + count + 1
-        return layout[start + count : end]
+        """The text of `{name[text]}`, which begins here."""
+        found, self._at = braces.enclosed(self._layout, self._at, name, verb)
+        return found
 
     def _header_steps(self, braced: bool) -> None:
         if "H" not in self._sized:
             raise UsageError("%H, the number of headers, comes before %h{…}")
         if not braced:
             raise UsageError("%h is followed by the template of a header in braces: %h{%k=%v }")
-        layout = self._layout
-        depth, end = 1, self._at + 1
-        while depth and end < len(layout):
-            if layout[end] in "{}" and layout[end - 1] != "%":
-                depth += 1 if layout[end] == "{" else -1
-            end += 1
-        if depth:
-            raise UsageError("the brace after %h is not closed")
-        inner = _Parser(layout[self._at + 1 : end - 1], of_header=True).steps()
-        self._at = end
+        spec, self._at = braces.nested(self._layout, self._at, "h")
+        inner = _Parser(spec, of_header=True).steps()
 
         def read(state: _State) -> None:
             count = state.numbers["H"]

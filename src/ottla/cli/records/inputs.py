@@ -58,7 +58,7 @@ class Source:
     _descriptor: int = -1
     _thread: BlockingThread = field(default_factory=lambda: BlockingThread("input"))
     is_live: bool = False
-    """Whether bytes come as somebody writes them, from a pipe or a terminal."""
+    """Whether it is a pipe or a terminal, whose bytes come as they are written."""
 
     def open(self) -> None:
         """Open the file. Raises OSError, with its name."""
@@ -83,7 +83,7 @@ class Source:
             os.close(self._descriptor)
 
     def _read_live(self) -> bytes:
-        """What is there, and what comes within the linger."""
+        """The bytes that are there, and those that come within the linger."""
         data = os.read(self._descriptor, self.read_bytes)
         if not data or sys.platform == "win32":
             return data

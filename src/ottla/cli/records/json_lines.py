@@ -1,4 +1,4 @@
-"""Records as JSON, one object a line: what `ottla consume --json` writes, `ottla produce --json` reads.
+"""Records as JSON, one object a line: `ottla consume --json` writes them, `ottla produce --json` reads them.
 
 Bytes that are UTF-8 are a string, others {"base64": "…"}, and no key or value is null. Headers are an object;
 a list of [name, value] where a name is there twice, or is not UTF-8. Nothing is lost on the way and back:
@@ -129,8 +129,8 @@ def parse_line(line: bytes) -> JsonRecord:
     )
 
 
-def bytes_of(value: Any, what: str) -> bytes | None:
-    """The bytes of a key, a value or a header's value. what: its name for errors. Raises BadLine."""
+def bytes_of(value: Any, name: str) -> bytes | None:
+    """The bytes of a key, a value or a header's value. name: the part's, for errors. Raises BadLine."""
     match value:
         case None:
             return None
@@ -138,13 +138,13 @@ def bytes_of(value: Any, what: str) -> bytes | None:
             try:
                 return value.encode()
             except UnicodeEncodeError:
-                raise BadLine(f"{what}: half of a surrogate pair is no text") from None
+                raise BadLine(f"{name}: half of a surrogate pair is no text") from None
         case {"base64": str(text)} if len(value) == 1:
             try:
                 return base64.b64decode(text, validate=True)
             except ValueError as problem:
-                raise BadLine(f"{what}: {problem}") from None
-    raise BadLine(f'{what} is {_kind(value)}, not a string, null or {{"base64": "…"}}')
+                raise BadLine(f"{name}: {problem}") from None
+    raise BadLine(f'{name} is {_kind(value)}, not a string, null or {{"base64": "…"}}')
 
 
 def _headers(given: Any) -> Headers:

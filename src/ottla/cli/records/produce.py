@@ -46,7 +46,7 @@ _ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
 
 With --json a line is a JSON object: {"key": "k", "value": "v", "headers": {"a": "b"}, "partition": 0,
 "timestamp": 1772366400000}, all of which may be missing. Bytes that are not UTF-8 are {"base64": "…"};
-headers with one name are a list of [name, value]. It is what `ottla consume --json` writes.
+headers with one name are a list of [name, value]. `ottla consume --json` writes such lines.
 
 \b
 Templates (-f) are rpk's:
@@ -373,7 +373,7 @@ class _Run:
         return UserError(f"{message}; {_records(count)} {'was' if count == 1 else 'were'} written")
 
     async def _give_up(self) -> str:
-        """Abort the transaction, if there is one; what became of it."""
+        """Abort the transaction, if there is one; a clause that tells the outcome."""
         if self._transaction is None:
             return ""
         await self._writer.settle()
@@ -492,14 +492,14 @@ def _header(text: str) -> tuple[str, bytes | None]:
     return name, literal(value) if equals else None
 
 
-def _format(name: str, schema_id: int | None, file: Path | None, what: str) -> Format:
+def _format(name: str, schema_id: int | None, file: Path | None, part: str) -> Format:
     """The format; one that the schema has by itself, if an id or a file is given alone."""
     found = Format(name)
     if schema_id is not None and file is not None:
-        raise UsageError(f"the schema of {what}s is given twice, by its id and as a file")
+        raise UsageError(f"the schema of {part}s is given twice, by its id and as a file")
     if found in (Format.BYTES, Format.JSON) and (schema_id is not None or file is not None):
         if found is Format.JSON:
-            raise UsageError(f"--{what}-format json has no schema; json_schema has one")
+            raise UsageError(f"--{part}-format json has no schema; json_schema has one")
         return Format.AUTO
     return found
 

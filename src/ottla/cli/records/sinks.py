@@ -27,7 +27,7 @@ MOST_SHOWN_CHARACTERS: Final = 4_000
 class Sink(Protocol):
     """A form of the output.
 
-    values_only: whether nothing but the values, and what the batch and the offset say, is shown.
+    values_only: whether of each record only the value, the offset and facts of its batch are shown.
     """
 
     values_only: bool

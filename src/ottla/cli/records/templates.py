@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ottla.cli.records import braces
 from ottla.cli.records.escapes import escape_at, kcat_escape_at, literal
 from ottla.cli.records.number_formats import (
     NUMBER_FORMATS,
@@ -33,7 +34,6 @@ from ottla.protocol.record_columns import Headers, RecordColumns
 
 MAX_LAYOUT_CHARACTERS: Final = 64 << 10
 MAX_PIECES: Final = 1_000
-_CLOSING: Final = {"{": "}", "[": "]", "(": ")"}
 
 
 @dataclass(slots=True)
@@ -65,8 +65,7 @@ Field = Callable[[BatchView], Sequence[bytes]]
 class Template:
     """A compiled template.
 
-    values_only: whether it shows of each record the value alone, beside what is the same for the whole batch
-    or follows from the offset.
+    values_only: whether it shows of each record the value and the offset alone, beside facts of the batch.
     """
 
     def __init__(self, pieces: Sequence[bytes | Field], needs: frozenset[str]) -> None:
@@ -278,11 +277,7 @@ class _Rpk:
 
     def _modifier(self, verb: str) -> str:
         """The text in the braces that begin here; they hold none."""
-        end = self._layout.find("}", self._at)
-        if end < 0:
-            raise UsageError(f"the brace after %{verb} is not closed")
-        found = self._layout[self._at + 1 : end]
-        self._at = end + 1
+        found, self._at = braces.simple(self._layout, self._at, verb)
         return found
 
     def _number_form(self, verb: str) -> FormatNumber:
@@ -315,21 +310,9 @@ class _Rpk:
         return form
 
     def _enclosed(self, name: str, verb: str) -> str:
-        """The text of `{name[text]}`, in brackets of any kind, any number of them, or of `#`."""
-        layout = self._layout
-        start = self._at + 1 + len(name)
-        if start >= len(layout):
-            raise UsageError(f"%{verb}{{{name}: the text in brackets is missing")
-        mark = layout[start]
-        count = 1
-        while layout[start + count : start + count + 1] == mark:
-            count += 1
-        closing = _CLOSING.get(mark, mark) * count
-        end = layout.find(closing, start + count)
-        if end < 0 or layout[end + count : end + count + 1] != "}":
-            raise UsageError(f"%{verb}{{{name}{mark}: {closing}}} is missing")
-        self._at = end + count + 1
-        return layout[start + count : end]
+        """The text of `{name[text]}`, which begins here."""
+        found, self._at = braces.enclosed(self._layout, self._at, name, verb)
+        return found
 
     def _attribute(self, braced: bool) -> None:
         name, semicolon, form = self._modifier("a").partition(";") if braced else ("", "", "")
@@ -350,16 +333,8 @@ class _Rpk:
 
     def _headers(self) -> Field:
         """`%h{…}`: a template for each header."""
-        layout = self._layout
-        depth, end = 1, self._at + 1
-        while depth and end < len(layout):
-            if layout[end] in "{}" and layout[end - 1] != "%":
-                depth += 1 if layout[end] == "{" else -1
-            end += 1
-        if depth:
-            raise UsageError("the brace after %h is not closed")
-        inner = _Rpk(layout[self._at + 1 : end - 1], self._null, of_header=True).template()
-        self._at = end
+        spec, self._at = braces.nested(self._layout, self._at, "h")
+        inner = _Rpk(spec, self._null, of_header=True).template()
 
         def rendered(headers: Headers) -> bytes:
             if not headers:

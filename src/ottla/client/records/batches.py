@@ -1,7 +1,7 @@
 """Batches on their way to a broker: records gathered for each partition, closed when they are large enough.
 
 Each batch remembers where its records came from (numbers of lines, say), so that a refused record can be
-named. No I/O, no clock: the caller says what time it is.
+named. No I/O, no clock: times come from the caller.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class CoordinatorConnection:
         `waits`.
 
         codes: the error codes of an answer, of which other ones are the caller's to read. seconds: for all
-        tries together (the cluster's timeout). once: don't send again what the coordinator may have carried
+        tries together (the cluster's timeout). once: don't send a request again that may have been carried
         out. Raises ClusterError.
         """
         loop = asyncio.get_running_loop()

@@ -2,7 +2,7 @@
 
 Partitions are dealt out by Kafka's range assignor, so members of any client library may share the group. One
 task sends heartbeats; `rebalancing` is set when the group wants its members to join again, or has forgotten
-this one. The caller then commits what it has done, and joins.
+this one. The caller then commits its offsets, and joins.
 """
 
 from __future__ import annotations

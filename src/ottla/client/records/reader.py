@@ -34,7 +34,7 @@ from ottla.protocol.record_batch import BatchHeader, iterate_headers
 from ottla.protocol.schema import Buffer
 
 NEWEST_FETCH_VERSION: Final = 12
-"""Later versions name topics by id; a name is what the user gave."""
+"""Later versions name topics by id; users give names."""
 WITHOUT_LEADER_SECONDS: Final = 60.0
 FIRST_PAUSE_SECONDS: Final = 0.05
 LONGEST_PAUSE_SECONDS: Final = 1.0
@@ -84,7 +84,7 @@ class FetchedPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """How to fetch. The bytes bound one answer, and what waits for the caller."""
+    """How to fetch. The bytes bound one answer, and the answers that wait for the caller."""
 
     read_committed: bool = True
     max_wait_ms: int = 500

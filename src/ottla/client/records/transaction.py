@@ -82,7 +82,7 @@ class Transaction:
         self._identity: ProducerIdentity | None = None
 
     async def begin(self) -> ProducerIdentity:
-        """Fence earlier producers of the id, abort what they left, and become its producer."""
+        """Fence earlier producers of the id, abort their transaction, and become its producer."""
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id, transaction_timeout_ms=self._timeout_ms
         )

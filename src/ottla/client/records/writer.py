@@ -4,7 +4,7 @@ Theory of operation. Every partition has one task, its batches a queue. The task
 batches before it waits for the answer to the oldest. Sequence numbers are given when a batch is first sent
 and never changed, so a broker that has a batch already says so, and one that lacks an earlier batch refuses
 the later ones (KIP-98). After a failure that may pass (the leader has moved, the connection broke) the task
-waits for all answers that are under way, and sends what was not acknowledged again, one batch at a time and
+waits for all answers that are under way, and sends the unacknowledged batches again, one at a time and
 in order; then it goes on as before. A batch that is refused for good ends the writer: nothing is sent any
 more, and `flush` raises the refusal, which names the record where the broker does.
 
@@ -165,7 +165,7 @@ class RecordWriter:
             raise self._failure
 
     async def close(self) -> None:
-        """Stop, and close the connections; what is not acknowledged is given up."""
+        """Stop, and close the connections; unacknowledged batches are given up."""
         tasks = [task for writer in self._partitions.values() for task in writer.tasks]
         for task in tasks:
             task.cancel()
@@ -229,7 +229,7 @@ class RecordWriter:
         return self._transaction.lost(code)
 
     async def connection(self, partition: TopicPartition, *, anew: bool) -> NodeConnection:
-        """A connection to the partition's leader. anew: learn first who that is. Raises _NotNow."""
+        """A connection to the partition's leader. anew: ask for the leader first. Raises _NotNow."""
         try:
             leader = None if anew else self.leaders.leader(partition)
             if leader is None:
@@ -362,7 +362,7 @@ class _PartitionWriter:
         self._writer.acknowledged(batch, base_offset)
 
     async def _recover(self) -> None:
-        """Wait for all answers under way; what is not acknowledged has to be sent again."""
+        """Wait for all answers under way; the batches without a good one have to be sent again."""
         while self._under_way:
             batch, sending = self._under_way[0]
             try:
