@@ -95,7 +95,7 @@ PLAYS: Final = (
     play("topic delete", "ottla topic delete order-items --yes"),
 )
 
-#: Commands without output of their own to show: servers, applications, scripts, and what needs several nodes.
+#: Commands without output of their own to show: servers, applications, scripts, and changes of several nodes.
 NOT_PLAYED: Final = frozenset(
     {
         *("broker", "up", "demo", "registry", "rest"),

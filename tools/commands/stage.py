@@ -28,7 +28,7 @@ _TIME_MS: Final = re.compile(r"(?<!\d)1[789]\d{11}(?!\d)")
 
 
 class Shown(NamedTuple):
-    """A line of a play, and what it wrote to the terminal."""
+    """A line of a play, and its output on the terminal."""
 
     command: str
     line: str

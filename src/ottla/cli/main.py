@@ -55,6 +55,14 @@ COMMANDS: dict[str, Entry] = {
 }
 
 
+EXAMPLES: Final = (
+    "ottla broker --data ./data",
+    "ottla topic create orders --partitions 3",
+    "echo hello | ottla produce orders",
+    "ottla consume orders --exit",
+)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
@@ -79,7 +87,7 @@ def _run_broker(options: BrokerOptions) -> int:
 
 
 def _run(words: list[str]) -> int:
-    from ottla.cli.frame.completing import COMPLETE_VARIABLE
+    from ottla.cli.frame.completing import COMPLETE_VARIABLE, complete
     from ottla.cli.frame.running import run_command
 
     # A name may have characters that the terminal's encoding lacks, or bytes that are no text.
@@ -87,9 +95,7 @@ def _run(words: list[str]) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     instruction = os.environ.get(COMPLETE_VARIABLE)
     if instruction:
-        from click.shell_completion import shell_complete
-
-        return shell_complete(ottla(), {}, PROG, COMPLETE_VARIABLE, instruction)
+        return complete(ottla(), instruction)
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
     return run_command(ottla(), words, PROG)
@@ -102,6 +108,6 @@ def ottla() -> click.Group:
     from ottla import __version__
     from ottla.cli.frame.commands import LazyGroup
 
-    group = LazyGroup(PROG, entries=COMMANDS, help="Apache Kafka's platform in Python.")
+    group = LazyGroup(PROG, entries=COMMANDS, help="Apache Kafka's platform in Python.", examples=EXAMPLES)
     line = f"{PROG} {__version__}"
     return click.version_option(__version__, "-V", "--version", prog_name=PROG, message=line)(group)

@@ -26,7 +26,10 @@ from ottla.config.unsupported import is_secret
 SECURITY_PROTOCOL = "security.protocol"
 
 
-@group("profile")
+@group(
+    "profile",
+    examples=["ottla profile add local --bootstrap 127.0.0.1:9092 --use", "ottla profile list"],
+)
 def profile() -> None:
     """Name clusters, and choose the one that commands ask.
 

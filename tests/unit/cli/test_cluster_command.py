@@ -191,6 +191,8 @@ def test_the_first_server_that_answers_is_asked(capsys: pytest.CaptureFixture[st
     ("words", "problem"),
     [
         (["--bootstrap", "nowhere:x"], "'nowhere:x' is not HOST:PORT"),
+        (["--bootstrap", "no..where:1"], "'no..where:1' is not HOST:PORT"),
+        (["--bootstrap", "ü..:1"], "'ü..:1' is not HOST:PORT"),
         (["--set", "sasl.jaas.config=x"], "sasl.jaas.config: it is not MODULE required NAME=VALUE"),
         (["--set", "security.protocol=SASL_SSL"], "needs sasl.username and sasl.password"),
         (["--set", "security.protocol=TLS"], "security.protocol=TLS: must be one of PLAINTEXT, SSL"),

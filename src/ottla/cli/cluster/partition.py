@@ -41,7 +41,7 @@ MAX_PLAN_BYTES: Final = 64 << 20
 ELECTION_TYPES: Final = {"preferred": 0, "unclean": 1}
 
 
-@group("partition")
+@group("partition", examples=["ottla partition reassign --from 4", "ottla partition elect preferred"])
 def partition() -> None:
     """Move replicas between brokers, and elect leaders."""
 

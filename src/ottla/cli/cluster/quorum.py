@@ -46,7 +46,7 @@ from ottla.storage.log_directory import (
 ADD_TIMEOUT_MS: Final = 30_000
 
 
-@group("quorum")
+@group("quorum", examples=["ottla quorum status"])
 def quorum() -> None:
     """Show and change the controllers of a cluster: the metadata quorum, its voters and observers."""
 

@@ -1,1 +1,1 @@
-"""What all commands of `ottla` share: parsing, help, output, errors, clusters and their profiles."""
+"""The parts that all commands share: parsing, help, output, errors, clusters and their profiles."""

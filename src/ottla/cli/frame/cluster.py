@@ -44,7 +44,7 @@ class Session:
 def asks_cluster(function: Callable[Concatenate[Session, P], Any]) -> Callable[..., Any]:
     """Add the options of a command that asks a cluster; the function's first argument is the `Session`.
 
-    The function may be async; what it returns, if it is a number, is the exit code.
+    The function may be async; a number that it returns is the exit code.
     """
     return _asking(function, ("--command-config", "--config"))
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 CONTEXT_SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-
-
 NARROW_COLUMNS: Final = 60
 
 

@@ -21,6 +21,19 @@ TIMEOUT_SECONDS: Final = 1.5
 MAX_NAMES: Final = 2_000
 
 
+def complete(command: click.Command, instruction: str) -> int:
+    """Write the words that complete a line, as the variables of a shell's script say; the exit code.
+
+    instruction: the value of COMPLETE_VARIABLE.
+    """
+    from click.shell_completion import shell_complete
+
+    try:
+        return shell_complete(command, {}, PROG, COMPLETE_VARIABLE, instruction)
+    except Exception:  # a package is missing, say: a line about it would break the line that the user types
+        return 1
+
+
 def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of the cluster's topics; internal ones only if the word begins so."""
     names = _asked(ctx, _topics)

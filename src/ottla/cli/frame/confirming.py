@@ -1,4 +1,4 @@
-"""Asks before something is destroyed: `--yes` answers, and where nobody can be asked nothing is done."""
+"""A question before data is destroyed: `--yes` answers it, and without a terminal the answer is no."""
 
 from __future__ import annotations
 

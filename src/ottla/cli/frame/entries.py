@@ -11,7 +11,7 @@ from ottla.config.errors import UserError
 
 
 class Entry(NamedTuple):
-    """Where a command is, `module:attribute` (a click command), and one line that says what it does."""
+    """Where a command is, `module:attribute` (a click command), and its summary, one line."""
 
     target: str
     summary: str

@@ -58,7 +58,8 @@ def exit_code_of(path: Callable[[], str], run: Callable[[], int]) -> int:
         code = ExitCode.BROKEN_PIPE
     except OSError as error:
         tell(path(), os_error_line(error))
-        _discard_output()
+        if not _can_flush():
+            _discard_output()
         code = ExitCode.FAILED
     return int(code)
 
@@ -77,6 +78,14 @@ def os_error_line(error: OSError) -> str:
     """The file that could not be used, and why."""
     why = error.strerror or str(error) or type(error).__name__
     return why if error.filename is None else f"{error.filename}: {why}"
+
+
+def _can_flush() -> bool:
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return False
+    return True
 
 
 def _discard_output() -> None:

@@ -1,4 +1,4 @@
-"""What a command writes: tables and sentences for people, JSON lines with --json, only names with --quiet.
+"""The output of a command: tables and sentences for people, JSON lines with --json, names with --quiet.
 
 Results go to stdout; notes, warnings and progress to stderr.
 """
@@ -88,7 +88,7 @@ class Output:
                 self._write_lines(lines)
 
     def done(self, sentence: str, result: Mapping[str, Any], *, name: str = "name") -> None:
-        """Write what was done: a sentence; or one JSON object; or the value of `name`, if `result` has it."""
+        """Write the result of a change: a sentence; or one JSON object; or its value of `name`, if any."""
         match self.mode:
             case OutputMode.JSON:
                 self.json(result)

@@ -1,4 +1,4 @@
-"""A progress bar on stderr for what takes longer than a second, on a terminal."""
+"""A progress bar on stderr, on a terminal, for work that takes longer than a second."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def _run(command: click.Command, words: Sequence[str], reached: Reached) -> int:
 
 
 def _usage_line(error: click.UsageError, path: str) -> str:
-    """What is wrong with the words, and how they are to be."""
+    """The mistake in the words, and advice."""
     advice = f"; `{path} --help` tells how to use it"
     match error:
         case click.NoSuchCommand(command_name=name, possibilities=similar):

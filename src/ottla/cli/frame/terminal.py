@@ -1,4 +1,4 @@
-"""What a stream can show: its width, its colours, and texts without control characters."""
+"""The width and the colours of a stream, and texts without control characters for it."""
 
 from __future__ import annotations
 

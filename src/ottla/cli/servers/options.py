@@ -43,5 +43,5 @@ def log_level_option(function: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Choice(LOG_LEVELS),
         default=DEFAULT_LOG_LEVEL,
         show_default=True,
-        help="What goes to stderr.",
+        help="The least severe messages that go to stderr.",
     )(function)

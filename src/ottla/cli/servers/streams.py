@@ -1,4 +1,4 @@
-"""`ottla streams`: run applications of the Streams DSL, show what they do, and start them anew.
+"""`ottla streams`: run applications of the Streams DSL, show their topologies, and start them anew.
 
 run        start an application and keep it running, with its progress in the terminal
 describe   its topology, as text, JSON, a Mermaid diagram or a picture; needs neither Spark nor a broker
@@ -40,7 +40,7 @@ PORT: Final = click.IntRange(0, 65_535)
 POSITIVE: Final = click.IntRange(min=1)
 
 
-@group("streams")
+@group("streams", examples=["ottla streams run app.py", "ottla streams describe app.py"])
 def streams() -> None:
     """Run, describe and reset applications of the Streams DSL on Spark."""
 

@@ -111,6 +111,35 @@ def test_every_command_has_help_and_an_example(path: str, each: click.Command) -
     assert max(map(len, described.splitlines())) <= 110, shown
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("ottla par", ["plain,partition"]),
+        ("ottla partition ", ["plain,reassign", "plain,list", "plain,elect"]),
+        ("ottla partition elect p", ["plain,preferred"]),
+        ("ottla quorum status --js", ["plain,--json"]),
+        ("ottla quorum status --profile ", []),
+        ("ottla nonsense --j", []),
+        ("ottla later ", []),
+    ],
+)
+def test_a_line_is_completed_and_nothing_else_is_written(
+    line: str,
+    words: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setitem(COMMANDS, "later", Entry("ottla.cli.of_another_version.later:later", "Comes later"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("_OTTLA_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(len(line.split(" ")) - 1))
+    assert main([]) in (0, 1)
+    out, err = capsys.readouterr()
+    assert (sorted(out.split()), err) == (sorted(words), "")
+
+
 @pytest.mark.parametrize("columns", [36, 40, 60, 80])
 def test_help_fits_the_terminal(
     columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
