@@ -133,6 +133,7 @@ def shown(value: Any) -> str:
 
 
 @pytest.mark.java
+@pytest.mark.long
 def test_a_listing_is_that_of_the_tools(cluster: Cluster, situation: Situation) -> None:
     said = table(tool(cluster, CONSUMER_TOOL, "--list", "--state", "--type"))
     ours = done(cluster.bootstrap, "group", "list", "--type", "classic", "--type", "consumer")
@@ -166,6 +167,7 @@ def test_offsets_and_lags_are_those_of_the_tool(cluster: Cluster, situation: Sit
 
 
 @pytest.mark.java
+@pytest.mark.long
 def test_members_and_states_are_those_of_the_tool(cluster: Cluster, situation: Situation) -> None:
     for group in (situation.classic, situation.modern):
         ((_, member_id, host, client_id, partitions, *_),) = table(
@@ -190,6 +192,7 @@ def csv_rows(text: str) -> list[list[str]]:
 
 
 @pytest.mark.java
+@pytest.mark.long
 def test_planned_offsets_are_those_of_the_tool(cluster: Cluster, situation: Situation) -> None:
     draw = situation.draw
     group = draw.choice(sorted(situation.idle))
@@ -221,6 +224,7 @@ def test_planned_offsets_are_those_of_the_tool(cluster: Cluster, situation: Situ
 
 
 @pytest.mark.java
+@pytest.mark.long
 def test_either_tool_reads_the_offsets_that_the_other_exports(
     cluster: Cluster, unique_name: str, situation: Situation, tmp_path: Path
 ) -> None:
@@ -263,6 +267,7 @@ def join_share(wire: WireClient, group: str, member: str, topic: str) -> None:
 
 
 @pytest.mark.java
+@pytest.mark.long
 def test_share_groups_are_as_their_tool_says(
     cluster: Cluster, situation: Situation, unique_name: str
 ) -> None:
@@ -317,6 +322,7 @@ def test_share_groups_are_as_their_tool_says(
 
 
 @pytest.mark.java
+@pytest.mark.long
 def test_streams_groups_are_as_their_tool_says(
     cluster: Cluster, situation: Situation, unique_name: str
 ) -> None:

@@ -165,6 +165,7 @@ def hang(bootstrap: str, topic: str, partition: int, producer_id: int) -> None:
 
 
 @pytest.mark.java
+@pytest.mark.long
 def test_hanging_transactions_are_found_and_aborted(
     start_own: object, cluster: Cluster, unique_name: str
 ) -> None:

@@ -235,6 +235,7 @@ def test_batches_and_records_are_those_of_the_tool(written: tuple[Path, str]) ->
 
 
 @pytest.mark.java
+@pytest.mark.long
 @pytest.mark.parametrize("internal", sorted(DECODERS))
 def test_internal_records_are_those_of_the_tool(written: tuple[Path, str], internal: str) -> None:
     data, _ = written
@@ -272,6 +273,7 @@ def _decoded_alike(row: dict[str, Any], line: str) -> bool:
 
 
 @pytest.mark.java
+@pytest.mark.long
 def test_side_files_are_those_of_the_tool(written: tuple[Path, str]) -> None:
     data, topic = written
     lines_of: dict[str, Callable[[dict[str, Any]], str]] = {
@@ -332,6 +334,7 @@ def test_offsets_and_times_choose_the_records(written: tuple[Path, str]) -> None
 
 
 @pytest.mark.java
+@pytest.mark.long
 def test_damage_is_found_where_the_tool_finds_it(written: tuple[Path, str], tmp_path: Path) -> None:
     data, topic = written
     shutil.copytree(data / f"{topic}-0", tmp_path / f"{topic}-0")

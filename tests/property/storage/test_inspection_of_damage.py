@@ -19,7 +19,7 @@ from support.storage.written_directories import write_data_directory
 # Of these files every byte counts.
 EVERY_BYTE_COUNTS = (".snapshot",)
 SETTINGS = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

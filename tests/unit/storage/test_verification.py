@@ -353,3 +353,14 @@ def test_many_problems_of_a_file_are_not_all_told(data: Path) -> None:
     path = data / "t-0" / "00000000000000000000.index"
     path.write_bytes(b"".join(struct.pack(">ii", n, 1_000_000 - n) for n in range(1, 5_000)))
     assert len(problems(path)) == 100
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["00000000000000000000.txnindex", "00000000000000000000.snapshot", "quorum-state", "meta.properties"],
+)
+def test_a_file_that_is_too_large_to_be_read_is_a_problem(tmp_path: Path, name: str) -> None:
+    with (tmp_path / name).open("wb") as file:
+        file.truncate(1 << 40)  # a hole, of which nothing is read
+    (problem,) = problems(tmp_path / name)
+    assert "are not read" in problem.reason

@@ -17,6 +17,8 @@ from ottla.storage.indexes import OFFSET_ENTRY, TIME_ENTRY
 from ottla.storage.inspection.problem import DamagedFile, Problem
 
 MAX_FILE_BYTES: Final = 256 * 1024 * 1024
+MAX_LISTED_BYTES: Final = 32 * 1024 * 1024
+"""Of files whose entries are all kept in memory: about a million of them."""
 _TRANSACTION_ENTRY: Final = Struct(">hqqqq")
 _SNAPSHOT_START: Final = Struct(">hIi")
 _SNAPSHOT_CRC_END: Final = 6
@@ -90,13 +92,13 @@ def time_entries(path: Path, base_offset: int) -> Iterator[TimeEntry]:
 
 def aborted_entries(path: Path) -> Iterator[AbortedEntry]:
     """The entries of a transaction index. Raises DamagedFile, OSError."""
-    for at, fields in _entries(path, _TRANSACTION_ENTRY, padded=False):
+    for at, fields in _entries(path, _TRANSACTION_ENTRY, padded=False, limit=MAX_LISTED_BYTES):
         yield AbortedEntry(at, *fields)
 
 
 def producer_entries(path: Path) -> list[ProducerEntry]:
     """The producers in a snapshot. Raises DamagedFile for another version, a wrong CRC or size; OSError."""
-    content = read_bounded(path)
+    content = read_bounded(path, MAX_LISTED_BYTES)
     if len(content) < _SNAPSHOT_START.size:
         raise DamagedFile(Problem(path, f"{len(content)} bytes are too few for a producer snapshot", 0))
     version, crc, count = _SNAPSHOT_START.unpack_from(content)
@@ -113,8 +115,10 @@ def producer_entries(path: Path) -> list[ProducerEntry]:
     return [ProducerEntry(at, *_SNAPSHOT_ENTRY.unpack_from(content, at)) for at in places]
 
 
-def _entries(path: Path, layout: Struct, *, padded: bool) -> Iterator[tuple[int, tuple[int, ...]]]:
-    content = read_bounded(path)
+def _entries(
+    path: Path, layout: Struct, *, padded: bool, limit: int = MAX_FILE_BYTES
+) -> Iterator[tuple[int, tuple[int, ...]]]:
+    content = read_bounded(path, limit)
     size = layout.size
     if padded:
         # an entry may itself end with zero bytes

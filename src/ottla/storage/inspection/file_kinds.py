@@ -17,7 +17,7 @@ from ottla.storage.checkpoints import (
     REPLICATION_OFFSET_CHECKPOINT,
 )
 from ottla.storage.file_names import offset_of
-from ottla.storage.log_directory import CLEAN_SHUTDOWN_FILE, LOCK_FILE, META_PROPERTIES
+from ottla.storage.log_directory import CLEAN_SHUTDOWN_FILE, META_PROPERTIES
 
 BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
 QUORUM_STATE: Final = "quorum-state"
@@ -68,8 +68,6 @@ _BY_NAME: Final = {
     BOOTSTRAP_CHECKPOINT: FileKind.METADATA_SNAPSHOT,
     **dict.fromkeys(OFFSET_CHECKPOINTS, FileKind.OFFSET_CHECKPOINT),
 }
-IGNORED_NAMES: Final = frozenset({LOCK_FILE})
-"""Files without content."""
 
 
 @dataclass(frozen=True, slots=True)
