@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.frame.errors import exit_code_of
 from ottla.cli.frame.extras import PIPELINE, SERVICES
 
 PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
@@ -108,3 +109,19 @@ def test_every_package_of_an_extra_is_known() -> None:
         distribution(each) for package in SERVICES | PIPELINE for each in packages_distributions()[package]
     }
     assert set().union(*extras().values()) <= known
+
+
+@pytest.mark.parametrize(("missing", "told"), [("fastavro._read", True), ("of_the_users_own", False)])
+def test_a_package_that_is_missed_later_is_told_if_an_extra_has_it(
+    missing: str, told: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run() -> int:
+        raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
+
+    if not told:
+        with pytest.raises(ModuleNotFoundError):
+            exit_code_of(lambda: "ottla consume", run)
+        return
+    assert exit_code_of(lambda: "ottla consume", run) == 1
+    line = f"ottla consume: `ottla consume` needs the package {missing}: pip install 'ottla[services]'\n"
+    assert capsys.readouterr().err == line

@@ -50,11 +50,11 @@ def exit_code_of(path: Callable[[], str], run: Callable[[], int]) -> int:
         tell(path(), str(error))
         code = ExitCode.USAGE if isinstance(error, UsageError) else ExitCode.FAILED
     except ModuleNotFoundError as error:
-        # Some packages are imported when the work that needs them has come.
-        if error.name is None or error.name.partition(".")[0] == "ottla":
-            raise
-        from ottla.cli.frame.extras import missing_package_line
+        from ottla.cli.frame.extras import is_of_an_extra, missing_package_line
 
+        # Some packages are imported when the work that needs them has come.
+        if error.name is None or not is_of_an_extra(error.name):
+            raise
         tell(path(), missing_package_line(path(), error.name))
         code = ExitCode.FAILED
     except KeyboardInterrupt:

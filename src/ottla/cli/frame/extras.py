@@ -43,6 +43,11 @@ PIPELINE: Final = frozenset(
 PIPELINE_COMMANDS: Final = (["demo"], ["streams"])
 
 
+def is_of_an_extra(missing: str) -> bool:
+    """Whether an extra brings the package; a user's own code may miss others."""
+    return missing.partition(".")[0] in SERVICES | PIPELINE
+
+
 def missing_package_line(path: str, missing: str) -> str:
     """The line for a command, `ottla rest`, that met a package that is not installed, by its import name."""
     package = missing.partition(".")[0]
