@@ -56,4 +56,6 @@ async def list_(
         groups = await list_groups(client, states, [GroupType(one) for one in types])
     chosen = set(choose(names, (one.group_id for one in groups), regex).found)
     rows = [listed_row(one) for one in groups if one.group_id in chosen]
-    session.output.listing(rows, LISTED, name="group", empty="there is no such group")
+    asked = names or regex or states or types
+    empty = "there is no such group" if asked else "there is no group"
+    session.output.listing(rows, LISTED, name="group", empty=empty)

@@ -75,7 +75,9 @@ Templates (-f) are rpk's:
   %h{%k=%v }    headers        %H their number %i count from 1
   %x %y         producer's id and epoch        %a{compression} attributes
   %[ %| %]      the log's start, last stable offset, high watermark
-  {hex} {base64} {unpack[>iH]} {big32} {strftime[%F]} {go[2006-01-02]} after them
+  {hex} {base64} {unpack[>iH]} {big32} {strftime[%F]} {go[2006-01-02]} after
+  them
+
 Of kcat's, %s (value), %S, %R and %h without braces are read too; --kcat-format reads all as kcat does
 (%T is the timestamp there, and a null has the length -1).""",
 )

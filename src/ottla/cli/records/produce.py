@@ -52,7 +52,7 @@ headers with one name are a list of [name, value]. `ottla consume --json` writes
 Templates (-f) are rpk's:
   %k key   %v value   %t topic   %p partition   %d timestamp (ms)
   %K %V %T their lengths, before them; %H%h{%k=%v } headers after their number
-  {hex} {base64} {json} {re[…]} after texts; {big32} {byte} {4} … after numbers
+  {hex} {base64} {json} {re[…]} after texts; {big32} {byte} {4} after numbers
 
 Everything is acknowledged when the command ends with 0. A record that can't be written ends it with 1: one
 line names the record's line, and how many were written. With --transactional-id it is all of the input or
