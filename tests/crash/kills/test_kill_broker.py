@@ -53,6 +53,7 @@ QUICK = {
 }
 #: Small segments and frequent checkpoints: kills meet rolling, flushing and checkpointing too.
 BUSY_SETTINGS = {
+    "log.initial.task.delay.ms": "0",
     "log.flush.offset.checkpoint.interval.ms": "50",
     "replica.high.watermark.checkpoint.interval.ms": "50",
     "log.flush.interval.messages": "2000",
