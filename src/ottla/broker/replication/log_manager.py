@@ -158,8 +158,13 @@ class LogManager:
     def start_background_work(
         self, supervisor: Supervisor, high_watermarks: Callable[[], Iterable[tuple[Log, int]]]
     ) -> None:
-        """Begin retention, flushing and checkpointing. `high_watermarks` gives every log with its own."""
+        """Begin retention, flushing and checkpointing. `high_watermarks` gives every log with its own.
+
+        log.initial.task.delay.ms is for the tasks of Kafka's LogManager, without the flush by time: flush.ms
+        is a promise about records on disk, which a start does not put off.
+        """
         config = self._config
+        first_ms = config[broker_settings.LOG_INITIAL_TASK_DELAY_MS]
 
         async def retention() -> None:
             await self.enforce_retention(high_watermarks())
@@ -168,7 +173,12 @@ class LogManager:
             await self.checkpoint_high_watermarks(high_watermarks())
 
         every = supervisor.every
-        every("retention", lambda: config[broker_settings.LOG_RETENTION_CHECK_INTERVAL_MS], retention)
+        every(
+            "retention",
+            lambda: config[broker_settings.LOG_RETENTION_CHECK_INTERVAL_MS],
+            retention,
+            first_ms=first_ms,
+        )
         every("remove-deleted-files", lambda: FILE_REMOVAL_CHECK_MS, self.remove_deleted_files)
         every(
             "checkpoint-high-watermarks",
@@ -179,6 +189,7 @@ class LogManager:
             "checkpoint-recovery-points",
             lambda: config[broker_settings.LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS],
             self.checkpoint_offsets,
+            first_ms=first_ms,
         )
         every("expire-producers", lambda: PRODUCER_EXPIRY_CHECK_MS, self._expire_producers)
         every("flush-by-time", lambda: FLUSH_BY_TIME_CHECK_MS, self._flush_by_time)
