@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 
-PRODUCER_EXPIRY_CHECK_MS = 600_000
 FILE_REMOVAL_CHECK_MS = 5_000
 FLUSH_BY_TIME_CHECK_MS = 1_000
 NEVER_MS = 2**63 - 1
@@ -191,7 +190,11 @@ class LogManager:
             self.checkpoint_offsets,
             first_ms=first_ms,
         )
-        every("expire-producers", lambda: PRODUCER_EXPIRY_CHECK_MS, self._expire_producers)
+        every(
+            "expire-producers",
+            lambda: config[broker_settings.PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS],
+            self._expire_producers,
+        )
         every("flush-by-time", lambda: FLUSH_BY_TIME_CHECK_MS, self._flush_by_time)
         supervisor.spawn("flush", self._flush_on_demand())
 
