@@ -143,6 +143,11 @@ class SaslConnection:
         """The authenticated principal, None before the first authentication."""
         return self._principal
 
+    @property
+    def has_lifetime(self) -> bool:
+        """Whether the session ends unless it is renewed."""
+        return self._expires_at_ms is not None
+
     def is_expired(self, now_ms: int) -> bool:
         """Whether the session's lifetime is over: only a handshake may follow."""
         return self._expires_at_ms is not None and now_ms > self._expires_at_ms

@@ -1,10 +1,10 @@
-"""AlterUserScramCredentials: credentials that prove the password, refusals, users altered twice."""
+"""Users' SCRAM credentials: altered, refused, altered twice, described."""
 
 from __future__ import annotations
 
 import pytest
 
-from ottla.core.decisions.scram_changes import alter_scram_credentials
+from ottla.core.decisions.scram_credentials import alter_scram_credentials, describe_scram_credentials
 from ottla.core.image.image import MetadataImage
 from ottla.core.security.sasl.scram import ScramMechanism
 from ottla.protocol.errors import ErrorCode
@@ -12,6 +12,10 @@ from ottla.protocol.messages.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
+)
+from ottla.protocol.messages.describe_user_scram_credentials_request import (
+    DescribeUserScramCredentialsRequest,
+    UserName,
 )
 from support.core.metadata import apply
 
@@ -94,3 +98,28 @@ def test_a_user_is_altered_once_a_request(
     before = dict(image.scram_credentials)
     assert altered(image, *twice) == {"alice": ErrorCode.DUPLICATE_RESOURCE}
     assert image.scram_credentials == before
+
+
+def described(image: MetadataImage, users: list[str] | None) -> dict[str, int | list[tuple[int, int]]]:
+    """User -> mechanisms with their iterations, or an error code."""
+    names = None if users is None else [UserName(name=user) for user in users]
+    response = describe_scram_credentials(image, DescribeUserScramCredentialsRequest(users=names))
+    assert response.error_code == 0
+    return {
+        result.user: result.error_code
+        or [(info.mechanism, info.iterations) for info in result.credential_infos]
+        for result in response.results
+    }
+
+
+def test_credentials_are_described_without_their_keys() -> None:
+    image = MetadataImage()
+    altered(image, upsertion("alice"))
+    altered(image, upsertion("alice", SHA_512, 8192), upsertion("bob"))
+    everybody = {"alice": [(SHA_256, 4096), (SHA_512, 8192)], "bob": [(SHA_256, 4096)]}
+    assert described(image, None) == described(image, []) == everybody
+    assert described(image, ["bob", "carol", "alice", "alice"]) == {
+        "bob": [(SHA_256, 4096)],
+        "carol": ErrorCode.RESOURCE_NOT_FOUND,
+        "alice": ErrorCode.DUPLICATE_RESOURCE,
+    }

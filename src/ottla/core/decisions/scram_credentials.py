@@ -1,16 +1,20 @@
-"""AlterUserScramCredentials 0: users' SCRAM credentials in the metadata (KIP-554), as Kafka decides.
+"""AlterUserScramCredentials 0 and DescribeUserScramCredentials 0: users' credentials (KIP-554).
 
 A client sends salted passwords, so no password reaches a controller. A user may be altered once a request;
-all alterations of that user are refused otherwise. The others are made.
+all alterations of that user are refused otherwise. The others are made. Error texts are Kafka's.
 """
 
 from __future__ import annotations
+
+from collections import Counter
+from typing import cast
 
 from ottla.core.decisions.decision import Decision
 from ottla.core.image.image import MetadataImage
 from ottla.core.security.sasl.scram import MAX_ITERATIONS, MIN_ITERATIONS, ScramMechanism, credential_of
 from ottla.protocol.errors import (
     DuplicateResource,
+    ErrorCode,
     KafkaError,
     ResourceNotFound,
     UnacceptableCredential,
@@ -24,6 +28,14 @@ from ottla.protocol.messages.alter_user_scram_credentials_request import (
 from ottla.protocol.messages.alter_user_scram_credentials_response import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
+)
+from ottla.protocol.messages.describe_user_scram_credentials_request import (
+    DescribeUserScramCredentialsRequest,
+)
+from ottla.protocol.messages.describe_user_scram_credentials_response import (
+    CredentialInfo,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
 )
 from ottla.protocol.records.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
 from ottla.protocol.records.user_scram_credential_record import UserScramCredentialRecord
@@ -55,6 +67,32 @@ def alter_scram_credentials(
         for user, error in errors.items()
     ]
     return Decision(list(records.values()), AlterUserScramCredentialsResponse(results=results))
+
+
+def describe_scram_credentials(
+    image: MetadataImage, request: DescribeUserScramCredentialsRequest
+) -> DescribeUserScramCredentialsResponse:
+    """The mechanisms and iterations of users, of all of them where none is named; never a key."""
+    infos: dict[str, list[CredentialInfo]] = {}
+    for (mechanism, user), record in sorted(image.scram_credentials.items()):
+        iterations = cast(UserScramCredentialRecord, record).iterations
+        infos.setdefault(user, []).append(CredentialInfo(mechanism=mechanism, iterations=iterations))
+    asked = Counter(each.name for each in request.users or ())
+    results = []
+    for user in asked or sorted(infos):
+        result = DescribeUserScramCredentialsResult(user=user)
+        if asked[user] > 1:
+            result.error_code = ErrorCode.DUPLICATE_RESOURCE
+            result.error_message = (
+                f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+            )
+        elif user not in infos:
+            result.error_code = ErrorCode.RESOURCE_NOT_FOUND
+            result.error_message = f"Attempt to describe a user credential that does not exist: {user}"
+        else:
+            result.credential_infos = infos[user]
+        results.append(result)
+    return DescribeUserScramCredentialsResponse(results=results)
 
 
 def _record(image: MetadataImage, alteration: ScramCredentialDeletion | ScramCredentialUpsertion) -> Message:
