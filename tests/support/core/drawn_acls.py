@@ -76,7 +76,8 @@ def draw_acl(rng: random.Random, types: Sequence[ResourceType]) -> Acl:
 
 def draw_cluster(rng: random.Random) -> Cluster:
     types = rng.sample(TYPES, rng.randint(1, 3))
-    acls = tuple(draw_acl(rng, types) for _ in range(rng.choice((0, 1, 2, 3, 5, 8, 20, 60))))
+    count = rng.choice((0, 1, 2, 3, 5, 8, 20, 60))
+    acls = tuple(dict.fromkeys(draw_acl(rng, types) for _ in range(count)))  # Kafka takes each once
     supers = tuple(rng.sample(PRINCIPALS, rng.choice((0, 0, 1))))
     return Cluster(supers, rng.random() < 0.5, acls)
 
@@ -84,9 +85,12 @@ def draw_cluster(rng: random.Random) -> Cluster:
 def draw_request(rng: random.Random, cluster: Cluster) -> Request:
     """Mostly about resources that the ACLs name."""
     acl = rng.choice(cluster.acls) if cluster.acls and rng.random() < 0.9 else draw_acl(rng, TYPES)
-    name: str | None = rng.choice((acl.resource_name, acl.resource_name + "-x", rng.choice(NAMES)))
+    # Kafka passes over the wildcard for names that begin with an asterisk.
+    longer = acl.resource_name.replace("*", "any") + "-x"
+    name: str | None = rng.choice((acl.resource_name, longer, rng.choice(NAMES)))
     return Request(
-        rng.choice((acl.principal, *PRINCIPALS)),
+        # Kafka fails for a user whose name is the wildcard.
+        rng.choice((acl.principal, *PRINCIPALS)).replace("User:*", "User:bob"),
         rng.choice((acl.host, *HOSTS[1:])).replace("*", HOSTS[1]),
         rng.choice(
             (*OPERATIONS[1:], acl.operation if acl.operation > AclOperation.ALL else AclOperation.READ)

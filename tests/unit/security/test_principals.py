@@ -114,7 +114,7 @@ def test_a_subject_is_printed_as_java_prints_it() -> None:
     [
         b"", b"\x30", b"\x30\x05", b"\x31\x00", b"\x30\x00\x00", b"\x30\x80\x00\x00",
         b"\x30\x85\x00\x00\x00\x00\x00", bytes.fromhex("3006310430020600"),
-        bytes.fromhex("300a310830060601ff0c0161"), bytes.fromhex("300d310b300906035504030c02ffff"),
+        bytes.fromhex("300a310830060601ff0c0161"),
         b"\x30\x84" + (MAX_NAME_BYTES + 1).to_bytes(4, "big") + bytes(MAX_NAME_BYTES + 1),
     ],
 )  # fmt: skip

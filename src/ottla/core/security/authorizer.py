@@ -3,7 +3,8 @@
 The rules: super users may do everything. An ACL that denies wins over all that allow. An ACL of any principal
 and operation whose pattern matches the resource switches off `allow.everyone.if.no.acl.found`. READ, WRITE,
 DELETE and ALTER imply DESCRIBE, ALTER_CONFIGS implies DESCRIBE_CONFIGS, when they are allowed; a denial
-implies nothing.
+implies nothing. The wildcard stands for every name: Kafka passes over it for names that begin with an
+asterisk and go on.
 
 Theory of operation. Kafka walks over all ACLs of each pattern that matches, so thousands of principals with
 ACLs on one pattern make every request slow. Here the way goes from the resource's type to the pattern, from

@@ -28,17 +28,8 @@ _TRIMMED: Final = " \r"
 _OBJECT_IDENTIFIER: Final = 0x06
 _SEQUENCE: Final = 0x30
 _SET: Final = 0x31
-_UTF8, _PRINTABLE, _T61, _IA5, _GENERAL, _UNIVERSAL, _BMP = 0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1C, 0x1E
-#: The kinds of strings, with their encoding as Java reads it.
-_ENCODINGS: Final = {
-    _UTF8: "utf-8",
-    _PRINTABLE: "ascii",
-    _T61: "iso-8859-1",
-    _IA5: "ascii",
-    _GENERAL: "ascii",
-    _UNIVERSAL: "utf-32-be",
-    _BMP: "utf-16-be",
-}
+#: UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString.
+_STRINGS: Final = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))
 
 
 class MalformedName(ValueError):
@@ -72,16 +63,10 @@ def _type_and_value(element: _Element) -> str:
         raise MalformedName("a part of the name is not a type and a value")
     number = _object_identifier(inside[0].content)
     keyword, value = _KEYWORDS.get(number), inside[1]
-    if keyword is None or value.tag not in _ENCODINGS:
+    if keyword is None or value.tag not in _STRINGS:
         return f"{keyword or number}=#{value.whole.hex()}"
-    return f"{keyword}={_escape(_text(value))}"
-
-
-def _text(value: _Element) -> str:
-    try:
-        return value.content.decode(_ENCODINGS[value.tag])
-    except UnicodeDecodeError as error:
-        raise MalformedName(f"a text of the name can't be read: {error}") from error
+    # Java reads every kind of string as UTF-8, those of two bytes a character too.
+    return f"{keyword}={_escape(value.content.decode('utf-8', 'replace'))}"
 
 
 def _escape(text: str) -> str:

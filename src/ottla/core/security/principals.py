@@ -70,7 +70,7 @@ class _Rule:
         """The name that the rule makes, or None where its pattern does not match all of `name`."""
         if self._pattern.fullmatch(name) is None:
             return None
-        result = self._pattern.sub(self._replace, name)
+        result = self._replace_all(name)
         match self._case:
             case "L":
                 return result.lower()
@@ -79,10 +79,19 @@ class _Rule:
             case _:
                 return result
 
-    def _replace(self, match: re.Match[str]) -> str:
-        return "".join(
-            part if isinstance(part, str) else match.group(part) or "" for part in self._replacement
-        )
+    def _replace_all(self, name: str) -> str:
+        """Java's replaceAll: unlike Python's, it goes on one character behind an empty match."""
+        parts: list[str] = []
+        copied = position = 0
+        while position <= len(name):
+            match = self._pattern.search(name, position)
+            if match is None:
+                break
+            parts.append(name[copied : match.start()])
+            parts += (part if isinstance(part, str) else match[part] or "" for part in self._replacement)
+            copied = match.end()
+            position = copied + (match.start() == match.end())
+        return "".join((*parts, name[copied:]))
 
 
 class PrincipalMapper:
