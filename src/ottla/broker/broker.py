@@ -38,7 +38,8 @@ from ottla.broker.coordinators.producer_ids import ProducerIdSource
 from ottla.broker.coordinators.share_coordinator import ShareCoordinator
 from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
 from ottla.broker.handlers.table import broker_table, controller_table
-from ottla.broker.listeners import Listener
+from ottla.broker.listeners import PROTOCOLS, SASL_PLAINTEXT, Listener
+from ottla.broker.network.connection import Dispatch
 from ottla.broker.network.context import RequestContext
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.server import ListenError, Server, bind
@@ -343,11 +344,32 @@ class Broker:
     async def _listen(self, listeners: Iterable[Listener], *, for_controller: bool) -> None:
         dispatcher = self._controllers_requests if for_controller else self._clients_requests
         for listener in listeners:
-            await self.server.listen(listener.name, self._sockets[listener.name], dispatcher)
+            bound = self._sockets[listener.name]
+            if listener.security_protocol == SASL_PLAINTEXT:
+                await self._listen_with_sasl(listener, bound, dispatcher)
+            else:
+                await self.server.listen(listener.name, bound, dispatcher)
+
+    async def _listen_with_sasl(self, listener: Listener, bound: socket.socket, dispatch: Dispatch) -> None:
+        # Imported where it is used: a start without SASL does not pay for it.
+        from ottla.broker.security.credentials import MetadataCredentials
+        from ottla.broker.security.sasl_listener import SaslListener
+
+        credentials = MetadataCredentials(self)
+        sasl = SaslListener(
+            listener.name, dispatch, self.config, credentials, self.now_ms, self.server.flood_log
+        )
+        limit_bytes = self.config[broker_settings.SASL_SERVER_MAX_RECEIVE_SIZE]
+        await self.server.listen(listener.name, bound, sasl, limit_bytes)
 
     def _endpoints(self, listeners: Iterable[Listener]) -> list[EndpointImage]:
         return [
-            EndpointImage(each.name, each.host, each.port or self.ports.get(each.name, 0))
+            EndpointImage(
+                each.name,
+                each.host,
+                each.port or self.ports.get(each.name, 0),
+                PROTOCOLS.index(each.security_protocol),
+            )
             for each in listeners
         ]
 

@@ -13,7 +13,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from ottla.broker.listeners import BROKER, CONTROLLER, Listener, Listeners, read_listeners
+from ottla.broker.listeners import (
+    BROKER,
+    CONTROLLER,
+    SASL_PLAINTEXT,
+    Listener,
+    Listeners,
+    read_listeners,
+)
 from ottla.broker.quorum_addresses import read_quorum_addresses
 from ottla.config.setting import Setting, Table
 from ottla.config.settings import Settings
@@ -68,6 +75,7 @@ class BrokerConfig:
         roles: tuple[str, ...] = settings[broker_settings.PROCESS_ROLES]
         self.roles = frozenset(roles)
         self._listeners: Listeners = read_listeners(settings, self.roles)
+        _require_sasl_settings(settings, self.layers, self._listeners)
         quorum = read_quorum_addresses(settings, self.node_id, self.roles, self._listeners)
         self.quorum_voters: Mapping[int, Address] = quorum.voters
         self.quorum_bootstrap_servers = quorum.bootstrap_servers
@@ -167,6 +175,17 @@ def _node_id(settings: Settings) -> int:
     if settings.is_given("node.id") and broker_id != node_id:
         raise settings.refusal("broker.id", f"it must be the same as node.id={node_id}, or be left out")
     return broker_id
+
+
+def _require_sasl_settings(settings: Settings, layers: BrokerLayers, listeners: Listeners) -> None:
+    """Check the settings of the listeners that authenticate clients. Raises ConfigError."""
+    for listener in listeners.broker:
+        if listener.security_protocol == SASL_PLAINTEXT:
+            from ottla.broker.sasl_settings import sasl_problem
+
+            problem = sasl_problem(layers, listener.name)
+            if problem is not None:
+                raise settings.refusal(*problem)
 
 
 def _log_directory(settings: Settings) -> Path:

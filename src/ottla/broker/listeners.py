@@ -2,7 +2,8 @@
 
 The listeners named in controller.listener.names belong to the controller, the others to the broker. A node
 has those of its roles and no others; a single node with both roles needs no controller listener, because no
-other node looks for its controller. Only PLAINTEXT is served.
+other node looks for its controller. PLAINTEXT is served, and SASL_PLAINTEXT for clients: nodes reach each
+other without authentication.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from ottla.config.settings import Settings
 from ottla.core.settings import broker_settings
 
 PLAINTEXT = "PLAINTEXT"
+SASL_PLAINTEXT = "SASL_PLAINTEXT"
+#: By their numbers in the metadata.
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SERVED: Final = (PLAINTEXT, SASL_PLAINTEXT)
 META_ADDRESSES = frozenset({"0.0.0.0", "::", "0:0:0:0:0:0:0:0"})
 DEFAULT_CONTROLLER_PORT = 9093
 BROKER: Final = "broker"
@@ -64,6 +68,7 @@ def read_listeners(settings: Settings, roles: frozenset[str]) -> Listeners:
         )
     )
     _require_listeners_of_roles(settings, roles, own, controllers, clients)
+    _require_plaintext_between_nodes(settings, own, controllers)
     substitute = Listener(controller_names[0], clients[0].host if clients else "", DEFAULT_CONTROLLER_PORT)
     return Listeners(
         broker=own,
@@ -110,6 +115,27 @@ def _require_listeners_of_roles(
             )
 
 
+def _require_plaintext_between_nodes(
+    settings: Settings, own: Sequence[Listener], controllers: Sequence[Listener]
+) -> None:
+    """Nodes can't authenticate to each other. A node that no other one reaches needs no listener for that."""
+    for listener in controllers:
+        if listener.security_protocol != PLAINTEXT:
+            raise settings.refusal(
+                "listeners",
+                f"controller listener {listener.name} speaks {listener.security_protocol}, only {PLAINTEXT} "
+                "is served between nodes",
+            )
+    if controllers and own:
+        name = _inter_broker_name(settings, own)
+        protocol = next(each.security_protocol for each in own if each.name == name)
+        if protocol != PLAINTEXT:
+            raise settings.refusal(
+                "inter.broker.listener.name",
+                f"listener {name} speaks {protocol}, only {PLAINTEXT} is served between nodes: name another",
+            )
+
+
 def _protocol_map(settings: Settings, controller_names: Sequence[str]) -> dict[str, str]:
     name = "listener.security.protocol.map"
     protocols: dict[str, str] = {}
@@ -139,8 +165,9 @@ def _parse(
         protocol = protocols.get(name)
         if protocol is None:
             raise settings.refusal(setting, f"listener {name} has no entry in listener.security.protocol.map")
-        if protocol != PLAINTEXT:
-            raise settings.refusal(setting, f"listener {name} speaks {protocol}, only PLAINTEXT is served")
+        if protocol not in SERVED:
+            served = " and ".join(SERVED)
+            raise settings.refusal(setting, f"listener {name} speaks {protocol}, only {served} are served")
         listeners.append(Listener(name, match["host"].strip("[]"), int(match["port"]), protocol))
     names = [listener.name for listener in listeners]
     if len(set(names)) != len(names):
@@ -187,9 +214,9 @@ def _inter_broker_name(settings: Settings, own: Sequence[Listener]) -> str:
     name = settings[broker_settings.INTER_BROKER_LISTENER_NAME]
     if name is None:
         protocol = settings[broker_settings.SECURITY_INTER_BROKER_PROTOCOL]
-        if protocol != PLAINTEXT:
+        if protocol not in SERVED:
             raise settings.refusal(
-                "security.inter.broker.protocol", f"{protocol} is not served, only PLAINTEXT is"
+                "security.inter.broker.protocol", f"{protocol} is not served, only {PLAINTEXT} is"
             )
         return next((each.name for each in own if each.security_protocol == protocol), own[0].name)
     if settings.is_given("security.inter.broker.protocol"):

@@ -186,8 +186,33 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         ({"alter_config_policy_class_name": "my.Policy"}, "what it protects would be open"),
         ({"client_quota_callback_class": "my.Quota"}, "what it protects would be open"),
         ({"config_providers": "file"}, "what it protects would be open"),
-        ({"listeners": "SSL://:9093"}, "listener SSL speaks SSL, only PLAINTEXT is served"),
-        ({"listeners": "SASL_SSL://:9093"}, "only PLAINTEXT is served"),
+        (
+            {"listeners": "SSL://:9093"},
+            "listener SSL speaks SSL, only PLAINTEXT and SASL_PLAINTEXT are served",
+        ),
+        ({"listeners": "SASL_SSL://:9093"}, "only PLAINTEXT and SASL_PLAINTEXT are served"),
+        (
+            {"listeners": "SASL_PLAINTEXT://a:1"},
+            "sasl.enabled.mechanisms: GSSAPI is not served, name some of",
+        ),
+        (
+            {"listeners": "SASL_PLAINTEXT://a:1", "sasl_enabled_mechanisms": "PLAIN"},
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config: it is not set",
+        ),
+        (
+            {
+                "listeners": "SASL_PLAINTEXT://a:1,CONTROLLER://a:2",
+                "sasl_enabled_mechanisms": "SCRAM-SHA-256",
+            },
+            "listener SASL_PLAINTEXT speaks SASL_PLAINTEXT, only PLAINTEXT is served between nodes",
+        ),
+        (
+            {
+                "listeners": "PLAINTEXT://a:1,CONTROLLER://a:2",
+                "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+            },
+            "controller listener CONTROLLER speaks SASL_PLAINTEXT, only PLAINTEXT is served between nodes",
+        ),
         ({"listeners": "INSIDE://:9092"}, "no entry in listener.security.protocol.map"),
         ({"listeners": "9092"}, "'9092' is not NAME://host:port"),
         ({"listeners": "PLAINTEXT://:99999"}, "is not NAME://host:port"),
@@ -201,7 +226,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         ),
         ({"advertised_listeners": "CONTROLLER://a:1"}, "CONTROLLER is not one of this node's listeners"),
         ({"advertised_listeners": "OTHER://a:1"}, "no entry in listener.security.protocol.map"),
-        ({"advertised_listeners": "SSL://a:1"}, "only PLAINTEXT is served"),
+        ({"advertised_listeners": "SSL://a:1"}, "only PLAINTEXT and SASL_PLAINTEXT are served"),
         ({"inter_broker_listener_name": "OTHER"}, "OTHER is not one of the broker's listeners"),
         ({"security_inter_broker_protocol": "SSL"}, "SSL is not served"),
         (

@@ -125,7 +125,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         listener_name: str,
         client_host: str,
         shared: Shared,
+        max_request_bytes: int | None = None,
     ) -> None:
+        """max_request_bytes: the limit until `lift_request_limit`; None is that of all connections."""
         self.listener_name = listener_name
         self.client_host = client_host
         self.session = Session(client_host, listener_name, connection=self)
@@ -134,7 +136,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._loop = loop
         self._dispatch = dispatch
         self._shared = shared
-        self._max_request_bytes = shared.max_request_bytes
+        self._max_request_bytes = max_request_bytes or shared.max_request_bytes
         self._memory = shared.memory
         self._answers = shared.answers
         self._receive = memoryview(bytearray(64 * 1024)) if shared.receive is None else shared.receive
@@ -250,6 +252,18 @@ class ClientConnection(asyncio.BufferedProtocol):
             if self._gathered:
                 self._send_gathered()
             self._transport.close()
+
+    def finish(self, reply: Buffers) -> None:
+        """Send a last answer and hang up; requests that have arrived behind it are dropped."""
+        if not self._closed:
+            self._closed = True
+            if reply:
+                self._write(reply)
+            self.close()
+
+    def lift_request_limit(self) -> None:
+        """The client is authenticated: its requests may be as large as those of any other."""
+        self._max_request_bytes = self._shared.max_request_bytes
 
     def abort(self) -> None:
         """Hang up at once; answers that the client has not read are dropped."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from ottla.broker.network.answer_memory import AnswerMemory
+    from ottla.core.security.sasl.connection import SaslConnection
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 
@@ -51,6 +52,7 @@ class Session:
         "known_header",
         "listener_name",
         "principal",
+        "sasl",
         "throttle_ms",
     )
 
@@ -67,6 +69,8 @@ class Session:
         self.connection = connection
         """For objects that live as long as the connection; None for a request that came another way."""
         self.known_header: KnownHeader | None = None
+        self.sasl: SaslConnection | None = None
+        """How far authentication is, on a listener with SASL; None before the first request."""
         self.throttle_ms = 0
         """How long the client is told to wait after the request under way (a session has one at a time)."""
 

@@ -27,6 +27,8 @@ def error_answer(key: int, request: Message, error: KafkaError) -> Message | Non
             return _deletions(request, error.code, text)
         case ApiKey.ALTER_CONFIGS | ApiKey.INCREMENTAL_ALTER_CONFIGS | ApiKey.DESCRIBE_CONFIGS:
             return _by_resource(key, request, error.code, text)
+        case ApiKey.ALTER_USER_SCRAM_CREDENTIALS:
+            return _by_user(request, error.code, text)
         case _:
             return None
 
@@ -112,6 +114,21 @@ def _deletions(request: Message, code: ErrorCode, text: str | None) -> Message:
         DeletableTopicResult(name=name, error_code=code, error_message=text) for name in request.topic_names
     ]
     return DeleteTopicsResponse(responses=by_state + by_name)
+
+
+def _by_user(request: Message, code: ErrorCode, text: str | None) -> Message:
+    from ottla.protocol.messages.alter_user_scram_credentials_response import (
+        AlterUserScramCredentialsResponse,
+        AlterUserScramCredentialsResult,
+    )
+
+    fields = cast(Any, request)
+    users = dict.fromkeys(each.name for each in (*fields.deletions, *fields.upsertions))
+    return AlterUserScramCredentialsResponse(
+        results=[
+            AlterUserScramCredentialsResult(user=user, error_code=code, error_message=text) for user in users
+        ]
+    )
 
 
 def _by_resource(key: int, request: Message, code: ErrorCode, text: str | None) -> Message:

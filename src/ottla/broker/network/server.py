@@ -117,8 +117,17 @@ class Server:
     def _group_of(self, listener_name: str) -> _Group:
         return self._clients if listener_name in self._client_listeners else self._controllers
 
-    async def listen(self, listener_name: str, bound: socket.socket, dispatch: Dispatch) -> None:
-        """Begin to accept on `bound`."""
+    async def listen(
+        self,
+        listener_name: str,
+        bound: socket.socket,
+        dispatch: Dispatch,
+        unauthenticated_request_bytes: int | None = None,
+    ) -> None:
+        """Begin to accept on `bound`.
+
+        unauthenticated_request_bytes: the largest request of a client before it is authenticated.
+        """
         group = self._group_of(listener_name)
         limits = group.limits
         if limits.max_connections < self._config[broker_settings.MAX_CONNECTIONS] < MAX_INT or (
@@ -133,7 +142,9 @@ class Server:
             )
 
         async def adopt(accepted: socket.socket, address: str) -> None:
-            connection = ClientConnection(self._loop, dispatch, listener_name, address, group.shared)
+            connection = ClientConnection(
+                self._loop, dispatch, listener_name, address, group.shared, unauthenticated_request_bytes
+            )
             group.connections.add(connection)
             try:
                 self._prepare(accepted)

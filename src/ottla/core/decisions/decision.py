@@ -33,8 +33,8 @@ class Randomness(Protocol):
     def below(self, limit: int) -> int:
         """A number from 0 to `limit` - 1."""
 
-    def topic_id(self) -> UUID:
-        """A new topic's id."""
+    def new_id(self) -> UUID:
+        """A new id, of a topic, an ACL or a token."""
 
 
 #: The version of each type of record from metadata.version 4.3-IV0 on, where it is not 0.

@@ -219,7 +219,7 @@ def _create_topic(
         if topic.assignments
         else _placed_assignments(image, topic, defaults, random)
     )
-    topic_id = random.topic_id()
+    topic_id = random.new_id()
     records: list[Message] = [TopicRecord(name=topic.name, topic_id=topic_id)]
     records += [
         ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value)

@@ -5,8 +5,7 @@ node that has read the log has the same image. The changes of a batch of records
 MetadataDelta for the parts that follow the metadata. Records between BeginTransaction and EndTransaction
 count at the latter (KIP-868).
 
-Records that this version does not use (ACLs, quotas, SCRAM credentials, delegation tokens) are kept as they
-are, so a directory that Apache Kafka wrote loses nothing here.
+ACLs, SCRAM credentials and delegation tokens are kept as their records.
 
 Copies share the parts that neither of them has changed since: a topic, or the partitions of a broker, are
 duplicated when one of the two images changes them first. So a copy costs a few dictionaries however large the
@@ -36,6 +35,8 @@ RESERVED_DIRECTORIES = 100
 
 #: Topic id and partition.
 PartitionKey = tuple[UUID, int]
+#: Resource type, resource name, pattern type, principal, host, operation, permission type.
+AclFields = tuple[int, str, int, str, str, int, int]
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
@@ -137,6 +138,10 @@ class MetadataDelta:
     changed_group_configs: dict[str, None] = field(default_factory=dict)
     changed_brokers: dict[int, None] = field(default_factory=dict)
     changed_controllers: dict[int, None] = field(default_factory=dict)
+    changed_acls: dict[UUID, None] = field(default_factory=dict)
+    #: Mechanism and user.
+    changed_scram_credentials: dict[tuple[int, str], None] = field(default_factory=dict)
+    changed_delegation_tokens: dict[str, None] = field(default_factory=dict)
     broker_configs_changed: bool = False
     features_changed: bool = False
 
@@ -159,6 +164,8 @@ class MetadataImage:
     features: dict[str, int] = field(default_factory=dict)
     next_producer_id: int = 0
     acls: dict[UUID, Message] = field(default_factory=dict)
+    #: How many ACLs say the same: one, but for those that another controller wrote.
+    acl_counts: dict[AclFields, int] = field(default_factory=dict)
     client_quotas: dict[tuple[tuple[str, str | None], ...], dict[str, float]] = field(default_factory=dict)
     scram_credentials: dict[tuple[int, str], Message] = field(default_factory=dict)
     delegation_tokens: dict[str, Message] = field(default_factory=dict)
@@ -206,6 +213,7 @@ class MetadataImage:
             features=dict(self.features),
             next_producer_id=self.next_producer_id,
             acls=dict(self.acls),
+            acl_counts=dict(self.acl_counts),
             client_quotas=dict(self.client_quotas),
             scram_credentials=dict(self.scram_credentials),
             delegation_tokens=dict(self.delegation_tokens),
@@ -442,10 +450,23 @@ class MetadataImage:
         self.next_producer_id = record.next_producer_id
 
     def _add_acl(self, record: Any, delta: MetadataDelta) -> None:
+        self._forget_acl(record.id)
         self.acls[record.id] = record
+        fields = acl_fields(record)
+        self.acl_counts[fields] = self.acl_counts.get(fields, 0) + 1
+        delta.changed_acls[record.id] = None
 
     def _remove_acl(self, record: Any, delta: MetadataDelta) -> None:
-        self.acls.pop(record.id, None)
+        self._forget_acl(record.id)
+        delta.changed_acls[record.id] = None
+
+    def _forget_acl(self, acl_id: UUID) -> None:
+        removed = self.acls.pop(acl_id, None)
+        if removed is not None:
+            fields = acl_fields(removed)
+            left = self.acl_counts.pop(fields) - 1
+            if left:
+                self.acl_counts[fields] = left
 
     def _set_quota(self, record: Any, delta: MetadataDelta) -> None:
         entity = tuple(sorted(((each.entity_type, each.entity_name) for each in record.entity), key=str))
@@ -463,15 +484,19 @@ class MetadataImage:
 
     def _set_scram(self, record: Any, delta: MetadataDelta) -> None:
         self.scram_credentials[(record.mechanism, record.name)] = record
+        delta.changed_scram_credentials[(record.mechanism, record.name)] = None
 
     def _remove_scram(self, record: Any, delta: MetadataDelta) -> None:
         self.scram_credentials.pop((record.mechanism, record.name), None)
+        delta.changed_scram_credentials[(record.mechanism, record.name)] = None
 
     def _set_token(self, record: Any, delta: MetadataDelta) -> None:
         self.delegation_tokens[record.token_id] = record
+        delta.changed_delegation_tokens[record.token_id] = None
 
     def _remove_token(self, record: Any, delta: MetadataDelta) -> None:
         self.delegation_tokens.pop(record.token_id, None)
+        delta.changed_delegation_tokens[record.token_id] = None
 
     def _nothing(self, record: Any, delta: MetadataDelta) -> None:
         """Ignore NoOp records and the records of a finished migration from ZooKeeper."""
@@ -505,6 +530,19 @@ def changed_partition(before: PartitionImage, record: Any) -> PartitionImage:
         leader_recovery_state=(
             before.leader_recovery_state if record.leader_recovery_state < 0 else record.leader_recovery_state
         ),
+    )
+
+
+def acl_fields(record: Any) -> AclFields:
+    """What an AccessControlEntryRecord says, without its id."""
+    return (
+        record.resource_type,
+        record.resource_name,
+        record.pattern_type,
+        record.principal,
+        record.host,
+        record.operation,
+        record.permission_type,
     )
 
 

@@ -11,8 +11,6 @@ from ottla.protocol.apis import APIS, ApiKey, Listeners
 
 #: What Kafka's controllers serve and belongs to features that ottla does not have yet: security and quotas.
 NOT_SERVED_BY_CONTROLLERS = {
-    ApiKey.SASL_HANDSHAKE,
-    ApiKey.SASL_AUTHENTICATE,
     ApiKey.DESCRIBE_ACLS,
     ApiKey.CREATE_ACLS,
     ApiKey.DELETE_ACLS,
@@ -21,8 +19,6 @@ NOT_SERVED_BY_CONTROLLERS = {
     ApiKey.EXPIRE_DELEGATION_TOKEN,
     ApiKey.DESCRIBE_DELEGATION_TOKEN,
     ApiKey.ALTER_CLIENT_QUOTAS,
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
 }
 #: What a broker passes on to the active controller, as Kafka's forwardable APIs.
 FORWARDABLE = {
@@ -40,6 +36,7 @@ FORWARDABLE = {
     ApiKey.UNREGISTER_CONTROLLER,
     ApiKey.ADD_RAFT_VOTER,
     ApiKey.REMOVE_RAFT_VOTER,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
 }
 
 

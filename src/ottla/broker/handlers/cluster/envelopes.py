@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from ottla.broker.handlers.node import Node
 
 #: APIs of both tables that each listener answers by itself.
-_NOT_PASSED_ON = {ApiKey.FETCH, ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CLUSTER, ApiKey.DESCRIBE_CONFIGS}
+_NOT_PASSED_ON = {
+    ApiKey.FETCH,
+    ApiKey.SASL_HANDSHAKE,
+    ApiKey.SASL_AUTHENTICATE,
+    ApiKey.API_VERSIONS,
+    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.DESCRIBE_CONFIGS,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+}
 PASSED_ON = frozenset((FAMILIES.keys() & CONTROLLER_FAMILIES.keys()) - _NOT_PASSED_ON)
 
 
