@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ottla.core.image.image import MetadataDelta, MetadataImage
 from ottla.core.image.image_delta import image_delta
+from ottla.protocol.records.client_quota_record import ClientQuotaRecord, EntityData
 from ottla.protocol.records.config_record import ConfigRecord
 from ottla.protocol.records.feature_level_record import FeatureLevelRecord
 from ottla.protocol.records.partition_change_record import PartitionChangeRecord
@@ -24,7 +25,7 @@ NAMES = ["orders", "clicks", "tweets"]
 Step = tuple[str, int, int]
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["topic", "remove", "change", "config", "broker", "feature"]),
+        st.sampled_from(["topic", "remove", "change", "config", "broker", "feature", "quota"]),
         st.integers(0, 2),
         st.integers(0, 3),
     ),
@@ -56,6 +57,9 @@ def records_of(
             return [RemoveTopicRecord(topic_id=topic.topic_id)]
         case "change" if topic is not None and value in topic.partitions:
             return [PartitionChangeRecord(partition_id=value, topic_id=topic.topic_id, leader=which)]
+        case "quota":
+            entity = [EntityData(entity_type="user", entity_name=name)]
+            return [ClientQuotaRecord(entity=entity, key="producer_byte_rate", value=value, remove=not value)]
         case "config":
             text = str(value) if value else None
             kind, resource = [(2, name), (4, ""), (32, name)][which]
@@ -93,6 +97,8 @@ def test_a_snapshots_delta_equals_that_of_the_records(before: Sequence[Step], af
     assert set(found.changed_group_configs) <= set(told.changed_group_configs)
     assert found.broker_configs_changed <= told.broker_configs_changed
     assert found.features_changed <= told.features_changed
+    assert found.quotas_changed <= told.quotas_changed
+    assert found.quotas_changed == (old.client_quotas != new.client_quotas)
 
 
 @given(steps)

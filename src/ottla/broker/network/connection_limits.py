@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import socket
 import sys
 from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Final
 
 from ottla.broker.config import BrokerConfig
+from ottla.broker.network.addresses import host_addresses, normal_address
 from ottla.core.settings import broker_settings
 from ottla.core.settings.broker_settings.server import parse_connection_overrides
 
@@ -35,7 +35,6 @@ log = logging.getLogger("ottla.broker")
 #: connections, the rest.
 RESERVED_DESCRIPTORS: Final = 512 + 128
 UNLIMITED: Final = sys.maxsize
-_IPV4_IN_IPV6: Final = bytes(10) + b"\xff\xff"
 
 
 def descriptor_limit() -> int:
@@ -142,13 +141,13 @@ class ConnectionLimits:
                 for address in _addresses(host)
             }
         default = self._config[broker_settings.MAX_CONNECTIONS_PER_IP]
-        return self._overrides.get(_normal(address), default) if self._overrides else default
+        return self._overrides.get(normal_address(address), default) if self._overrides else default
 
     # -- counts -------------------------------------------------------------------------------------
 
     def add(self, listener_name: str, address: str) -> bool:
         """Count a connection; False if its address has too many, and it must be closed."""
-        address = _normal(address)
+        address = normal_address(address)
         if self._by_address[address] >= self.limit_of_address(address):
             return False
         self._by_address[address] += 1
@@ -158,7 +157,7 @@ class ConnectionLimits:
 
     def remove(self, listener_name: str, address: str) -> None:
         """A connection that was counted is gone."""
-        address = _normal(address)
+        address = normal_address(address)
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]
@@ -166,21 +165,10 @@ class ConnectionLimits:
         self.total -= 1
 
 
-def _normal(address: str) -> str:
-    """One way to write an address: IPv4 in IPv6 is IPv4, as on a socket that takes both."""
-    if ":" not in address:
-        return address
-    packed = socket.inet_pton(socket.AF_INET6, address.partition("%")[0])
-    if packed.startswith(_IPV4_IN_IPV6):
-        return socket.inet_ntop(socket.AF_INET, packed[len(_IPV4_IN_IPV6) :])
-    return socket.inet_ntop(socket.AF_INET6, packed)
-
-
 def _addresses(host: str) -> set[str]:
     """The addresses that an address or a name stands for; none for an unknown name."""
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError as problem:
+        return host_addresses(host)
+    except (OSError, UnicodeError) as problem:
         log.warning("unknown host in max.connections.per.ip.overrides host=%s error=%s", host, problem)
         return set()
-    return {_normal(str(address[0])) for *_, address in found}

@@ -37,6 +37,7 @@ def image_delta(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
         if old.controllers.get(controller_id) != new.controllers.get(controller_id):
             delta.changed_controllers[controller_id] = None
     delta.features_changed = old.features != new.features
+    delta.quotas_changed = old.client_quotas != new.client_quotas
     return delta
 
 
