@@ -44,6 +44,7 @@ from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.server import ListenError, Server, bind
 from ottla.broker.peers.broker_requests import BrokerRequests
 from ottla.broker.peers.peers import PeerAddress, PeerConnections
+from ottla.broker.quotas.client_quotas import ClientQuotas
 from ottla.broker.replication.internal_appends import InternalAppends
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.replication.produced_appends import ProducedAppends
@@ -96,6 +97,7 @@ class Broker:
         self.controller_work = ControllerWork(self)
         self.lifecycle = BrokerLifecycle(self)
         self.server = Server(config, self._task_died)
+        self.client_quotas = ClientQuotas(config, self.loop)
         self.fetch_sessions = FetchSessionCache(
             config[broker_settings.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], min_eviction_ms=120_000
         )
@@ -235,6 +237,8 @@ class Broker:
             self.log_directory, config, self.peers, now_ms=self.now_ms, spawn=spawn
         )
         self.controller = await Controller.open(self.quorum, config, now_ms=self.now_ms, spawn=spawn)
+        self.client_quotas.take_limits(self.image)
+        self.controller.add_listener(self._follow_quotas)
         if config.is_controller:
             self.controller_work.start()
 
@@ -325,6 +329,10 @@ class Broker:
         self.roles.on_metadata(delta)
         self.transactions.on_metadata(delta)
         self.lifecycle.on_metadata(delta)
+
+    def _follow_quotas(self, delta: MetadataDelta) -> None:
+        if delta.quotas_changed:
+            self.client_quotas.take_limits(self.image)
 
     def _reload_coordinators(self) -> None:
         for coordinator in (self.groups, self.transactions, self.share_coordinator):
