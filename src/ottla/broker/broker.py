@@ -39,12 +39,14 @@ from ottla.broker.coordinators.share_coordinator import ShareCoordinator
 from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
 from ottla.broker.handlers.table import broker_table, controller_table
 from ottla.broker.listeners import Listener
+from ottla.broker.network.connection import Dispatch
 from ottla.broker.network.context import RequestContext
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.server import ListenError, Server, bind
 from ottla.broker.peers.broker_requests import BrokerRequests
 from ottla.broker.peers.peers import PeerAddress, PeerConnections
 from ottla.broker.quotas.client_quotas import ClientQuotas
+from ottla.broker.quotas.request_time import MeasuredDispatch
 from ottla.broker.replication.internal_appends import InternalAppends
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.replication.produced_appends import ProducedAppends
@@ -333,6 +335,13 @@ class Broker:
     def _follow_quotas(self, delta: MetadataDelta) -> None:
         if delta.quotas_changed:
             self.client_quotas.take_limits(self.image)
+            self.server.dispatch_clients_by(self._clients_dispatch())
+
+    def _clients_dispatch(self) -> Dispatch:
+        """The dispatcher of clients' requests: one that measures them while that is asked for."""
+        if self.client_quotas.limits_request_time:
+            return MeasuredDispatch(self._clients_requests, self.client_quotas)
+        return self._clients_requests
 
     def _reload_coordinators(self) -> None:
         for coordinator in (self.groups, self.transactions, self.share_coordinator):
@@ -349,7 +358,7 @@ class Broker:
             await self.lifecycle.unfence()
 
     async def _listen(self, listeners: Iterable[Listener], *, for_controller: bool) -> None:
-        dispatcher = self._controllers_requests if for_controller else self._clients_requests
+        dispatcher = self._controllers_requests if for_controller else self._clients_dispatch()
         for listener in listeners:
             await self.server.listen(listener.name, self._sockets[listener.name], dispatcher)
 

@@ -235,6 +235,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._ended = self.busy and isinstance(self._task, asyncio.Task)
         return self._ended
 
+    def dispatch_by(self, dispatch: Dispatch) -> None:
+        """Hand the next requests to another dispatcher."""
+        self._dispatch = dispatch
+
     @property
     def closed(self) -> bool:
         """Whether one side has hung up."""
@@ -290,6 +294,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._held |= _MUTED
         self._unmuting = self._loop.call_at(end, self._unmute)
         self._pause_reading()
+
+    def unmute(self) -> None:
+        """Go on with the client's requests, if the connection is muted."""
+        if self._unmuting is not None:
+            self._unmuting.cancel()
+            self._unmute()
 
     def _unmute(self) -> None:
         self._unmuting = None

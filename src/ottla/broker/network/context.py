@@ -27,6 +27,10 @@ class Connection(Protocol):
         """Handle no further request for a while; the answer to the one under way is sent at once."""
         ...
 
+    def unmute(self) -> None:
+        """Go on at once."""
+        ...
+
     def __hash__(self) -> int: ...
 
 

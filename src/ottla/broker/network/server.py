@@ -88,6 +88,7 @@ class Server:
         self._poller = Poller(self._loop, look_seconds())
         self._supervisor = Supervisor(on_failure)
         self._accepting: dict[str, tuple[asyncio.Task[Any], socket.socket]] = {}
+        self._dispatches: dict[str, Dispatch] = {}
         self._client_listeners = {listener.name for listener in config.listeners}
         self._clients = self._group(config.listeners)
         self._controllers = self._group(config.controller_listeners)
@@ -132,8 +133,12 @@ class Server:
                 descriptor_limit(),
             )
 
+        self._dispatches[listener_name] = dispatch
+
         async def adopt(accepted: socket.socket, address: str) -> None:
-            connection = ClientConnection(self._loop, dispatch, listener_name, address, group.shared)
+            connection = ClientConnection(
+                self._loop, self._dispatches[listener_name], listener_name, address, group.shared
+            )
             group.connections.add(connection)
             try:
                 self._prepare(accepted)
@@ -157,6 +162,13 @@ class Server:
         acceptor = Acceptor(listener_name, bound, limits, group.slot_freed, adopt, refuse)
         task = self._supervisor.spawn(f"accept-{listener_name}", acceptor.run())
         self._accepting[listener_name] = (task, bound)
+
+    def dispatch_clients_by(self, dispatch: Dispatch) -> None:
+        """Hand the requests of the broker's clients to another dispatcher from now on."""
+        for name in self._dispatches.keys() & self._client_listeners:
+            self._dispatches[name] = dispatch
+        for connection in self._clients.connections:
+            connection.dispatch_by(dispatch)
 
     def _prepare(self, accepted: socket.socket) -> None:
         """Set the socket's options as Kafka does; the event loop adds TCP_NODELAY."""

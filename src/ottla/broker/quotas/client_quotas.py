@@ -20,7 +20,12 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from ottla.core.quotas.client_quotas import RateQuotas
-from ottla.core.quotas.entities import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, client_limits
+from ottla.core.quotas.entities import (
+    CONSUMER_BYTE_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    client_limits,
+)
 from ottla.core.settings import broker_settings
 
 if TYPE_CHECKING:
@@ -41,18 +46,23 @@ class ClientQuotas:
         self._loop = loop
         self._produce = RateQuotas(samples, window_ms)
         self._fetch = RateQuotas(samples, window_ms)
+        self._request = RateQuotas(samples, window_ms, longest_throttle_ms=window_ms)
         self.limits_produce = False
         """Whether any client's produce requests are limited."""
         self.limits_fetch = False
         """Whether any client's fetches are limited."""
+        self.limits_request_time = False
+        """Whether any client's requests are measured, see request_time.py."""
 
     def take_limits(self, image: MetadataImage) -> None:
         """Take over the quotas of the metadata."""
         quotas = image.client_quotas
         self._produce.set_limits(client_limits(quotas, PRODUCER_BYTE_RATE))
         self._fetch.set_limits(client_limits(quotas, CONSUMER_BYTE_RATE))
+        self._request.set_limits(client_limits(quotas, REQUEST_PERCENTAGE))
         self.limits_produce = self._produce.enabled
         self.limits_fetch = self._fetch.enabled
+        self.limits_request_time = self._request.enabled
 
     # -- produce ------------------------------------------------------------------------------------
 
@@ -90,6 +100,21 @@ class ClientQuotas:
     def record_fetch_overhead(self, context: RequestContext, count: int) -> None:
         """Count the bytes of an answer beside its records; they throttle later requests only."""
         self._fetch.record(context.session.user, context.client_id or "", count, self._now_ms())
+
+    # -- request time -------------------------------------------------------------------------------
+
+    def throttle_for_request_time(self, session: Session, client_id: str) -> None:
+        """Throttle a client whose requests so far have taken too much of the loop's time."""
+        self._throttle(session, self._request.record(session.user, client_id, 0.0, self._now_ms()))
+
+    def record_request_time(self, user: str, client_id: str, seconds: float) -> None:
+        """Count the time that a request has taken so far."""
+        self._request.record(user, client_id, 100 * seconds, self._now_ms())
+
+    def exempt(self, session: Session) -> None:
+        """Let a request go on that turned out to be another node's."""
+        if session.throttle_ms and session.connection is not None:
+            session.connection.unmute()
 
     # -- throttling ---------------------------------------------------------------------------------
 

@@ -208,9 +208,7 @@ def test_a_throttled_fetch_is_empty_and_its_session_stays_as_it_was(tmp_path: Pa
 def unmute(broker: Broker) -> None:
     """End the waiting of all connections, as their timers would."""
     for connection in [*broker.server._clients.connections]:
-        if connection._unmuting is not None:
-            connection._unmuting.cancel()
-            connection._unmute()
+        connection.unmute()
 
 
 def test_a_throttled_first_fetch_begins_no_session(tmp_path: Path) -> None:
@@ -283,3 +281,36 @@ def test_quotas_hold_after_a_restart(tmp_path: Path) -> None:
             client.writer.close()
 
     asyncio.run(later())
+
+
+TIME = "request_percentage"
+
+
+def test_a_client_that_takes_too_much_of_the_loop_waits_and_others_do_not(tmp_path: Path) -> None:
+    async def story(broker: Broker, topic: UUID) -> None:
+        greedy, other = await Client.connect(broker, "greedy"), await Client.connect(broker, "other")
+        await other.produce(topic, 100)
+        await limit(other, TIME, 1e-9, "greedy")  # connections that were there before are measured too
+        await greedy.hear()
+        throttled = await greedy.produce(topic, 100)
+        assert throttled.throttle_time_ms == 1000  # one window
+        assert throttled.responses[0].partition_responses[0].error_code == 0
+        greedy.send(ApiKey.PRODUCE, LATEST_PRODUCE, produce(topic, 100))
+        assert (await other.produce(topic, 100)).throttle_time_ms == 0
+        await other.hear()
+        assert broker.partitions.partition("orders", 0).log.log_end_offset == 3
+        unmute(broker)
+        assert (await greedy.receive(ApiKey.PRODUCE, LATEST_PRODUCE)).throttle_time_ms == 1000
+        unmute(broker)
+        fetch = await greedy.fetch(topic, {0: 0})
+        assert fetch.throttle_time_ms == 1000 and fetch.responses == [] and fetch.session_id == 0
+        unmute(broker)
+        follower = await greedy.fetch(topic, {0: 0}, replica_state=ReplicaState(replica_id=2))
+        assert follower.throttle_time_ms == 0
+        # when no client has such a quota any more, nothing is measured
+        await limit(other, TIME, None, "greedy")
+        assert (await greedy.produce(topic, 100)).throttle_time_ms == 0
+        greedy.writer.close()
+        other.writer.close()
+
+    play(tmp_path, story)

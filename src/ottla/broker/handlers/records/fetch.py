@@ -114,6 +114,8 @@ def handle(node: Node, context: RequestContext, body: memoryview) -> Reply | asy
             epoch = request.replica_state.replica_epoch if by_state else NO_EPOCH
             keys = ([each.key for each in named], forgotten)
             return _handle_follower(node, context, request, plan, (replica_id, epoch), keys)
+    if context.session.throttle_ms:  # for its request time: it gets nothing, as in Apache Kafka
+        return _throttled_reply(node, context, plan)
     fetch = _Fetch(node, context, request, plan)
     fetch.find()
     return fetch.wait() if fetch.may_wait() else fetch.reply()
@@ -151,6 +153,8 @@ def _handle_follower(
     keys: tuple[list[PartitionKey], list[PartitionKey]],
 ) -> Reply | asyncio.Future[Reply]:
     from ottla.broker.replication.follower_fetch import Answers, FollowerFetch
+
+    node.client_quotas.exempt(context.session)
 
     def make_reply(answers: Answers, failed: bool) -> Reply:
         return _make_reply(node, context, plan, list(answers.values()), failed)
