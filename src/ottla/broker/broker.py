@@ -46,7 +46,6 @@ from ottla.broker.network.server import ListenError, Server, bind
 from ottla.broker.peers.broker_requests import BrokerRequests
 from ottla.broker.peers.peers import PeerAddress, PeerConnections
 from ottla.broker.quotas.client_quotas import ClientQuotas
-from ottla.broker.quotas.request_time import MeasuredDispatch
 from ottla.broker.replication.internal_appends import InternalAppends
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.replication.produced_appends import ProducedAppends
@@ -340,6 +339,8 @@ class Broker:
     def _clients_dispatch(self) -> Dispatch:
         """The dispatcher of clients' requests: one that measures them while that is asked for."""
         if self.client_quotas.limits_request_time:
+            from ottla.broker.quotas.request_time import MeasuredDispatch
+
             return MeasuredDispatch(self._clients_requests, self.client_quotas)
         return self._clients_requests
 

@@ -11,27 +11,29 @@ Where no quota is set, a request costs one look at `limits_produce`, `limits_fet
 - Fetch: the bytes of the answer, when it is made. A throttled fetch is empty and counts nothing, and its
   session stays as it was: the same records are fetched again. A single batch that is larger than a whole
   window allows goes out all the same while the client keeps to its quota otherwise (in Apache Kafka it never
-  does); the client waits the longer for the next one."""
+  does); the client waits the longer for the next one.
+- Changes of the metadata: the partitions that are
+  created or deleted, by the active controller, for the client that asked a broker. That broker mutes the
+  client's connection for the time that the controller's answer tells.
+- Request time: see request_time.py.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ottla.core.quotas.client_quotas import RateQuotas
-from ottla.core.quotas.entities import (
-    CONSUMER_BYTE_RATE,
-    PRODUCER_BYTE_RATE,
-    REQUEST_PERCENTAGE,
-    client_limits,
-)
 from ottla.core.settings import broker_settings
+from ottla.protocol.errors import ThrottlingQuotaExceeded
 
 if TYPE_CHECKING:
     from ottla.broker.config import BrokerConfig
     from ottla.broker.network.context import RequestContext, Session
     from ottla.core.image.image import MetadataImage
+    from ottla.core.quotas.client_quotas import MutationQuotas, RateQuotas
 
 #: The bytes of a request's header beside its client id: key, version, correlation id, length, tags.
 _HEADER_BYTES: Final = 11
@@ -41,12 +43,13 @@ class ClientQuotas:
     """The quotas that this node's clients have, and what they have used of them."""
 
     def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> None:
-        samples = config[broker_settings.QUOTA_WINDOW_NUM]
-        window_ms = config[broker_settings.QUOTA_WINDOW_SIZE_SECONDS] * 1000
+        self._config = config
         self._loop = loop
-        self._produce = RateQuotas(samples, window_ms)
-        self._fetch = RateQuotas(samples, window_ms)
-        self._request = RateQuotas(samples, window_ms, longest_throttle_ms=window_ms)
+        # Made for the first quota: a start without one does not wait for their modules.
+        self._produce: RateQuotas
+        self._fetch: RateQuotas
+        self._request: RateQuotas
+        self._mutations: MutationQuotas | None = None
         self.limits_produce = False
         """Whether any client's produce requests are limited."""
         self.limits_fetch = False
@@ -57,12 +60,34 @@ class ClientQuotas:
     def take_limits(self, image: MetadataImage) -> None:
         """Take over the quotas of the metadata."""
         quotas = image.client_quotas
-        self._produce.set_limits(client_limits(quotas, PRODUCER_BYTE_RATE))
-        self._fetch.set_limits(client_limits(quotas, CONSUMER_BYTE_RATE))
-        self._request.set_limits(client_limits(quotas, REQUEST_PERCENTAGE))
+        if self._mutations is None and not quotas:
+            return
+        if self._mutations is None:
+            self._mutations = self._make()
+        from ottla.core.quotas import entities
+
+        limits = functools.partial(entities.client_limits, quotas)
+        self._produce.set_limits(limits(entities.PRODUCER_BYTE_RATE))
+        self._fetch.set_limits(limits(entities.CONSUMER_BYTE_RATE))
+        self._request.set_limits(limits(entities.REQUEST_PERCENTAGE))
+        self._mutations.set_limits(limits(entities.CONTROLLER_MUTATION_RATE))
         self.limits_produce = self._produce.enabled
         self.limits_fetch = self._fetch.enabled
         self.limits_request_time = self._request.enabled
+
+    def _make(self) -> MutationQuotas:
+        from ottla.core.quotas.client_quotas import MutationQuotas, RateQuotas
+
+        config = self._config
+        samples = config[broker_settings.QUOTA_WINDOW_NUM]
+        window_ms = config[broker_settings.QUOTA_WINDOW_SIZE_SECONDS] * 1000
+        self._produce = RateQuotas(samples, window_ms)
+        self._fetch = RateQuotas(samples, window_ms)
+        self._request = RateQuotas(samples, window_ms, longest_throttle_ms=window_ms)
+        return MutationQuotas(
+            config[broker_settings.CONTROLLER_QUOTA_WINDOW_NUM],
+            config[broker_settings.CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS] * 1000,
+        )
 
     # -- produce ------------------------------------------------------------------------------------
 
@@ -70,7 +95,7 @@ class ClientQuotas:
         """Count a produce request, and throttle its client if that is too much."""
         client_id = context.client_id or ""
         size_bytes = body_bytes + _HEADER_BYTES + len(client_id.encode())
-        self._throttle(
+        self.throttle(
             context.session,
             self._produce.record(context.session.user, client_id, size_bytes, self._now_ms()),
         )
@@ -88,7 +113,7 @@ class ClientQuotas:
         throttle_ms = self._fetch.record(user, client_id, records_bytes, now_ms)
         if not throttle_ms:
             return True
-        self._throttle(context.session, throttle_ms)
+        self.throttle(context.session, throttle_ms)
         self._fetch.take_back(user, client_id, records_bytes, now_ms)
         if records_bytes <= self.most_fetched_at_once(context):
             return False
@@ -105,7 +130,7 @@ class ClientQuotas:
 
     def throttle_for_request_time(self, session: Session, client_id: str) -> None:
         """Throttle a client whose requests so far have taken too much of the loop's time."""
-        self._throttle(session, self._request.record(session.user, client_id, 0.0, self._now_ms()))
+        self.throttle(session, self._request.record(session.user, client_id, 0.0, self._now_ms()))
 
     def record_request_time(self, user: str, client_id: str, seconds: float) -> None:
         """Count the time that a request has taken so far."""
@@ -116,9 +141,20 @@ class ClientQuotas:
         if session.throttle_ms and session.connection is not None:
             session.connection.unmute()
 
+    # -- changes of the metadata ----------------------------------------------------------------------
+
+    def mutations_of(self, context: RequestContext, strict_since: int) -> Mutations:
+        """The account of the partitions that a request creates or deletes, at the active controller.
+
+        From version `strict_since` of the request on, changes beyond the quota are refused (KIP-599); before,
+        they are made, and the client is throttled.
+        """
+        return Mutations(self._mutations, context, context.api_version >= strict_since, self._now_ms)
+
     # -- throttling ---------------------------------------------------------------------------------
 
-    def _throttle(self, session: Session, throttle_ms: int) -> None:
+    def throttle(self, session: Session, throttle_ms: int) -> None:
+        """Tell a client to wait with the answer under way, and mute its connection for that time."""
         if throttle_ms <= 0:
             return
         session.throttle_ms = max(session.throttle_ms, throttle_ms)
@@ -127,3 +163,42 @@ class ClientQuotas:
 
     def _now_ms(self) -> int:
         return int(self._loop.time() * 1000)
+
+
+class Mutations:
+    """The changes of the metadata by one request, against its client's quota."""
+
+    __slots__ = ("_now_ms", "_quotas", "_strict", "_throttled_until_ms", "_user_and_client_id")
+
+    def __init__(
+        self,
+        quotas: MutationQuotas | None,
+        context: RequestContext,
+        strict: bool,
+        now_ms: Callable[[], int],
+    ) -> None:
+        # This node's own requests to itself came over no listener.
+        self._quotas = quotas if context.session.listener_name else None
+        self._user_and_client_id = (context.session.user, context.client_id or "")
+        self._strict = strict
+        self._now_ms = now_ms
+        self._throttled_until_ms = 0
+
+    def charge(self, partitions: int) -> None:
+        """Count partitions. Raises ThrottlingQuotaExceeded if the request may not go beyond its quota."""
+        if self._quotas is None:
+            return
+        now_ms = self._now_ms()
+        use = self._quotas.admit if self._strict else self._quotas.record
+        throttle_ms = use(*self._user_and_client_id, partitions, now_ms)
+        if throttle_ms:
+            self._throttled_until_ms = now_ms + throttle_ms
+            if self._strict:
+                raise ThrottlingQuotaExceeded()
+
+    @property
+    def throttle_ms(self) -> int:
+        """The time for which the client is to be throttled from now on."""
+        if not self._throttled_until_ms:
+            return 0
+        return max(0, self._throttled_until_ms - self._now_ms())

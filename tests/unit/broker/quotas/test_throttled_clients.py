@@ -12,6 +12,7 @@ import pytest
 
 from ottla.broker.broker import Broker
 from ottla.protocol.apis import ApiKey
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.headers import decode_response, encode_request
 from ottla.protocol.messages.alter_client_quotas_request import (
     AlterClientQuotasRequest,
@@ -20,6 +21,9 @@ from ottla.protocol.messages.alter_client_quotas_request import (
     OpData,
 )
 from ottla.protocol.messages.api_versions_request import ApiVersionsRequest
+from ottla.protocol.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.fetch_request import (
     FetchPartition,
     FetchRequest,
@@ -312,5 +316,69 @@ def test_a_client_that_takes_too_much_of_the_loop_waits_and_others_do_not(tmp_pa
         assert (await greedy.produce(topic, 100)).throttle_time_ms == 0
         greedy.writer.close()
         other.writer.close()
+
+    play(tmp_path, story)
+
+
+MUTATIONS = "controller_mutation_rate"
+REFUSED = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
+def new_topics(*names_and_counts: tuple[str, int]) -> CreateTopicsRequest:
+    topics = [
+        CreatableTopic(name=name, num_partitions=n, replication_factor=1) for name, n in names_and_counts
+    ]
+    return CreateTopicsRequest(topics=topics, timeout_ms=5000)
+
+
+def test_changes_of_the_metadata_beyond_the_quota_are_refused_and_tell_how_long(tmp_path: Path) -> None:
+    async def story(broker: Broker, topic: UUID) -> None:
+        greedy, other = await Client.connect(broker, "greedy"), await Client.connect(broker, "other")
+        await limit(other, MUTATIONS, 1, "greedy")
+        # when: 11 are free, and one request may go beyond
+        first = await greedy.call(ApiKey.CREATE_TOPICS, 7, new_topics(("a", 10), ("b", 30), ("c", 1)))
+        # then
+        assert {each.name: each.error_code for each in first.topics} == {"a": 0, "b": 0, "c": REFUSED}
+        assert 25_000 < first.throttle_time_ms <= 29_000
+        assert "c" not in broker.image.topics
+        # and other connections of this client id are told the same
+        twin = await Client.connect(broker, "greedy")
+        deleted = await twin.call(
+            ApiKey.DELETE_TOPICS, 6, DeleteTopicsRequest(topics=[DeleteTopicState(name="a")], timeout_ms=5000)
+        )
+        assert deleted.responses[0].error_code == REFUSED and deleted.throttle_time_ms > 25_000
+        unmute(broker)
+        grown = await twin.call(
+            ApiKey.CREATE_PARTITIONS,
+            3,
+            CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="a", count=11, assignments=None)]),
+        )
+        assert grown.results[0].error_code == REFUSED and grown.throttle_time_ms > 25_000
+        assert (await other.call(ApiKey.CREATE_TOPICS, 7, new_topics(("e", 30)))).throttle_time_ms == 0
+        for each in (greedy, twin, other):
+            each.writer.close()
+
+    play(tmp_path, story)
+
+
+def test_an_old_client_changes_the_metadata_and_is_throttled(tmp_path: Path) -> None:
+    async def story(broker: Broker, topic: UUID) -> None:
+        client = await Client.connect(broker, "old")
+        await limit(client, MUTATIONS, 1, "old")
+        answer = await client.call(ApiKey.CREATE_TOPICS, 5, new_topics(("a", 10), ("b", 30), ("c", 1)))
+        assert [each.error_code for each in answer.topics] == [0, 0, 0]
+        assert 25_000 < answer.throttle_time_ms <= 30_000
+        client.writer.close()
+
+    play(tmp_path, story)
+
+
+def test_topics_that_the_broker_makes_for_itself_are_nobodys_changes(tmp_path: Path) -> None:
+    async def story(broker: Broker, topic: UUID) -> None:
+        client = await Client.connect(broker, "app")
+        await limit(client, MUTATIONS, 1, None)
+        for name in ("one", "two", "three"):
+            await create_topic(broker, name, 50)
+        client.writer.close()
 
     play(tmp_path, story)
