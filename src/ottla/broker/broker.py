@@ -63,6 +63,7 @@ from ottla.storage.errors import StorageError
 from ottla.storage.log_directory import META_PROPERTIES, LogDirectory
 
 if TYPE_CHECKING:
+    from ottla.broker.quotas.address_quotas import AddressQuotas
     from ottla.broker.share.share_partitions import SharePartitions
 
 log = logging.getLogger("ottla.broker")
@@ -99,6 +100,7 @@ class Broker:
         self.lifecycle = BrokerLifecycle(self)
         self.server = Server(config, self._task_died)
         self.client_quotas = ClientQuotas(config, self.loop)
+        self._address_quotas: AddressQuotas | None = None
         self.fetch_sessions = FetchSessionCache(
             config[broker_settings.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], min_eviction_ms=120_000
         )
@@ -238,7 +240,7 @@ class Broker:
             self.log_directory, config, self.peers, now_ms=self.now_ms, spawn=spawn
         )
         self.controller = await Controller.open(self.quorum, config, now_ms=self.now_ms, spawn=spawn)
-        self.client_quotas.take_limits(self.image)
+        self._take_quotas()
         self.controller.add_listener(self._follow_quotas)
         if config.is_controller:
             self.controller_work.start()
@@ -333,8 +335,18 @@ class Broker:
 
     def _follow_quotas(self, delta: MetadataDelta) -> None:
         if delta.quotas_changed:
-            self.client_quotas.take_limits(self.image)
+            self._take_quotas()
             self.server.dispatch_clients_by(self._clients_dispatch())
+
+    def _take_quotas(self) -> None:
+        quotas = self.image.client_quotas
+        self.client_quotas.take_limits(self.image)
+        if self._address_quotas is None and any("ip" in dict(entity) for entity in quotas):
+            from ottla.broker.quotas.address_quotas import AddressQuotas
+
+            self._address_quotas = AddressQuotas(self.config, self.server, self.controller_supervisor.spawn)
+        if self._address_quotas is not None:
+            self._address_quotas.take_limits(self.image)
 
     def _clients_dispatch(self) -> Dispatch:
         """The dispatcher of clients' requests: one that measures them while that is asked for."""

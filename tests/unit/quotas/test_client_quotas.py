@@ -8,8 +8,9 @@ import tracemalloc
 
 import pytest
 
-from ottla.core.quotas import client_quotas
-from ottla.core.quotas.client_quotas import MAX_COUNTS, MutationQuotas, RateQuotas
+from ottla.core.quotas.address_rates import AddressRates
+from ottla.core.quotas.client_quotas import MutationQuotas, RateQuotas
+from ottla.core.quotas.counts import LOOKED_AT, MAX_COUNTS
 from ottla.core.quotas.entities import (
     ClientEntity,
     ClientLimit,
@@ -202,4 +203,29 @@ def test_counts_that_nobody_needs_any_more_go_when_others_come(kind: str) -> Non
         quotas.record("alice", f"early-{number}", 1.0, START_MS)
     for number in range(1000):
         quotas.record("alice", f"late-{number}", 1.0, START_MS + 60_000)
-    assert len(quotas) <= 1000 + client_quotas.LOOKED_AT
+    assert len(quotas) <= 1000 + LOOKED_AT
+
+
+# -- connections of an address -------------------------------------------------------------------------
+
+
+def test_connections_beyond_an_addresss_rate_are_early_and_do_not_count() -> None:
+    rates = AddressRates(11, 1000)
+    rates.set_limits({"10.0.0.1": 2.0}, default=None)
+    for _ in range(20):  # those of ten seconds may come at once
+        assert rates.count("10.0.0.1", START_MS) == 0
+    for _ in range(100):
+        assert rates.count("10.0.0.1", START_MS) == 500
+    assert rates.count("10.0.0.1", START_MS + 499) > 0
+    assert rates.count("10.0.0.1", START_MS + 500) == 0
+    assert rates.count("10.0.0.2", START_MS) == 0 and len(rates) == 1
+
+
+def test_other_addresses_have_the_default_rate_each() -> None:
+    rates = AddressRates(11, 1000)
+    rates.set_limits({"10.0.0.1": 2.0}, default=0.1)
+    assert [rates.count("10.0.0.2", START_MS) for _ in range(2)] == [0, 1000]
+    assert rates.count("10.0.0.3", START_MS) == 0
+    assert [rates.count("10.0.0.1", START_MS) for _ in range(3)] == [0, 0, 0]
+    rates.set_limits({}, default=None)
+    assert rates.count("10.0.0.2", START_MS) == 0 and len(rates) == 0

@@ -8,7 +8,7 @@ import logging
 import socket
 import sys
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.listeners import Listener
@@ -22,6 +22,9 @@ from ottla.broker.network.request_memory import RequestMemory
 from ottla.broker.supervisor import Supervisor
 from ottla.config.setting import MAX_INT, Setting
 from ottla.core.settings import broker_settings
+
+if TYPE_CHECKING:
+    from ottla.core.quotas.address_rates import AddressRates
 
 log = logging.getLogger("ottla.broker")
 
@@ -162,6 +165,11 @@ class Server:
         acceptor = Acceptor(listener_name, bound, limits, group.slot_freed, adopt, refuse)
         task = self._supervisor.spawn(f"accept-{listener_name}", acceptor.run())
         self._accepting[listener_name] = (task, bound)
+
+    def limit_addresses(self, rates: AddressRates) -> None:
+        """Refuse connections that come too early for the rate of their address."""
+        self._clients.limits.address_rates = rates
+        self._controllers.limits.address_rates = rates
 
     def dispatch_clients_by(self, dispatch: Dispatch) -> None:
         """Hand the requests of the broker's clients to another dispatcher from now on."""

@@ -93,6 +93,11 @@ class ClientLimits:
                 )
         return None
 
+    def limit_of(self, key: CountKey) -> float | None:
+        """The limit that holds for all that is counted under a key, None if no limit asks for this count."""
+        found = self.find(key.user or "", key.client_id or "")
+        return None if found is None or found.key != key else found.limit
+
 
 NO_LIMITS: Final = ClientLimits({})
 

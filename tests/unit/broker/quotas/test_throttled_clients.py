@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -114,9 +115,11 @@ def fetched(answer: Any) -> dict[int, int]:
     return {part.partition_index: len(part.records) for each in answer.responses for part in each.partitions}
 
 
-async def limit(client: Client, key: str, value: float | None, client_id: str | None) -> None:
+async def limit(
+    client: Client, key: str, value: float | None, name: str | None, kind: str = "client-id"
+) -> None:
     entry = EntryData(
-        entity=[EntityData(entity_type="client-id", entity_name=client_id)],
+        entity=[EntityData(entity_type=kind, entity_name=name)],
         ops=[OpData(key=key, value=value or 0.0, remove=value is None)],
     )
     answer = await client.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, AlterClientQuotasRequest(entries=[entry]))
@@ -287,7 +290,7 @@ def test_quotas_hold_after_a_restart(tmp_path: Path) -> None:
     asyncio.run(later())
 
 
-TIME = "request_percentage"
+TIME, CONNECTIONS = "request_percentage", "connection_creation_rate"
 
 
 def test_a_client_that_takes_too_much_of_the_loop_waits_and_others_do_not(tmp_path: Path) -> None:
@@ -379,6 +382,30 @@ def test_topics_that_the_broker_makes_for_itself_are_nobodys_changes(tmp_path: P
         await limit(client, MUTATIONS, 1, None)
         for name in ("one", "two", "three"):
             await create_topic(broker, name, 50)
+        client.writer.close()
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_an_address_that_connects_too_often_is_cut_off_for_a_while(tmp_path: Path, host: str) -> None:
+    async def story(broker: Broker, topic: UUID) -> None:
+        client = await Client.connect(broker, "app")
+        await limit(client, CONNECTIONS, 1, host, kind="ip")
+        assert broker._address_quotas is not None
+        if broker._address_quotas._looking_up is not None:
+            await broker._address_quotas._looking_up
+        for _ in range(10):  # a second's worth for each of ten seconds
+            another = await Client.connect(broker, "app")
+            await another.hear()
+            another.writer.close()
+        early = await Client.connect(broker, "app")
+        early.send(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
+        async with asyncio.timeout(ANSWER_S):
+            with contextlib.suppress(ConnectionResetError):
+                assert await early.reader.read() == b""
+        await client.hear()  # connections that are there stay
+        early.writer.close()
         client.writer.close()
 
     play(tmp_path, story)
