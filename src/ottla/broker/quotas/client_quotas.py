@@ -12,6 +12,7 @@ Where no quota is set, a request costs one look at `limits_produce`, `limits_fet
   session stays as it was: the same records are fetched again. A single batch that is larger than a whole
   window allows goes out all the same while the client keeps to its quota otherwise (in Apache Kafka it never
   does); the client waits the longer for the next one.
+- Share fetch: the bytes of its records, which go out in any case, because the member holds them by then.
 - Changes of the metadata: the partitions that are
   created or deleted, by the active controller, for the client that asked a broker. That broker mutes the
   client's connection for the time that the controller's answer tells.
@@ -125,6 +126,11 @@ class ClientQuotas:
     def record_fetch_overhead(self, context: RequestContext, count: int) -> None:
         """Count the bytes of an answer beside its records; they throttle later requests only."""
         self._fetch.record(context.session.user, context.client_id or "", count, self._now_ms())
+
+    def record_share_fetch(self, context: RequestContext, records_bytes: int) -> None:
+        """Count the records of a share fetch. They go out in any case: the member holds them already."""
+        user, client_id = context.session.user, context.client_id or ""
+        self.throttle(context.session, self._fetch.record(user, client_id, records_bytes, self._now_ms()))
 
     # -- request time -------------------------------------------------------------------------------
 

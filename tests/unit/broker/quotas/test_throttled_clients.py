@@ -34,7 +34,9 @@ from ottla.protocol.messages.fetch_request import (
 from ottla.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.record_batch import NewRecord, encode_batch
 from ottla.protocol.schema import Message
-from support.nodes.in_process import create_topic, running_broker
+from support.nodes import share_member
+from support.nodes.in_process import connect, create_topic, running_broker
+from support.nodes.in_process_cluster import BROKER, CONTROLLER, nodes
 
 Story = Callable[[Broker, UUID], Awaitable[None]]
 PRODUCE, CONSUME = "producer_byte_rate", "consumer_byte_rate"
@@ -409,3 +411,44 @@ def test_an_address_that_connects_too_often_is_cut_off_for_a_while(tmp_path: Pat
         client.writer.close()
 
     play(tmp_path, story)
+
+
+def test_a_share_fetch_delivers_its_records_and_throttles(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path, share_member.SETTINGS) as broker:
+            await share_member.prepare(broker, records=40)
+            other = await Client.connect(broker, "other")
+            await limit(other, CONSUME, 10, "test")  # 100 bytes in ten seconds, and a batch has about 70
+            member = await connect(broker)
+            delivered = await share_member.fetch(member, broker, 0)
+            assert share_member.offsets(delivered) == [(0, 0)]
+            assert share_member.offsets(await share_member.fetch(member, broker, 1)) == [(1, 1)]
+            assert [each._unmuting is not None for each in broker.server._clients.connections].count(
+                True
+            ) == 1
+            member.close()
+            other.writer.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_mutes_the_client_whose_changes_the_controller_elsewhere_refused(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with nodes(tmp_path, {1: CONTROLLER, 2: BROKER}) as cluster:
+            await cluster.start(1, 2)
+            broker = cluster.running[2]
+            greedy, other = await Client.connect(broker, "greedy"), await Client.connect(broker, "other")
+            await limit(other, MUTATIONS, 1, "greedy")
+            first = await greedy.call(ApiKey.CREATE_TOPICS, 7, new_topics(("a", 30)))
+            assert first.topics[0].error_code == 0 and first.throttle_time_ms == 0
+            second = await greedy.call(ApiKey.CREATE_TOPICS, 7, new_topics(("b", 1)))
+            assert second.topics[0].error_code == REFUSED
+            assert second.throttle_time_ms > 10_000
+            third = await other.call(ApiKey.CREATE_TOPICS, 7, new_topics(("c", 1)))
+            assert third.topics[0].error_code == 0 and third.throttle_time_ms == 0
+            muted = [each._unmuting is not None for each in broker.server._clients.connections]
+            assert muted.count(True) == 1
+            greedy.writer.close()
+            other.writer.close()
+
+    asyncio.run(scenario())
